@@ -88,7 +88,7 @@ def _evaluation(run: Path, datasets: list[str], tasks: list[str], more: list[str
 
 def _prompt(run: Path) -> str | None:
     """Return the prompt style of the run's configuration, or None."""
-    from omegaconf import OmegaConf
+    from coding_model_project.runs.folder import RunFolder
 
-    path = run / "config.yaml"
-    return OmegaConf.select(OmegaConf.load(path), "coding.prompt") if path.is_file() else None
+    folder = RunFolder(run)
+    return folder.recorded("coding.prompt") if folder.config.is_file() else None

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from os.path import normpath
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -289,12 +290,12 @@ class _Attempt:
             wanted.setdefault(ARTIFACTS, Artifact(source=ARTIFACTS))
         found = Tree()
         for source, artifact in wanted.items():
-            path = PurePosixPath(environment.workdir, source)
+            path = normpath(PurePosixPath(environment.workdir, source)).lstrip("/")
             try:
-                copied = await environment.read_tree(str(path))
+                copied = await environment.read_tree(f"/{path}")
             except OSError:
                 continue
-            found += copied.safe().without(artifact.exclude).at(str(path).lstrip("/"))
+            found += copied.safe().without(artifact.exclude).at(path)
         return found
 
     # ── the verifier ──────────────────────────────────────────────────────────────────────────────
@@ -371,5 +372,5 @@ def _rewards(files: Tree) -> Rewards:
     """
     rewards = files.only((JSON_FILE, TEXT_FILE))
     with TemporaryDirectory(prefix="rewards-") as folder:
-        tree.unpack(folder, rewards.entries, rewards.body)
+        tree.unpack(folder, rewards.entries, rewards.body)  # links too, which earn no reward
         return read_rewards(Path(folder))

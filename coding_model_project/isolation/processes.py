@@ -45,8 +45,14 @@ def stand_in(token: str, folder: str) -> None:
     Args:
         folder: as returned by `own_temporary_files` on the run's node; the sentinel removes it.
     """
+    from coding_model_project.contained import is_ours  # here: the sentinel has no packages
+    from coding_model_project.errors import StorageError
+
     if folder:
-        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            Path(folder).mkdir(mode=0o700, parents=True)
+        if not is_ours(Path(folder)):
+            raise StorageError(f"{folder}: another user made it on this node; start again")
     _watch(token, folder)
 
 
@@ -68,13 +74,16 @@ def _temporary_files(token: str) -> str:
 
     Ray's logs and compiled kernels keep their usual place, so that they survive the run.
     """
+    from coding_model_project.contained import private_folder
+
     root = tempfile.gettempdir()
     folder = Path(root, _folder_name(token))
     if len(str(folder)) > _LONGEST_TMPDIR:
         return ""
     folder.mkdir(mode=0o700)
     os.environ.setdefault("RAY_TMPDIR", root)
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{root}/torchinductor_{os.getuid()}")
+    kernels = private_folder(Path(root)) / "torchinductor"  # torch executes what it finds there
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     return str(folder)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from coding_model_project.contained import is_ours
 from coding_model_project.errors import ClusterError, ConfigError
 
 ADDRESS = "ray_kwargs.ray_init.address"
@@ -88,7 +89,9 @@ def _record() -> Path:
 
 
 def _recorded() -> str | None:
+    """Return the recorded address, unless another user of this machine wrote it."""
+    record = _record()
     try:
-        return _record().read_text().strip() or None
+        return (record.read_text().strip() or None) if is_ours(record) else None
     except OSError:
         return None

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from coding_model_project.contained import file_name
 from coding_model_project.errors import ConfigError
 from coding_model_project.http import Service, announced
 from coding_model_project.storage.store_errors import (
@@ -103,6 +104,11 @@ class ObjectStore:
         self.url = url.rstrip("/")
         self.attempts = attempts
         self.service = Service(kind, self.url)
+
+    @property
+    def name(self) -> str:
+        """The URL's last part, for a local copy: without a query, which may have a token."""
+        return file_name(self.root.partition("?")[0].rstrip("/").rpartition("/")[2] or "root")
 
     def _at(self, path: str) -> str:
         return f"{self.root.rstrip('/')}/{path}" if path else self.root

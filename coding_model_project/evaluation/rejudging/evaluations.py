@@ -8,9 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
-
-from omegaconf import DictConfig, OmegaConf
+from typing import Any
 
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation import outputs
@@ -121,8 +119,7 @@ def _datasets(
     """
     settings: Mapping[str, Any] = {}
     if RunFolder(folder).config.is_file():
-        recorded_config = cast(DictConfig, OmegaConf.load(RunFolder(folder).config))
-        settings = recorded_config.get("coding", {}).get("evaluation", {})
+        settings = RunFolder(folder).recorded("coding.evaluation") or {}
     words = list(given.datasets) or list(settings.get("datasets") or ())
     if not words:
         raise ConfigError(

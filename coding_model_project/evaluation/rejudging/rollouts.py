@@ -7,9 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
-
-from omegaconf import DictConfig, OmegaConf
+from typing import Any
 
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import ConfigError, DataError
@@ -44,7 +42,7 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
     run = RunFolder(folder)
     if not run.config.is_file():
         raise ConfigError(f"{folder}: not a run's folder (it has no config.yaml)")
-    coding = cast(DictConfig, OmegaConf.load(run.config)).get("coding", {})
+    coding = run.recorded("coding") or {}
     try:
         style, kind = PromptStyle(coding["prompt"]), RewardKind(coding["reward"]["kind"])
     except (KeyError, TypeError, ValueError) as error:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from coding_model_project.contained import unpack_zip
 from coding_model_project.errors import ConfigError
 from coding_model_project.runs.provenance import SHIPPED, SHIPPED_PATCH, SHIPPED_STATE
 
@@ -90,11 +91,7 @@ def write_package(source: Source, path: Path) -> None:
 def unpack(package: Path, folder: Path) -> None:
     """Replace a folder with a package's files and their permissions."""
     shutil.rmtree(folder, ignore_errors=True)
-    with ZipFile(package) as zipped:
-        zipped.extractall(folder)
-        for entry in zipped.infolist():
-            if mode := entry.external_attr >> 16:
-                (folder / entry.filename).chmod(mode & 0o777)
+    unpack_zip(package, folder)
 
 
 def _listed(root: Path, *which: str) -> tuple[str, ...]:
