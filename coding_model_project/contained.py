@@ -47,10 +47,13 @@ def relative(name: str) -> str:
         parts = os.fsencode(name).split(b"/")
     except UnicodeEncodeError:
         parts = []
-    if not parts or any(part in (b"", b".", b"..") or b"\0" in part for part in parts):
-        raise UnsafeNameError(f"{name[:_SHOWN_CHARS]!r} names no file below its folder")
+    shown = repr(name[:_SHOWN_CHARS])
+    if b".." in parts or name.startswith("/"):
+        raise UnsafeNameError(f"the name {shown} is outside its folder")
+    if not parts or any(part in (b"", b".") or b"\0" in part for part in parts):
+        raise UnsafeNameError(f"{shown} does not name a file")
     if max(map(len, parts)) > _NAME_MAX:
-        raise UnsafeNameError(f"{name[:_SHOWN_CHARS]!r}… has a part of more than {_NAME_MAX} bytes")
+        raise UnsafeNameError(f"the name {shown}… is too long: a part has over {_NAME_MAX} bytes")
     return name
 
 

@@ -108,17 +108,6 @@ class RunFolder:
         except FileNotFoundError as error:
             raise ConfigError(f"{self.path}: not a run's folder (it has no run.json)") from error
 
-    def recorded(self, key: str) -> Any:
-        """Return the value of a key in config.yaml; None if it has none.
-
-        Interpolations stay text: a run's folder may come from anybody, and `${oc.env:NAME}` would show
-        this process's variable.
-        """
-        from omegaconf import OmegaConf  # here: its import is slow, and readers of runs are many
-
-        plain = OmegaConf.to_container(OmegaConf.load(self.config), resolve=False)
-        return value_at(plain, key)
-
     def inputs(self) -> Inputs:
         """Return the data and the model that the run started with (`inputs`); empty if not recorded.
 
@@ -126,6 +115,18 @@ class RunFolder:
             ConfigError: this is not a run's folder.
         """
         return self.provenance().get("inputs", {})
+
+
+def plain_config(file: Path) -> dict[str, Any]:
+    """Read a recorded configuration.
+
+    Interpolations stay text: a run's folder may come from anybody, and `${oc.env:NAME}` would show this
+    process's variable.
+    """
+    from omegaconf import OmegaConf  # here: its import is slow, and readers of runs are many
+
+    plain: Any = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
+    return plain if isinstance(plain, dict) else {}
 
 
 def value_at(tree: Any, key: str) -> Any:

@@ -38,8 +38,8 @@ STAY = "while :; do sleep 86400 & wait $!; done"
 
 _SHELL = """eval "$(cat)"; exec < /dev/null
 if command -v bash > /dev/null; then exec bash -c "$0"; else exec sh -c "$0"; fi"""
-"""Script that takes a command's variables from its standard input: on a command line, all users of this
-machine would see their values, and in the engine's own environment, a task could set PATH or LD_PRELOAD."""
+"""Script that takes a command's variables from its standard input. All users of this machine could read
+them on a command line, and in the engine's own environment a task could set its LD_PRELOAD."""
 
 _EXPORTED = re.compile(r"(?!(EUID|GROUPS|PPID|SHELLOPTS|BASHOPTS|UID)$)[A-Za-z_][A-Za-z0-9_]*")
 """Variables that every shell can set; others are no secrets, and stay on the command line."""
