@@ -300,10 +300,12 @@ def is_ours(path: Path) -> bool:
         found = path.lstat()
     except OSError:
         return False
+    # A group with the user's own number has no other members.
+    others = 0o002 if found.st_gid == found.st_uid else 0o022
     return (
         not stat.S_ISLNK(found.st_mode)
         and found.st_uid in (0, os.getuid())
-        and not found.st_mode & 0o022
+        and not found.st_mode & others
     )
 
 

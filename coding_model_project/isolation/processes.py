@@ -81,11 +81,18 @@ def _temporary_files(token: str) -> str:
     if len(str(folder)) > _LONGEST_TMPDIR:
         return ""
     folder.mkdir(mode=0o700)
-    os.environ.setdefault("RAY_TMPDIR", root)
-    kernels = private_folder(Path(root)) / "torchinductor"  # torch executes what it finds there
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))
+    own = private_folder(Path(root))
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{own}/torchinductor")  # torch executes it
+    os.environ.setdefault("RAY_TMPDIR", str(own) if _is_anothers(Path(root, "ray")) else root)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     return str(folder)
+
+
+def _is_anothers(folder: Path) -> bool:
+    """Return whether another user made Ray's folder, and so could replace the sockets in it."""
+    with contextlib.suppress(OSError):
+        return folder.lstat().st_uid not in (0, os.getuid())
+    return False
 
 
 def own_temporary_files() -> tuple[str, str]:

@@ -35,6 +35,8 @@ def check_head(config: DictConfig) -> None:
     if (address := joined_ray(config)) is not None:
         check_address(address, f"{_named_by(config)}{address}")
         check_answers(address, f"{_named_by(config)}{address}", f", or set +{ADDRESS}=local")
+    elif (record := _record()).exists() and not is_ours(record):
+        print(f"{record} is another user's: starting a Ray instead of joining theirs", flush=True)
 
 
 def check_address(address: str, named: str) -> None:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from coding_model_project.contained import below, open_lock
 from coding_model_project.errors import CodingModelError, ConfigError, DownloadError, StorageError
-from coding_model_project.redaction import redacted
 from coding_model_project.storage.object_store import Entry, ObjectStore, as_url, is_url
 from coding_model_project.storage.store_errors import explained, has_no_words
 
@@ -63,11 +62,11 @@ def _fetched(url: str, *, is_folder: bool) -> Path:
     try:
         entries = _listed(store, is_folder=is_folder)
         versions = {path: (entry.bytes, entry.version) for path, entry in entries.items()}
-        key = hashlib.sha256(f"{url} {sorted(versions.items())}".encode()).hexdigest()[:16]
+        key = hashlib.sha256(f"{store.url} {sorted(versions.items())}".encode()).hexdigest()[:16]
         folder = cache_dir() / key
         copy = folder / store.name
         if not folder.exists():
-            with locked(folder.with_suffix(".lock"), url):
+            with locked(folder.with_suffix(".lock"), store.url):
                 if not folder.exists():
                     partial = _fetch(store, entries, folder, copy.name)
                     if _listed(store, is_folder=is_folder) != entries:
@@ -133,7 +132,7 @@ def _bar(url: str, size: int) -> Iterator[Callback | None]:
     from coding_model_project.progress import bars
 
     with bars("{task.description}", "MB") as progress:
-        task = progress.add_task(redacted(url), total=size // _MB)
+        task = progress.add_task(url, total=size // _MB)
 
         class Bytes(Callback):
             def call(self, hook_name: str | None = None, **kwargs: object) -> None:
@@ -151,7 +150,7 @@ def locked(path: Path, url: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            sys.stderr.write(f"waiting for another process that reads {redacted(url)}\n")
+            sys.stderr.write(f"waiting for another process that reads {url}\n")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from coding_model_project.contained import file_name
 from coding_model_project.errors import ConfigError
 from coding_model_project.http import Service, announced
+from coding_model_project.redaction import redacted
 from coding_model_project.storage.store_errors import (
     has_no_bucket,
     is_transport_fault,
@@ -101,7 +102,8 @@ class ObjectStore:
             raise missing_library(url, error) from error
         except ValueError as error:
             raise ConfigError(f"{url}: {error}") from error
-        self.url = url.rstrip("/")
+        self.url = redacted(url.rstrip("/"))
+        """The URL for messages; `root` and `files` are what requests use."""
         self.attempts = attempts
         self.service = Service(kind, self.url)
 
