@@ -22,14 +22,22 @@ an evaluation or a training run it concerns one problem and, like every `Ungrada
 A program that crashes, hangs or lies is a value (`types.Execution`), never one of these.
 """
 
+from coding_model_project.redaction import redacted
+
 INTERRUPTED = 130
 """Exit code after an interrupt by a user or a cluster; the others are `CodingModelError.exit_code`."""
 
 
 class CodingModelError(Exception):
-    """Base of all errors of this package. The message is one line: what is wrong, and how to fix it."""
+    """Base of all errors of this package. The message is one line: what is wrong, and how to fix it.
+
+    It shows no password or token of a URL.
+    """
 
     exit_code = 3
+
+    def __str__(self) -> str:
+        return redacted(super().__str__())
 
 
 class ConfigError(CodingModelError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import email.utils
 import os
-import re
 import socket
 import sys
 import time
@@ -25,6 +24,8 @@ from stamina.instrumentation import (
     set_on_retry_hooks,
 )
 
+from coding_model_project.redaction import redacted
+
 _LONG_S = 10.0
 """Seconds after which an outage is always announced."""
 _QUIET_S = 30.0
@@ -37,11 +38,6 @@ def _to_stderr(line: str) -> None:
     sys.stderr.flush()
 
 
-def shown_url(url: str) -> str:
-    """Return a URL for messages and records, with *** for its password."""
-    return re.sub(r"//([^/?#:]*):[^/?#]*@", r"//\1:***@", url)
-
-
 class Service:
     """A service whose outages are each announced once.
 
@@ -52,7 +48,7 @@ class Service:
     """
 
     def __init__(self, kind: str, url: str, say: Callable[[str], None] = _to_stderr) -> None:
-        self._url = shown_url(url)
+        self._url = redacted(url)
         self._name = f"the {kind} {self._url}"
         self._say = say
         self._down_since: float | None = None
@@ -136,7 +132,7 @@ def reason(error: BaseException) -> str:
         if isinstance(cause, socket.gaierror) and cause.strerror:
             return cause.strerror.lower()
         cause = cause.__cause__ or cause.__context__
-    text = " ".join(str(error).split())
+    text = redacted(" ".join(str(error).split()))
     return text if text else type(error).__name__
 
 

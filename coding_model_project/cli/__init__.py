@@ -33,6 +33,7 @@ from coding_model_project.cli import (
 )
 from coding_model_project.errors import INTERRUPTED, CodingModelError
 from coding_model_project.program import RECIPES, SCRIPT, program
+from coding_model_project.redaction import redacted
 from coding_model_project.runs.console import quiet_requests, reader_may_leave
 
 _HELP = """Reinforcement learning on code: judge programs, make data, evaluate and train models.
@@ -147,5 +148,5 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    print("error:", " ".join(message.split()), file=sys.stderr)
+    print("error:", redacted(" ".join(message.split())), file=sys.stderr)
     return code

@@ -108,6 +108,14 @@ Where = Annotated[
         "(`harbor:TYPE`), or in those of `package.module:Factory`.",
     ),
 ]
+PassEnv = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pass-env",
+        metavar="NAME",
+        help="Let tasks have this machine's variable NAME, which they ask for by ${NAME}; repeatable.",
+    ),
+]
 Benchmarks = Annotated[
     list[str] | None,
     typer.Option(

@@ -88,7 +88,7 @@ def _evaluation(run: Path, datasets: list[str], tasks: list[str], more: list[str
 
 def _prompt(run: Path) -> str | None:
     """Return the prompt style of the run's configuration, or None."""
-    from omegaconf import OmegaConf
+    from coding_model_project.runs.folder import RunFolder, plain_config, value_at
 
-    path = run / "config.yaml"
-    return OmegaConf.select(OmegaConf.load(path), "coding.prompt") if path.is_file() else None
+    path = RunFolder(run).config
+    return value_at(plain_config(path), "coding.prompt") if path.is_file() else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ import typer
 
 from coding_model_project.cli.common import (
     AsJson,
+    PassEnv,
     Rootfs,
     TaskDirs,
     Trials,
@@ -58,6 +58,7 @@ def grade(
             help="Set this environment variable for every verifier; repeatable.",
         ),
     ] = None,
+    pass_env: PassEnv = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -82,6 +83,7 @@ def grade(
             environment,
             rootfs,
             named_values("--verifier-env", verifier_env, empty=True),
+            pass_env or [],
             out,
         )
     )
@@ -95,11 +97,12 @@ async def _grade(
     where: str,
     rootfs: Path | None,
     verifier_env: dict[str, str],
+    pass_env: list[str],
     out: Path | None,
 ) -> int:
     from coding_model_project.harbor.agents import Agent, Oracle, Script
     from coding_model_project.harbor.environment.factory import environments_of
-    from coding_model_project.harbor.format.task import Task
+    from coding_model_project.harbor.format.task import Task, passed_variables
     from coding_model_project.harbor.format.tasks import read_tasks
     from coding_model_project.harbor.grade_tasks import Totals
     from coding_model_project.harbor.grade_tasks import grade as grade_tasks
@@ -111,7 +114,8 @@ async def _grade(
         return solver
 
     say = None if as_json else warn
-    tasks = read_tasks(task_dirs, os.environ, oracle=script is None, say=say)
+    passed = passed_variables(pass_env, "--pass-env")
+    tasks = read_tasks(task_dirs, passed, oracle=script is None, say=say)
     kept = Job(out, solver.name, at_once, where) if out is not None else None
     totals = Totals()
     async with environments_of(TaskEnvironment(name=where), rootfs) as environments:
@@ -151,6 +155,7 @@ def check(
         bool,
         typer.Option(help="Run agents that try to earn each task's reward with known forgeries."),
     ] = True,
+    pass_env: PassEnv = None,
 ) -> int:
     """Check that tasks are fit for training: print a JSON line for each.
 
@@ -158,7 +163,8 @@ def check(
     forgeries must earn less. The verifier must not run the solution in its own process. Exit code 1 if
     a task has a problem, 3 if an environment failed.
     """
-    return asyncio.run(_check(task_dirs, cores(workers), environment, rootfs, runs, forgeries))
+    given = (task_dirs, cores(workers), environment, rootfs, runs, forgeries, pass_env or [])
+    return asyncio.run(_check(*given))
 
 
 async def _check(
@@ -168,14 +174,17 @@ async def _check(
     rootfs: Path | None,
     runs: int,
     forgeries: bool,
+    pass_env: list[str],
 ) -> int:
     from coding_model_project.harbor.checking import check as check_tasks
     from coding_model_project.harbor.environment.factory import environments_of
     from coding_model_project.harbor.forging import FORGERS
+    from coding_model_project.harbor.format.task import passed_variables
     from coding_model_project.harbor.format.tasks import read_tasks
     from coding_model_project.harbor.trial import Trials
 
-    tasks = read_tasks(task_dirs, os.environ, oracle=True, say=warn)
+    passed = passed_variables(pass_env, "--pass-env")
+    tasks = read_tasks(task_dirs, passed, oracle=True, say=warn)
     code = 0
     async with environments_of(TaskEnvironment(name=where), rootfs) as environments:
         forgers = FORGERS if forgeries else ()

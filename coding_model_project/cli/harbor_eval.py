@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import resource
 import sys
 from functools import partial
@@ -13,14 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coding_model_project.cli.common import AsJson, Benchmarks, DataDir, Rootfs, Where, cores, warn
+from coding_model_project.cli.common import (
+    AsJson,
+    Benchmarks,
+    DataDir,
+    PassEnv,
+    Rootfs,
+    Where,
+    cores,
+    warn,
+)
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import ROOMS, TaskEnvironment
 from coding_model_project.harbor.evaluation.overflow_rule import OverflowRule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
     from coding_model_project.harbor.format.task import Task
@@ -56,6 +64,7 @@ def evaluate(
     ] = None,
     environment: Where = ROOMS,
     rootfs: Rootfs = None,
+    pass_env: PassEnv = None,
     turns: Annotated[int, typer.Option(help="Let the model run up to N commands.", min=1)] = 20,
     command_s: Annotated[
         float, typer.Option(help="Kill a command after N seconds.", min=0.1)
@@ -97,6 +106,7 @@ def evaluate(
     from coding_model_project.episodes.bash import Limits
     from coding_model_project.evaluation.backends.generation import Sampling
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
+    from coding_model_project.harbor.format.task import passed_variables
     from coding_model_project.harbor.recording import harbors_name
     from coding_model_project.runs.folder import sole_writer
 
@@ -109,7 +119,8 @@ def evaluate(
         calls=calls,
     )
     supported = partial(_supported, where=environment, rootfs=rootfs)
-    tasks = _runnable(task_dirs or [], benchmark or [], data_dir, limit, supported)
+    passed = passed_variables(pass_env or [], "--pass-env")
+    tasks = _runnable(task_dirs or [], benchmark or [], data_dir, limit, passed, supported)
     at_once = workers or 2 * cores(None)
     _allow_files(at_once)
     with sole_writer(out, "evaluation"):
@@ -168,6 +179,7 @@ def _runnable(
     named: list[str],
     data_dir: Path | None,
     limit: int | None,
+    passed: Mapping[str, str],
     supported: Callable[[Task | Refused], Task | Refused],
 ) -> list[Task]:
     """Return the runnable tasks; print those that Harbor or the environments refuse to standard error.
@@ -182,14 +194,14 @@ def _runnable(
     if bool(task_dirs) == bool(named):
         raise ConfigError("harbor eval: pass either folders of tasks or --benchmark")
     if not named:
-        read = map(supported, read_tasks(task_dirs, os.environ, say=warn))
+        read = map(supported, read_tasks(task_dirs, passed, say=warn))
         return _first(read, limit, ", ".join(map(str, task_dirs)))
     given = benchmarks(named, folder_of_sets(data_dir))
     return [
         task
         for one in given
         for task in _first(
-            map(supported, read_benchmark(one, os.environ, warn)), limit, f"--benchmark={one.name}"
+            map(supported, read_benchmark(one, passed, warn)), limit, f"--benchmark={one.name}"
         )
     ]
 

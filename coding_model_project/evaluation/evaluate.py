@@ -34,6 +34,7 @@ from coding_model_project.evaluation.settings import Settings
 from coding_model_project.evaluation.tables import budget_table, metrics_table, months_table
 from coding_model_project.grading.judge import OpenJudge, make_sandbox, open_judge
 from coding_model_project.grading.observation import can_repair
+from coding_model_project.redaction import redacted
 from coding_model_project.runs.folder import (
     RunFolder,
     State,
@@ -244,7 +245,7 @@ def _run_info(settings: Settings, datasets: Sequence[DataSet], backend: Backend)
     """Return the content of run_info.json."""
     versions = {data.name: data.version for data in datasets}
     shard = settings.shard
-    return {
+    info = {
         "model": settings.model,
         "seed": settings.seed,
         "protocol": settings.protocol.described(versions),
@@ -263,6 +264,7 @@ def _run_info(settings: Settings, datasets: Sequence[DataSet], backend: Backend)
         "repeatable": backend.repeatable,
         "shard": None if shard.of == 1 else f"{shard.number}/{shard.of}",
     }
+    return redacted(info)
 
 
 def _planned(settings: Settings, datasets: Sequence[DataSet]) -> list[Sample]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from coding_model_project.contained import file_name
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation.results import (
     Evaluation,
@@ -92,7 +93,7 @@ def _file_name(log: Log) -> str:
     """Return a file name in Inspect's pattern, by which it finds logs in a folder."""
     spec = log["eval"]
     time, task = spec["created"].replace(":", "-"), spec["task"].replace("_", "-")
-    return f"{time}_{task}_{spec['task_id']}.json"
+    return f"{file_name(f'{time}_{task}')}_{spec['task_id']}.json"
 
 
 def _logs(run: Path, name: str | None) -> Iterator[Log]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from coding_model_project.contained import file_name
 from coding_model_project.evaluation.plan import DataSet, Sample
 from coding_model_project.evaluation.protocols import EvalProtocol
 from coding_model_project.evaluation.results import METRICS, Generated, Metrics, Result
@@ -162,7 +163,7 @@ def write_qa_logs(folder: Path, judged: Sequence[Judged], protocol: EvalProtocol
                 if generated.reasoning:
                     parts.append(f"reasoning:\n\n{_quoted(generated.reasoning)}answer:\n")
                 parts.append(_quoted(generated.completion))
-        write_text(folder / "qa_logs" / f"{name}.md", "\n".join(parts))
+        write_text(folder / "qa_logs" / f"{file_name(name)}.md", "\n".join(parts))
 
 
 def _outcome(result: Result) -> str:

@@ -30,6 +30,8 @@ class TaskEnvironment:
     """For docker and podman: number of containers started ahead, for the most recently used images."""
     agent: str | None = None
     """For rooms: a folder of the host, mounted read-only at /opt/agent."""
+    pass_env: tuple[str, ...] = ()
+    """Names of this machine's variables that tasks may have, by `${NAME}` in their task.toml."""
 
 
 IN_ROOMS = TaskEnvironment()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_model_project.contained import copy_folder
 from coding_model_project.errors import CheckpointError, ConfigError
 from coding_model_project.evaluation.watch.found import Checkpoint, find, merge_command
 from coding_model_project.handover.model_card import Measured, card, measured
@@ -132,7 +133,7 @@ def _write_model(given: Source, out: Path, say: Say) -> None:
     partial.parent.mkdir(parents=True, exist_ok=True)
     if given.is_merged:
         wanted = shutil.ignore_patterns("*.bin", "*.pt", "*.md", ".git*")
-        shutil.copytree(given.model, partial, ignore=wanted)
+        copy_folder(given.model, partial, ignore=wanted)
     else:
         say(f"merging the shards in {given.model}")
         _run(merge_command(given.model, partial))

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.results import METRICS, read_evaluation
 from coding_model_project.evaluation.statistics.scores import rate_text
-from coding_model_project.runs.folder import RunFolder
+from coding_model_project.runs.folder import RunFolder, plain_config, value_at
 from coding_model_project.runs.inputs import fingerprint
 from coding_model_project.runs.summary import summarise
 
@@ -98,16 +96,16 @@ def card(
 
 
 def _training(run: RunFolder, step: int | None) -> Iterator[str]:
-    origin, config = run.provenance(), OmegaConf.load(run.config)
+    origin, config = run.provenance(), plain_config(run.config)
     cost = summarise(run)
     yield f"Step {step} of `recipes.{origin['recipe']}`.\n\n## Training\n"
     yield f"```\n{shlex.join(origin['command'])}\n```\n"
     git = origin["git"] or {}
     facts: dict[str, object] = {
-        key: value for key in _KEYS if (value := OmegaConf.select(config, key)) not in (None, 0)
+        key: value for key in _KEYS if (value := value_at(config, key)) not in (None, 0)
     }
     if "actor_rollout_ref" in config:
-        facts["coding.reward.kind"] = config.coding.reward.kind
+        facts["coding.reward.kind"] = value_at(config, "coding.reward.kind")
     facts["seeds"] = ", ".join(f"{key} {value}" for key, value in origin["seeds"].items())
     dirty = " with changes that were not committed" if git.get("dirty") else ""
     facts["commit"] = f"{git.get('commit', 'unknown')[:12]}{dirty}"

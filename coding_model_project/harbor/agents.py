@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Mapping
 from typing import Protocol
 
 from coding_model_project.errors import HarborError
@@ -45,13 +43,6 @@ class Oracle:
 
     name = "oracle"
 
-    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
-        """
-        Args:
-            environ: the host's variables, for ${VAR} in [solution.env]; default: this process's.
-        """
-        self._environ = os.environ if environ is None else environ
-
     async def run(self, task: Task, step: Step, environment: Environment) -> None:
         """See `Agent.run`.
 
@@ -71,7 +62,7 @@ class Oracle:
             f"({SOLUTION}/solve.sh) > /logs/agent/oracle.txt 2>&1",
             env={
                 "DEBIAN_FRONTEND": "noninteractive",
-                **resolve_env(task.config.solution.env, self._environ),
+                **resolve_env(task.config.solution.env, task.environ),
             },
             timeout_s=timeout_s if whole_s is None else whole_s,
             user=step.agent.user,

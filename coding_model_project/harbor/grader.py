@@ -34,7 +34,7 @@ from coding_model_project.harbor.environment.base import EnvironmentFailed, Envi
 from coding_model_project.harbor.environment.factory import environments_of
 from coding_model_project.harbor.failures import VerifierError, VerifierTimeoutError
 from coding_model_project.harbor.format.reward_rules import MAIN_KEY
-from coding_model_project.harbor.format.task import Task, load_task
+from coding_model_project.harbor.format.task import Task, load_task, passed_variables
 from coding_model_project.harbor.integrity import Integrity
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.harbor.trial_outcome import TrialOutcome
@@ -247,7 +247,8 @@ class HarborGrader:
         if problem.task is None:
             raise DataError(f"problem {problem.id} names no Harbor task")
         if problem.task not in self._tasks:
-            self._tasks[problem.task] = load_task(Path(problem.task))
+            passed = passed_variables(self._where.pass_env, "coding.harbor.pass_env")
+            self._tasks[problem.task] = replace(load_task(Path(problem.task)), environ=passed)
         return self._tasks[problem.task]
 
 

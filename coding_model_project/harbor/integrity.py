@@ -63,9 +63,20 @@ class HarborConfig:
         unit="containers",
     )
 
+    pass_env: list[str] = key(
+        [],
+        "Names of this machine's environment variables that tasks may have. A task asks for one by "
+        "`${NAME}` in its task.toml.",
+    )
+
     def place(self) -> TaskEnvironment:
         """Return the environment of tasks."""
-        return TaskEnvironment(name=self.environment, containers=self.containers, warm=self.warm)
+        return TaskEnvironment(
+            name=self.environment,
+            containers=self.containers,
+            warm=self.warm,
+            pass_env=tuple(self.pass_env),
+        )
 
 
 class NotIsolatedError(HarborError):

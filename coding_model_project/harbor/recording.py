@@ -37,6 +37,7 @@ _ROOMS = {"import_path": "coding_model_project.harbor.environment:EmbeddedEnviro
 
 AGENT_VERSION = "1"
 CONVERSATION_FILE = "conversation.json"
+_OUTPUT_FILE = "test-stdout.txt"
 DOUBTS_FILE = "doubts.txt"
 """File in the verifier's folder with reasons to suspect that the agent forged its rewards, if any."""
 
@@ -138,15 +139,14 @@ def _keep(folder: TrialFolder, step: StepOutcome) -> None:
     """Write a step's files: the verifier's output and results, and the artifacts."""
     for part in (folder.agent(step.name), folder.verifier(step.name), folder.artifacts(step.name)):
         part.mkdir(parents=True, exist_ok=True)
-    files = step.verifier_files.safe()
-    tree.unpack(str(folder.verifier(step.name)), files.entries, files.body)
-    (folder.verifier(step.name) / "test-stdout.txt").write_text(step.verifier_output)
+    files = step.verifier_files.without((_OUTPUT_FILE, DOUBTS_FILE))
+    tree.keep(folder.verifier(step.name), files)
+    (folder.verifier(step.name) / _OUTPUT_FILE).write_text(step.verifier_output)
     if step.doubts:
         (folder.verifier(step.name) / DOUBTS_FILE).write_text("\n".join(step.doubts) + "\n")
     if step.rewards is not None:
         (folder.verifier(step.name) / JSON_FILE).write_text(json.dumps(dict(step.rewards)))
-    artifacts = step.artifacts.safe()  # a link to the outside would expose this machine's files
-    tree.unpack(str(folder.artifacts(step.name)), artifacts.entries, artifacts.body)
+    tree.keep(folder.artifacts(step.name), step.artifacts)
 
 
 def _step(step: StepOutcome, end: datetime, used: AgentResult | None) -> StepResult:

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from os.path import normpath
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -45,7 +46,7 @@ from coding_model_project.harbor.format.reward_rules import (
     read_rewards,
     unmet,
 )
-from coding_model_project.harbor.format.task import Step, Task, resolve_env
+from coding_model_project.harbor.format.task import Step, Task, resolve_env, withheld
 from coding_model_project.harbor.format.task_config import (
     Artifact,
     EnvironmentConfig,
@@ -74,19 +75,16 @@ class Trials:
     """A runner of trials in the environments of one factory; safe to use concurrently.
 
     Args:
-        environ: the host's variables, for ${VAR} in a task; default: this process's.
-        verifier_env: variables for every verifier, which override the task's and the step's.
+        verifier_env: the user's variables for every verifier, which override the task's and the step's.
     """
 
     def __init__(
         self,
         environments: Environments,
         *,
-        environ: Mapping[str, str] | None = None,
         verifier_env: Mapping[str, str] | None = None,
     ) -> None:
         self._environments = environments
-        self._environ = os.environ if environ is None else environ
         self._verifier_env = verifier_env or {}
 
     async def run(self, task: Task, agent: Agent) -> TrialOutcome:
@@ -119,14 +117,17 @@ class Trials:
 
     @asynccontextmanager
     async def environment(
-        self, folder: Path, config: EnvironmentConfig
+        self, folder: Path, config: EnvironmentConfig, environ: Mapping[str, str]
     ) -> AsyncIterator[tuple[Environment, Image]]:
         """Provide a healthy environment, and clean it up on exit.
+
+        Args:
+            environ: see `Task.environ`.
 
         Raises:
             ImageError, EnvironmentStartTimeoutError, HealthcheckError, EnvironmentFailed
         """
-        env = resolve_env(config.env, self._environ)
+        env = resolve_env(config.env, environ)
         try:
             async with asyncio.timeout(config.build_timeout_sec):
                 environment, image = await self._environments.create(folder, config, env)
@@ -147,9 +148,10 @@ class Trials:
             return None
         return await self._environments.judge_apart(task, step, artifacts)
 
-    def verifier_env(self, step: Step) -> dict[str, str]:
+    def verifier_env(self, task: Task, step: Step) -> dict[str, str]:
         """Return a step's verifier variables: the task's, the step's, then the command line's."""
-        return resolve_env({**step.verifier.env, **self._verifier_env}, self._environ)
+        own = {key: one for key, one in step.verifier.env.items() if key not in self._verifier_env}
+        return {**resolve_env(own, task.environ), **resolve_env(self._verifier_env, os.environ)}
 
 
 def one_network(task: Task) -> EnvironmentConfig:
@@ -204,8 +206,9 @@ class _Attempt:
     async def run(self) -> None:
         task = self._task
         config = one_network(task)
-        async with self._trials.environment(task.environment_dir, config) as (environment, image):
-            self.notes = image.notes
+        place = self._trials.environment(task.environment_dir, config, task.environ)
+        async with place as (environment, image):
+            self.notes = (*withheld(task), *image.notes)
             for step in task.steps:
                 outcome = await self._step(step, environment, image)
                 self.steps.append(outcome)
@@ -289,12 +292,12 @@ class _Attempt:
             wanted.setdefault(ARTIFACTS, Artifact(source=ARTIFACTS))
         found = Tree()
         for source, artifact in wanted.items():
-            path = PurePosixPath(environment.workdir, source)
+            path = normpath(PurePosixPath(environment.workdir, source)).lstrip("/")
             try:
-                copied = await environment.read_tree(str(path))
+                copied = await environment.read_tree(f"/{path}")
             except OSError:
                 continue
-            found += copied.safe().without(artifact.exclude).at(str(path).lstrip("/"))
+            found += copied.safe().without(artifact.exclude).at(path)
         return found
 
     # ── the verifier ──────────────────────────────────────────────────────────────────────────────
@@ -323,7 +326,7 @@ class _Attempt:
             network_mode=step.verifier.network_mode or step.verifier_environment.network_mode,
             allowed_hosts=step.verifier.allowed_hosts,
         )
-        apart = self._trials.environment(step.verifier_image, config)
+        apart = self._trials.environment(step.verifier_image, config, self._task.environ)
         async with apart as (own, brought):
             await own.write_tree("/", artifacts)
             await own.begin_verifier()
@@ -339,7 +342,7 @@ class _Attempt:
             await environment.write_tree(TESTS, of_files(files).executable(script))
         ended = await environment.run_command(
             f"{first}({TESTS}/{script}) 2>&1",
-            env=self._trials.verifier_env(step),
+            env=self._trials.verifier_env(self._task, step),
             timeout_s=step.verifier.timeout_sec,
             user=step.verifier.user,
         )
@@ -371,5 +374,5 @@ def _rewards(files: Tree) -> Rewards:
     """
     rewards = files.only((JSON_FILE, TEXT_FILE))
     with TemporaryDirectory(prefix="rewards-") as folder:
-        tree.unpack(folder, rewards.entries, rewards.body)
+        tree.unpack(folder, rewards.entries, rewards.body)  # links too, which earn no reward
         return read_rewards(Path(folder))

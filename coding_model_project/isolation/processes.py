@@ -45,8 +45,14 @@ def stand_in(token: str, folder: str) -> None:
     Args:
         folder: as returned by `own_temporary_files` on the run's node; the sentinel removes it.
     """
+    from coding_model_project.contained import is_ours  # here: the sentinel has no packages
+    from coding_model_project.errors import StorageError
+
     if folder:
-        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            Path(folder).mkdir(mode=0o700, parents=True)
+        if not is_ours(Path(folder)):
+            raise StorageError(f"{folder}: another user made it on this node; start again")
     _watch(token, folder)
 
 
@@ -68,15 +74,25 @@ def _temporary_files(token: str) -> str:
 
     Ray's logs and compiled kernels keep their usual place, so that they survive the run.
     """
+    from coding_model_project.contained import private_folder
+
     root = tempfile.gettempdir()
     folder = Path(root, _folder_name(token))
     if len(str(folder)) > _LONGEST_TMPDIR:
         return ""
     folder.mkdir(mode=0o700)
-    os.environ.setdefault("RAY_TMPDIR", root)
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{root}/torchinductor_{os.getuid()}")
+    own = private_folder(Path(root))
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{own}/torchinductor")  # torch executes it
+    os.environ.setdefault("RAY_TMPDIR", str(own) if _is_anothers(Path(root, "ray")) else root)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     return str(folder)
+
+
+def _is_anothers(folder: Path) -> bool:
+    """Return whether another user made Ray's folder, and so could replace the sockets in it."""
+    with contextlib.suppress(OSError):
+        return folder.lstat().st_uid not in (0, os.getuid())
+    return False
 
 
 def own_temporary_files() -> tuple[str, str]:

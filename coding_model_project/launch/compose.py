@@ -19,6 +19,7 @@ from coding_model_project.configs import reference, schema
 from coding_model_project.errors import ConfigError
 from coding_model_project.install import how_to_install
 from coding_model_project.launch.device import count_gpus
+from coding_model_project.redaction import MASK, is_redacted
 
 _GROUPS = ("hardware", "experiment", "sandbox")
 """Config groups that a recipe's defaults list lets users choose from."""
@@ -190,11 +191,22 @@ def recorded_config(path: Path, run_dir: str) -> DictConfig:
     """Load another run's resolved configuration for a run in `run_dir`.
 
     Raises:
-        ConfigError: the file does not exist.
+        ConfigError: the file does not exist, refers to something outside it (`${…}`), or has a URL
+            without its password.
     """
     if not path.is_file():
         raise ConfigError(f"--config={path}: no such file; give the config.yaml of a run's folder")
     text = path.read_text()
+    if "${" in text:
+        raise ConfigError(
+            f"--config={path}: has an interpolation ({_first(text, '${')}), which no recorded "
+            "configuration has; replace it by its value"
+        )
+    if is_redacted(text):
+        raise ConfigError(
+            f"--config={path}: has a URL without its password ({_first(text, MASK)}), which a run never "
+            "records; start the recipe with that key instead"
+        )
     # Redirect resolved paths, such as the checkpoints', from the old folder to the new one.
     before = OmegaConf.create(text).coding.run_dir
     after = str(Path(run_dir).expanduser().absolute())
@@ -204,6 +216,11 @@ def recorded_config(path: Path, run_dir: str) -> DictConfig:
         if OmegaConf.select(config, key) is not None:
             OmegaConf.update(config, key, None)
     return config
+
+
+def _first(text: str, part: str) -> str:
+    """Return the first line of a configuration that contains a part."""
+    return next(line.strip() for line in text.splitlines() if part in line)
 
 
 def _unknown_key(name: str, overrides: list[str]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from coding_model_project.contained import is_ours
 from coding_model_project.errors import ClusterError, ConfigError
 
 ADDRESS = "ray_kwargs.ray_init.address"
@@ -34,6 +35,8 @@ def check_head(config: DictConfig) -> None:
     if (address := joined_ray(config)) is not None:
         check_address(address, f"{_named_by(config)}{address}")
         check_answers(address, f"{_named_by(config)}{address}", f", or set +{ADDRESS}=local")
+    elif (record := _record()).exists() and not is_ours(record):
+        print(f"{record} is another user's: starting a Ray instead of joining theirs", flush=True)
 
 
 def check_address(address: str, named: str) -> None:
@@ -88,7 +91,9 @@ def _record() -> Path:
 
 
 def _recorded() -> str | None:
+    """Return the recorded address, unless another user of this machine wrote it."""
+    record = _record()
     try:
-        return _record().read_text().strip() or None
+        return (record.read_text().strip() or None) if is_ours(record) else None
     except OSError:
         return None

@@ -36,6 +36,7 @@ from coding_model_project.launch.compose import (
 )
 from coding_model_project.launch.device import default_hardware, log_into, prepare_environment
 from coding_model_project.launch.sizing.host import needed_gb
+from coding_model_project.redaction import redacted
 from coding_model_project.runs.checkpoint_owner import claim
 from coding_model_project.runs.checkpoint_store import open_store, prepare_resume
 from coding_model_project.runs.checkpoints import step_of
@@ -252,7 +253,7 @@ def _one_line_errors(debug: bool) -> Iterator[None]:
     except OSError as error:  # such as a full disk or a read-only folder
         if debug:
             traceback.print_exc()
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {redacted(str(error))}", file=sys.stderr)
         raise SystemExit(CodingModelError.exit_code) from None
 
 

@@ -22,6 +22,7 @@ from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError
 from coding_model_project.isolation.child import start_child
 from coding_model_project.launch.checks import checks
 from coding_model_project.launch.compose import UNREADABLE, compose_recipe
+from coding_model_project.redaction import redacted
 from coding_model_project.runs.folder import refuse_unusable
 
 _NAMES = "hydra.job.config.override_dirname"
@@ -83,6 +84,8 @@ def run_member(name: str) -> None:
     """
     current = HydraConfig.get()
     folder = Path(current.runtime.output_dir)
+    if (saved := Path(current.sweep.dir, "multirun.yaml")).exists():  # which Hydra wrote
+        saved.write_text(redacted(saved.read_text()))
     keys = [one for one in current.overrides.task if not one.startswith("coding.run_dir=")]
     quoted = str(folder).replace("'", "\\'")
     command = [sys.executable, "-m", f"recipes.{name}", *keys, f"coding.run_dir='{quoted}'"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from coding_model_project.contained import below
 from coding_model_project.errors import CheckpointError, ConfigError
 from coding_model_project.runs.checkpoints import (
     FOLDER,
@@ -167,7 +168,7 @@ class CheckpointStore:
             if not is_there:
                 self._remove(manifest.step)
                 for path, record in manifest.files.items():
-                    self._store.put(folder / path, f"{folder.name}/{path}", record.bytes)
+                    self._store.put(below(folder, path), f"{folder.name}/{path}", record.bytes)
         self._check_owner(folder.parent)  # again: the files may have taken minutes
         with self._errors(f"{folder.name} could not be uploaded"):
             if not is_there:
@@ -216,9 +217,10 @@ class CheckpointStore:
         if manifest is None or self._damaged.get(step) == manifest:
             return None
         for path in [*filter(wanted, manifest.files), MANIFEST]:
-            (partial / path).parent.mkdir(parents=True, exist_ok=True)
+            target = below(partial, path)
+            target.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):  # `verify` reports it
-                self._store.get(f"{name}/{path}", partial / path)
+                self._store.get(f"{name}/{path}", target)
         problems = verify(partial, wanted)
         if not problems:
             return partial

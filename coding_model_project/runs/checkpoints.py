@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from coding_model_project.contained import UnsafeNameError, below, relative
 from coding_model_project.errors import CheckpointError
 from coding_model_project.runs.folder import write_text
 from coding_model_project.runs.lease import STALE_S
@@ -72,8 +73,10 @@ class Manifest:
             raise ValueError("not readable") from error
         if manifest.text().encode() != content:
             raise ValueError("content changed")
-        if not files or any({"/", ".."} & set(PurePosixPath(path).parts) for path in files):
-            raise ValueError("names no file, or one outside of the checkpoint")
+        if not files or type(manifest.step) is not int:
+            raise ValueError("names no file, or no step")
+        for path in files:
+            relative(path)
         if missing := missing_shards(files):
             raise ValueError(f"lacks {missing[0]}: not all ranks' shards are there")
         return manifest
@@ -183,14 +186,16 @@ def verify(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> list
 
 
 def _problem(folder: Path, path: str, recorded: FileRecord) -> str | None:
-    file = folder / path
     try:
+        file = below(folder, path)
         size = file.stat().st_size
         if size != recorded.bytes:
             return f"{path}: size {size:,}, not {recorded.bytes:,}"
         return None if _record(file) == recorded else f"{path}: content changed"
     except FileNotFoundError:
         return f"{path}: missing"
+    except UnsafeNameError as error:
+        return str(error)
     except OSError as error:
         return f"{path}: {error.strerror}"
 

@@ -19,6 +19,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -26,7 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.contained import open_lock
 from coding_model_project.errors import ConfigError, StorageError
+from coding_model_project.redaction import redacted
 from coding_model_project.runs.attempt import ATTEMPT, Attempt, State
 from coding_model_project.runs.inputs import Inputs
 from coding_model_project.storage.object_store import as_url, is_url
@@ -34,6 +37,7 @@ from coding_model_project.storage.object_store import as_url, is_url
 FATAL = "fatal.txt"
 """File in an attempt's log folder with the one-line reason why the run stopped itself."""
 _FULL_BYTES = 8 * 2**20
+_ATTEMPT = re.compile(r"attempt_(\d{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +79,12 @@ class RunFolder:
 
     def attempts(self) -> list[Attempt]:
         """Return all attempts so far, in order."""
-        files = sorted(
-            self.path.glob(f"logs/attempt_*/{ATTEMPT}"),
-            key=lambda file: int(file.parent.name.removeprefix("attempt_")),
-        )
-        return [Attempt(**json.loads(file.read_text()), log_dir=file.parent) for file in files]
+        files = {
+            int(match[1]): file
+            for file in self.path.glob(f"logs/attempt_*/{ATTEMPT}")
+            if (match := _ATTEMPT.fullmatch(file.parent.name))
+        }
+        return [_attempt(number, file) for number, file in sorted(files.items())]
 
     @property
     def last_number(self) -> int:
@@ -99,7 +104,7 @@ class RunFolder:
             ConfigError: this is not a run's folder.
         """
         try:
-            return json.loads(self.run_json.read_text())
+            return redacted(json.loads(self.run_json.read_text()))
         except FileNotFoundError as error:
             raise ConfigError(f"{self.path}: not a run's folder (it has no run.json)") from error
 
@@ -110,6 +115,31 @@ class RunFolder:
             ConfigError: this is not a run's folder.
         """
         return self.provenance().get("inputs", {})
+
+
+def plain_config(file: Path) -> dict[str, Any]:
+    """Read a recorded configuration.
+
+    Interpolations stay text: a run's folder may come from anybody, and `${oc.env:NAME}` would show this
+    process's variable.
+    """
+    from omegaconf import OmegaConf  # here: its import is slow, and readers of runs are many
+
+    plain: Any = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
+    return plain if isinstance(plain, dict) else {}
+
+
+def value_at(tree: Any, key: str) -> Any:
+    """Return the value of a dotted key in nested dictionaries; None if there is none."""
+    for part in key.split("."):
+        tree = tree.get(part) if isinstance(tree, dict) else None
+    return tree
+
+
+def _attempt(number: int, file: Path) -> Attempt:
+    fields = json.loads(file.read_text())
+    # The folder is the attempt's identity, whatever the file says.
+    return Attempt(**fields | {"number": number, "pid": int(fields["pid"]), "log_dir": file.parent})
 
 
 def full_disk(path: Path) -> str:
@@ -194,7 +224,7 @@ def sole_writer(folder: Path, what: str) -> Iterator[None]:
     refuse_url("--out", folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = open_lock(folder / ".lock", 0o644)
     except OSError as error:
         raise StorageError(f"{folder}: cannot be written ({error.strerror})") from error
     try:

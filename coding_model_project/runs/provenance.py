@@ -18,7 +18,9 @@ from typing import Any
 import psutil
 from omegaconf import DictConfig, OmegaConf
 
+from coding_model_project.contained import below
 from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.redaction import redacted
 from coding_model_project.runs import accelerators
 
 _UNTRACKED_BYTES = 1_000_000
@@ -44,7 +46,7 @@ def collect(recipe: str, command: list[str], seeds: dict[str, int]) -> dict[str,
     """Return the content of `run.json`."""
     return {
         "recipe": recipe,
-        "command": command,
+        "command": redacted(command),
         "cwd": str(Path.cwd()),
         "created": time.time(),
         "host": socket.gethostname(),
@@ -116,9 +118,11 @@ def write_patches(folder: Path) -> None:
     left = _UNTRACKED_BYTES
     for name in _git("ls-files", "--others", "--exclude-standard", "-z", cwd=root).split("\0"):
         source = root / name
-        if source.suffix in _SOURCES and source.is_file() and source.stat().st_size <= left:
+        if source.suffix not in _SOURCES or source.is_symlink() or not source.is_file():
+            continue
+        if source.stat().st_size <= left:
             left -= source.stat().st_size
-            target = folder / "untracked" / name
+            target = below(folder / "untracked", name)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(source.read_bytes())
 

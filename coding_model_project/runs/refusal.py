@@ -11,6 +11,7 @@ import orjson
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import ConfigError
+from coding_model_project.redaction import redacted
 from coding_model_project.runs.inputs import Inputs, changes
 
 if TYPE_CHECKING:
@@ -44,8 +45,12 @@ _MOST_CHARACTERS = 60
 
 
 def comparable(config: DictConfig) -> str:
-    """Return the resolved configuration as YAML, without keys that only affect the start."""
-    resolved = OmegaConf.create(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
+    """Return the resolved configuration as YAML, without keys that only affect the start.
+
+    Its URLs lack their secrets, so runs that differ only in a password are the same.
+    """
+    plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    resolved = OmegaConf.create(redacted(plain))
     resolved.coding.pop("force", None)
     return OmegaConf.to_yaml(resolved)
 
@@ -64,7 +69,7 @@ def settings_changed(recorded: str, config: DictConfig) -> list[str]:
             key: _JOBS_CODE.sub("", value)
             for key, value in _flat(OmegaConf.to_container(read)).items()
         }
-        for read in map(OmegaConf.create, (recorded, comparable(config)))
+        for read in map(OmegaConf.create, (redacted(recorded), comparable(config)))
     )
     return [
         line

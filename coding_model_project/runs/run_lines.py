@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from omegaconf import OmegaConf
-
-from coding_model_project.runs.folder import RunFolder, State
+from coding_model_project.runs.folder import RunFolder, State, plain_config, value_at
 from coding_model_project.runs.metrics_log import read_metrics, series
 
 _SHOWN = (
@@ -50,7 +48,7 @@ def line(run: RunFolder) -> Line:
         recipe=run.provenance()["recipe"],
         state=run.state,
         step=max(steps, default=0),
-        steps=OmegaConf.select(OmegaConf.load(run.config), "trainer.total_training_steps"),
+        steps=value_at(plain_config(run.config), "trainer.total_training_steps"),
         result=_result(steps),
         age_s=time.time() - newest,
         step_s=times[len(times) // 2] if times else None,

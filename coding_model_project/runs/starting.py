@@ -14,6 +14,7 @@ import psutil
 from omegaconf import DictConfig
 
 from coding_model_project.errors import INTERRUPTED, ConfigError
+from coding_model_project.redaction import redacted
 from coding_model_project.runs import provenance
 from coding_model_project.runs.attempt import ATTEMPT, Attempt, State
 from coding_model_project.runs.folder import RunFolder, write_json, write_text
@@ -192,7 +193,7 @@ def end_attempt(path: Path, attempt: Attempt, error: BaseException | None = None
         code, reason = INTERRUPTED, None
     else:
         code = getattr(error, "exit_code", 1)
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = redacted(" ".join(str(error).split())) or type(error).__name__
     ended = replace(attempt, ended=time.time(), exit_code=code, error=reason)
     with contextlib.suppress(OSError):
         _write_attempt(RunFolder(path), ended)

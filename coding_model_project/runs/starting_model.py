@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.contained import check_plain
 from coding_model_project.errors import CheckpointError
 from coding_model_project.runs.folder import write_json, write_text
 
@@ -103,6 +104,7 @@ def _files(folder: Path) -> Iterator[Path]:
     """Yield the files that belong to a model and are not its weights."""
     for file in sorted({file for form in _FILES for file in folder.glob(form)}):
         if not file.name.endswith(".index.json") and file.name != EXPORT_MARKER:
+            check_plain(folder, file)
             yield file
 
 

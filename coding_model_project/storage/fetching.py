@@ -14,9 +14,10 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coding_model_project.contained import below, open_lock
 from coding_model_project.errors import CodingModelError, ConfigError, DownloadError, StorageError
 from coding_model_project.storage.object_store import Entry, ObjectStore, as_url, is_url
 from coding_model_project.storage.store_errors import explained, has_no_words
@@ -61,11 +62,11 @@ def _fetched(url: str, *, is_folder: bool) -> Path:
     try:
         entries = _listed(store, is_folder=is_folder)
         versions = {path: (entry.bytes, entry.version) for path, entry in entries.items()}
-        key = hashlib.sha256(f"{url} {sorted(versions.items())}".encode()).hexdigest()[:16]
+        key = hashlib.sha256(f"{store.url} {sorted(versions.items())}".encode()).hexdigest()[:16]
         folder = cache_dir() / key
-        copy = folder / (PurePosixPath(store.root).name or "root")
+        copy = folder / store.name
         if not folder.exists():
-            with locked(folder.with_suffix(".lock"), url):
+            with locked(folder.with_suffix(".lock"), store.url):
                 if not folder.exists():
                     partial = _fetch(store, entries, folder, copy.name)
                     if _listed(store, is_folder=is_folder) != entries:
@@ -112,7 +113,7 @@ def _fetch(store: ObjectStore, entries: Mapping[str, Entry], folder: Path, name:
     shutil.rmtree(partial, ignore_errors=True)
     with _bar(store.url, sum(entry.bytes for entry in entries.values())) as callback:
         for path, entry in entries.items():
-            target = partial / name / path if path else partial / name
+            target = below(partial / name, path) if path else partial / name
             target.parent.mkdir(parents=True, exist_ok=True)
             store.get(path, target, callback)
             if (arrived := target.stat().st_size) != entry.bytes and entry.bytes:
@@ -144,7 +145,7 @@ def _bar(url: str, size: int) -> Iterator[Callback | None]:
 def locked(path: Path, url: str) -> Iterator[None]:
     """Hold the lock file, so that one process at a time fetches the URL."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = open_lock(path, 0o644)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

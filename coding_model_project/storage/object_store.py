@@ -12,8 +12,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from coding_model_project.contained import file_name
 from coding_model_project.errors import ConfigError
 from coding_model_project.http import Service, announced
+from coding_model_project.redaction import redacted
 from coding_model_project.storage.store_errors import (
     has_no_bucket,
     is_transport_fault,
@@ -100,9 +102,15 @@ class ObjectStore:
             raise missing_library(url, error) from error
         except ValueError as error:
             raise ConfigError(f"{url}: {error}") from error
-        self.url = url.rstrip("/")
+        self.url = redacted(url.rstrip("/"))
+        """The URL for messages; `root` and `files` are what requests use."""
         self.attempts = attempts
         self.service = Service(kind, self.url)
+
+    @property
+    def name(self) -> str:
+        """The URL's last part, for a local copy: without a query, which may have a token."""
+        return file_name(self.root.partition("?")[0].rstrip("/").rpartition("/")[2] or "root")
 
     def _at(self, path: str) -> str:
         return f"{self.root.rstrip('/')}/{path}" if path else self.root

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from coding_model_project.contained import below
+from coding_model_project.redaction import redacted
 from coding_model_project.storage.object_store import ObjectStore, as_url
 from coding_model_project.storage.store_errors import explained
 
@@ -33,7 +35,7 @@ def published(out: Path) -> Iterator[Path]:
         store.check_writable()
     folder = Path(tempfile.mkdtemp(prefix="coding_out_"))
     try:
-        yield folder / name
+        yield below(folder, name)
     except BaseException:
         shutil.rmtree(folder)
         raise
@@ -46,7 +48,7 @@ def published(out: Path) -> Iterator[Path]:
         sys.stderr.write(f"not uploaded; the results are in {folder}\n")
         raise
     shutil.rmtree(folder)
-    sys.stderr.write(f"uploaded to {as_url(out)}\n")
+    sys.stderr.write(f"uploaded to {redacted(as_url(out))}\n")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import time
 import pytest
 import stamina
 
-from coding_model_project.http import Service, announced, reason, shown_url
+from coding_model_project.http import Service, announced, reason
 
 
 @pytest.fixture
@@ -29,20 +29,6 @@ def test_an_outage_has_two_lines_however_often_it_is_tried(clock):
         "the server http://x does not answer (gone); next attempt in 1.0 s, retrying until 14:05:30",
         "the server http://x is back after 70 s",
     ]
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("http://me:swordfish@judge:8080/v1", "http://me:***@judge:8080/v1"),
-        ("http://:sword%20fish@judge", "http://:***@judge"),
-        ("http://judge:8080", "http://judge:8080"),
-        ("file:/shared/judges.txt", "file:/shared/judges.txt"),
-        ("http://judge:eight", "http://judge:eight"),
-    ],
-)
-def test_a_url_is_shown_without_its_password(url, shown):
-    assert shown_url(url) == shown
 
 
 def test_moments_are_announced_ever_more_rarely_and_a_long_outage_always(clock):

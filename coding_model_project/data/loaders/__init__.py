@@ -46,6 +46,7 @@ from coding_model_project.data.loaders.base import (
 )
 from coding_model_project.data.loaders.files import SUFFIXES
 from coding_model_project.errors import ConfigError
+from coding_model_project.redaction import redacted
 from coding_model_project.storage.object_store import is_url
 from coding_model_project.types import Problem, Test
 
@@ -215,7 +216,7 @@ def load(
         name=name,
         problems=tuple(problems),
         set_aside=tuple(set_aside),
-        origin=", ".join(trail.origins),
+        origin=redacted(", ".join(trail.origins)),
         notes=tuple(trail.notes),
     )
 

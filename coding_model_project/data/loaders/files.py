@@ -13,6 +13,7 @@ from pathlib import Path
 
 import orjson
 
+from coding_model_project.contained import below, check_plain
 from coding_model_project.data.loaders.base import Located
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.extras import extra
@@ -135,12 +136,14 @@ def _folder(path: Path, columns: Sequence[str]) -> Iterator[Located]:
     """Read a `save_to_disk` folder, whole or one split of it, or a folder of files."""
     if (path / "dataset_dict.json").exists():
         splits = json.loads((path / "dataset_dict.json").read_text())["splits"]
-        members = [path / split for split in splits]
+        members = [below(path, str(split)) for split in splits]
     elif (path / "state.json").exists():
         state = json.loads((path / "state.json").read_text())
-        members = [path / file["filename"] for file in state["_data_files"]]
+        members = [below(path, str(file["filename"])) for file in state["_data_files"]]
     else:
         members = [file for file in sorted(path.rglob("*")) if file.name.endswith(SUFFIXES)]
+        for file in members:
+            check_plain(path, file)
     if not members:
         raise ConfigError(f"{path}: the folder has no {', '.join(SUFFIXES)}")
     for member in members:

@@ -37,7 +37,8 @@ from coding_model_project.evaluation.backends.openai_errors import (
     not_found,
 )
 from coding_model_project.evaluation.backends.probes import MESSAGES, TOKENS, Reply, probe
-from coding_model_project.http import Service, announced, reason, retry_after_s, shown_url
+from coding_model_project.http import Service, announced, reason, retry_after_s
+from coding_model_project.redaction import redacted
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 TOKEN_LIMIT_FIELD = "max_tokens"
@@ -99,7 +100,7 @@ class OpenAIBackend:
     ) -> None:
         self.concurrency = concurrency
         self._address = _checked_url(base_url)
-        self._url = shown_url(self._address)
+        self._url = redacted(self._address)
         self._service = Service("server", self._url)
         self._model = model
         self._seeds = send_seeds

@@ -8,9 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
-
-from omegaconf import DictConfig, OmegaConf
+from typing import Any
 
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation import outputs
@@ -30,7 +28,13 @@ from coding_model_project.evaluation.results import (
     with_completions,
 )
 from coding_model_project.grading.base import GRADER_VERSION
-from coding_model_project.runs.folder import RunFolder, sole_writer, write_json
+from coding_model_project.runs.folder import (
+    RunFolder,
+    plain_config,
+    sole_writer,
+    value_at,
+    write_json,
+)
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 BACKUPS = "before_rejudge"
@@ -121,17 +125,17 @@ def _datasets(
     """
     settings: Mapping[str, Any] = {}
     if RunFolder(folder).config.is_file():
-        recorded_config = cast(DictConfig, OmegaConf.load(RunFolder(folder).config))
-        settings = recorded_config.get("coding", {}).get("evaluation", {})
+        recorded = plain_config(RunFolder(folder).config)
+        settings = value_at(recorded, "coding.evaluation") or {}
     words = list(given.datasets) or list(settings.get("datasets") or ())
     if not words:
         raise ConfigError(
             f"{folder}: config.yaml names no data sets; pass --dataset {'|'.join(info['datasets'])}=PATH"
         )
-    recorded = settings.get("data_dir")
+    data_dir = settings.get("data_dir")
     datasets = load_datasets(
         words,
-        data_dir=given.data_dir or (Path(recorded) if recorded else None),
+        data_dir=given.data_dir or (Path(data_dir) if data_dir else None),
         limit=settings.get("limit"),
         max_tests=settings.get("max_tests"),
         window=Window.parse(settings.get("from_date"), settings.get("to_date")),

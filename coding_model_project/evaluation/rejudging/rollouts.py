@@ -7,9 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
-
-from omegaconf import DictConfig, OmegaConf
+from typing import Any
 
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import ConfigError, DataError
@@ -22,7 +20,7 @@ from coding_model_project.evaluation.results import Generated
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.rewards import RewardKind
-from coding_model_project.runs.folder import RunFolder, write_json
+from coding_model_project.runs.folder import RunFolder, plain_config, write_json
 from coding_model_project.runs.rollouts import Rollout, read_rollouts
 from coding_model_project.types import Problem
 
@@ -44,7 +42,7 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
     run = RunFolder(folder)
     if not run.config.is_file():
         raise ConfigError(f"{folder}: not a run's folder (it has no config.yaml)")
-    coding = cast(DictConfig, OmegaConf.load(run.config)).get("coding", {})
+    coding = plain_config(run.config).get("coding") or {}
     try:
         style, kind = PromptStyle(coding["prompt"]), RewardKind(coding["reward"]["kind"])
     except (KeyError, TypeError, ValueError) as error:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coding_model_project.isolation.child import await_end, start_child
+from coding_model_project.redaction import redacted
 
 _GRACE_S = 15.0
 """Seconds for an interrupted evaluation to write its results."""
@@ -50,7 +51,7 @@ class Child:
         if self.device is not None:
             environment["CUDA_VISIBLE_DEVICES"] = self.device
         with self.log.open("ab") as log:
-            log.write(f"$ {' '.join(command)}\n".encode())
+            log.write(f"$ {redacted(' '.join(command))}\n".encode())
             log.flush()
             self.process = start_child(command, log=log, environment=environment)
 

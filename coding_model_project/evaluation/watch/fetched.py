@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from coding_model_project.contained import below
 from coding_model_project.errors import CheckpointError, ConfigError, StorageError
 from coding_model_project.runs.checkpoint_store import CheckpointStore
 from coding_model_project.runs.checkpoints import FOLDER, checkpoints_in, step_of
@@ -50,7 +51,7 @@ class FetchedCheckpoints:
                     f"{url}: a single checkpoint; pass the folder of checkpoints, {above}"
                 )
             run = above.rpartition("/")[2] if name == "checkpoints" else name
-            folder = out / "fetched" / run / "checkpoints"
+            folder = below(out / "fetched", run) / "checkpoints"
             if any(folder == taken for _, taken in self._stores):
                 raise ConfigError(
                     f"{url}: two URLs have the same run name ({run}); watch them separately"

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from coding_model_project.contained import copy_folder
 from coding_model_project.runs.checkpoints import (
     FOLDER,
     TRACKER,
@@ -146,7 +147,7 @@ def hold(checkpoint: Checkpoint, out: Path) -> None:
         partial = target.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         try:
-            shutil.copytree(checkpoint.model, partial, copy_function=os.link, ignore=_not_the_model)
+            copy_folder(checkpoint.model, partial, copy_function=os.link, ignore=_not_the_model)
             partial.rename(target)
         except shutil.Error as error:
             shutil.rmtree(partial, ignore_errors=True)
@@ -160,9 +161,12 @@ def hold(checkpoint: Checkpoint, out: Path) -> None:
 
 def held_in(out: Path) -> list[Checkpoint]:
     """Return checkpoints recorded by an earlier watch and not evaluated; they may be deleted since."""
-    found = [json.loads(file.read_text()) for file in sorted(out.glob("*_*.json"))]
+    found = [(file.stem, json.loads(file.read_text())) for file in sorted(out.glob("*_*.json"))]
     paths = ("folder", "run", "model")
-    return [Checkpoint(**row | {name: Path(row[name]) for name in paths}) for row in found]
+    return [
+        Checkpoint(**row | {"key": key} | {name: Path(row[name]) for name in paths})
+        for key, row in found
+    ]
 
 
 def held_model(checkpoint: Checkpoint, out: Path) -> Path:

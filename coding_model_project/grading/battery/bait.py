@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from coding_model_project.contained import is_ours
 from coding_model_project.errors import SandboxError
 
 _GONE_WITHIN_S = 3.0
@@ -51,13 +52,17 @@ def lay_out(secret: str) -> Iterator[Callable[[], list[str]]]:
     """Place the secret and the listeners, and yield a function that returns the touched listeners.
 
     Raises:
-        SandboxError: the addresses stay in use.
+        SandboxError: the addresses stay in use, or another user made the folder.
     """
     folder = Path("/tmp/sbx_canary")
     with contextlib.ExitStack() as stack:
         listeners = _listeners(stack, folder / "sock")
         stack.enter_context(environment("SBX_CANARY", secret))
-        (folder / "secret.txt").write_text(secret)
+        if not is_ours(folder):
+            raise SandboxError(f"{folder}: another user made it; have them remove it")
+        partial = folder / secrets.token_hex(8)
+        partial.write_text(secret)
+        partial.replace(folder / "secret.txt")
         stack.callback((folder / "secret.txt").unlink, missing_ok=True)
 
         def touched() -> list[str]:
@@ -69,7 +74,7 @@ def lay_out(secret: str) -> Iterator[Callable[[], list[str]]]:
 
 def _listeners(stack: contextlib.ExitStack, path: Path) -> dict[socket.socket, str]:
     """Open listeners, by name. A connection or a datagram makes one readable without being accepted."""
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(mode=0o755, exist_ok=True)
     stack.callback(_remove_if_empty, path.parent)
     tcp, udp = (socket.AF_INET, socket.SOCK_STREAM), (socket.AF_INET, socket.SOCK_DGRAM)
     unix = (socket.AF_UNIX, socket.SOCK_STREAM)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
-import tarfile
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -35,7 +36,14 @@ _TOKEN = "HARBOR_COMMAND"
 STAY = "while :; do sleep 86400 & wait $!; done"
 """Script of the first process, which waits for orphans, as an init does."""
 
-_SHELL = 'if command -v bash > /dev/null; then exec bash -c "$0"; else exec sh -c "$0"; fi'
+_SHELL = """eval "$(cat)"; exec < /dev/null
+if command -v bash > /dev/null; then exec bash -c "$0"; else exec sh -c "$0"; fi"""
+"""Script that takes a command's variables from its standard input. All users of this machine could read
+them on a command line, and in the engine's own environment a task could set its LD_PRELOAD."""
+
+_EXPORTED = re.compile(r"(?!(EUID|GROUPS|PPID|SHELLOPTS|BASHOPTS|UID)$)[A-Za-z_][A-Za-z0-9_]*")
+"""Variables that every shell can set; others are no secrets, and stay on the command line."""
+
 _END = """for round in 1 2 3; do for one in /proc/[0-9]*; do
 grep -qs "$0" "$one/environ" && kill -9 "${one#/proc/}"; done; done; true"""
 _OOM = """cat /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control 2> /dev/null |
@@ -99,16 +107,21 @@ class Container:
         """See `Environment.run_command`."""
         self._has_run |= not self._verifying
         token = secrets.token_hex(16)
-        settings = {**self._env, **(env or {}), _TOKEN: token}
+        settings = {**self._env, **(env or {})}
+        exported = {key: one for key, one in settings.items() if _EXPORTED.fullmatch(key)}
+        others = {key: one for key, one in settings.items() if key not in exported}
         who = self._user if user is None else str(user)
         arguments = [
-            *("exec", "--workdir", cwd or self._workdir),
-            *(word for key, value in settings.items() for word in ("--env", f"{key}={value}")),
+            *("exec", "--interactive", "--workdir", cwd or self._workdir),
+            *(word for key, one in others.items() for word in ("--env", f"{key}={one}")),
+            *("--env", f"{_TOKEN}={token}"),
             *(("--user", who) if who is not None else ()),
             *(self._name, "sh", "-c", _SHELL, command),
         ]
         try:
-            async with self._engine.calling(*arguments, max_output=max_output) as call:
+            async with self._engine.calling(
+                *arguments, stdin=_exports(exported), max_output=max_output
+            ) as call:
                 in_time = await self._wait(call, (token, who or "0"), timeout_s)
                 code = call.ended.result() if call.ended.done() else _KILLED
                 out, err = call.stdout.take(), call.stderr.take()
@@ -182,10 +195,12 @@ class Container:
             raise OSError(f"{path}: more than {max_bytes} bytes")
         if code != 0:
             mode = 0o755 if code == _PROGRAM else 0o644
-            return _bounded(of_bytes("", packed, mode), path, max_bytes)
+            if len(packed) > max_bytes:
+                raise OSError(f"{path}: more than {max_bytes} bytes")
+            return of_bytes("", packed, mode)
         try:
-            return _bounded(from_tar(packed) if packed else Tree(), path, max_bytes)
-        except tarfile.TarError as error:
+            return from_tar(packed, max_bytes) if packed else Tree()
+        except OSError as error:
             raise OSError(f"{path}: {error}") from error
 
     async def write_file(self, path: str, content: bytes, mode: int = 0o644) -> None:
@@ -246,7 +261,13 @@ class Container:
         )
 
 
-def _bounded(tree: Tree, path: str, max_bytes: int) -> Tree:
-    if len(tree.body) > max_bytes:
-        raise OSError(f"{path}: more than {max_bytes} bytes")
-    return tree
+def _exports(variables: Mapping[str, str]) -> bytes:
+    """Return the shell script that sets variables.
+
+    Raises:
+        ValueError: a value has a null byte.
+    """
+    if any("\0" in value for value in variables.values()):
+        raise ValueError("embedded null byte")
+    lines = (f"export {key}={shlex.quote(value)}\n" for key, value in variables.items())
+    return "".join(lines).encode("utf-8", "surrogateescape")

@@ -214,7 +214,10 @@ class ContainerEnvironments:
         code, packed, err = await self._engine.run(*words, max_output=2 * _TESTS_BYTES)
         if code != 0:
             raise ImageError(f"{image}: the image needs sh and tar: {one_line(err)}")
-        return from_tar(packed) if packed else Tree()
+        try:
+            return from_tar(packed, _TESTS_BYTES) if packed else Tree()
+        except OSError as error:
+            raise ImageError(f"{image}: its /tests cannot be read: {error}") from error
 
     async def _listed(self) -> list[str]:
         """Return the names of this project's containers on this machine."""

@@ -7,6 +7,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from coding_model_project.contained import open_lock, private_folder
+
 _LOOK_S = 0.1
 
 
@@ -15,13 +17,12 @@ class NodeLimit:
 
     Args:
         n_places: number of places. Processes with different numbers share the first ones.
-        folder: folder of the lock files, common to all processes. Default: a folder in /tmp; TMPDIR may
-            be private to a run.
+        folder: folder of the lock files, common to all processes. Default: this user's on this node.
     """
 
     def __init__(self, n_places: int, folder: Path | None = None) -> None:
         self._n_places = n_places
-        self._folder = folder or Path(f"/tmp/coding-harbor-{os.getuid()}")
+        self._folder = folder or private_folder()
 
     def free(self) -> int | None:
         """Take a place if one is free; `os.close` releases it.
@@ -29,10 +30,8 @@ class NodeLimit:
         Raises:
             OSError: the folder is not writable.
         """
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         for number in range(self._n_places):
-            place = os.open(self._folder / f"place-{number}", flags, 0o600)
+            place = open_lock(self._folder / f"container-{number}")
             try:
                 fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -11,6 +11,7 @@ from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
+from coding_model_project.contained import UnsafeNameError, unpack_tar
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import ROOMS, TaskEnvironment
 from coding_model_project.harbor.containers.dockerfile import refuse_devices, refuse_services
@@ -245,10 +246,8 @@ def _unpacked(archive: Path, folder: Path) -> Path:
         ConfigError: the file is not a readable tar file.
     """
     try:
-        with tarfile.open(archive) as opened:
-            members = (one for one in opened if not one.isdev())
-            opened.extractall(folder, members, filter="tar")
-    except (OSError, tarfile.TarError) as error:
+        unpack_tar(archive, folder)
+    except (OSError, tarfile.TarError, UnsafeNameError, EOFError) as error:
         raise ConfigError(
             f"{archive}: not a root file system as a folder or tar file: {error}"
         ) from error

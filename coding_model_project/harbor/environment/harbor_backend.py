@@ -8,7 +8,6 @@ anew. In tasks with several steps neither happens, since Harbor does not signal 
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import AsyncExitStack
 from pathlib import Path, PurePosixPath
 from typing import override
@@ -24,7 +23,7 @@ from coding_model_project.harbor.environment.base import (
     Image,
 )
 from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
-from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.environment.tree import of_files
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 
 TESTS = "/tests"
@@ -166,8 +165,8 @@ class EmbeddedEnvironment(BaseEnvironment):
 
     @override
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
-        found: Tree = (await self._ready().read_tree(source_dir, _DOWNLOAD_BYTES)).safe()
-        await asyncio.to_thread(tree.unpack, os.fspath(target_dir), found.entries, found.body)
+        found = await self._ready().read_tree(source_dir, _DOWNLOAD_BYTES)
+        await asyncio.to_thread(tree.keep, Path(target_dir), found)
 
     def _has_steps(self) -> bool:
         return (self.environment_dir.parent / "steps").is_dir()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from coding_model_project.contained import UnsafeNameError, leaves, relative
 from coding_model_project.harbor.containers.dockerfile import (
     WITH_DOCKER,
     ImageError,
@@ -226,13 +227,17 @@ class _Follower:
         self, one: Instruction, source: str, target: PurePosixPath, into: bool
     ) -> Iterator[tuple[str, Path]]:
         """Yield the files of one source as (path below the root, path on the host)."""
-        pattern = source.lstrip("/") or "."
-        paths = [self._folder] if pattern in (".", "./") else sorted(self._folder.glob(pattern))
+        pattern = PurePosixPath(source.lstrip("/")).as_posix()
+        try:
+            whole = pattern == "."
+            paths = [self._folder] if whole else sorted(self._folder.glob(relative(pattern)))
+        except UnsafeNameError as error:
+            raise one.error(f"{source} is outside {self._folder}") from error
         if not paths:
             raise one.error(f"{source}: no such file in {self._folder}")
         existing = target.as_posix() in {step.path for step in self._lays()} or target.name == ""
         for path in paths:
-            if not path.resolve().is_relative_to(self._folder.resolve()):
+            if leaves(self._folder, path):
                 raise one.error(f"{source} is outside {self._folder}")
             if path.is_dir():
                 for name, found in _below(path):

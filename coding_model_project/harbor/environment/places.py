@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import secrets
 import shlex
-import tarfile
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -212,12 +211,9 @@ class _Completed:
                 return Tree()
             content = await self._place.read_file(packed, 2 * max_bytes + (1 << 20))
         try:
-            tree = from_tar(content)
-        except tarfile.TarError as error:
+            return from_tar(content, max_bytes)
+        except OSError as error:
             raise OSError(f"{path}: {error}") from error
-        if len(tree.body) > max_bytes:
-            raise OSError(f"{path}: more than {max_bytes} bytes")
-        return tree
 
     async def write_tree(self, path: str, tree: Tree) -> None:
         """See `Environment.write_tree`."""

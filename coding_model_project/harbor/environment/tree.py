@@ -1,7 +1,6 @@
 """Files for transfer into and out of an environment: a list of entries, and their joined contents.
 
-Both ends use this module, so it needs only the standard library. It never follows a link out of the
-folder that it packs or unpacks.
+Both ends use this module. It never follows a link out of the folder that it packs.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
+
+from coding_model_project.contained import Members, UnsafeNameError, leaves, link_leaves
 
 Entry = tuple[str, str, int, int | str]
 """Path, kind ("d", "f" or "l"), permissions, and the file's size or the link's target."""
@@ -58,7 +59,7 @@ class Tree:
 
     def safe(self) -> Tree:
         """Return the tree without links that lead out of it."""
-        return self._kept(lambda entry: entry[1] != "l" or not _leads_out(entry[0], str(entry[3])))
+        return self.kept(lambda one: one[1] != "l" or not link_leaves(one[0], str(one[3])))
 
     def without(self, patterns: Sequence[str]) -> Tree:
         """Return the tree without entries whose path, or a part of it, matches one of the patterns."""
@@ -67,11 +68,11 @@ class Tree:
             parts = [entry[0], *entry[0].split("/")]
             return not any(fnmatch(part, one) for one in patterns for part in parts)
 
-        return self._kept(is_kept) if patterns else self
+        return self.kept(is_kept) if patterns else self
 
     def only(self, names: Container[str]) -> Tree:
         """Return the tree with these entries only."""
-        return self._kept(lambda entry: entry[0] in names)
+        return self.kept(lambda entry: entry[0] in names)
 
     def executable(self, path: str) -> Tree:
         """Return the tree with one file executable for all users."""
@@ -80,7 +81,8 @@ class Tree:
             self.body,
         )
 
-    def _kept(self, which: Callable[[Entry], bool]) -> Tree:
+    def kept(self, which: Callable[[Entry], bool]) -> Tree:
+        """Return the tree with the entries that `which` accepts."""
         entries: list[Entry] = []
         parts: list[bytes] = []
         at = 0
@@ -96,7 +98,7 @@ class Tree:
     def within(self, folder: str) -> Tree:
         """Return the files below a folder, with paths relative to it."""
         start = f"{folder}/"
-        inside = self._kept(lambda entry: entry[0].startswith(start))
+        inside = self.kept(lambda entry: entry[0].startswith(start))
         entries = ((name[len(start) :], kind, mode, x) for name, kind, mode, x in inside.entries)
         return Tree(tuple(entries), inside.body)
 
@@ -106,11 +108,6 @@ class Tree:
 
 class TooLarge(Exception):
     """A path with more bytes or entries than the limit."""
-
-
-def _leads_out(path: str, target: str) -> bool:
-    place = os.path.normpath(os.path.join(os.path.dirname(path), target))
-    return os.path.isabs(target) or place == ".." or place.startswith("../")
 
 
 def of_bytes(path: str, content: bytes, mode: int = 0o644) -> Tree:
@@ -213,8 +210,33 @@ def read(path: str, max_bytes: int) -> bytes:
         os.close(fd)
 
 
+def keep(target: Path, tree: Tree) -> None:
+    """Copy a tree, which may come from a hostile place, into a folder of the host.
+
+    It leaves out what could lead out of the folder: names, links, and files below links.
+
+    Raises:
+        OSError: the disk is full, or the folder is not writable.
+    """
+    members = Members(len(tree.entries), len(tree.body))
+
+    def is_inside(entry: Entry) -> bool:
+        try:
+            members.add(entry[0], link=entry[1] == "l")
+        except UnsafeNameError:
+            return False
+        return not leaves(target, target / entry[0])
+
+    safe = tree.safe().kept(is_inside)
+    # Without set-user-ID bits: on the host, the file would be this user's.
+    entries = [(name, kind, mode & 0o777, extra) for name, kind, mode, extra in safe.entries]
+    unpack(str(target), entries, safe.body)
+
+
 def unpack(target: str, entries: Sequence[Sequence[Any]], body: bytes) -> None:
-    """Copy a tree over a folder; make the folder if needed, and replace existing files.
+    """Copy a tree over a room's folder; make the folder if needed, and replace existing files.
+
+    It follows links in the folder. On the host use `keep`.
 
     Raises:
         OSError: the disk is full, or the folder is not writable.

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from coding_model_project.codec import to_json
+from coding_model_project.contained import file_name
 from coding_model_project.data.loaders.mbpp import without_tests
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.compare import output_rule
@@ -95,7 +96,7 @@ def export(
         except (_Unsuited, SyntaxError) as error:
             set_aside[problem.id] = str(error)
         else:
-            folder = out / problem.id.replace("/", "-")
+            folder = out / file_name(problem.id)
             write_task(folder, config, {**files, "tests/judge.zip": archive})
             tasks.append(folder)
         progress()

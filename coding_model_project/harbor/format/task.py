@@ -9,19 +9,29 @@ steps/NAME/     instruction.md, tests/, solution/, workdir/ of a task in several
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.failures import InvalidTask, MissingVariable
 from coding_model_project.harbor.format.reading import parse_config
 from coding_model_project.harbor.format.task_config import TaskConfig, TaskOS
 from coding_model_project.harbor.format.task_files import TaskFiles
 from coding_model_project.harbor.step import IMAGE_FILES, Step, has_image, read_step
 
-__all__ = ["Step", "Task", "check_env", "load_task", "resolve_env"]
+__all__ = [
+    "Step",
+    "Task",
+    "check_env",
+    "load_task",
+    "passed_variables",
+    "resolve_env",
+    "withheld",
+]
 
 CONFIG_FILE = "task.toml"
 RANGE_KEY = "reward_range"
@@ -46,6 +56,8 @@ class Task:
     files: TaskFiles
     warnings: tuple[str, ...] = ()
     """Harmless oddities: unknown and deprecated keys."""
+    environ: Mapping[str, str] = field(default_factory=dict[str, str])
+    """This machine's variables for the task's `${NAME}`, which the user named (`passed_variables`)."""
 
     @property
     def instruction(self) -> str:
@@ -101,31 +113,61 @@ def load_task(path: Path | str) -> Task:
     )
 
 
-def check_env(task: Task, environ: Mapping[str, str], *, oracle: bool = False) -> None:
-    """Raise if the host does not set a variable that a task needs.
+def passed_variables(names: Iterable[str], option: str) -> dict[str, str]:
+    """Return this machine's variables that the user lets tasks have.
+
+    Args:
+        option: the option or key with the names, for the message.
 
     Raises:
-        MissingVariable: it does not; the message names task and section.
+        ConfigError: one is not set.
     """
-    config = task.config
-    sections = {"environment": config.environment.env, "verifier": config.verifier.env}
-    if oracle:
-        sections["solution"] = config.solution.env
-    for section, env in sections.items():
+    for name in names:
+        if name not in os.environ:
+            raise ConfigError(f"{option}={name}: the variable is not set here; set it, or drop it")
+    return {name: os.environ[name] for name in names}
+
+
+def check_env(task: Task, *, oracle: bool = False) -> None:
+    """Raise if a task needs a variable of this machine that the user does not pass.
+
+    Raises:
+        MissingVariable: it does; the message names task and section.
+    """
+    for section, env in _sections(task, oracle=oracle).items():
         try:
-            resolve_env(env, environ)
+            resolve_env(env, task.environ)
         except MissingVariable as error:
             raise MissingVariable(f"{task.path}: [{section}.env] {error}") from error
+
+
+def withheld(task: Task) -> tuple[str, ...]:
+    """Return a note for each variable of this machine that a task asks for and does not get."""
+    envs = [*_sections(task, oracle=True).values(), *(step.verifier.env for step in task.steps)]
+    matches = (_VARIABLE.fullmatch(value) for env in envs for value in env.values())
+    asked = dict.fromkeys(match[1] for match in matches if match)
+    return tuple(
+        f"the task asks for this machine's {name}, and gets its own default; to pass it: "
+        f"--pass-env {name} (coding.harbor.pass_env)"
+        for name in asked
+        if name in os.environ and name not in task.environ
+    )
+
+
+def _sections(task: Task, *, oracle: bool) -> dict[str, Mapping[str, str]]:
+    config = task.config
+    sections = {"environment": config.environment.env, "verifier": config.verifier.env}
+    return {**sections, "solution": config.solution.env} if oracle else sections
 
 
 def resolve_env(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """Replace values that are exactly `${VAR}` or `${VAR:-default}`; other values stay as they are.
 
     Args:
-        environ: the host's variables; an empty variable counts as set.
+        environ: variables to take values from, such as `Task.environ`; an empty one counts as set.
 
     Raises:
-        MissingVariable: a variable is not set and has no default; the message names it and the key.
+        MissingVariable: a variable is missing and has no default; the message names it and the key.
     """
     resolved = {}
     for key, value in env.items():
@@ -139,7 +181,10 @@ def resolve_env(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str,
         elif default is not None:
             resolved[key] = default
         else:
-            raise MissingVariable(f"{key}: the environment variable {variable} is not set")
+            raise MissingVariable(
+                f"{key} asks for this machine's variable {variable}; set it, and pass it with "
+                f"--pass-env {variable} (coding.harbor.pass_env)"
+            )
     return resolved
 
 

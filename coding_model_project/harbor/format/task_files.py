@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
+from coding_model_project.contained import leaves
+
 IGNORE_FILE = ".harborignore"
 """File name that applies in tests/ and solution/ of a task or step and below, but nowhere else."""
 
@@ -29,7 +31,7 @@ class TaskFiles:
             ValueError: it is missing, not a file of the task, or not UTF-8; the message names it.
         """
         shown = path.relative_to(self.root).as_posix()
-        if not path.resolve().is_relative_to(self.root):
+        if leaves(self.root, path):
             raise ValueError(f"{shown} is a link out of the task")
         if not path.exists():
             raise ValueError(f"{shown} is missing")
@@ -72,7 +74,7 @@ class TaskFiles:
             return
         target = path.resolve()
         shown = path.relative_to(self.root)
-        if not target.is_relative_to(self.root):
+        if leaves(self.root, path):
             raise ValueError(f"{shown} is a link out of the task")
         if not path.is_dir():
             return

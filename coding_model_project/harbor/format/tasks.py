@@ -164,7 +164,8 @@ def read_tasks(
     """Find task folders, then yield tasks and refused folders, reading each lazily.
 
     Args:
-        environ: the host's variables; a task that needs a missing one is refused. None skips this check.
+        environ: the variables of this machine that tasks may have (`passed_variables`); a task that
+            needs another one is refused. None passes none, and skips this check.
         oracle: whether the solutions will run, so that their variables are checked too.
         source, say: see `task_folders`.
 
@@ -179,9 +180,9 @@ def _read(
 ) -> Iterator[Task | Refused]:
     for folder in folders:
         try:
-            task = load_task(folder.path)
+            task = replace(load_task(folder.path), environ=environ or {})
             if environ is not None:
-                check_env(task, environ, oracle=oracle)
+                check_env(task, oracle=oracle)
         except InvalidTask as error:
             yield Refused(path=folder.path, reason=str(error), label=folder.label)
         else:

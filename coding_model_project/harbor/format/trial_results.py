@@ -31,6 +31,7 @@ from coding_model_project.harbor.format.digest import task_digest
 from coding_model_project.harbor.format.reward_rules import reward_valid
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.task_config import VerifierMode
+from coding_model_project.redaction import redacted
 
 RESULT_FILE, CONFIG_FILE, LOCK_FILE, LOG_FILE = (
     "result.json", "config.json", "lock.json", "trial.log",
@@ -58,8 +59,8 @@ class ExceptionInfo:
         """Describe an exception, by Harbor's name for it."""
         return cls(
             exception_type=exception_type(error),
-            exception_message=str(error),
-            exception_traceback="".join(traceback.format_exception(error)),
+            exception_message=redacted(str(error)),
+            exception_traceback=redacted("".join(traceback.format_exception(error))),
             occurred_at=datetime.now(UTC),
         )
 

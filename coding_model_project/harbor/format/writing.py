@@ -6,11 +6,12 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import tomli_w
 
+from coding_model_project.contained import below
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.format.task import CONFIG_FILE, Task, load_task
 from coding_model_project.harbor.format.task_config import Artifact, TaskConfig
@@ -27,7 +28,8 @@ def write_task(folder: Path, config: TaskConfig, files: Mapping[str, str | bytes
         The task, read back from the folder.
 
     Raises:
-        ConfigError: the folder exists, or a path leads out of it.
+        ConfigError: the folder exists.
+        UnsafeNameError: a path leads out of it.
         InvalidTask: the result is not a task, for example without tests/test.sh; nothing is written.
     """
     if folder.exists():
@@ -36,7 +38,7 @@ def write_task(folder: Path, config: TaskConfig, files: Mapping[str, str | bytes
     shutil.rmtree(partial, ignore_errors=True)
     try:
         for name, content in {**files, CONFIG_FILE: toml(config)}.items():
-            _write(partial / _inside(name), content)
+            _write(below(partial, name), content)
         load_task(partial)
         partial.rename(folder)
     finally:
@@ -71,13 +73,6 @@ def _plain(value: Any) -> Any:
 
 def _default(one: Field[Any]) -> Any:
     return one.default_factory() if one.default_factory is not MISSING else one.default
-
-
-def _inside(name: str) -> PurePosixPath:
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise ConfigError(f"{name!r} is not a path inside a task's folder")
-    return path
 
 
 def _write(path: Path, content: str | bytes) -> None:

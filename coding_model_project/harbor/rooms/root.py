@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_model_project.contained import in_root
 from coding_model_project.isolation import confine, linux
 
 BASE = "/base"
@@ -147,9 +148,9 @@ def build(mount_point: Path, rootfs: Path | None, agent: Path | None = None) -> 
     (mount_point / PLACE[1:]).mkdir()
     (mount_point / "old").mkdir()
     source = rootfs or Path("/")
-    system = [name for name in _SYSTEM if (source / name).is_dir()]
+    system = [name for name in _SYSTEM if in_root(source, name).is_dir()]
     for name in system:
-        _bind(_inside(source, name), base / name)
+        _bind(in_root(source, name), base / name)
     if rootfs is None and not Path(sys.base_prefix).is_relative_to("/usr"):
         _bind(Path(sys.base_prefix), base / PYTHON)
         system.append(PYTHON)
@@ -163,7 +164,7 @@ def build(mount_point: Path, rootfs: Path | None, agent: Path | None = None) -> 
         _bind(agent, base / "agent")
     # The kernel allows a new /proc only if a whole one is visible; each phase mounts its own over it.
     _bind(Path(confine.PROC), base / "proc")
-    fixed = _fill_etc(source / "etc", base / "etc")
+    fixed = _fill_etc(source, base / "etc")
     _make_devices(base / "dev")
     os.chdir(mount_point)
     linux.pivot_root(".", "old")
@@ -213,14 +214,6 @@ def hide_own_package() -> None:
             linux.mount("hidden", str(path), "tmpfs", _QUIET, "size=4k,mode=555").make()
 
 
-def _inside(root: Path, name: str) -> Path:
-    """Resolve a root's top-level directory, which may be a link such as /bin → usr/bin."""
-    path = root / name
-    if path.is_symlink():
-        return root / os.path.normpath(f"/{path.readlink()}").lstrip("/")
-    return path
-
-
 def _bind(source: Path, target: Path) -> None:
     if source.is_dir():
         target.mkdir(parents=True, exist_ok=True)
@@ -230,27 +223,32 @@ def _bind(source: Path, target: Path) -> None:
     linux.mount(str(source), str(target), "", linux.MS_BIND | linux.MS_REC).make()
 
 
-def _fill_etc(source: Path, target: Path) -> list[str]:
-    """Fill the parts of /etc that rooms copy and those that they bind; return the names of the latter."""
+def _fill_etc(root: Path, target: Path) -> list[str]:
+    """Fill the parts of /etc that rooms copy and those that they bind; return the names of the latter.
+
+    Args:
+        root: the root file system, whose links must not reach the host's files.
+    """
     copied, fixed = target / "copied", target / "fixed"
     copied.mkdir(parents=True)
     fixed.mkdir()
     for name in _ETC.split():
         with suppress(OSError):  # missing or unreadable on the host
-            if (source / name).is_dir():
-                shutil.copytree(source / name, copied / name)
+            found = in_root(root, f"etc/{name}")
+            if found.is_dir():
+                shutil.copytree(found, copied / name, symlinks=True)
             else:
-                shutil.copyfile(source / name, copied / name)
+                shutil.copyfile(found, copied / name)
     for name, content in _MADE.items():
         (copied / name).write_text(content)
-    names = _ETC_FIXED.split() + [path.name for path in source.glob("python3.*")]
+    names = _ETC_FIXED.split() + [path.name for path in in_root(root, "etc").glob("python3.*")]
     for name in names:
         if name == "ssl":  # the rest may contain keys
             for part in ("certs", "openssl.cnf"):
-                if (source / name / part).exists():
-                    _bind(source / name / part, fixed / name / part)
-        elif (source / name).exists():
-            _bind(source / name, fixed / name)
+                if (found := in_root(root, f"etc/{name}/{part}")).exists():
+                    _bind(found, fixed / name / part)
+        elif (found := in_root(root, f"etc/{name}")).exists():
+            _bind(found, fixed / name)
     (fixed / "ld.so.preload").touch()  # empty and read-only: its entries load into every program
     return [path.name for path in fixed.iterdir()]
 

@@ -12,7 +12,7 @@ from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.base import ROOMS, TaskEnvironment
 from coding_model_project.harbor.environment.base import ENGINES, EnvironmentFailed
 from coding_model_project.harbor.environment.factory import environments_of
-from coding_model_project.harbor.format.task import load_task
+from coding_model_project.harbor.format.task import load_task, passed_variables
 from coding_model_project.harbor.integrity import Accepted
 from coding_model_project.launch.checks.agent_checks import has_agent
 from coding_model_project.launch.checks.bash_checks import has_bash
@@ -31,6 +31,7 @@ def check_values(config: DictConfig) -> None:
         raise ConfigError(
             f"coding.harbor.containers={harbor.containers}: set it to 1 or more, or null"
         )
+    passed_variables(harbor.pass_env, "coding.harbor.pass_env")
     if harbor.warm < 0:
         raise ConfigError(f"coding.harbor.warm={harbor.warm}: set it to 0 or more")
 

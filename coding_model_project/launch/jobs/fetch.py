@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_model_project.contained import below
 from coding_model_project.errors import CodingModelError, ConfigError, JobError
 from coding_model_project.launch.jobs.base import Job
 from coding_model_project.runs.mirror.mirror_index import INDEX, MirrorIndex
@@ -97,12 +98,12 @@ def _copy(store: ObjectStore, out: Path, *, checkpoints: bool) -> Fetched:
     for path, entry in entries.items():
         if path.endswith(_UNFINISHED) or (path.startswith(CHECKPOINTS) and not checkpoints):
             continue
-        target = out / path
+        target = below(out, path)
         if _is_same(target, entry):
             kept += 1
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(target.name + _UNFINISHED)
+        partial = below(out, path + _UNFINISHED)
         store.get(path, partial)
         # The source's own time, so that clocks need not agree, and a change during the copy is noticed.
         os.utime(partial, (entry.modified, entry.modified))

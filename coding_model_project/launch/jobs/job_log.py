@@ -17,8 +17,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.contained import open_lock
 from coding_model_project.errors import ConfigError, DataError, StorageError
 from coding_model_project.launch.jobs.base import Evaluation, Job, JobState
+from coding_model_project.redaction import redacted
 
 _FILE = "jobs.jsonl"
 _COLUMNS = "name | state | command | commit | patch | description | folder | submitted | ended"
@@ -108,7 +110,8 @@ class JobLog:
             self.folder.mkdir(parents=True, exist_ok=True)
             if not any(self.folder.iterdir()):  # a job's package must not contain earlier packages
                 (self.folder / ".gitignore").write_text("*\n")
-            file = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            # Only for this user: the overrides of a job may have secrets.
+            file = open_lock(self._file, 0o600)
         except OSError as error:
             raise StorageError(
                 f"--jobs={self.folder}: cannot be written ({error.strerror})"
@@ -129,7 +132,7 @@ def table(entries: Mapping[str, Entry]) -> str:
         cells = (
             job.name,
             entry.state,
-            f"`{job.command}`",
+            f"`{redacted(job.command)}`",
             job.commit[:12],
             job.patch[:12] or "none",
             job.description,
@@ -155,7 +158,7 @@ def _append(file: int, content: Mapping[str, Any]) -> None:
     size = os.fstat(file).st_size
     if size and os.pread(file, 1, size - 1) != b"\n":  # an earlier writer was cut off
         line = "\n" + line
-    os.write(file, line.encode())
+    os.pwrite(file, line.encode(), size)
 
 
 def _take(line: dict[str, Any], found: dict[str, Entry]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from coding_model_project.contained import open_lock
 from coding_model_project.errors import ConfigError, JobError
 from coding_model_project.launch.jobs.base import Job, JobState, value_of
 from coding_model_project.launch.jobs.beside import split
@@ -52,7 +53,9 @@ class LocalBackend:
             unpack(package, folder / "source")
             # Without --gpus the job gets none: it holds no lock, and other jobs may use them.
             exported = f"export CUDA_VISIBLE_DEVICES={job.target}\n"
-            (folder / "script.sh").write_text(script(job, sys.executable, setup=exported))
+            file = folder / "script.sh"
+            file.touch(mode=0o600)  # the overrides of a job may have secrets
+            file.write_text(script(job, sys.executable, setup=exported))
             with (folder / LOG).open("ab") as log:
                 process = subprocess.Popen(
                     ["bash", str(folder / "script.sh")],
@@ -120,14 +123,20 @@ def _lock(job: Job) -> list[int]:
     """Lock the job's GPUs.
 
     Raises:
-        ConfigError: another job holds a lock; the message names it.
+        ConfigError: another job holds a lock, which the message names, or it cannot be opened.
     """
     locks: list[int] = []
     for gpu in _gpus(job):
         path = Path(tempfile.gettempdir(), f"coding-model-gpu-{gpu}.lock")
-        flags = os.O_RDWR | os.O_CLOEXEC
-        # No O_CREAT if it exists: the kernel refuses that for another user's file in /tmp.
-        lock = os.open(path, flags if path.exists() else flags | os.O_CREAT, 0o666)
+        try:
+            lock = open_lock(path, 0o666)
+        except OSError as error:
+            for one in locks:
+                os.close(one)
+            raise ConfigError(
+                f"{path}: the lock of GPU {gpu} cannot be opened ({error.strerror}); have its owner "
+                "remove it"
+            ) from error
         locks.append(lock)
         with suppress(PermissionError):  # another user's file
             os.fchmod(lock, 0o666)  # despite the umask: other users' jobs must open it

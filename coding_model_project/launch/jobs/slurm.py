@@ -66,6 +66,7 @@ class SlurmBackend:
         unpack(package, folder / "source")
         Path(job.run_dir).mkdir(parents=True, exist_ok=True)
         file = folder / "script.sh"
+        file.touch(mode=0o600)  # the overrides of a job may have secrets
         file.write_text(self._script(job))
         try:
             printed = _run("sbatch", "--parsable", str(file))

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from coding_model_project.contained import leaves, unpack_zip
 from coding_model_project.errors import ConfigError
 from coding_model_project.runs.provenance import SHIPPED, SHIPPED_PATCH, SHIPPED_STATE
 
@@ -47,8 +48,8 @@ def read_source(start: Path, *, max_mb: float) -> Source:
         max_mb: limit of the total size of its files.
 
     Raises:
-        ConfigError: it is not a git working tree with a commit, or exceeds the limit; the message
-            names the largest files.
+        ConfigError: it is not a git working tree with a commit, has a link out of it, or exceeds the
+            limit; the message names the link or the largest files.
     """
     top = _git(start, "rev-parse", "--show-toplevel")
     commit = top and _git(start, "rev-parse", "--verify", "--quiet", "HEAD")
@@ -59,6 +60,12 @@ def read_source(start: Path, *, max_mb: float) -> Source:
         )
     root = Path(top.decode().strip())
     files = _listed(root, "--cached", "--others")
+    for name in files:
+        if (root / name).is_symlink() and leaves(root, root / name):
+            raise ConfigError(
+                f"--repo={root}: {name} is a link out of the working tree, and jobs ship copies; replace "
+                "it by a copy, or add it to .gitignore"
+            )
     _refuse_large(root, files, max_mb)
     return Source(
         root=root,
@@ -90,11 +97,7 @@ def write_package(source: Source, path: Path) -> None:
 def unpack(package: Path, folder: Path) -> None:
     """Replace a folder with a package's files and their permissions."""
     shutil.rmtree(folder, ignore_errors=True)
-    with ZipFile(package) as zipped:
-        zipped.extractall(folder)
-        for entry in zipped.infolist():
-            if mode := entry.external_attr >> 16:
-                (folder / entry.filename).chmod(mode & 0o777)
+    unpack_zip(package, folder)
 
 
 def _listed(root: Path, *which: str) -> tuple[str, ...]:

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from coding_model_project.contained import leaves
 from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.runs.folder import write_text
 from coding_model_project.runs.mirror.masking import masked
 from coding_model_project.runs.mirror.mirror_index import (
     INDEX,
+    NOT_MIRRORED,
     PART_BYTES,
     MirroredFile,
     MirrorIndex,
@@ -23,8 +25,6 @@ from coding_model_project.runs.mirror.mirror_index import (
 from coding_model_project.storage.object_store import ObjectStore
 from coding_model_project.storage.store_errors import explained
 
-_NOT_MIRRORED = ("checkpoints", "exports", "wandb", ".hydra", INDEX)
-"""Excluded names at the top of a run's folder. W&B uploads its own."""
 _UNWANTED = (".partial", ".safetensors", ".pt", ".bin")
 """Suffixes of incomplete files and weights."""
 _GROWS = (".jsonl", ".log")
@@ -161,13 +161,14 @@ class Mirror:
 
     def _mirrored(self) -> Iterator[Path]:
         for top in sorted(self._folder.iterdir()):
-            if top.name in _NOT_MIRRORED:
+            if top.name in NOT_MIRRORED:
                 continue
             for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
                 if (
                     path.is_file()
                     and not path.name.startswith(".")
                     and path.suffix not in _UNWANTED
+                    and not leaves(self._folder, path)
                 ):
                     yield path
 

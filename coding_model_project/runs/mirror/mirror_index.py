@@ -11,9 +11,12 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 
+from coding_model_project.contained import relative
 from coding_model_project.errors import ConfigError
 
 INDEX = "mirror.json"
+NOT_MIRRORED = ("checkpoints", "exports", "wandb", ".hydra", INDEX)
+"""Excluded names at the top of a run's folder. W&B uploads its own."""
 PART_BYTES = 8 << 20
 """Size of a part. An append-only file is uploaded from its last part on, so this bounds re-uploads."""
 
@@ -63,8 +66,9 @@ class MirrorIndex:
                 path: MirroredFile(**{**file, "parts": tuple(file["parts"])})
                 for path, file in fields.pop("files").items()
             }
-            if any(path.startswith("/") or ".." in path.split("/") for path in files):
-                raise ValueError("names a file outside of the run's folder")
+            for path in files:
+                if relative(path).split("/")[0] in NOT_MIRRORED:
+                    raise ValueError(f"names {path!r}, which no mirror has")
             return cls(**fields, files=files)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError(

@@ -7,8 +7,9 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from coding_model_project.contained import below
 from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.runs.folder import write_text
 from coding_model_project.runs.mirror.mirror_index import (
@@ -42,14 +43,14 @@ def everything(path: str) -> bool:
 class Replica:
     """A local folder that follows the index of a mirrored run."""
 
-    def __init__(self, store: ObjectStore, below: str, folder: Path, wanted: Wanted) -> None:
+    def __init__(self, store: ObjectStore, run: str, folder: Path, wanted: Wanted) -> None:
         """Prepare the replica.
 
         Args:
-            below: the run's path below the store's URL; empty if the run is at the URL itself.
+            run: the run's path below the store's URL; empty if the run is at the URL itself.
         """
         self._store = store
-        self._below = f"{below}/" if below else ""
+        self._below = f"{run}/" if run else ""
         self._folder = folder
         self._wanted = wanted
         self._has: dict[str, MirroredFile] = {}
@@ -80,7 +81,7 @@ class Replica:
             had = MirrorIndex.parse(state.read_bytes(), str(self._folder))
             if had.id != index.id:  # another run took the URL
                 for path in had.files:
-                    (self._folder / path).unlink(missing_ok=True)
+                    below(self._folder, path).unlink(missing_ok=True)
             else:
                 self._has = had.files
         for path, file in index.files.items():
@@ -89,7 +90,7 @@ class Replica:
                     self._fetch(path, file)
                     self._has[path] = file
         for path in self._has.keys() - index.files.keys():
-            (self._folder / path).unlink(missing_ok=True)
+            below(self._folder, path).unlink(missing_ok=True)
             del self._has[path]
         had = MirrorIndex(
             id=index.id, writer="", round=index.round, every_s=index.every_s, files=self._has
@@ -97,7 +98,7 @@ class Replica:
         write_text(state, had.text())
 
     def _fetch(self, path: str, file: MirroredFile) -> None:
-        target = self._folder / path
+        target = below(self._folder, path)
         target.parent.mkdir(parents=True, exist_ok=True)
         names = object_names(path, len(file.parts))
         had = self._has.get(path)
@@ -110,7 +111,7 @@ class Replica:
             if _extended(target, first * PART_BYTES, last):
                 os.utime(target, (file.modified, file.modified))
                 return
-        partial = target.with_name(target.name + ".partial")
+        partial = below(self._folder, f"{path}.partial")
         with partial.open("wb") as written:
             if first:
                 with target.open("rb") as before:
@@ -158,8 +159,7 @@ class Followed:
         self._store = ObjectStore(url, "object store", attempts=3)
         self.url = self._store.url
         key = hashlib.sha256(self.url.encode()).hexdigest()[:16]
-        name = PurePosixPath(self._store.root).name or "root"
-        self.root = cache_dir() / "runs" / key / name
+        self.root = cache_dir() / "runs" / key / self._store.name
         self._wanted = wanted
         self._replicas: dict[str, Replica] = {}
 
@@ -171,11 +171,11 @@ class Followed:
             DownloadError: the store does not answer.
         """
         with self._errors():
-            for below in self._found():
-                if below not in self._replicas:
-                    folder = self.root / below if below else self.root
-                    self._replicas[below] = Replica(self._store, below, folder, self._wanted)
-                self._replicas[below].pull()
+            for run in self._found():
+                if run not in self._replicas:
+                    folder = below(self.root, run) if run else self.root
+                    self._replicas[run] = Replica(self._store, run, folder, self._wanted)
+                self._replicas[run].pull()
 
     def _found(self) -> list[str]:
         if "" in self._replicas or self._store.read(INDEX) is not None:
@@ -190,8 +190,8 @@ class Followed:
 
     def shown(self, path: Path) -> str:
         """Return the URL of a folder below `root`."""
-        below = path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else ""
-        return self.url if below in ("", ".") else f"{self.url}/{below}"
+        run = path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else ""
+        return self.url if run in ("", ".") else f"{self.url}/{run}"
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:

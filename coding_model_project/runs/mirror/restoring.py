@@ -10,7 +10,9 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from coding_model_project.contained import below
 from coding_model_project.errors import CodingModelError, ConfigError
+from coding_model_project.runs.attempt import ATTEMPT
 from coding_model_project.runs.folder import RunFolder, write_json, write_text
 from coding_model_project.runs.mirror.mirror_index import INDEX, MirrorIndex
 from coding_model_project.runs.mirror.replica import Replica, everything
@@ -51,7 +53,8 @@ def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
         partial = folder.with_name(f".restoring_{folder.name}")
         names = Replica(store, "", partial, everything).pull().files
         # Some may be in the folder already, from a restoration that was killed.
-        skipped = [one for one in names if not any((at / one).exists() for at in (partial, folder))]
+        at = (partial, folder)
+        skipped = [one for one in names if not any(below(top, one).exists() for top in at)]
         _take_newer(store, skipped, partial, say)
         run = RunFolder(partial)
         last = run.attempts()[-1:]
@@ -59,7 +62,7 @@ def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
             _refuse_live(store, index, "a process that has just started", say)
         elif last[0].exit_code is None:
             _refuse_live(store, index, f"process {last[0].pid} on {last[0].host}", say)
-            _note_death(run.log_dir(last[0].number) / "attempt.json")
+            _note_death(run.log_dir(last[0].number) / ATTEMPT)
         if run.config.exists():
             recorded = run.config.read_text()
             write_text(run.config, made_ours(recorded, comparable(config), run.provenance()))
@@ -87,8 +90,9 @@ def _take_newer(store: ObjectStore, names: Sequence[str], folder: Path, say: Say
         if (content := store.read(name)) is None:  # a large file, in parts of two rounds
             say(f"{store.url}: {name} was incomplete when the run died: not restored")
             continue
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
+        target = below(folder, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
 
 
 def _refuse_live(store: ObjectStore, index: MirrorIndex, who: str, say: Say) -> None:

@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from pathlib import PurePosixPath
 from typing import Self
 
+from coding_model_project import contained
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.isolation.confine import Tier
@@ -32,7 +33,7 @@ from coding_model_project.types import (
 )
 
 _ATTEMPTS = 2
-_NAME_MAX, _PATH_MAX = 255, 1000
+_PATH_MAX = 1000
 """Most bytes of a component of a file's path, by the file system's limit, and of the whole path."""
 _OLDEST_PYTHON = (3, 11)
 _PRINT_VERSION = (
@@ -255,15 +256,9 @@ def _check_paths(names: Iterable[str]) -> None:
     paths = {name: PurePosixPath(name) for name in names}
     folders = {folder for path in paths.values() for folder in path.parents}
     for name, path in paths.items():
-        try:
-            lengths = [len(part.encode()) for part in path.parts]
-        except UnicodeEncodeError as error:
-            raise DataError(f"the file name {name!r} is not valid Unicode: {error}") from None
-        if path.is_absolute() or ".." in path.parts:
-            raise DataError(f"the file {name!r} is outside the working directory")
-        if not lengths or name.endswith("/") or "\0" in name:
-            raise DataError(f"{name!r} does not name a file")
-        if max(lengths) > _NAME_MAX or sum(lengths) + len(lengths) > _PATH_MAX:
+        _check_text(name, "a file name is")
+        contained.relative("" if name.endswith("/") else str(path))  # `./a` is the same file as `a`
+        if len(name.encode()) > _PATH_MAX:
             raise DataError(f"the file name {name[:40]!r}… is too long: {len(name)} characters")
         if path in folders:
             raise DataError(f"{name!r} is both a file and the folder of another")
@@ -278,7 +273,7 @@ def check_contents(program: Program, inputs: Sequence[Input], tier: str) -> None
     """
     for given in inputs:
         if isinstance(given, Asserts):
-            _check_text(given.source)
+            _check_text(given.source, "the tests are")
     if program.files and tier != Tier.namespaces:
         raise ConfigError(
             f"programs with files need tier namespaces, but the sandbox has tier {tier}"
@@ -286,11 +281,11 @@ def check_contents(program: Program, inputs: Sequence[Input], tier: str) -> None
     _check_paths(program.files)
 
 
-def _check_text(source: str) -> None:
+def _check_text(text: str, what: str) -> None:
     try:
-        source.encode()
+        text.encode()
     except UnicodeEncodeError as error:
-        raise DataError(f"the tests are not valid Unicode: {error}") from None
+        raise DataError(f"{what} not valid Unicode: {error}") from None
 
 
 @lru_cache

@@ -17,7 +17,8 @@ from typing import Protocol
 import httpx
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.http import Service, reason, shown_url
+from coding_model_project.http import Service, reason
+from coding_model_project.redaction import redacted
 
 KEY = "coding.sandbox.urls"
 PREFIXES = ("http://", "https://", "dns+http://", "file:")
@@ -94,7 +95,7 @@ def source(entry: str) -> Source:
         ConfigError: the entry has no known form.
     """
     entry = str(entry).strip()
-    shown = shown_url(entry)
+    shown = redacted(entry)
     if entry.startswith(_FILE):
         path = Path(entry.removeprefix(_FILE).removeprefix("//"))
         if not path.is_file():
@@ -120,7 +121,7 @@ def server_url(url: str) -> str:
     Raises:
         ConfigError: it is not an HTTP address.
     """
-    shown = shown_url(str(url))
+    shown = redacted(str(url))
     base = str(url).strip().rstrip("/").removesuffix("/run_code")
     try:
         parsed = httpx.URL(base)

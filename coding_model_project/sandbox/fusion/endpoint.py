@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import httpx
 
 from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.http import Service, reason, retry_after_s, shown_url
+from coding_model_project.http import Service, reason, retry_after_s
+from coding_model_project.redaction import redacted
 from coding_model_project.sandbox.fusion import wire
 
 _PING_S = 5.0
@@ -79,7 +80,7 @@ class Endpoint:
     service: Service = field(init=False)
 
     def __post_init__(self) -> None:
-        self.name = shown_url(self.url)
+        self.name = redacted(self.url)
         self.service = Service("sandbox server", self.url)
 
     def rests(self) -> bool:

@@ -83,6 +83,7 @@ def _init_ray(config: DictConfig, environment: Mapping[str, Any]) -> None:
     options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
     options["runtime_env"] = dict(environment)
     address = joined_ray(config)
+    options["address"] = address or "local"  # else Ray reads the record that `joined_ray` refuses
     if address is not None:
         options = {name: value for name, value in options.items() if name not in _SIZES}
     init_ray(options, joins=address, name=f"Ray at {address}")

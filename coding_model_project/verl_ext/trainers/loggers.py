@@ -12,6 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from verl.utils import tracking
 
+from coding_model_project.redaction import redacted
 from coding_model_project.runs.rollouts import Rollout, end_last_line
 
 _WANDB_TIMEOUT_S = "30"
@@ -53,7 +54,7 @@ def _start_wandb(config: DictConfig) -> None:
         wandb.init(
             project=config.trainer.project_name,
             name=config.trainer.experiment_name,
-            config=OmegaConf.to_container(config, resolve=True),  # type: ignore[arg-type]
+            config=redacted(OmegaConf.to_container(config, resolve=True)),  # type: ignore[arg-type]
             settings=wandb.Settings(
                 init_timeout=float(os.environ.get("WANDB_INIT_TIMEOUT", _WANDB_TIMEOUT_S))
             ),

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
@@ -16,7 +17,6 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.errors import CodingModelError, TrainingError
 from coding_model_project.http import free_port
 from coding_model_project.runs.folder import RunFolder, full_disk
-from coding_model_project.runs.inputs import with_local_inputs
 from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
@@ -41,8 +41,14 @@ def train(config: DictConfig, module: str, make_trainer: MakeTrainer, what: str)
     run_dir = Path(config.coding.run_dir)
     if ranks > 1:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += [f"--nproc_per_node={ranks}", "-m", module, str(run_dir / "config.yaml")]
-        if subprocess.run(command, check=False).returncode:
+        # Not the run's config.yaml, whose URLs lack their passwords.
+        with NamedTemporaryFile("w", suffix=".yaml") as file:
+            plain = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+            file.write(OmegaConf.to_yaml(OmegaConf.create(plain)))
+            file.flush()
+            command += [f"--nproc_per_node={ranks}", "-m", module, file.name]
+            ended = subprocess.run(command, check=False)
+        if ended.returncode:
             raise TrainingError(f"{what} on {ranks} ranks failed; the first rank's error is above")
         return
     try:
@@ -79,8 +85,7 @@ def the_only_rank() -> Iterator[None]:
 def main(make_trainer: MakeTrainer) -> None:
     """Run one rank under torchrun, by the configuration file on the command line."""
     try:
-        recorded = cast(DictConfig, OmegaConf.load(sys.argv[1]))
-        run_rank(with_local_inputs(recorded, "model.path"), make_trainer)
+        run_rank(cast(DictConfig, OmegaConf.load(sys.argv[1])), make_trainer)
     except CodingModelError as error:
         print("error:", error, file=sys.stderr, flush=True)  # noqa: T201
         raise SystemExit(error.exit_code) from None

@@ -1,21 +1,25 @@
 """Containers: state between commands, limits, the verifier's turn, and machines without an engine."""
 
 import asyncio
+import gzip
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
 import pytest
 
 from coding_model_project.harbor.agents import Oracle
+from coding_model_project.harbor.containers.container import Container
+from coding_model_project.harbor.containers.container_engine import Engine
 from coding_model_project.harbor.containers.containers import ContainerEnvironments
 from coding_model_project.harbor.containers.dockerfile import ImageError
 from coding_model_project.harbor.environment.base import EnvironmentFailed, Killed
 from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
-from coding_model_project.harbor.environment.tree import of_bytes, of_files
+from coding_model_project.harbor.environment.tree import Tree, of_bytes, of_files
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
 from coding_model_project.harbor.trial import Trials, one_network
@@ -25,6 +29,9 @@ from tests.unit.harbor.folders import folder
 # These tests list the machine's containers, and remove those of killed processes.
 pytestmark = pytest.mark.xdist_group("containers")
 
+ENGINE = 'while [ "$1" != c ]; do shift; done; shift; exec "$@"\n'
+"""A container engine whose container `c` is this machine."""
+
 
 def test_trees_travel_as_tar_files(tmp_path):
     (tmp_path / "a" / "b").mkdir(parents=True)
@@ -32,7 +39,46 @@ def test_trees_travel_as_tar_files(tmp_path):
     (tmp_path / "a" / "run").touch(mode=0o755)
     (tmp_path / "a" / "link").symlink_to("/elsewhere")
     tree = of_files((str(path.relative_to(tmp_path)), path) for path in sorted(tmp_path.rglob("*")))
-    assert from_tar(to_tar(tree)) == tree
+    assert from_tar(to_tar(tree), 1 << 20) == tree
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        (("/root/.ssh/x", "f", 0o644, 1),),
+        (("../x", "f", 0o644, 1),),
+        (("a", "l", 0o777, "/root"), ("a/x", "f", 0o644, 1)),
+        (("x", "f", 0o644, 1),) * 3,
+    ],
+)
+def test_an_agents_own_tar_writes_nowhere_else(entries):
+    archive = to_tar(Tree(entries, b"xyz"))
+    with pytest.raises(OSError, match="not a readable tar file"):
+        from_tar(archive, 2)
+
+
+def test_a_compressed_or_sparse_archive_does_not_unfold():
+    content = to_tar(of_bytes("zeros", bytes(1 << 20)))
+    with pytest.raises(OSError, match="not a readable tar file"):
+        from_tar(gzip.compress(content), 1 << 30)
+    sparse = tarfile.TarInfo("holes")
+    sparse.type, sparse.size = tarfile.GNUTYPE_SPARSE, 0
+    header = bytearray(sparse.tobuf(tarfile.GNU_FORMAT))
+    header[483:495] = b"77777777777\0"  # the size with its holes: 8 GiB
+    header[148:156] = b"%06o\0 " % (sum(header[:148]) + 8 * 32 + sum(header[156:512]))
+    with pytest.raises(OSError, match="bytes"):
+        from_tar(bytes(header) + bytes(1024), 1 << 20)
+
+
+def test_a_commands_variables_are_not_on_the_engines_command_line(tmp_path):
+    (tmp_path / "engine").write_text(f'#!/bin/bash\necho "$@" > {tmp_path}/words\n{ENGINE}')
+    (tmp_path / "engine").chmod(0o755)
+    container = Container(
+        Engine(str(tmp_path / "engine")), "c", workdir="/", env={"A": "it's\na"}, user=None
+    )
+    ended = asyncio.run(container.run_command('printf "$A$KEY"', env={"KEY": "sk-secret"}))
+    assert ended.stdout == "it's\nask-secret"
+    assert "sk-secret" not in (tmp_path / "words").read_text()
 
 
 def test_a_machine_without_an_engine_says_so_with_the_way_out(tmp_path):

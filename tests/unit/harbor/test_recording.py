@@ -31,14 +31,26 @@ def test_a_trial_is_kept_with_its_files_but_no_link_to_others(recorder, tmp_path
     artifacts = Tree(
         entries=(*files.entries, ("app/link", "l", 0o777, "/etc/hostname")), body=files.body
     )
+    hostile = (
+        ("deep", "d", 0o755, 0),
+        ("deep/up", "l", 0o777, ".."),
+        ("out", "l", 0o777, "deep/up/.."),  # stays inside by its text, and leads out
+        ("out/planted", "f", 0o644, 0),
+        ("../planted", "f", 0o644, 0),
+        ("test-stdout.txt", "d", 0o755, 0),
+        ("run", "f", 0o4755, 0),
+    )
     step = StepOutcome(
         name=None, rewards={"reward": 1}, verifier_output="ok\n", artifacts=artifacts,
+        verifier_files=Tree(hostile),
         agent_s=1.0, verifier_s=0.5,
     )  # fmt: skip
     kept = recorder.record(outcome(folder(tmp_path / "a"), step, rewards={"reward": 1}))
     place = recorder.job / kept.trial_name
     assert [path.name for path in (place / "artifacts").rglob("*")] == ["app", "out.txt"]
     assert (place / "verifier" / "test-stdout.txt").read_text() == "ok\n"
+    assert not list(place.glob("planted"))
+    assert (place / "verifier" / "run").stat().st_mode & 0o7777 == 0o755
     assert json.loads((place / "verifier" / "reward.json").read_text()) == {"reward": 1}
     assert "a note" in (place / "trial.log").read_text()
     assert read_trials(recorder.job) == (kept,)

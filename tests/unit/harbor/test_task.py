@@ -1,8 +1,17 @@
 import pytest
 
+from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.failures import InvalidTask, MissingVariable
-from coding_model_project.harbor.format.task import check_env, load_task, resolve_env
+from coding_model_project.harbor.format.task import (
+    Task,
+    check_env,
+    load_task,
+    passed_variables,
+    resolve_env,
+    withheld,
+)
 from coding_model_project.harbor.format.task_config import NetworkMode
+from coding_model_project.harbor.format.tasks import Refused, read_tasks
 from tests.unit.harbor.folders import folder
 
 STEPS = '[[steps]]\nname = "a"\n[[steps]]\nname = "b"\n'
@@ -132,15 +141,28 @@ def test_harborignore_counts_in_tests_and_below(tmp_path):
 def test_variables_of_the_host():
     env = {"A": "${X}", "B": "${Y:-else}", "C": "a ${X}", "D": "${Z:-}"}
     assert resolve_env(env, {"X": ""}) == {"A": "", "B": "else", "C": "a ${X}", "D": ""}
-    with pytest.raises(MissingVariable, match="A: the environment variable X is not set"):
+    with pytest.raises(MissingVariable, match=r"A asks for .* variable X; .*--pass-env X"):
         resolve_env(env, {})
 
 
-def test_a_variable_that_is_not_set_names_task_and_section(tmp_path):
-    task = load_task(folder(tmp_path / "task", '[solution.env]\nKEY = "${NOT_SET}"'))
-    check_env(task, {})
-    with pytest.raises(MissingVariable, match=r"task: \[solution.env\] KEY: .* NOT_SET"):
-        check_env(task, {}, oracle=True)
+def test_a_task_gets_only_variables_that_the_user_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("KEY", "secret")
+    toml = '[solution.env]\nKEY = "${KEY}"\n[verifier.env]\nOTHER = "${KEY:-none}"\n'
+    task = load_task(folder(tmp_path / "task", toml))
+    check_env(task)
+    (note,) = withheld(task)
+    assert "gets its own default" in note and "--pass-env KEY" in note
+    with pytest.raises(MissingVariable, match=r"task: \[solution.env\] KEY .* --pass-env KEY"):
+        check_env(task, oracle=True)
+    (refused,) = read_tasks([tmp_path / "task"], {}, oracle=True)
+    assert isinstance(refused, Refused)
+    (passed,) = read_tasks(
+        [tmp_path / "task"], passed_variables(["KEY"], "--pass-env"), oracle=True
+    )
+    assert isinstance(passed, Task) and passed.environ == {"KEY": "secret"}
+    assert withheld(passed) == ()
+    with pytest.raises(ConfigError, match="--pass-env=NOT_SET: the variable is not set here"):
+        passed_variables(["NOT_SET"], "--pass-env")
 
 
 def test_a_declared_range_must_be_one(tmp_path):

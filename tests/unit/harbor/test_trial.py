@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,10 @@ def made(
     return made
 
 
-def outcome(task: Path, agent=None, **settings):
+def outcome(task: Path, agent=None, environ=None, **settings):
     async def use(environments):
-        return await Trials(environments, **settings).run(load_task(task), agent or Oracle())
+        read = replace(load_task(task), environ=environ or {})
+        return await Trials(environments, **settings).run(read, agent or Oracle())
 
     return run_in_environments(use)
 

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coding_model_project.contained import UnsafeNameError
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.failures import InvalidTask
 from coding_model_project.harbor.format import task_config
@@ -90,7 +91,7 @@ def test_what_is_no_task_is_not_written(tmp_path):
     untested = {name: text for name, text in SIMPLE.items() if name != "tests/test.sh"}
     with pytest.raises(InvalidTask, match=r"tests/test\.sh is missing"):
         write_task(tmp_path / "bad", task_config.TaskConfig(), untested)
-    with pytest.raises(ConfigError, match="not a path inside"):
+    with pytest.raises(UnsafeNameError, match=r"\.\./x"):
         write_task(tmp_path / "bad", task_config.TaskConfig(), {**SIMPLE, "../x": ""})
     assert list(tmp_path.iterdir()) == []
     write_task(tmp_path / "good", task_config.TaskConfig(), SIMPLE)

@@ -31,6 +31,12 @@ def test_without_an_address_a_run_starts_its_own_ray(no_ray):
     check_head(config())
 
 
+def test_the_ray_of_another_user_is_not_joined(no_ray):
+    no_ray.write_text("10.6.6.6:6379")
+    no_ray.chmod(0o666)  # others could have written it
+    assert joined_ray(config()) is None
+
+
 def test_a_ray_is_joined_by_key_by_variable_and_by_what_ray_start_left(no_ray, monkeypatch):
     no_ray.write_text("10.0.0.1:6379")
     assert joined_ray(config()) == "10.0.0.1:6379"

@@ -9,6 +9,8 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
+from coding_model_project.contained import is_ours
+
 _MAX_BYTES = 512 << 20
 _DIGEST = hashlib.sha256().digest_size
 
@@ -77,8 +79,7 @@ def cache_folder() -> Path:
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         folder = root / "coding_model_project"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        info = folder.stat()
-        if info.st_uid == os.getuid() and not info.st_mode & 0o022 and os.access(folder, os.W_OK):
+        if is_ours(folder.resolve()) and os.access(folder, os.W_OK):
             return folder
     except (OSError, RuntimeError):  # RuntimeError: a user without a home
         pass

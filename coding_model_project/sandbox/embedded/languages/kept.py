@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from coding_model_project.contained import open_lock
+
 _KEPT_S = 14 * 86400.0
 
 
@@ -30,11 +32,14 @@ def make_once(folder: Path, name: str, make: Callable[[Path], None]) -> None:
     if target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
+    lock = open_lock(folder / ".lock")
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists():
             _remove_unused(folder)
             make(target)
+    finally:
+        os.close(lock)
 
 
 def _remove_unused(folder: Path) -> None:

@@ -40,6 +40,15 @@ def test_a_job_without_gpus_sees_none_even_if_its_user_does(local_job, tmp_path,
     assert LocalBackend().log(job) == b"\n"
 
 
+def test_the_lock_of_a_gpu_is_no_way_to_anothers_file(local_job, tmp_path):
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "coding-model-gpu-91.lock").symlink_to("victim")
+    with pytest.raises(ConfigError, match=r"lock of GPU 91 cannot be opened"):
+        local._lock(local_job(target="91"))
+    assert (tmp_path / "victim").read_text() == "mine"
+    assert (tmp_path / "victim").stat().st_mode & 0o666 != 0o666
+
+
 def test_another_user_can_open_the_lock_of_a_gpu(local_job, tmp_path):
     before = os.umask(0o077)
     try:

@@ -1,0 +1,160 @@
+"""Code that uses names from outside, or known names in /tmp, without `contained`.
+
+It finds what it names: unpacking and copying, files made without O_NOFOLLOW, locks, /tmp, joins in the
+modules that read names from outside, and recorded configurations. It cannot tell where a name comes from.
+"""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import coding_model_project
+
+PACKAGE = Path(coding_model_project.__file__).parent
+
+IN_SANDBOX = [
+    "grading/battery/bait.py",
+    "harbor/environment/places.py",
+    "harbor/export/verifier.py",
+    "harbor/gateway/agents.py",
+    "harbor/rooms/keeper.py",
+    "integrations/inspect.py",
+    "isolation/confine.py",
+    "launch/jobs/sagemaker.py",
+    "sandbox/embedded/languages/native.py",
+    "sandbox/embedded/launch.py",
+    "sandbox/embedded/zygote.py",
+    "sandbox/fusion/bundle.py",
+]
+"""Modules that name /tmp of a sandbox, a room or another machine; the battery checks its owner."""
+RAYS = ["doctor/machine.py", "launch/joining.py"]
+"""Modules that read Ray's own folder; `joining` checks the owner of what it reads."""
+OWN_FOLDER = [
+    "evaluation/journal.py",
+    "harbor/rooms/root.py",
+    "runs/lease.py",
+    "runs/ungradable.py",
+    "sandbox/fusion/inside/lean.py",
+]
+"""Modules that make files in a folder of the user's choice, in a room's root or in a sandbox."""
+READERS = [
+    "data/loaders/files.py",
+    "evaluation/inspect_log.py",
+    "evaluation/outputs.py",
+    "evaluation/watch/fetched.py",
+    "evaluation/watch/found.py",
+    "handover/export.py",
+    "harbor/containers/container.py",
+    "harbor/environment/harbor_backend.py",
+    "harbor/environment/image.py",
+    "harbor/environment/tar_files.py",
+    "harbor/environment/tree.py",
+    "harbor/export/exporting.py",
+    "harbor/format/writing.py",
+    "harbor/recording.py",
+    "launch/jobs/fetch.py",
+    "runs/checkpoint_store.py",
+    "runs/checkpoints.py",
+    "runs/mirror/mirror.py",
+    "runs/mirror/replica.py",
+    "runs/mirror/restoring.py",
+    "storage/fetching.py",
+    "storage/publishing.py",
+]
+"""Modules that read names in archives, listings, manifests, indices, tasks or data sets."""
+SAFE = """
+    cache_dir() / key; folder / store.name; partial / name
+    cache_dir() / 'runs' / key / self._store.name; cache_dir() / 'runs' / key
+    folder / role; checkpoints / _name(step); checkpoints / f'.fetching_{name}'; folder / path
+    folder / f'global_step_{step}'; out / f'{checkpoint.key}.model'; folder / path.name
+    folder / 'qa_logs' / f'{file_name(name)}.md'; out / _file_name(log); out / file_name(problem.id)
+    self.run.path / 'exports' / f'global_step_{self.step}'; Path('outputs') / 'exports' / self.name
+    model / name; target / entry[0]; target / path.name; target / name; folder / f'{MANIFEST}.partial'
+"""
+"""Joins with names that are made here, of files that exist here, or checked before. A new one belongs
+here only if its name cannot come from outside; otherwise use `contained.below`."""
+WORDS = [
+    "extractall",
+    "unpack_archive",
+    "copytree",
+    "gettempdir",
+    "O_CREAT",
+    "flock",
+    "open_lock",
+    "OmegaConf.load",
+    "/tmp",
+]
+
+
+@cache
+def nodes():
+    """Return the syntax of the modules that have one of the words, or read names, by module."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name, text = path.relative_to(PACKAGE).as_posix(), path.read_text()
+        if name != "contained.py" and (name in READERS or any(word in text for word in WORDS)):
+            found[name] = list(ast.walk(ast.parse(text)))
+    return found
+
+
+def uses(matches):
+    """Return the modules with a matching node."""
+    return {name for name, tree in nodes().items() for node in tree if matches(node)}
+
+
+def attribute(*names):
+    return lambda node: isinstance(node, ast.Attribute) and node.attr in names
+
+
+def call(name):
+    return lambda node: isinstance(node, ast.Call) and ast.unparse(node.func).endswith(name)
+
+
+def test_only_contained_unpacks_archives_and_copies_folders():
+    assert uses(attribute("extractall", "unpack_archive")) == set()
+    assert uses(attribute("copytree")) == {"harbor/rooms/root.py"}  # within a room's root
+
+
+def test_known_names_in_tmp_are_opened_by_contained():
+    def is_in_tmp(node):
+        value = node.value if isinstance(node, ast.Constant) else None
+        return isinstance(value, str) and (value == "/tmp" or value.startswith("/tmp/"))
+
+    assert uses(is_in_tmp) == {*IN_SANDBOX, *RAYS}
+    # The disk's free space; GPU locks, by `open_lock`; a folder with a random name.
+    assert uses(attribute("gettempdir")) == {
+        "runs/shared_folder.py", "launch/jobs/local.py", "isolation/processes.py",
+    }  # fmt: skip
+
+
+def test_files_are_made_without_following_links():
+    def follows(node):
+        if not isinstance(node, ast.stmt) or isinstance(node, ast.FunctionDef | ast.ClassDef):
+            return False
+        text = ast.unparse(node) if not hasattr(node, "body") else ""
+        return "os.O_CREAT" in text and "O_NOFOLLOW" not in text and "O_EXCL" not in text
+
+    assert uses(follows) <= set(OWN_FOLDER)
+    assert uses(call("fcntl.flock")) - uses(call("open_lock")) == {
+        "evaluation/kept.py"  # a file that the user names
+    }
+
+
+def test_readers_of_names_join_them_by_contained():
+    safe = {one.strip() for line in SAFE.strip().splitlines() for one in line.split(";")}
+    joins = {
+        f"{name}: {ast.unparse(node)}"
+        for name in READERS
+        for node in nodes()[name]
+        if isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Div)
+        and not isinstance(node.right, ast.Constant)
+        and not (isinstance(node.right, ast.Name) and node.right.id.lstrip("_").isupper())
+        and ast.unparse(node) not in safe
+    }
+    assert joins == set()
+
+
+def test_recorded_configurations_are_read_without_interpolations():
+    # The first never resolves; the second reads what its parent process has just written.
+    assert uses(call("OmegaConf.load")) == {"runs/folder.py", "verl_ext/trainers/ranks.py"}
