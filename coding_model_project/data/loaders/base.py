@@ -13,8 +13,6 @@ from coding_model_project.errors import DataError
 from coding_model_project.types import Problem
 
 Row = Mapping[str, Any]
-Located = tuple[str, Row]
-"""A location ("file.jsonl:3") and the row there."""
 
 
 class Unusable(Exception):
@@ -27,6 +25,10 @@ class SetAside:
 
     where: str
     reason: str
+
+
+Located = tuple[str, Row | SetAside]
+"""A location ("file.jsonl:3") and the row there, if its values are usable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,9 +88,14 @@ class TableLoader:
         columns: Mapping[str, str] = NO_COLUMNS,
     ) -> Iterator[Problem | SetAside]:
         known: set[str] = set()
+        is_first = True
         for number, (where, found) in enumerate(rows):
+            if isinstance(found, SetAside):
+                yield found
+                continue
             row = renamed(where, found, columns) if columns else found
-            row = check_schema(where, row, self.published) if number == 0 else row
+            row = check_schema(where, row, self.published) if is_first else row
+            is_first = False
             item = self._problem(where, row, part, number)
             if self.once and isinstance(item, Problem):
                 if item.id in known:

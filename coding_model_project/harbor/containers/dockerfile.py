@@ -6,13 +6,13 @@ instructions of `environment.image`. Anything else is an error that names instru
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_model_project import strict_json
 from coding_model_project.errors import HarborError
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 
@@ -65,7 +65,7 @@ class Instruction:
         if not self.text.startswith("["):
             return None
         try:
-            words = json.loads(self.text)
+            words = strict_json.loads(self.text)
         except ValueError:
             return None
         return words if all(isinstance(word, str) for word in words) else None
