@@ -19,6 +19,13 @@ class Unusable(Exception):
     """A row that cannot become a problem. Loaders turn it into a `SetAside`."""
 
 
+BAD_ROW = (
+    KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError, SyntaxError,
+    RecursionError, MemoryError,
+)  # fmt: skip
+"""Errors of converting a row that has another form than its publisher's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside:
     """An unusable row, counted instead of dropped silently."""

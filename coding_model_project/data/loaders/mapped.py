@@ -14,6 +14,7 @@ from typing import Any
 
 from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import (
+    BAD_ROW,
     Place,
     Published,
     Row,
@@ -99,7 +100,7 @@ class MappedLoader:
                 problem = from_file(self._problem(row, number, split, grader), path)
             except (Unusable, Malformed) as reason:
                 yield SetAside(where=where, reason=str(reason))
-            except (KeyError, TypeError, AttributeError) as error:
+            except BAD_ROW as error:
                 reason = f"field 'tests' has an unknown form ({type(error).__name__})"
                 yield SetAside(where=where, reason=reason)
             else:

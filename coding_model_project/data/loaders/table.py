@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import (
+    BAD_ROW,
     Located,
     Part,
     Place,
@@ -116,7 +117,7 @@ class TableLoader:
                 raise Unusable("no hidden tests")
         except Unusable as reason:
             return SetAside(where=where, reason=str(reason))
-        except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        except BAD_ROW as error:
             reason = f"a field has another form than published: {type(error).__name__}: {error}"
             return SetAside(where=where, reason=" ".join(reason.split())[:200])
         return problem
