@@ -148,7 +148,7 @@ async def _judge(
 def _read_completions(
     path: Path, known: Mapping[str, Problem], source: str
 ) -> list[tuple[Problem, str]]:
-    import orjson
+    from coding_model_project import strict_json
 
     if path == STANDARD:
         name, content = "standard input", sys.stdin.buffer.read()
@@ -160,8 +160,8 @@ def _read_completions(
             continue
         where = f"--completions: {name}:{number}"
         try:
-            row = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
+            row = strict_json.loads(line, repair=True)
+        except ValueError as error:
             raise ConfigError(f"{where}: not JSON: {error}") from error
         try:
             problem_id, completion = row["problem_id"], row["completion"]

@@ -33,6 +33,7 @@ from typing import Any
 
 import orjson
 
+from coding_model_project import strict_json
 from coding_model_project.codec import to_json
 from coding_model_project.data.problem_rows import problem_of
 from coding_model_project.data.problem_values import Malformed
@@ -87,7 +88,7 @@ def from_file(problem: Problem, path: Path) -> Problem:
 
 def _parse(line: bytes, where: str) -> Problem:
     try:
-        row = orjson.loads(line)
+        row = strict_json.loads(line)
     except ValueError as error:
         raise DataError(f"{where}: not JSON: {error}") from error
     return problem_from_json(row, where)

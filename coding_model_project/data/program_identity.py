@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-import warnings
+
+from coding_model_project.grading.literals import syntax_tree
 
 
 def normal_form(code: str, language: str = "python") -> str:
@@ -15,9 +16,7 @@ def normal_form(code: str, language: str = "python") -> str:
     """
     if language == "python":
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # invalid escapes in untrusted code
-                return ast.unparse(_anonymous(ast.parse(code)))
+            return ast.unparse(_anonymous(syntax_tree(code)))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             pass
     return "\n".join(line.rstrip() for line in code.splitlines() if line.strip())

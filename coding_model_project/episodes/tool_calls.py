@@ -16,6 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coding_model_project import strict_json
+from coding_model_project.strict_json import encodable
+
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 """The marks around a model's call."""
 RESPONSE_OPEN, RESPONSE_CLOSE = "<tool_response>", "</tool_response>"
@@ -113,8 +116,8 @@ def bash_command(call: ToolCall) -> str:
     if call.name != BASH:
         raise ArgumentsError(f"no tool {call.name!r:.80}; the only one is {BASH}")
     try:
-        arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError) as error:
+        arguments = strict_json.loads(call.arguments)
+    except ValueError as error:
         raise ArgumentsError(f"arguments are not JSON: {error!s:.80}") from None
     command = arguments.get("command") if isinstance(arguments, dict) else None
     if not isinstance(command, str) or not command.strip():
@@ -157,8 +160,8 @@ def _for_template(message: Mapping[str, Any]) -> dict[str, Any]:
 def _value(function: Mapping[str, Any]) -> Any:
     arguments = function["arguments"]
     try:
-        value = json.loads(arguments)
-    except (TypeError, ValueError, RecursionError):
+        value = strict_json.loads(arguments)
+    except (TypeError, ValueError, AttributeError):
         return arguments
     return value if isinstance(value, dict) else arguments
 
@@ -187,6 +190,7 @@ def _call(text: str, at: int) -> tuple[ToolCall, int] | None:
     """Return the call whose object starts at `at`, and the end of its closing mark; None if invalid."""
     try:
         fields, at = _decoder.raw_decode(text, _skip(text, at))
+        strict_json.shallow(fields)
     except (ValueError, RecursionError):
         return None
     at = _skip(text, at)
@@ -195,7 +199,7 @@ def _call(text: str, at: int) -> tuple[ToolCall, int] | None:
         return None
     arguments = fields.get("arguments", {})
     written = arguments if isinstance(arguments, str) else _json(arguments)
-    return ToolCall(name=name, arguments=written), at + len(CLOSE)
+    return ToolCall(name=encodable(name), arguments=encodable(written)), at + len(CLOSE)
 
 
 def _skip(text: str, at: int) -> int:

@@ -17,6 +17,7 @@ from coding_model_project.evaluation.repair_rounds import Episodes
 from coding_model_project.evaluation.results import Generated, Key, Result, program_hash
 from coding_model_project.grading.base import Grader
 from coding_model_project.grading.brief import brief
+from coding_model_project.strict_json import encodable
 from coding_model_project.types import Verdict
 
 _BACKLOG = 2048
@@ -145,10 +146,10 @@ class Runner:
             problem=sample.problem.id,
             sample=sample.number,
             seed=sample.seed,
-            completion=_encodable(text),
+            completion=encodable(text),
             tokens=tokens,
             truncated=truncated,
-            reasoning=_encodable(reasoning),
+            reasoning=encodable(reasoning),
             reasoning_tokens=reasoning_tokens,
             refused=refused,
             seconds=round(time.monotonic() - started, 3),
@@ -208,9 +209,4 @@ def _pass_fraction(verdict: Verdict | None, stop_early: bool) -> float | None:
 
 
 def _encodable_texts(attempt: dict[str, Any]) -> dict[str, Any]:
-    return {k: _encodable(v) if isinstance(v, str) else v for k, v in attempt.items()}
-
-
-def _encodable(text: str) -> str:
-    """Replace lone surrogates, which UTF-8 cannot encode, with question marks."""
-    return text.encode("utf-8", "replace").decode()
+    return {k: encodable(v) if isinstance(v, str) else v for k, v in attempt.items()}

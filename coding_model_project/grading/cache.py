@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from dataclasses import asdict, astuple, dataclass, replace
+from sys import getsizeof
 
 from coding_model_project import codec
 from coding_model_project.grading.base import CodeGrader
@@ -19,6 +20,7 @@ class _Entry:
 
     verdict: asyncio.Task[Verdict]
     waiting: int = 0
+    n_bytes: int = 0
 
 
 class CachedGrader:
@@ -30,13 +32,14 @@ class CachedGrader:
 
     Args:
         bare: treat completions as programs without a fence (`prompts.PromptStyle.bare`).
-        max_entries: the maximum number of cached verdicts; the least recently used is dropped first.
+        max_bytes: the maximum memory of cached verdicts, which hold programs and details; the least
+            recently used is dropped first.
     """
 
-    def __init__(self, inner: CodeGrader, *, bare: bool, max_entries: int = 50_000) -> None:
+    def __init__(self, inner: CodeGrader, *, bare: bool, max_bytes: int = 128 << 20) -> None:
         self._inner = inner
         self._bare = bare
-        self._max_entries = max_entries
+        self._max_bytes, self._n_bytes = max_bytes, 0
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._problems: dict[str, tuple[Problem, bytes]] = {}
         self.hits = 0
@@ -67,8 +70,7 @@ class CachedGrader:
         if entry is None:
             grading = self._inner.grade_code(problem, code, extraction=extraction)
             entry = self._entries[key] = _Entry(asyncio.ensure_future(grading))
-            entry.verdict.add_done_callback(lambda task: self._forget_failure(key, task))
-            self._drop_oldest()
+            entry.verdict.add_done_callback(lambda task: self._keep(key, task))
         self.hits += hit
         self.misses += not hit
         self._entries.move_to_end(key)
@@ -88,18 +90,23 @@ class CachedGrader:
                 entry.verdict.cancel()
                 self._remove(key, entry.verdict)
 
-    def _forget_failure(self, key: bytes, task: asyncio.Task[Verdict]) -> None:
+    def _keep(self, key: bytes, task: asyncio.Task[Verdict]) -> None:
+        """Keep a verdict, and drop the oldest ones beyond the memory limit; forget a failure."""
         if task.cancelled() or task.exception() is not None:
             self._remove(key, task)
+            return
+        if (entry := self._entries.get(key)) is None or entry.verdict is not task:
+            return
+        entry.n_bytes = _size(task.result())
+        self._n_bytes += entry.n_bytes
+        while self._n_bytes > self._max_bytes:
+            _, oldest = self._entries.popitem(last=False)
+            self._n_bytes -= oldest.n_bytes
 
     def _remove(self, key: bytes, task: asyncio.Task[Verdict]) -> None:
         entry = self._entries.get(key)
         if entry is not None and entry.verdict is task:
             del self._entries[key]
-
-    def _drop_oldest(self) -> None:
-        while len(self._entries) > max(1, self._max_entries):
-            self._entries.popitem(last=False)
 
     def _key(self, problem: Problem, code: str | None) -> bytes:
         digest = hashlib.sha256(self._inner.identity.encode())
@@ -112,6 +119,12 @@ class CachedGrader:
         if known is None or known[0] is not problem:
             known = self._problems[problem.id] = problem, problem_digest(problem)
         return known[1]
+
+
+def _size(verdict: Verdict) -> int:
+    """Return the approximate memory of a verdict, its task and its key, in bytes."""
+    details = sum(getsizeof(result) + getsizeof(result.detail) for result in verdict.results)
+    return 2_000 + getsizeof(verdict.code) + details
 
 
 def problem_digest(problem: Problem) -> bytes:

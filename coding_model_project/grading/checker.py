@@ -6,6 +6,7 @@ candidate has ended, so the candidate never sees the answers that the checker re
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,6 +37,9 @@ _REJECTIONS = {
     8: "too short",
 }
 """Exit codes of testlib's rejections. Its 3 means that the checker or the answer is wrong."""
+
+_SCORE = re.compile(r"[0-9]{1,20}(?:\.[0-9]{0,50})?(?:[eE][-+]?[0-9]{1,3})?")
+"""A number as checkers print it."""
 
 _CRASH_OF_PYTHON = "Traceback (most recent call last):"
 """The sign of an uncaught exception, which also exits with 1."""
@@ -128,8 +132,11 @@ def _how(execution: Execution) -> str:
 
 
 def _score(execution: Execution) -> float | None:
-    words = execution.stdout.split()
-    try:
-        return float(words[-1]) if words and execution.status is Status.finished else None
-    except ValueError:
+    """Return the number from 0 to 1 that is a checker's whole output; None for any other output.
+
+    A checker that repeats the judged output would otherwise let a program write its own score.
+    """
+    number = execution.stdout.strip()
+    if execution.status is not Status.finished or not _SCORE.fullmatch(number):
         return None
+    return score if (score := float(number)) <= 1 else None

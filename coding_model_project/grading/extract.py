@@ -11,7 +11,8 @@
    code. Such a text counts as code too if it parses as Python, even if its literals hold fences.
 
 An unclosed final fence is accepted and flagged. Only the first `MAX_CHARACTERS` of an answer are read;
-the verdict records longer ones. Every step takes time linear in the completion's length.
+the verdict records longer ones. Every step takes time linear in the completion's length, and Python's
+parser reads at most `literals.MAX_PARSED_OF_A_TEXT` of it; any further program counts as parsed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from enum import StrEnum
 from coding_model_project.grading.entry_points import fits
 from coding_model_project.grading.fences import Block, Fences
 from coding_model_project.grading.info_strings import LANGUAGES, language_of
-from coding_model_project.grading.literals import parses
+from coding_model_project.grading.literals import of_one_text, parses
 from coding_model_project.grading.markers import (
     MARKERS,
     answer_of,
@@ -75,6 +76,7 @@ def extract_for(problem: Problem, completion: str, *, bare: bool = False) -> Ext
     return extract(completion, language=problem.language, bare=bare, problem=problem)
 
 
+@of_one_text
 def extract(
     completion: str,
     *,
@@ -123,6 +125,7 @@ def extract(
     return Extraction(code=None, rule=Rule.nothing, capped=capped)
 
 
+@of_one_text
 def is_one_block(completion: str, *, language: str = "python") -> bool:
     """Return whether a completion without its reasoning is exactly one closed block in the language."""
     language = language_of(language)
@@ -140,6 +143,7 @@ def is_one_block(completion: str, *, language: str = "python") -> bool:
     )
 
 
+@of_one_text
 def first_block(completion: str, *, language: str) -> str | None:
     """Return the first closed, non-empty block in a language, outside of reasoning; None without one.
 
@@ -153,6 +157,7 @@ def first_block(completion: str, *, language: str) -> str | None:
     return next((code for code in found if code.strip()), None)
 
 
+@of_one_text
 def _text(completion: str) -> Extraction:
     answer = answer_of(completion, "text")
     if answer is None:

@@ -5,10 +5,65 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
-MAX_PARSED = 200_000
-"""Maximum length in characters of a program to parse, at 2 µs per character."""
+MAX_PARSED = 100_000
+"""Maximum cost of a program to parse, in characters; each takes up to 5 µs."""
+
+MAX_PARSED_OF_A_TEXT = 3 * MAX_PARSED
+"""Maximum cost of all programs that are parsed to find the one in a text."""
+
+_SHARE_OF_FIELDS = 1e-4
+"""Cost of a field of an f-string, per character of the program: CPython searches the string for it."""
+
+_F_STRING = re.compile(r"(?i)(?<![a-z0-9_])(?:f|fr|rf)['\"]")
+
+_left: ContextVar[float | None] = ContextVar("cost left for a text", default=None)
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def of_one_text(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Let a function that searches one text parse programs of `MAX_PARSED_OF_A_TEXT` in all."""
+
+    @wraps(function)
+    def limited(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        token = _left.set(MAX_PARSED_OF_A_TEXT)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _left.reset(token)
+
+    return limited
+
+
+class TooLong(ValueError):
+    """A program, or one of too many, that takes too long to parse."""
+
+
+def syntax_tree(code: str) -> ast.Module:
+    """Parse a program of unknown origin.
+
+    Raises:
+        TooLong: it costs more than `MAX_PARSED`, or than is left for its text (`of_one_text`).
+        SyntaxError, ValueError, RecursionError, MemoryError: as `ast.parse`.
+    """
+    cost: float = len(code)
+    if _F_STRING.search(code):
+        cost += code.count("{") * len(code) * _SHARE_OF_FIELDS
+    left = _left.get()
+    if cost > (MAX_PARSED if left is None else min(left, MAX_PARSED)):
+        raise TooLong(f"a program of {len(code)} characters")
+    if left is not None:
+        _left.set(left - cost)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes in untrusted code
+        return ast.parse(code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,17 +86,15 @@ def read(code: str, language: str) -> Reading:
 
 
 def parses(code: str) -> bool:
-    """Return whether Python can parse the code; code longer than `MAX_PARSED` counts as parsed."""
+    """Return whether Python can parse the code; code that takes too long to parse counts as parsed."""
     return _python(code).whole
 
 
 def _python(code: str) -> Reading:
-    if len(code) > MAX_PARSED:
-        return Reading(whole=True)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in untrusted code
-            ast.parse(code)
+        syntax_tree(code)
+    except TooLong:
+        return Reading(whole=True)
     except SyntaxError as error:
         return Reading(whole=False, until=_open_quotes(code, error))
     except (ValueError, RecursionError, MemoryError):

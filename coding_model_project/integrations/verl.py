@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, TypeGuard
 
+from coding_model_project import strict_json
 from coding_model_project.api import Judge
 from coding_model_project.background import Background
 from coding_model_project.data.loaders.base import Unusable
@@ -160,8 +161,8 @@ def _tests_of(text: str) -> Problem:
     """Make a problem from tests in verl's form. Equal texts give the same one, so verdicts are cached."""
     name = f"verl/{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
     try:
-        given = json.loads(text)
-    except (ValueError, RecursionError):
+        given = strict_json.loads(text)
+    except ValueError:
         given = None
     if not isinstance(given, dict):
         raise DataError(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Any
 
+from coding_model_project import strict_json
 from coding_model_project.errors import SandboxError
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.fusion import wire
@@ -232,7 +232,7 @@ def _tests(row: Row) -> list[dict[str, Any]]:
     """
     tests = row.get("test")
     try:
-        tests = json.loads(tests) if isinstance(tests, str) else tests
+        tests = strict_json.loads(tests) if isinstance(tests, str) else tests
         if not tests:
             raise BadRequest("the row has no tests: any submission would be accepted")
         for test in tests:

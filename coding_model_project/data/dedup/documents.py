@@ -8,13 +8,13 @@ import hashlib
 import re
 import sys
 import unicodedata
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coding_model_project.data.governance import Role, role
+from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
 
 Hashes = NDArray[np.uint64]
@@ -89,9 +89,7 @@ def shape(code: str) -> str | None:
     program by another name. Return None for programs with fewer than `MIN_SHAPE_NODES` nodes.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(code)
+        tree = syntax_tree(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     names: dict[str, str] = {}
@@ -133,18 +131,16 @@ def _cases(test: Test) -> list[str]:
 def _assertions(tests: Asserts) -> list[str]:
     """Return each assertion, with the function under test renamed to one name."""
     try:
-        tree = ast.parse(tests.source)
-    except (SyntaxError, ValueError, RecursionError):
-        return []
-    under_test = {tests.entry_point, "candidate"}
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assert):
+        asserts = [
+            node for node in ast.walk(syntax_tree(tests.source)) if isinstance(node, ast.Assert)
+        ]
+        for node in asserts:
             for name in ast.walk(node.test):
-                if isinstance(name, ast.Name) and name.id in under_test:
+                if isinstance(name, ast.Name) and name.id in (tests.entry_point, "candidate"):
                     name.id = "f"
-            found.append(ast.unparse(node.test))
-    return found
+        return [ast.unparse(node.test) for node in asserts]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
 
 
 def _case_hash(text: str) -> int:

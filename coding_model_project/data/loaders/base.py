@@ -13,12 +13,17 @@ from coding_model_project.errors import DataError
 from coding_model_project.types import Problem
 
 Row = Mapping[str, Any]
-Located = tuple[str, Row]
-"""A location ("file.jsonl:3") and the row there."""
 
 
 class Unusable(Exception):
     """A row that cannot become a problem. Loaders turn it into a `SetAside`."""
+
+
+BAD_ROW = (
+    KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError, SyntaxError,
+    RecursionError, MemoryError,
+)  # fmt: skip
+"""Errors of converting a row that has another form than its publisher's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,10 @@ class SetAside:
 
     where: str
     reason: str
+
+
+Located = tuple[str, Row | SetAside]
+"""A location ("file.jsonl:3") and the row there, if its values are usable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

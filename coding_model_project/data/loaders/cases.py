@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coding_model_project import strict_json
 from coding_model_project.data.loaders.base import Unusable
 from coding_model_project.types import Call, Plain, Stdin, Test
 
@@ -55,8 +55,8 @@ def lines_call(function: str, given: str, expected: str, *, public: bool = False
         Unusable: they are not JSON.
     """
     try:
-        args = tuple(json.loads(line) for line in given.split("\n") if line.strip())
-        value = json.loads(expected)
+        args = tuple(strict_json.loads(line) for line in given.split("\n") if line.strip())
+        value = strict_json.loads(expected)
     except ValueError as error:
         raise Unusable(f"a test's arguments are not JSON: {error}") from error
     return Test(input=Call(function=function, args=args), expected=value, public=public)
@@ -144,6 +144,6 @@ def from_json(value: Any, field: str) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
-    except (ValueError, RecursionError) as error:
+        return strict_json.loads(value)
+    except ValueError as error:
         raise Unusable(f"field '{field}' is not JSON: {error}") from error

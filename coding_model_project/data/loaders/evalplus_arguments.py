@@ -15,6 +15,7 @@ from functools import reduce
 from typing import Any
 
 from coding_model_project.data.loaders.base import Unusable
+from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Plain
 
 _AT_ANY_DEPTH: Any = reduce(lambda inner, _: (inner,), range(50), (0,))
@@ -75,7 +76,7 @@ def _calls(assertions: str, function: str) -> list[list[Any]]:
     try:
         calls = [
             [_value(arg) for arg in node.args]
-            for node in ast.walk(ast.parse(assertions))
+            for node in ast.walk(syntax_tree(assertions))
             if isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
             and node.func.id == function

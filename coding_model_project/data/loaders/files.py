@@ -6,15 +6,13 @@ import glob
 import gzip
 import json
 import os
-import re
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import orjson
-
+from coding_model_project import strict_json
 from coding_model_project.contained import below, check_plain
-from coding_model_project.data.loaders.base import Located
+from coding_model_project.data.loaders.base import Located, Row, SetAside
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.extras import extra
 
@@ -61,32 +59,22 @@ def _json_lines(path: Path) -> Iterator[Located]:
         ) from error
 
 
-_LONG_NUMBER = re.compile(rb"[0-9]{19}")
-
-
-def _parse(line: bytes, where: str) -> dict[str, object]:
+def _parse(line: bytes, where: str) -> Row | SetAside:
     try:
-        row = _lenient(line, where) if _LONG_NUMBER.search(line) else orjson.loads(line)
-    except ValueError:
-        row = _lenient(line, where)
+        row = strict_json.loads(line)
+    except strict_json.UnusableValue as error:
+        return SetAside(where=where, reason=str(error))
+    except ValueError as error:
+        raise DataError(f"{where}: invalid JSON, perhaps truncated: {error}") from error
     if not isinstance(row, dict):
         raise DataError(f"{where}: not a JSON object")
     return row
 
 
-def _lenient(line: bytes, where: str) -> object:
-    """Parse with Python's own reader, which accepts NaN, unlike orjson, and integers beyond 64 bits,
-    which orjson turns into floats."""
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: invalid JSON, perhaps truncated: {error}") from error
-
-
 def _json(path: Path) -> Iterator[Located]:
     try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+        content = strict_json.loads(path.read_bytes())
+    except ValueError as error:
         line = getattr(error, "lineno", 1)
         raise DataError(f"{path}:{line}: invalid JSON, perhaps truncated: {error}") from error
     if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):

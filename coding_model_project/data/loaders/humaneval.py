@@ -10,6 +10,7 @@ import ast
 
 from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text
 from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Asserts, Limits, Problem, Test
 
 
@@ -33,7 +34,7 @@ def problem(row: Row, _part: Part, _index: int) -> Problem:
 def _helpers(prompt: str, entry_point: str) -> list[str]:
     """Return the prompt's definitions other than the function to write, with the prompt's imports."""
     try:
-        nodes = ast.parse(prompt).body
+        nodes = syntax_tree(prompt).body
     except SyntaxError as error:
         raise Unusable(f"the prompt does not parse: {error}") from error
     functions = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name != entry_point]

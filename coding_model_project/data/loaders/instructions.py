@@ -7,10 +7,10 @@ Pyatkin et al. 2025 (arXiv 2507.02833).
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from coding_model_project import strict_json
 from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text
 from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.errors import DataError
@@ -69,7 +69,7 @@ def _read(ground_truth: Any) -> Mapping[str, Any]:
     """Parse a ground truth, which is published as JSON or as a Python literal."""
     if isinstance(ground_truth, str):
         try:
-            ground_truth = json.loads(ground_truth)
+            ground_truth = strict_json.loads(ground_truth)
         except ValueError:
             ground_truth = ast.literal_eval(ground_truth)
     return ground_truth[0] if isinstance(ground_truth, list) else ground_truth

@@ -16,6 +16,7 @@ from typing import Any
 from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text
 from coding_model_project.data.loaders.cases import with_starter
 from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Asserts, Limits, Problem, Test
 
 _DIFFICULTIES = {"easy": 1, "medium": 2, "hard": 3}
@@ -77,8 +78,8 @@ def split_module(source: str) -> list[str]:
         Unusable: it needs pytest, a library or a file, or has no test function.
     """
     try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError) as error:
+        body = syntax_tree(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise Unusable(f"the tests do not parse: {type(error).__name__}") from error
     lead: list[ast.stmt] = []
     tests: list[ast.FunctionDef] = []

@@ -14,6 +14,7 @@ from typing import Any
 
 from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import (
+    BAD_ROW,
     Place,
     Published,
     Row,
@@ -86,6 +87,9 @@ class MappedLoader:
         trail.origins.append(str(place.path))
         split = place.split or _split_of(path)
         for number, (where, found) in enumerate(read_rows(path), 1):
+            if isinstance(found, SetAside):
+                yield found
+                continue
             row = renamed(where, found, place.columns)
             grader = _grader(row, place.columns)
             missing = [n for n in NEEDED if n not in row and (n != "tests" or grader is None)]
@@ -96,7 +100,7 @@ class MappedLoader:
                 problem = from_file(self._problem(row, number, split, grader), path)
             except (Unusable, Malformed) as reason:
                 yield SetAside(where=where, reason=str(reason))
-            except (KeyError, TypeError, AttributeError) as error:
+            except BAD_ROW as error:
                 reason = f"field 'tests' has an unknown form ({type(error).__name__})"
                 yield SetAside(where=where, reason=reason)
             else:

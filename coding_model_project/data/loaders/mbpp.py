@@ -11,6 +11,7 @@ import ast
 
 from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text, texts
 from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Asserts, Isolation, Problem, Test
 
 _SHOWN = " Your code should pass these tests:\n\n"
@@ -72,10 +73,10 @@ def _entry_point(gold: str, asserts: tuple[str, ...]) -> str:
     try:
         defined = {
             node.name
-            for node in ast.parse(gold).body
+            for node in syntax_tree(gold).body
             if isinstance(node, (ast.FunctionDef, ast.ClassDef))
         }
-        calls = [node for node in ast.walk(ast.parse(asserts[0])) if isinstance(node, ast.Call)]
+        calls = [node for node in ast.walk(syntax_tree(asserts[0])) if isinstance(node, ast.Call)]
     except (SyntaxError, IndexError) as error:
         raise Unusable(f"the solution or its first test does not parse: {error}") from error
     for call in calls:

@@ -10,7 +10,7 @@ from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import Place, Published, SetAside, Trail
 from coding_model_project.data.loaders.files import read_rows
 from coding_model_project.data.problems import from_file, problem_from_json
-from coding_model_project.errors import ConfigError
+from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import Problem
 
@@ -18,7 +18,7 @@ OWN_FIELDS = ("id", "split", "statement", "tests")
 
 
 def is_own(path: Path) -> bool:
-    """Return whether a file's first row is in our own schema."""
+    """Return whether a file's first usable row is in our own schema."""
     if path.is_dir() or not path.name.endswith((".jsonl", ".jsonl.gz")):
         return False
     fields = columns_of(path)
@@ -26,9 +26,9 @@ def is_own(path: Path) -> bool:
 
 
 def columns_of(path: Path) -> set[str]:
-    """Return the columns of a file's first row."""
-    first = next(read_rows(path), None)
-    return set(first[1]) if first else set()
+    """Return the columns of a file's first usable row."""
+    rows = (row for _, row in read_rows(path) if not isinstance(row, SetAside))
+    return set(next(rows, ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,8 @@ class OwnLoader:
         path = on_disk(place.path)
         trail.origins.append(str(place.path))
         for where, row in read_rows(path):
+            if isinstance(row, SetAside):
+                raise DataError(f"{where}: {row.reason}")
             problem = from_file(problem_from_json(row, where), path)
             if place.split in (None, problem.split, split_word(problem.split)):
                 yield problem

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import (
+    BAD_ROW,
     Located,
     Part,
     Place,
@@ -88,9 +89,14 @@ class TableLoader:
         columns: Mapping[str, str] = NO_COLUMNS,
     ) -> Iterator[Problem | SetAside]:
         known: set[str] = set()
+        is_first = True
         for number, (where, found) in enumerate(rows):
+            if isinstance(found, SetAside):
+                yield found
+                continue
             row = renamed(where, found, columns) if columns else found
-            row = check_schema(where, row, self.published) if number == 0 else row
+            row = check_schema(where, row, self.published) if is_first else row
+            is_first = False
             item = self._problem(where, row, part, number)
             if self.once and isinstance(item, Problem):
                 if item.id in known:
@@ -111,7 +117,7 @@ class TableLoader:
                 raise Unusable("no hidden tests")
         except Unusable as reason:
             return SetAside(where=where, reason=str(reason))
-        except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        except BAD_ROW as error:
             reason = f"a field has another form than published: {type(error).__name__}: {error}"
             return SetAside(where=where, reason=" ".join(reason.split())[:200])
         return problem

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
 
+from coding_model_project.grading.literals import syntax_tree
+
 
 class Operator(StrEnum):
     """The kinds of change."""
@@ -61,11 +63,9 @@ Change = Callable[[ast.AST], None]
 def mutants(source: str) -> Iterator[Mutant]:
     """Yield a program's mutants, one per operator in turn; none if it does not parse."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in a gold solution
-            tree = ast.parse(source)
-            original = ast.unparse(tree)
-    except (SyntaxError, ValueError, RecursionError):
+        tree = syntax_tree(source)
+        original = ast.unparse(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     sites: dict[Operator, list[tuple[int, int, Change]]] = {operator: [] for operator in Operator}
     for index, node in enumerate(ast.walk(tree)):

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from coding_model_project.grading.brief import ordered_repr
+from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
     Asserts,
@@ -140,8 +141,17 @@ async def _script(
 def _value(text: str) -> object:
     """Parse a `repr`; return an object that equals nothing if it is not plain data."""
     try:
-        return ast.literal_eval(_Floats().visit(ast.parse(text, mode="eval")))
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        (statement,) = syntax_tree(text.strip()).body
+        assert isinstance(statement, ast.Expr)
+        return ast.literal_eval(_Floats().visit(statement.value))
+    except (
+        ValueError,
+        SyntaxError,
+        TypeError,
+        AssertionError,
+        RecursionError,
+        MemoryError,
+    ):
         return object()
 
 

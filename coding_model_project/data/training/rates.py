@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from coding_model_project import strict_json
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
 from coding_model_project.storage.fetching import on_disk
@@ -73,7 +74,7 @@ def read_samples(path: str | Path) -> dict[str, tuple[float, float]]:
     rates = {}
     for number, line in enumerate(lines, 1):
         try:
-            row = json.loads(line)
+            row = strict_json.loads(line)
             judged = float(row.get("judged", 1))
             rates[str(row["id"])] = float(row["rate"]) * judged, judged
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import json
 import os
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import httpx
-import orjson
 import stamina
 
+from coding_model_project import strict_json
 from coding_model_project.episodes.tool_calls import ToolCall
 from coding_model_project.errors import ConfigError, GenerationError
 from coding_model_project.evaluation.backends.generation import (
@@ -332,43 +333,66 @@ def _checked(content: bytes, *, completes: bool) -> dict[str, Any]:
         ConfigError: the server does not count tokens, which all metrics need.
     """
     try:
-        answer = orjson.loads(content)
+        answer = strict_json.loads(content, repair=True)
+    except strict_json.UnusableValue:  # a call that the model nested too deeply: no reply
+        answer = _NO_REPLY
     except ValueError:
         raise _Unanswered(f"an incomplete answer ({len(content)} bytes)") from None
     if not isinstance(answer, dict):
         raise _Unanswered("an answer that is not a JSON object")
     if not completes:
         return answer
-    choices = answer.get("choices")
-    if not choices or not choices[0].get("finish_reason"):
-        raise _Unanswered(f"an answer without a finished choice: {str(answer)[:200]}")
-    if not isinstance((answer.get("usage") or {}).get("completion_tokens"), int):
-        raise ConfigError("the server's answers lack token counts (usage.completion_tokens)")
-    return answer
+    match answer:
+        case {"choices": [{"finish_reason": str(why)}, *_]} if why:
+            pass
+        case _:
+            raise _Unanswered(f"an answer without a finished choice: {str(answer)[:200]}")
+    match answer:
+        case {"usage": {"completion_tokens": int()}}:
+            return answer
+    raise ConfigError("the server's answers lack token counts (usage.completion_tokens)")
+
+
+_NO_REPLY = {"choices": [{"finish_reason": "stop"}], "usage": {"completion_tokens": 0}}
 
 
 def _completion(answer: dict[str, Any]) -> Completion:
-    choice, usage = answer["choices"][0], answer["usage"]
+    """Return the completion of a checked answer.
+
+    Raises:
+        GenerationError: the answer has another form than OpenAI's.
+    """
+    try:
+        return _read(answer["choices"][0], answer["usage"])
+    except (AttributeError, TypeError, KeyError, ValueError) as error:
+        raise GenerationError(f"the server's answer is not a chat completion: {error}") from error
+
+
+def _read(choice: dict[str, Any], usage: dict[str, Any]) -> Completion:
     message = choice.get("message") or {}
     # vLLM before 0.11 and DeepSeek use the first field; later vLLM and OpenRouter the second.
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     counted = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens")
     return Completion(
-        text=message.get("content") or "",
+        text=_text(message.get("content")),
         n_tokens=usage["completion_tokens"],
         truncated=choice["finish_reason"] == "length",
         n_prompt_tokens=usage.get("prompt_tokens"),
-        reasoning=reasoning if isinstance(reasoning, str) else "",
+        reasoning=_text(reasoning),
         n_reasoning_tokens=counted if isinstance(counted, int) else None,
         tool_calls=tuple(map(_tool_call, message.get("tool_calls") or ())),
     )
+
+
+def _text(content: object) -> str:
+    return content if isinstance(content, str) else ""
 
 
 def _tool_call(call: Mapping[str, Any]) -> ToolCall:
     """Parse a tool call; some servers return its arguments as an object."""
     function = call.get("function") or {}
     arguments = function.get("arguments") or "{}"
-    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return ToolCall(name=str(function.get("name")), arguments=text)
 
 

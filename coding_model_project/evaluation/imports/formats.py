@@ -23,8 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import orjson
-
+from coding_model_project import strict_json
 from coding_model_project.errors import ConfigError, DataError
 
 Row = Mapping[str, Any]
@@ -101,7 +100,7 @@ def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list
 
 def _row(line: bytes, place: str) -> Row:
     try:
-        row = orjson.loads(line)
+        row = strict_json.loads(line)
     except ValueError as error:
         raise DataError(f"{place}: not JSON ({error})") from error
     if not isinstance(row, dict):

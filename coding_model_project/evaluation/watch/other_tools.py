@@ -9,12 +9,12 @@ any other              one .json file: {name: number, name_stderr: number}
 
 from __future__ import annotations
 
-import json
 import math
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from coding_model_project import strict_json
 from coding_model_project.errors import DataError
 from coding_model_project.evaluation.watch.curve import Measure
 
@@ -39,7 +39,7 @@ def read_measures(folder: Path) -> tuple[Tool, dict[str, Measure]]:
     """
     tool, file = _find(folder)
     try:
-        content = json.loads(file.read_text())
+        content = strict_json.loads(file.read_bytes())
         numbers = _READERS[tool](content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{file}: not results of {tool} ({error!r})") from error

@@ -12,11 +12,15 @@ of MATH (Hendrycks et al. 2021) and GSM8K (Cobbe et al. 2021).
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 
 MAX_CHARACTERS = 500
 """Maximum length of an answer; the longest in MATH has 159."""
+
+_MAX_BOXES = 64
+"""Maximum number of boxes that are tried; all later ones are not closed."""
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\s\d])")
 _NUMBER = re.compile(r"[-+]?[$€£]?[-+]?\d[\d,.]*(?:/\d+)?\s*%?\.?")
@@ -50,9 +54,10 @@ def final_answer(text: str) -> FinalAnswer | None:
 def _boxed(text: str) -> FinalAnswer | None:
     """Return the content of the last closed box.
 
-    The search reads at most the length of an answer after each box, so it takes linear time.
+    The search reads at most the length of an answer after each of the last boxes.
     """
-    for start in reversed([match.end() for match in _BOX.finditer(text)]):
+    starts = deque((match.end() for match in _BOX.finditer(text)), maxlen=_MAX_BOXES)
+    for start in reversed(starts):
         content = _braced(text[start : start + MAX_CHARACTERS + 2])
         if content is not None and content.strip():
             return FinalAnswer(content.strip(), AnswerRule.boxed)

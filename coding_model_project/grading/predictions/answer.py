@@ -15,12 +15,12 @@ from __future__ import annotations
 import ast
 import re
 import symtable
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from coding_model_project.grading.fences import Fences
+from coding_model_project.grading.literals import of_one_text, syntax_tree
 from coding_model_project.types import Plain, Predicted
 
 MAX_CHARACTERS = 20_000
@@ -57,6 +57,7 @@ class NotAnAnswer(Exception):
     """A text that is not a prediction; the message becomes a syntax error's detail."""
 
 
+@of_one_text
 def answer_text(completion: str) -> AnswerText | None:
     """Return the text of the answer; None without one of at most `MAX_CHARACTERS`."""
     if _OPENED in completion:
@@ -136,9 +137,7 @@ def _last_expression(text: str) -> ast.expr:
 
 def _parsed(text: str) -> list[ast.stmt]:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in untrusted text
-            return ast.parse(text).body
+        return syntax_tree(text).body
     except SyntaxError as error:
         raise NotAnAnswer(f"SyntaxError: {error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:

@@ -6,14 +6,15 @@ instructions of `environment.image`. Anything else is an error that names instru
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_model_project import strict_json
 from coding_model_project.errors import HarborError
+from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 
 WITH_DOCKER = "run the task in a container: harbor grade --environment docker"
@@ -22,7 +23,13 @@ WITH_DOCKER = "run the task in a container: harbor grade --environment docker"
 WITH_HARBOR = "run the task with Harbor itself: harbor run -e docker"
 """Remedy for tasks that no environment of this project supports."""
 
-_VARIABLE = re.compile(r"\\\$|\$(?:\{(\w+)(?::([-+])([^}]*))?\}|(\w+))")
+_MAX_BYTES = 1 << 20
+_MAX_INSTRUCTIONS = 2_000
+MAX_TEXT = 128 << 10
+"""Maximum length of a text with variables: the kernel's limit of a program's argument or variable."""
+
+_VARIABLE = re.compile(r"\\\$|\$(?:\{(\w+)(?::([-+])([^}]{0,4096}))?\}|(\w+))")
+_OPTION = re.compile(r"--([\w-]+)(?:=(\S+))?\s*")
 _HEREDOC = re.compile(r"<<-?([\"']?)(\w+)\1")
 
 
@@ -30,6 +37,10 @@ class ImageError(HarborError):
     """A task's environment that cannot be built here. The message names file, line and remedy."""
 
     harbor_name = "SandboxBuildFailedError"
+
+
+class TooLong(ValueError):
+    """A text that its variables make longer than `MAX_TEXT`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +76,7 @@ class Instruction:
         if not self.text.startswith("["):
             return None
         try:
-            words = json.loads(self.text)
+            words = strict_json.loads(self.text)
         except ValueError:
             return None
         return words if all(isinstance(word, str) for word in words) else None
@@ -100,27 +111,29 @@ def parse(path: Path) -> tuple[Instruction, ...]:
     """Parse a Dockerfile.
 
     Raises:
-        ImageError: it cannot be read.
+        ImageError: it cannot be read, or is longer than any Dockerfile.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = tree.read(str(path), _MAX_BYTES).decode("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError, tree.TooLarge) as error:
         raise ImageError(f"{path}: {error}") from error
     found: list[Instruction] = []
     at = 0
     while at < len(lines):
-        first, text = at, ""
+        first, parts = at, []
         while at < len(lines):
-            line = lines[at]
+            line = lines[at].rstrip()
             at += 1
-            if line.lstrip().startswith("#") or (text and not line.strip()):
+            if line.lstrip().startswith("#") or (parts and not line):
                 continue
-            text += line.rstrip()
-            if not text.endswith("\\"):
+            parts.append(line.removesuffix("\\") + " " if line.endswith("\\") else line)
+            if not line.endswith("\\"):
                 break
-            text = text[:-1] + " "
+        text = "".join(parts)
         if not text.strip():
             continue
+        if len(found) == _MAX_INSTRUCTIONS:
+            raise ImageError(f"{path}: more than {_MAX_INSTRUCTIONS} instructions")
         heredoc = None
         opening = _HEREDOC.search(text)
         if opening is not None and text.split()[0].upper() in ("RUN", "COPY", "ADD"):
@@ -136,15 +149,21 @@ def parse(path: Path) -> tuple[Instruction, ...]:
 
 def _instruction(text: str, where: str, heredoc: str | None) -> Instruction:
     name, _, rest = text.partition(" ")
-    rest, options = rest.strip(), {}
-    while (match := re.match(r"--([\w-]+)(?:=(\S+))?\s*", rest)) is not None:
+    rest, options, at = rest.strip(), {}, 0
+    while (match := _OPTION.match(rest, at)) is not None:
         options[match[1]] = match[2] or ""
-        rest = rest[match.end() :]
-    return Instruction(where=where, name=name.upper(), text=rest, options=options, heredoc=heredoc)
+        at = match.end()
+    return Instruction(
+        where=where, name=name.upper(), text=rest[at:], options=options, heredoc=heredoc
+    )
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replace `$NAME`, `${NAME}`, `${NAME:-default}` and `${NAME:+other}`; unset variables are empty."""
+    """Replace `$NAME`, `${NAME}`, `${NAME:-default}` and `${NAME:+other}`; unset variables are empty.
+
+    Raises:
+        TooLong: the text or the result is longer than `MAX_TEXT`.
+    """
 
     def value(match: re.Match[str]) -> str:
         if match[0] == "\\$":
@@ -156,7 +175,18 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
             return match[3] if found else ""
         return found
 
-    return _VARIABLE.sub(value, text)
+    left = MAX_TEXT - len(text)
+
+    def bounded(match: re.Match[str]) -> str:
+        nonlocal left
+        left -= len(found := value(match))
+        if left < 0:
+            raise TooLong(f"its variables make it longer than {MAX_TEXT} characters")
+        return found
+
+    if left < 0:
+        raise TooLong(f"is longer than {MAX_TEXT} characters")
+    return _VARIABLE.sub(bounded, text)
 
 
 def assignments(instruction: Instruction, variables: Mapping[str, str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from coding_model_project.harbor.containers.dockerfile import (
     WITH_DOCKER,
     ImageError,
     Instruction,
+    TooLong,
     assignments,
     expand,
     parse,
@@ -37,6 +38,11 @@ HOSTS = {
 }
 """Images that the host's directories stand in for, by the start of their name's last part, with the
 program that the host must have. Versions are the host's."""
+
+_MAX_BYTES = 1 << 30
+"""Maximum size of an image's files and variables, which are held in memory."""
+
+_MAX_PATH = 4096
 
 _IGNORED = {
     "CMD": "the task's commands run instead",
@@ -139,7 +145,17 @@ class _Follower:
 
     def follow(self, instructions: tuple[Instruction, ...]) -> Plan:
         for one in instructions:
-            self._follow(one)
+            try:
+                self._follow(one)
+            except TooLong as error:
+                raise one.error(str(error)) from error
+            n_bytes = sum(len(value) for value in self._variables.values()) + sum(
+                len(step.files.body) for step in self._lays()
+            )
+            if n_bytes > _MAX_BYTES:
+                raise one.error(
+                    f"the image's files and variables hold more than {_MAX_BYTES} bytes"
+                )
         if not self._based:
             raise ImageError(f"{self._folder / 'Dockerfile'}: has no FROM")
         return self._plan
@@ -228,6 +244,8 @@ class _Follower:
     ) -> Iterator[tuple[str, Path]]:
         """Yield the files of one source as (path below the root, path on the host)."""
         pattern = PurePosixPath(source.lstrip("/")).as_posix()
+        if pattern.count("**") > 1:  # takes a time exponential in their number
+            raise one.error(f"{source}: ** is supported once")
         try:
             whole = pattern == "."
             paths = [self._folder] if whole else sorted(self._folder.glob(relative(pattern)))
@@ -259,7 +277,10 @@ class _Follower:
                 del parts[-1:]
             else:
                 parts.append(part)
-        return "/" + "/".join(parts)
+        found = "/" + "/".join(parts)
+        if len(found) > _MAX_PATH:
+            raise TooLong("is a longer path than the kernel accepts")
+        return found
 
     @property
     def _variables(self) -> dict[str, str]:

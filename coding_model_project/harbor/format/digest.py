@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from pathspec import GitIgnoreSpec
-
+from coding_model_project.harbor.format.ignoring import Ignored
 from coding_model_project.harbor.format.task import CONFIG_FILE, Task
 from coding_model_project.harbor.step import INSTRUCTION_FILE
 
@@ -28,7 +27,7 @@ def task_digest(task: Task) -> str:
 def _paths(task: Task) -> list[Path]:
     ignore = task.path / ".gitignore"
     lines = task.files.text(ignore).splitlines() if ignore.exists() else _IGNORED
-    ignored = GitIgnoreSpec.from_lines(lines)
+    ignored = Ignored(lines)
     found = [task.path / name for name in _FILES]
     for name in _FOLDERS:
         folder = task.path / name
@@ -36,5 +35,5 @@ def _paths(task: Task) -> list[Path]:
     return [
         path
         for path in found
-        if path.is_file() and not ignored.match_file(path.relative_to(task.path).as_posix())
+        if path.is_file() and not ignored.decide(path.relative_to(task.path).as_posix())
     ]

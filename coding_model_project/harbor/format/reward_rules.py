@@ -6,11 +6,11 @@ The exit code of the tests is ignored. Rules of Harbor 0.25.0 (verifier/verifier
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from coding_model_project import strict_json
 from coding_model_project.harbor.failures import (
     RewardFileEmptyError,
     RewardFileNotFoundError,
@@ -134,8 +134,8 @@ def _from_text(text: str) -> Rewards:
 
 def _from_json(text: str) -> Rewards:
     try:
-        given = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        given = strict_json.loads(text)
+    except ValueError as error:
         raise VerifierOutputParseError(f"{JSON_FILE} is not JSON: {error}") from error
     if not isinstance(given, dict):
         _number(given)

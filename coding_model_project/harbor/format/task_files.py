@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pathspec import GitIgnoreSpec
+from coding_model_project.harbor.format.ignoring import Ignored
 
 from coding_model_project.contained import leaves
 
 IGNORE_FILE = ".harborignore"
 """File name that applies in tests/ and solution/ of a task or step and below, but nowhere else."""
+
+
+_MAX_TEXT = 1 << 20
+_MAX_BYTES = 1 << 30
+"""Maximum size of a task's files, which are held in memory; sparse files count in full."""
 
 
 class TaskFiles:
@@ -22,7 +27,8 @@ class TaskFiles:
             root: the task's folder, resolved.
         """
         self.root = root
-        self._specs: dict[Path, GitIgnoreSpec] = {}
+        self._n_bytes = 0
+        self._specs: dict[Path, Ignored] = {}
 
     def text(self, path: Path) -> str:
         """Read a file's text.
@@ -37,6 +43,8 @@ class TaskFiles:
             raise ValueError(f"{shown} is missing")
         if not path.is_file():
             raise ValueError(f"{shown} is not a file")
+        if path.stat().st_size > _MAX_TEXT:
+            raise ValueError(f"{shown} has more than {_MAX_TEXT} bytes")
         try:
             return path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
@@ -65,7 +73,7 @@ class TaskFiles:
         """Raise if a link at or below `path` is invalid.
 
         Raises:
-            ValueError: it leads out of the task, or to a folder above it.
+            ValueError: it leads out of the task, or to a folder above it, or the task is too large.
         """
         self._check_links(path, frozenset())
 
@@ -77,6 +85,9 @@ class TaskFiles:
         if leaves(self.root, path):
             raise ValueError(f"{shown} is a link out of the task")
         if not path.is_dir():
+            self._n_bytes += path.stat().st_size if path.is_file() else 0
+            if self._n_bytes > _MAX_BYTES:
+                raise ValueError(f"{shown}: the task's files have more than {_MAX_BYTES} bytes")
             return
         if target in above:
             raise ValueError(f"{shown} is a link to a folder above it")
@@ -108,16 +119,16 @@ class TaskFiles:
         """Return whether a path is ignored, by the last matching pattern of the innermost folder."""
         for folder in reversed(folders):
             shown = path.relative_to(folder).as_posix() + ("/" if path.is_dir() else "")
-            decision = self._spec(folder).check_file(shown).include
+            decision = self._spec(folder).decide(shown)
             if decision is not None:
                 return decision
         return False
 
-    def _spec(self, folder: Path) -> GitIgnoreSpec:
+    def _spec(self, folder: Path) -> Ignored:
         if folder not in self._specs:
             file = folder / IGNORE_FILE
             text = self.text(file) if file.is_symlink() or file.exists() else ""
-            self._specs[folder] = GitIgnoreSpec.from_lines(text.splitlines())
+            self._specs[folder] = Ignored(text.splitlines())
         return self._specs[folder]
 
 

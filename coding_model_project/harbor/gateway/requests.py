@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coding_model_project import strict_json
+
 Message = dict[str, Any]
 """A message with text content, and `tool_calls`, `tool_call_id` or `name` if it has them."""
 
@@ -102,11 +104,9 @@ def read_object(body: bytes) -> dict[str, Any]:
         RequestError: it is not a JSON object.
     """
     try:
-        given = json.loads(body)
-    except RecursionError as error:
-        raise RequestError("the request nests too deep") from error
+        given = strict_json.loads(body)
     except ValueError as error:
-        raise RequestError(f"the request is not JSON: {error!s:.200}") from error
+        raise RequestError(f"the request is not JSON that can be used: {error!s:.200}") from error
     if not isinstance(given, dict):
         raise RequestError("the request is not a JSON object")
     return given
@@ -209,10 +209,6 @@ def _calls(given: Any, where: str) -> list[dict[str, Any]]:
 def _text(given: Any, where: str) -> str:
     if not isinstance(given, str):
         raise _wrong(where, "must be text")
-    try:
-        given.encode()
-    except UnicodeEncodeError as error:
-        raise _wrong(where, "has half a surrogate pair, which tokenizers reject") from error
     return given
 
 
@@ -229,10 +225,6 @@ def _tools(given: Any) -> tuple[Mapping[str, Any], ...]:
         if not isinstance(function, dict) or tool.get("type") != "function":
             raise _wrong(f"tools[{at}]", 'must be {"type": "function", "function": {…}}')
         _text(function.get("name"), f"tools[{at}].function.name")
-    try:
-        json.dumps(given, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise _wrong("tools", "has half a surrogate pair, which tokenizers reject") from error
     return tuple(given)
 
 
@@ -294,8 +286,8 @@ def _identity(message: Message) -> list[Any]:
 
 def _same_json(text: str) -> str:
     try:
-        return json.dumps(json.loads(text), sort_keys=True)
-    except (ValueError, RecursionError):
+        return json.dumps(strict_json.loads(text), sort_keys=True)
+    except ValueError:
         return text.strip()
 
 

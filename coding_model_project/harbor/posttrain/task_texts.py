@@ -19,7 +19,7 @@ STOP_TIMER = f"mkdir -p {TIMER} && date +%s > {TIMER}/ended_at"
 _NEEDED = (
     "torch", "transformers", "safetensors", "numpy", "scipy", "pyarrow", "datasketch", "orjson",
     "omegaconf", "hydra-core", "pydantic", "pyyaml", "psutil", "httpx", "huggingface_hub", "jinja2",
-    "rich", "stamina", "typer", "tomli-w", "pathspec", "fsspec", "duckdb", "math-verify", "emoji",
+    "rich", "stamina", "typer", "tomli-w", "fsspec", "duckdb", "math-verify", "emoji",
     "langdetect", "nltk", "syllapy",
 )  # fmt: skip
 

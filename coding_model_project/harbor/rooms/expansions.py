@@ -54,7 +54,7 @@ class Literals:
             return
         text = content.decode("utf-8", "replace")
         if path.endswith(".py"):
-            with suppress(SyntaxError, ValueError, RecursionError):
+            with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
                 self._python(ast.parse(text))
         else:
             self._shell(text)

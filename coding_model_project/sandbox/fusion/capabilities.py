@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from coding_model_project import strict_json
 from coding_model_project.errors import ConfigError
 from coding_model_project.sandbox import conformance_cases
 from coding_model_project.sandbox.fusion import bundle, driver_messages, wire
@@ -109,7 +109,7 @@ async def _look(send: Send) -> dict[str, Any]:
     look = wire.run_code(_LOOK, "python", stdin=f"{word}\n", run_s=_PROBE_S, memory_mb=1024)
     seen = await _stdout(send, look)
     try:
-        found = json.loads(seen)
+        found = strict_json.loads(seen)
         echo = found["echo"]
     except (ValueError, TypeError, KeyError):
         raise ConfigError(f"the server does not run Python correctly: {seen[:80]!r}") from None
