@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -97,6 +98,7 @@ class ForeignSlot(Slot):
             "product": recipe.product,
             "packs": recipe.packs,
             "overhead_mb": recipe.overhead_mb,
+            "compiler_mb": recipe.compiler_mb,
             "made": known is not None,
             "source": recipe.source,
             "run": recipe.run,
@@ -115,8 +117,10 @@ class ForeignSlot(Slot):
             return False
         self._ending = True
         code = head["exit"]
-        return Execution(
-            status=recipe.failure,
+        killed = code == -signal.SIGKILL
+        failed = Execution(
+            status=Status.killed if killed else recipe.failure,
             stderr_tail=head["failed"],
             exit_code=code if code > 0 else None,
         )
+        return self._checked(failed)
