@@ -37,7 +37,7 @@ from typing import NoReturn
 
 from coding_model_project.isolation import linux
 from coding_model_project.isolation.confine import Confinement, Room, Tier, prepare
-from coding_model_project.sandbox.embedded import fork_server, frames, one_test, run_program
+from coding_model_project.sandbox.embedded import fork_server, frames, one_test, run_program, stacks
 from coding_model_project.sandbox.embedded.fork_server import (
     ASTRAY,
     CALL,
@@ -91,9 +91,11 @@ def serve(
         library: path of the compiled loop; empty for none.
         proofs: for each kind of input, a check that a source's inputs may share a process (`fast_path`).
     """
+    linux.use_one_arena()
     with _no_fork_handlers():
         for name in preload:
             importlib.import_module(name)
+        stacks.share()
     extra = [name for name in preload if name not in PRELOAD.split()]
     if extra and len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - no pathlib in a driver
         raise RuntimeError(f"preload: one of {', '.join(extra)} starts threads when it is imported")
