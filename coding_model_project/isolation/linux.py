@@ -177,9 +177,9 @@ def lowest(descriptor: int) -> int:
 
 
 def use_one_arena() -> None:
-    """Have all threads of this process and its forks allocate from one arena, if the C library has several.
+    """Have all threads of this process and its forks allocate from one arena of the C library.
 
-    Each further one takes 64 MiB of address space, and there may be eight for each core.
+    Each further arena takes 64 MiB of address space, and there may be eight for each core.
     """
     if hasattr(_libc, "mallopt"):
         _libc.mallopt(_M_ARENA_MAX, 1)

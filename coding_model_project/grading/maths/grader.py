@@ -169,7 +169,9 @@ class MathGrader:
         call = Call("equal", (gold, found.text, boxed))
         ((ran, *_), _) = await retries.run(Program(source=_program()), [call], LIMITS, None)
         if ran.status is Status.killed:  # no answer can make its comparison end that way
-            raise SandboxError("the comparison of two answers was killed, and again when it ran alone")
+            raise SandboxError(
+                "the comparison of two answers was killed, and again when it ran alone"
+            )
         return ran
 
     async def _started(self) -> Retries:

@@ -122,9 +122,7 @@ def _stage(
         raise RuntimeError(f"{tool} was not started confined: {text}")
     idle = usage.ru_utime + usage.ru_stime < limits.cpu_s / 2
     if killed == "starved" or (killed == "wall" and idle):
-        raise RuntimeError(
-            f"{tool} did not end within {limits.wall_s} s: the machine is too busy"
-        )
+        raise RuntimeError(f"{tool} did not end within {limits.wall_s} s: the machine is too busy")
     if place.confinement.tier is not Tier.namespaces and _is_full(place.folder):
         raise RuntimeError(f"{tool} ended with {code}, and the disk of {place.folder} is full")
     if killed is not None:
