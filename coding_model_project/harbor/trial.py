@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from coding_model_project.control_groups import oom_kills
 from coding_model_project.errors import HarborError
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.harbor.agents import (
@@ -35,15 +36,14 @@ from coding_model_project.harbor.environment.base import (
     Killed,
 )
 from coding_model_project.harbor.environment.tree import Tree, of_files
-from coding_model_project.harbor.failures import (
-    VerifierTimeoutError,
-)
+from coding_model_project.harbor.failures import VerifierError, VerifierTimeoutError
 from coding_model_project.harbor.format.reward_rules import (
     JSON_FILE,
     TEXT_FILE,
     Rewards,
     check_range,
     combined,
+    main_reward,
     read_rewards,
     unmet,
 )
@@ -73,8 +73,8 @@ class HealthcheckError(HarborError):
     """An environment that did not become healthy."""
 
 
-class VerifierStarvedError(EnvironmentFailed):
-    """A verifier that got hardly any CPU time."""
+class VerifierDisturbedError(EnvironmentFailed):
+    """A verifier that the machine gave too little CPU time or memory."""
 
 
 class EnvironmentStartTimeoutError(HarborError):
@@ -361,12 +361,32 @@ class _Attempt:
         """Run the verifier; if it does not end in time, run it again without other trials."""
         try:
             return await self._test(step, environment, files)
-        except (VerifierTimeoutError, VerifierStarvedError) as error:
+        except (VerifierTimeoutError, VerifierDisturbedError) as error:
             async with self._trials.alone(error):
                 await environment.end_verifier()
                 return await self._test(step, environment, files)
 
     async def _test(self, step: Step, environment: Environment, files: Tree) -> Rewards:
+        """Run the verifier and return its rewards.
+
+        Raises:
+            VerifierDisturbedError: it failed while the kernel killed processes for lack of memory, or it
+                got hardly any CPU time.
+        """
+        n_killed = oom_kills()
+        rewards: Rewards = {}
+        failure: VerifierError | None = None
+        try:
+            rewards = await self._rewarded(step, environment, files)
+        except VerifierError as error:
+            failure = error
+        if (main_reward(rewards) or 0.0) < 1 and oom_kills() > n_killed:
+            raise VerifierDisturbedError("the machine ran out of memory during the verifier's run")
+        if failure is not None:
+            raise failure
+        return rewards
+
+    async def _rewarded(self, step: Step, environment: Environment, files: Tree) -> Rewards:
         await environment.begin_verifier()
         await environment.write_tree(TESTS, files)
         script, first = "test.sh", ""
@@ -384,7 +404,7 @@ class _Attempt:
         self._output = ended.stdout
         self._doubts = tuple(await environment.doubts())
         if ended.killed is Killed.starved:
-            raise VerifierStarvedError(
+            raise VerifierDisturbedError(
                 "the machine is too busy: the verifier got hardly any CPU time"
             )
         if ended.timed_out:
