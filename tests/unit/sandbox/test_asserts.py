@@ -86,13 +86,18 @@ PASSES = {
     ),
     "texts of exceptions": (
         "class Mine(ValueError):\n    def __str__(self): return 'mine'\n"
-        "def f(n):\n    if n == 0: raise ValueError('no ' + 'x' * 600)\n    if n == 1: raise KeyError(1, 'b')\n"
-        "    if n == 2: raise Mine([1])\n    if n == 3: open('/missing')\n    b'\\xff'.decode()",
-        "import re\ndef raised(n):\n    try: f(n)\n    except Exception as error: return error\n"
-        "assert re.fullmatch('no x{600}', str(raised(0))) and raised(0).args == ('no ' + 'x' * 600,)\n"
+        "def f(n):\n"
+        "    if n == 0: raise ValueError('no ' + 'x' * 600)\n"
+        "    if n == 1: raise KeyError(1, 'b')\n"
+        "    if n == 2: raise Mine([1])\n"
+        "    if n == 3: open('/missing')\n"
+        "    b'\\xff'.decode()",
+        "import re\n"
+        "def raised(n):\n    try: f(n)\n    except Exception as error: return error\n"
+        "assert re.fullmatch('no x{600}', str(raised(0)))\n"
+        "assert raised(0).args == ('no ' + 'x' * 600,) and repr(raised(0))[:13] == \"ValueError('n\"\n"
         "assert str(raised(1)) == \"(1, 'b')\" and raised(1).args == (1, 'b')\n"
         "assert str(raised(2)) == 'mine' and raised(2).args == ([1],)\n"
-        "assert type(raised(2)).__name__ == 'ValueError' and repr(raised(0)).startswith(\"ValueError('no x\")\n"
         "assert isinstance(raised(3), FileNotFoundError) and raised(3).errno == 2\n"
         "assert raised(4).start == 0 and str(raised(4)).startswith(\"'utf-8' codec can't\")",
     ),
@@ -167,7 +172,10 @@ ENDS = {
         "RuntimeError",
     ),
     "exception of its own": (
-        "class Mine(Exception): pass\ndef f(): raise Mine('x')", "f()", Status.raised, "Mine: x"
+        "class Mine(Exception): pass\ndef f(): raise Mine('x')",
+        "f()",
+        Status.raised,
+        "Mine: x",
     ),
     "assertion of its own": ("def f(): assert 0", "f()", Status.raised, "line 1"),
     "unsendable": ("def f(x): pass", "f(lambda: 1)", Status.raised, "cannot be passed"),
