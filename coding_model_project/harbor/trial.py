@@ -76,6 +76,8 @@ class HealthcheckError(HarborError):
 class VerifierDisturbedError(EnvironmentFailed):
     """A verifier that the machine gave too little CPU time or memory."""
 
+    harbor_name = "EnvironmentFailed"
+
 
 class EnvironmentStartTimeoutError(HarborError):
     """An environment that did not start in time."""

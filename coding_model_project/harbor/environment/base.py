@@ -35,7 +35,7 @@ class Killed(StrEnum):
 
     timeout = "timeout"
     starved = "starved"
-    """It used up its time, and more, with waiting for a core."""
+    """A verifier that used up its time, and more, with waiting for a core."""
     memory = "memory"
     processes = "processes"
     interrupted = "interrupted"

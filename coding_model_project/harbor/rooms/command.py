@@ -72,7 +72,7 @@ class Ended:
 
     exit_code: int = 0
     killed: str | None = None
-    """"timeout", "starved", "memory", "processes" or "interrupted"."""
+    """"timeout", "starved" (verifiers only), "memory", "processes" or "interrupted"."""
     failed: str | None = None
     """The reason that it could not be started, if that is not the command's fault."""
     stdout: bytes = b""
@@ -126,6 +126,8 @@ def run(
             job, streams, channel, command.timeout_s, memory_mb, command.processes, witness
         )
         _, status = os.waitpid(pid, 0)
+        if killed == "starved" and provenance is None:
+            killed = "timeout"
         if killed:
             job.kill()
     finally:
