@@ -77,6 +77,11 @@ def delay_s(proc: int | None, pids: Iterable[int]) -> float:
     return max(delays, default=0) * 1e-9
 
 
+def longest_s(wall_s: float) -> float:
+    """Return the wall seconds within which a process with this limit ends on any machine."""
+    return (1 + MOST_WAITS) * wall_s
+
+
 def wall_limit(elapsed_s: float, wall_s: float, delayed_s: float) -> str | None:
     """Return the limit that ends a process: "wall"; "starved" if it only waited for a core; or None.
 

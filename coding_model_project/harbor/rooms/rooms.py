@@ -25,7 +25,7 @@ from coding_model_project.harbor.environment.output import shown
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
 from coding_model_project.harbor.rooms.root import CLEARING_S, interpreter_folder, packages_folder
 from coding_model_project.isolation.child import Helper
-from coding_model_project.isolation.proc_files import MOST_WAITS
+from coding_model_project.isolation.proc_files import longest_s
 
 _START_S = 60.0
 _ANSWER_S = 60.0
@@ -193,7 +193,7 @@ class Room:
             "max_output": max_output,
             "processes": own.resources.processes,
         }
-        wait_s = None if timeout_s is None else (1 + MOST_WAITS) * timeout_s + _ANSWER_S
+        wait_s = None if timeout_s is None else longest_s(timeout_s) + _ANSWER_S
         head, body = await self._ask({"do": "run", "command": what}, wait_s=wait_s)
         if head["failed"]:
             raise EnvironmentFailed(f"a command could not be started: {head['failed']}")

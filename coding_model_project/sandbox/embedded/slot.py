@@ -16,6 +16,7 @@ from coding_model_project.control_groups import oom_kills
 from coding_model_project.errors import OverloadError, SandboxError
 from coding_model_project.isolation.child import Helper
 from coding_model_project.isolation.confine import Tier
+from coding_model_project.isolation.proc_files import longest_s
 from coding_model_project.sandbox.embedded import compiled_loop, frames
 from coding_model_project.sandbox.embedded.outcomes import (
     Ended,
@@ -284,7 +285,7 @@ class Slot:
 
     def _ended(self, limits: Limits) -> Ended | Skipped:
         """Return the outcome of the next requested input."""
-        head, body = self._receive(limits.wall_s + _MARGIN_S)
+        head, body = self._receive(longest_s(limits.wall_s) + _MARGIN_S)
         if "done" in head:
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
         if "skipped" in head:
@@ -307,7 +308,7 @@ class Slot:
             self._send({"limits": asdict(limits)})
             self._limits = limits
         self._send({"single": len(source), **head}, source + data)
-        ended = Ended.read(*self._receive(COMPILE_S + limits.wall_s + _MARGIN_S))
+        ended = Ended.read(*self._receive(longest_s(COMPILE_S + limits.wall_s) + _MARGIN_S))
         if not ended.was_seen(alone=True):
             raise ZygoteLost(f"a test could not be confined: {ended.stderr[-200:]}")
         return [ended.refusal or self._checked(execution(only, ended, limits))]
@@ -330,7 +331,7 @@ class Slot:
             "files": list(program.files),
         }
         self._send(head, b"".join([source, *program.files.values()]))
-        head, _ = self._receive(COMPILE_S)
+        head, _ = self._receive(longest_s(COMPILE_S))
         if head.get("done", 0) in (1, -signal.SIGKILL):
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
         if "compiled" in head:
