@@ -11,6 +11,7 @@
     ├── DownloadError      the data set hub does not answer, or the network is down       exit 3
     └── UngradableError    no truthful verdict is possible; never becomes a score         exit 3
         ├── SandboxError   the sandbox itself failed, after retries
+        │   └── OverloadError  the machine had too little memory or CPU time for the program
         ├── CheckerError   a problem's checker program failed
         ├── HarborError    a Harbor task or its verifier gave no reward (harbor/failures.py)
         └── DataError      a file or a problem's own data is unusable                      exit 2
@@ -80,6 +81,10 @@ class UngradableError(CodingModelError):
 
 class SandboxError(UngradableError):
     """A sandbox that could not run the program, for a reason that the program cannot cause."""
+
+
+class OverloadError(SandboxError):
+    """A machine that ended a program for lack of memory, or gave it hardly any CPU time."""
 
 
 class CheckerError(UngradableError):

@@ -95,6 +95,8 @@ class Status(StrEnum):
     raised = "raised"
     """An uncaught exception or a non-zero exit."""
     signalled = "signalled"
+    killed = "killed"
+    """Ended by a SIGKILL that the sandbox did not send: by the machine, or by the program itself."""
     cpu_timeout = "cpu_timeout"
     wall_timeout = "wall_timeout"
     memory_limit = "memory_limit"

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from coding_model_project.codec import members
+from coding_model_project import codec
 from coding_model_project.types import Asserts, Call, Test, TestInput, Verdict
 
 _INPUT_CHARACTERS = 500
+_MOST_OF_ARGUMENT = 1 << 16
+"""Characters of a large argument that are shown."""
+
+_MOST_WRITTEN = 20_000
+"""Members of a value that is written whole before it is clipped; 64 characters or bits count as one."""
 
 
 def clip(text: str, max_bytes: int) -> str:
@@ -23,9 +28,9 @@ def clip(text: str, max_bytes: int) -> str:
 
 
 def shown_value(value: object, max_bytes: int) -> str:
-    """Return a value's `ordered_repr`, clipped."""
+    """Return a value's `ordered_repr`, clipped; only the start of a large one."""
     try:
-        return clip(ordered_repr(value), max_bytes)
+        return clip(_bounded_repr(value, max_bytes), max_bytes)
     except (ValueError, RecursionError):  # an int with too many digits, or too deep nesting
         return f"a {type(value).__name__} too large to show"
 
@@ -45,15 +50,87 @@ def _ordered(value: object) -> str:
         pairs = (f"{_ordered(key)}: {_ordered(item)}" for key, item in value.items())
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, set | frozenset) and value:
-        text = f"{{{', '.join(map(_ordered, members(value)))}}}"
+        members = sorted((_place(member, text), text) for member, text in _texts(value))
+        text = f"{{{', '.join(text for _, text in members)}}}"
         return text if isinstance(value, set) else f"frozenset({text})"
     return repr(value)
 
 
+def _texts(members: Iterable[object]) -> Iterator[tuple[object, str]]:
+    return ((member, _ordered(member)) for member in members)
+
+
+def _place(member: object, text: str) -> tuple[bool, float, str]:
+    """Return the sort key of a set's member: `codec.place`, but containers by their text, once made."""
+    is_container = isinstance(member, tuple | frozenset)
+    return (True, 0, f"{{{text}") if is_container else codec.place(member)
+
+
+def _bounded_repr(value: object, most: int) -> str:
+    """Return a value's `ordered_repr`, or of a large value the first characters, more than `most`.
+
+    A program chooses what it returns, and some values take minutes to write whole and in order.
+    """
+    if not _is_large(value):
+        return ordered_repr(value)
+    parts: list[str] = []
+    length = 0
+    for part in _parts(value, most):
+        parts.append(part)
+        length += len(part)
+        if length > most:
+            break
+    return "".join(parts)
+
+
+def _is_large(value: object) -> bool:
+    """Return whether a value has more than `_MOST_WRITTEN` members, at any depth, or as much text."""
+    left = _MOST_WRITTEN
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, list | tuple | set | frozenset | dict):
+            left -= len(one)
+            pending += one if left >= 0 else ()
+            pending += one.values() if left >= 0 and isinstance(one, dict) else ()
+        elif isinstance(one, str | bytes):
+            left -= len(one) >> 6
+        elif isinstance(one, int):
+            left -= one.bit_length() >> 6
+        if left < 0:
+            return True
+    return False
+
+
+def _parts(value: object, most: int) -> Iterator[str]:
+    """Yield the text of a large value from its start; of sets, which have none, their size."""
+    if isinstance(value, set | frozenset):
+        yield f"a {type(value).__name__} of {len(value)}"
+    elif isinstance(value, dict):
+        for number, (key, item) in enumerate(value.items()):
+            yield ", " if number else "{"
+            yield from _parts(key, most)
+            yield ": "
+            yield from _parts(item, most)
+        yield "}" if value else "{}"
+    elif isinstance(value, list | tuple):
+        opening, closing = "[]" if isinstance(value, list) else "()"
+        for number, item in enumerate(value):
+            yield ", " if number else opening
+            yield from _parts(item, most)
+        yield closing if value else opening + closing
+    else:
+        yield repr(value[:most] if isinstance(value, str | bytes) else value)
+
+
 def shown_input(given: TestInput) -> str:
-    """Return a test's input as text: the call, the text on standard input, or the test code."""
+    """Return a test's input as text: the call, the text on standard input, or the test code.
+
+    Of a large argument it is only the start.
+    """
     if isinstance(given, Call):
-        return f"{given.function}({', '.join(map(ordered_repr, given.args))})"
+        shown = (_bounded_repr(one, _MOST_OF_ARGUMENT) for one in given.args)
+        return f"{given.function}({', '.join(shown)})"
     return given.source if isinstance(given, Asserts) else given.text
 
 

@@ -39,6 +39,7 @@ _ERRORS = {
     Status.compile_error: ErrorType.compile_error,
     Status.raised: ErrorType.runtime_error,
     Status.signalled: ErrorType.runtime_error,
+    Status.killed: ErrorType.runtime_error,
     Status.cpu_timeout: ErrorType.timeout,
     Status.wall_timeout: ErrorType.timeout,
     Status.memory_limit: ErrorType.memory_limit,

@@ -40,6 +40,16 @@ class Limiter:
                 await stack.enter_async_context(self._places)
             yield
 
+    @asynccontextmanager
+    async def alone_instead(self) -> AsyncIterator[None]:
+        """Hold all places, for a caller that holds one; it gives that up until all others are free."""
+        self._places.release()
+        try:
+            async with self.alone():
+                yield
+        finally:
+            await self._places.acquire()
+
 
 class CircuitBreaker:
     """A breaker that stops judging when the sandbox has recently failed too often.

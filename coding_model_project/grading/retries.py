@@ -1,8 +1,10 @@
 """Execution of a program with a second chance after kills that a loaded machine may have caused.
 
-CPU time-out     the first one in a program gets 1.5 times the limit, once
-wall, memory     one retry without other programs; retries take at most 10% of the total judging time,
-                 since a program can cause such kills at will
+CPU time-out          the first one in a program gets 1.5 times the limit, once
+wall, memory, SIGKILL  one retry without other programs; retries take at most 10% of the total judging
+                      time, since a program can cause such kills at will
+overload              one retry without other programs, whatever it takes: a program cannot make the
+                      kernel run out of memory within its own limit, nor wait for a core that is free
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from coding_model_project.errors import SandboxError
+from coding_model_project.errors import OverloadError, SandboxError
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.sandbox.base import Sandbox, StopWhen
 from coding_model_project.types import Execution, Input, Limits, Program, Status
@@ -19,7 +21,7 @@ from coding_model_project.types import Execution, Input, Limits, Program, Status
 CPU_GRACE = 1.5
 """Factor of the CPU limit for one execution of a program."""
 
-_MAYBE_OURS = frozenset({Status.wall_timeout, Status.memory_limit})
+_MAYBE_OURS = frozenset({Status.wall_timeout, Status.memory_limit, Status.killed})
 """Kills that a loaded machine can cause, unlike CPU time."""
 
 _RERUN_BUDGET = 0.1
@@ -55,11 +57,18 @@ class Retries:
 
         Raises:
             SandboxError: the sandbox failed, or the breaker is open.
+            OverloadError: the machine ended the program, alone too.
         """
-        async with self._limiter.shared():
-            started = time.monotonic()
-            executions = await self._with_grace(program, inputs, limits, stop)
-            seconds = time.monotonic() - started
+        try:
+            async with self._limiter.shared():
+                started = time.monotonic()
+                executions = await self._with_grace(program, inputs, limits, stop)
+                seconds = time.monotonic() - started
+        except OverloadError:
+            async with self._limiter.alone():
+                started = time.monotonic()
+                executions = await self._last_try(program, inputs, limits, stop)
+                return executions, time.monotonic() - started
         self._judged_s += seconds
         first = next((i for i, e in enumerate(executions) if e.status in _MAYBE_OURS), None)
         if first is None or self._rerun_s > _RERUN_BUDGET * self._judged_s:
@@ -75,11 +84,22 @@ class Retries:
                 return executions, seconds
             started = time.monotonic()
             try:  # later inputs too, since the same load may have affected them
-                again = await self._with_grace(program, inputs[first:], limits, again_or_stop)
+                again = await self._last_try(program, inputs[first:], limits, again_or_stop)
             finally:
                 rerun_s = time.monotonic() - started
                 self._rerun_s += rerun_s
         return [*executions[:first], *again, *executions[first + len(again) :]], seconds + rerun_s
+
+    async def _last_try(
+        self, program: Program, inputs: Sequence[Input], limits: Limits, stop: StopWhen | None
+    ) -> list[Execution]:
+        """Run alone; an overload is then a failure of the sandbox."""
+        try:
+            return await self._with_grace(program, inputs, limits, stop)
+        except OverloadError as error:
+            if self._breaker is not None:
+                self._breaker.record(error)
+            raise
 
     async def _with_grace(
         self, program: Program, inputs: Sequence[Input], limits: Limits, stop: StopWhen | None
@@ -120,6 +140,8 @@ class Retries:
                 raise SandboxError(
                     f"{self._sandbox.identity} gave {n} answers for {len(inputs)} inputs"
                 )
+        except OverloadError:
+            raise  # the program may yet run alone
         except SandboxError as error:
             if self._breaker is not None:
                 self._breaker.record(error)

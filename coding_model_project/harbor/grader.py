@@ -30,7 +30,7 @@ from coding_model_project.harbor.agents import (
     Script,
     SolutionFile,
 )
-from coding_model_project.harbor.environment.base import EnvironmentFailed, Environments
+from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.environment.factory import environments_of
 from coding_model_project.harbor.failures import VerifierError, VerifierTimeoutError
 from coding_model_project.harbor.format.reward_rules import MAIN_KEY
@@ -80,7 +80,7 @@ class HarborGrader:
         self._limiter, self._breaker, self._where = limiter, breaker, environment
         self._stack = AsyncExitStack()
         self._starting = asyncio.Lock()
-        self._environments: Environments | None = None
+        self._trials: Trials | None = None
         self._tasks: dict[str, Task] = {}
         self._sound: dict[str, asyncio.Task[bool]] = {}
         """By task path: whether the verifier rewards the task's own solution."""
@@ -210,7 +210,7 @@ class HarborGrader:
         """
         if self._breaker is not None:
             self._breaker.check()
-        outcome = await (await self._trials()).run(task, agent)
+        outcome = await (await self._started()).run(task, agent)
         errors = (outcome.error, *(step.error for step in outcome.steps))
         failure = next((e for e in errors if isinstance(e, EnvironmentFailed)), None)
         if self._breaker is not None:
@@ -219,12 +219,12 @@ class HarborGrader:
             raise failure
         return outcome
 
-    async def _trials(self) -> Trials:
+    async def _started(self) -> Trials:
         async with self._starting:
-            if self._environments is None:
+            if self._trials is None:
                 made = environments_of(self._where)
-                self._environments = await self._stack.enter_async_context(made)
-        return Trials(self._environments)
+                self._trials = Trials(await self._stack.enter_async_context(made))
+        return self._trials
 
     def _verdict(
         self, problem: Problem, code: str | None, tried: _Tried | None = None, *, extraction: str

@@ -19,7 +19,9 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from coding_model_project.control_groups import oom_kills
 from coding_model_project.errors import HarborError
+from coding_model_project.grading.limiter import Limiter
 from coding_model_project.harbor.agents import (
     Agent,
     AgentTimeoutError,
@@ -32,17 +34,17 @@ from coding_model_project.harbor.environment.base import (
     Environments,
     Image,
     JudgesApart,
+    Killed,
 )
 from coding_model_project.harbor.environment.tree import Tree, of_files
-from coding_model_project.harbor.failures import (
-    VerifierTimeoutError,
-)
+from coding_model_project.harbor.failures import VerifierError, VerifierTimeoutError
 from coding_model_project.harbor.format.reward_rules import (
     JSON_FILE,
     TEXT_FILE,
     Rewards,
     check_range,
     combined,
+    main_reward,
     read_rewards,
     unmet,
 )
@@ -61,10 +63,21 @@ if TYPE_CHECKING:
 TESTS, VERIFIER_LOGS, ARTIFACTS = "/tests", "/logs/verifier", "/logs/artifacts"
 _STILL_VERIFIED = (AgentTimeoutError, NonZeroAgentExitCodeError)
 _SHOWN_CHARS = 300
+_AT_ONCE = 1024
+"""Maximum number of concurrent trials of one runner."""
+
+_ALONE_BUDGET = 0.1
+"""Maximum share of the time for verifiers that run alone: an agent can make its verifier time out."""
 
 
 class HealthcheckError(HarborError):
     """An environment that did not become healthy."""
+
+
+class VerifierDisturbedError(EnvironmentFailed):
+    """A verifier that the machine gave too little CPU time or memory."""
+
+    harbor_name = "EnvironmentFailed"
 
 
 class EnvironmentStartTimeoutError(HarborError):
@@ -86,6 +99,8 @@ class Trials:
     ) -> None:
         self._environments = environments
         self._verifier_env = verifier_env or {}
+        self._limiter = Limiter(_AT_ONCE)
+        self._since, self._alone_s = time.monotonic(), 0.0
 
     async def run(self, task: Task, agent: Agent) -> TrialOutcome:
         """Run an agent on a task, and verify its work.
@@ -96,7 +111,8 @@ class Trials:
         attempt = _Attempt(self, task, agent)
         error: Exception | None = None
         try:
-            await attempt.run()
+            async with self._limiter.shared():
+                await attempt.run()
         except Exception as raised:  # noqa: BLE001 - the outcome holds the error
             error = raised
         steps = tuple(attempt.steps)
@@ -141,6 +157,23 @@ class Trials:
             yield environment, image
         finally:
             await environment.cleanup()
+
+    @asynccontextmanager
+    async def alone(self, error: HarborError | EnvironmentFailed) -> AsyncIterator[None]:
+        """Have a trial run alone, after its verifier did not end in time.
+
+        Raises:
+            VerifierTimeoutError: the error, if too much time went into such runs already.
+        """
+        started = time.monotonic()
+        is_spent = self._alone_s > _ALONE_BUDGET * (started - self._since)
+        if is_spent and isinstance(error, VerifierTimeoutError):
+            raise error
+        try:
+            async with self._limiter.alone_instead():
+                yield
+        finally:
+            self._alone_s += time.monotonic() - started
 
     async def judged_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
         """Return the verifier's rewards if the environments can compute them; None to run it."""
@@ -312,9 +345,7 @@ class _Attempt:
             MissingVariable, EnvironmentFailed, ImageError, …
         """
         if step.verifier_environment is None:
-            await environment.begin_verifier()
-            await environment.write_tree(TESTS, image.files.within("tests"))
-            return await self._test(step, environment)
+            return await self._tested(step, environment, image.files.within("tests"))
         judged = await self._trials.judged_apart(self._task, step, artifacts)
         if judged is not None:
             self._output = judged.said
@@ -329,17 +360,46 @@ class _Attempt:
         apart = self._trials.environment(step.verifier_image, config, self._task.environ)
         async with apart as (own, brought):
             await own.write_tree("/", artifacts)
-            await own.begin_verifier()
-            await own.write_tree(TESTS, brought.files.within("tests"))
-            return await self._test(step, own)
+            return await self._tested(step, own, brought.files.within("tests"))
 
-    async def _test(self, step: Step, environment: Environment) -> Rewards:
+    async def _tested(self, step: Step, environment: Environment, files: Tree) -> Rewards:
+        """Run the verifier; if it does not end in time, run it again without other trials."""
+        try:
+            return await self._test(step, environment, files)
+        except (VerifierTimeoutError, VerifierDisturbedError) as error:
+            async with self._trials.alone(error):
+                await environment.end_verifier()
+                return await self._test(step, environment, files)
+
+    async def _test(self, step: Step, environment: Environment, files: Tree) -> Rewards:
+        """Run the verifier and return its rewards.
+
+        Raises:
+            VerifierDisturbedError: it failed while the kernel killed processes for lack of memory, or it
+                got hardly any CPU time.
+        """
+        n_killed = oom_kills()
+        rewards: Rewards = {}
+        failure: VerifierError | None = None
+        try:
+            rewards = await self._rewarded(step, environment, files)
+        except VerifierError as error:
+            failure = error
+        if (main_reward(rewards) or 0.0) < 1 and oom_kills() > n_killed:
+            raise VerifierDisturbedError("the machine ran out of memory during the verifier's run")
+        if failure is not None:
+            raise failure
+        return rewards
+
+    async def _rewarded(self, step: Step, environment: Environment, files: Tree) -> Rewards:
+        await environment.begin_verifier()
+        await environment.write_tree(TESTS, files)
         script, first = "test.sh", ""
         if not step.tests:  # the verifier's image contains them
             first = f"chmod +x {TESTS}/{script}; "
         for folder in step.tests:
-            files = ((str(path), folder / path) for path in self._task.files.selected(folder))
-            await environment.write_tree(TESTS, of_files(files).executable(script))
+            own = ((str(path), folder / path) for path in self._task.files.selected(folder))
+            await environment.write_tree(TESTS, of_files(own).executable(script))
         ended = await environment.run_command(
             f"{first}({TESTS}/{script}) 2>&1",
             env=self._trials.verifier_env(self._task, step),
@@ -348,6 +408,10 @@ class _Attempt:
         )
         self._output = ended.stdout
         self._doubts = tuple(await environment.doubts())
+        if ended.killed is Killed.starved:
+            raise VerifierDisturbedError(
+                "the machine is too busy: the verifier got hardly any CPU time"
+            )
         if ended.timed_out:
             raise VerifierTimeoutError(
                 f"the verifier did not end within {step.verifier.timeout_sec} s"

@@ -260,7 +260,7 @@ def _result(execution: Execution, seconds: float) -> ExecResult[str]:
             raise OutputLimitExceededError(limit, execution.stdout)
         case Status.finished:
             return ExecResult(True, 0, execution.stdout, execution.stderr_tail)
-        case Status.signalled | Status.memory_limit:
+        case Status.signalled | Status.killed | Status.memory_limit:
             stderr = execution.stderr_tail or f"ended by {execution.status}"
             return ExecResult(False, execution.exit_code or 137, execution.stdout, stderr)
         case _:

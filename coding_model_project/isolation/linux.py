@@ -31,6 +31,7 @@ MS_REC, MS_PRIVATE, MNT_DETACH = 16384, 1 << 18, 2
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _AT_FDCWD, _AT_RECURSIVE = 1, 2, -100, 0x8000
 _AT_EMPTY_PATH = 0x1000
 _NEW_LISTENER = 1 << 3
+_M_ARENA_MAX = -8
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 
 
@@ -173,6 +174,15 @@ def lowest(descriptor: int) -> int:
     low = os.dup(descriptor)
     os.close(descriptor)
     return low
+
+
+def use_one_arena() -> None:
+    """Have all threads of this process and its forks allocate from one arena of the C library.
+
+    Each further arena takes 64 MiB of address space, and there may be eight for each core.
+    """
+    if hasattr(_libc, "mallopt"):
+        _libc.mallopt(_M_ARENA_MAX, 1)
 
 
 def die_with_parent() -> SystemCall:

@@ -35,8 +35,8 @@ _COMPILED = frozenset(
 )
 _NO_RUNNER = frozenset({"sql"})
 
-_STOPPED_BY_SIGNAL = -int(signal.SIGKILL)
-"""Return code of a program ended by a signal: a sandbox does not say by which."""
+_STOPPED_BY_SIGNAL = -int(signal.SIGABRT)
+"""Return code of a program ended by a signal: a sandbox does not say by which, but for SIGKILL."""
 
 _STOPPED_BY_OUTPUT = -int(signal.SIGXFSZ)
 
@@ -233,6 +233,8 @@ def _return_code(execution: Execution) -> int | None:
             return None
         case Status.signalled:
             return _STOPPED_BY_SIGNAL
+        case Status.killed:
+            return -int(signal.SIGKILL)
         case Status.output_limit:
             return _STOPPED_BY_OUTPUT
         case Status.memory_limit:

@@ -167,8 +167,12 @@ class MathGrader:
         retries = await self._started()
         boxed = found.rule is not AnswerRule.sentence
         call = Call("equal", (gold, found.text, boxed))
-        executions, _ = await retries.run(Program(source=_program()), [call], LIMITS, None)
-        return executions[0]
+        ((ran, *_), _) = await retries.run(Program(source=_program()), [call], LIMITS, None)
+        if ran.status is Status.killed:  # no answer can make its comparison end that way
+            raise SandboxError(
+                "the comparison of two answers was killed, and again when it ran alone"
+            )
+        return ran
 
     async def _started(self) -> Retries:
         """Start the sandbox on the first call.

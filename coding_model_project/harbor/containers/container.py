@@ -227,10 +227,20 @@ class Container:
 
     async def begin_verifier(self) -> None:
         """See `Environment.begin_verifier`."""
-        await self._engine.detach("restart", "-t", "0", self._name)
+        try:
+            await self._restart()
+        except EnvironmentFailed as error:
+            if not self._has_run:
+                raise
+            # The engine still knows it: the agent removed what it starts with.
+            await self._engine.ask("inspect", "--format", "{{.Id}}", self._name)
+            raise OSError(f"the agent's container does not start again: {error}") from error
         self._out_of_memory = 0
-        await self._sh(ANEW)
         self._verifying = True
+
+    async def _restart(self) -> None:
+        await self._engine.detach("restart", "-t", "0", self._name)
+        await self._sh(ANEW)
 
     async def doubts(self) -> Sequence[str]:
         """See `Environment.doubts`. If no agent ran, only the image's programs did."""

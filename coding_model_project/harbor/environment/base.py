@@ -34,6 +34,8 @@ class Killed(StrEnum):
     """The reason for killing a command."""
 
     timeout = "timeout"
+    starved = "starved"
+    """A verifier that used up its time, and more, with waiting for a core."""
     memory = "memory"
     processes = "processes"
     interrupted = "interrupted"
@@ -52,7 +54,7 @@ class CommandResult:
 
     @property
     def timed_out(self) -> bool:
-        return self.killed is Killed.timeout
+        return self.killed in (Killed.timeout, Killed.starved)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +88,8 @@ class Environment(Protocol):
 
         Args:
             env: variables that override the image's and the task's.
-            timeout_s: time limit, after which the command and its descendants are killed.
+            timeout_s: time limit, after which the command and its descendants are killed. A room extends
+                it by the time that they waited for a core, to at most five times as long.
             user: name, number or "name:group"; default: the image's.
             max_output: maximum bytes kept from each stream.
 
@@ -142,6 +145,7 @@ class Environment(Protocol):
         Processes that ran until now have not written to the new folders, and no longer can.
 
         Raises:
+            OSError: the agent left files that prevent it.
             EnvironmentFailed: the environment is lost.
         """
         ...

@@ -14,12 +14,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.contained import Members, UnsafeNameError, leaves, link_leaves
+from coding_model_project.contained import Members, UnsafeNameError, in_root, leaves, link_leaves
 
 Entry = tuple[str, str, int, int | str]
 """Path, kind ("d", "f" or "l"), permissions, and the file's size or the link's target."""
 
 _CHUNK = 1 << 20
+_MOST_FOLDERS = 200
+"""Folders within each other in a packed tree; each takes a call of a function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +178,12 @@ def pack(
             content = read(at, max_bytes - len(body))
             body.extend(content)
             entries.append((name, "f", mode, len(content)))
+        if name.count("/") > _MOST_FOLDERS:
+            raise TooLarge(f"more than {_MOST_FOLDERS} folders within each other")
         if len(entries) > max_entries:
             raise TooLarge(f"more than {max_entries} files")
 
-    real = os.path.realpath(path)
-    take(real, "")
+    take(str(in_root(Path("/"), path)), "")
     return Tree(tuple(entries), bytes(body))
 
 

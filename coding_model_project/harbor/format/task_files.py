@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from coding_model_project.harbor.format.ignoring import Ignored
-
 from coding_model_project.contained import leaves
+from coding_model_project.harbor.format.ignoring import Ignored
 
 IGNORE_FILE = ".harborignore"
 """File name that applies in tests/ and solution/ of a task or step and below, but nowhere else."""

@@ -17,13 +17,17 @@ from typing import NoReturn
 from coding_model_project.harbor.rooms.file_origins import Provenance
 from coding_model_project.harbor.rooms.listener import Listener
 from coding_model_project.harbor.rooms.streams import Background, Stream
-from coding_model_project.harbor.rooms.watching import Job, descendants, watch
+from coding_model_project.harbor.rooms.watching import Job, watch
 from coding_model_project.harbor.rooms.witness import Witness
 from coding_model_project.isolation import linux
+from coding_model_project.isolation.proc_files import descendants
 
 _SHELLS = ("/bin/bash", "/bin/sh")
 _MAX_DESCRIPTORS = 16384
 _PR_SET_SECUREBITS, _NOROOT_LOCKED = 28, 3
+
+_AGENTS_NICE = 5
+"""Niceness of agents: next to them, verifiers and the judge get three times their share of a core."""
 
 _WATCHER = 204
 
@@ -68,7 +72,7 @@ class Ended:
 
     exit_code: int = 0
     killed: str | None = None
-    """"timeout", "memory", "processes" or "interrupted"."""
+    """"timeout", "starved" (verifiers only), "memory", "processes" or "interrupted"."""
     failed: str | None = None
     """The reason that it could not be started, if that is not the command's fault."""
     stdout: bytes = b""
@@ -105,6 +109,8 @@ def run(
     pid = os.fork()
     if pid == 0:
         ours.close()
+        if provenance is None:
+            os.nice(_AGENTS_NICE)
         _become(shell, command, writers, theirs if watched else None)
     for writer in writers:
         os.close(writer)
@@ -120,6 +126,8 @@ def run(
             job, streams, channel, command.timeout_s, memory_mb, command.processes, witness
         )
         _, status = os.waitpid(pid, 0)
+        if killed == "starved" and provenance is None:
+            killed = "timeout"
         if killed:
             job.kill()
     finally:

@@ -23,8 +23,9 @@ from coding_model_project.harbor.environment.base import (
 )
 from coding_model_project.harbor.environment.output import shown
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
-from coding_model_project.harbor.rooms.root import interpreter_folder, packages_folder
+from coding_model_project.harbor.rooms.root import CLEARING_S, interpreter_folder, packages_folder
 from coding_model_project.isolation.child import Helper
+from coding_model_project.isolation.proc_files import longest_s
 
 _START_S = 60.0
 _ANSWER_S = 60.0
@@ -192,7 +193,7 @@ class Room:
             "max_output": max_output,
             "processes": own.resources.processes,
         }
-        wait_s = None if timeout_s is None else timeout_s + _ANSWER_S
+        wait_s = None if timeout_s is None else longest_s(timeout_s) + _ANSWER_S
         head, body = await self._ask({"do": "run", "command": what}, wait_s=wait_s)
         if head["failed"]:
             raise EnvironmentFailed(f"a command could not be started: {head['failed']}")
@@ -258,7 +259,7 @@ class Room:
 
     async def begin_verifier(self) -> None:
         """See `Environment.begin_verifier`."""
-        await self._ask({"do": "verify"})
+        await self._ask({"do": "verify"}, wait_s=CLEARING_S + _ANSWER_S)
 
     async def doubts(self) -> Sequence[str]:
         """See `Environment.doubts`."""

@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import sysconfig
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ BASE = "/base"
 
 PLACE = "/room"
 """Folder in which a room's root is built."""
+
+CLEARING_S = 30.0
+"""Wall seconds in which a candidate's files must be searched for links."""
 
 PYTHON = "python"
 """Top-level directory of the interpreter that runs this project, if it is not below /usr."""
@@ -347,7 +351,11 @@ def clear_ways(protected: Sequence[str]) -> None:
 
     Otherwise a verifier would write through the candidate's links, or follow its settings. Call it while
     no process of the room lives.
+
+    Raises:
+        OSError: the candidate left a folder that cannot be searched, or too much to search.
     """
+    until = time.monotonic() + CLEARING_S
     for name in _ABOVE_TESTS:
         with suppress(OSError):
             os.unlink(f"/{name}")
@@ -355,10 +363,10 @@ def clear_ways(protected: Sequence[str]) -> None:
     tops = [top.path for top in os.scandir("/") if top.name not in closed]
     for path in (*tops, "/dev/shm"):
         _clear_way(path, protected)
-        _clear_ways_below(path, protected)
+        _clear_ways_below(path, protected, until)
 
 
-def _clear_ways_below(path: str, protected: Sequence[str]) -> None:
+def _clear_ways_below(path: str, protected: Sequence[str], until: float) -> None:
     """Search the path's own file system only: the host's parts of /etc contain no candidate's link."""
     pending = [path]
     while pending:
@@ -367,6 +375,8 @@ def _clear_ways_below(path: str, protected: Sequence[str]) -> None:
             continue
         device = os.lstat(folder).st_dev
         for entry in os.scandir(folder):
+            if time.monotonic() > until:
+                raise TimeoutError(f"links below {path} cannot be searched within {CLEARING_S:g} s")
             if entry.is_symlink():
                 _clear_way(entry.path, protected)
             elif entry.is_dir() and entry.stat(follow_symlinks=False).st_dev == device:
@@ -376,7 +386,10 @@ def _clear_ways_below(path: str, protected: Sequence[str]) -> None:
 def _clear_way(path: str, protected: Sequence[str]) -> None:
     if not os.path.islink(path):
         return
-    target = os.path.realpath(path)
+    try:
+        target = str(in_root(Path("/"), path))
+    except OSError:  # the verifier cannot follow it either, or it leads out of the room
+        target = protected[0]
     if any(
         f"{target}/".startswith(f"{one}/") or f"{one}/".startswith(f"{target}/")
         for one in protected

@@ -13,6 +13,7 @@ A phase ends with its init, which ends all its processes. The verifier's phase m
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -25,6 +26,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from enum import IntEnum
+from functools import partial
 from typing import NoReturn
 
 from coding_model_project.harbor.environment import tree
@@ -33,12 +35,18 @@ from coding_model_project.harbor.rooms.command import Ended, Shell
 from coding_model_project.harbor.rooms.file_origins import TESTS, Made, Provenance
 from coding_model_project.harbor.rooms.root import Base
 from coding_model_project.harbor.rooms.streams import Background
+from coding_model_project.harbor.rooms.watching import Job
 from coding_model_project.harbor.rooms.witness import LOGS, MARK
 from coding_model_project.isolation import confine, linux
 from coding_model_project.sandbox.embedded import frames, launch
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _LOGS_SIZE = "64m"
+_SAMPLE_S = 0.1
+"""Wall seconds between two looks at the processes that commands left behind."""
+_OF_THE_MACHINE = (errno.ENOMEM, errno.EIO, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
+"""Errors that a candidate's files do not cause."""
+
 _ARGUMENTS = slice(45, 47)
 """Fields of proc_pid_stat(5) after the command's name: start and end of the arguments in memory."""
 
@@ -100,24 +108,39 @@ class _Room:
 
     def serve(self) -> int:
         """Run phase after phase, and return an exit code."""
+        answer: frames.Head = {}
         while True:
             pid = os.fork()
             if pid == 0:
                 phase = _Phase(self._channel, self._shell, self._head, self._made, self._provenance)
-                _to_the_end(self._channel, phase.serve)
+                _to_the_end(self._channel, partial(phase.serve, answer))
+            answer = {}
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             if code in (_End.closed, _End.broken) or code not in list(_End):
                 return code
             end = _End(code)
             if end is _End.verify:
-                self._cover()
+                try:
+                    self._cover()
+                except OSError as error:
+                    if error.errno in _OF_THE_MACHINE:
+                        raise
+                    answer = _failure(error)  # the candidate's files prevent its verification
+                    self._uncover()
             elif end is _End.resume:
-                self._provenance = None
-                while self._mounted:
-                    linux.unmount(self._mounted.pop())
+                self._uncover()
+
+    def _uncover(self) -> None:
+        self._provenance = None
+        while self._mounted:
+            linux.unmount(self._mounted.pop())
 
     def _cover(self) -> None:
-        """Hide the candidate's /tests and /logs/verifier. None of its processes lives at this point."""
+        """Hide the candidate's /tests and /logs/verifier. None of its processes lives at this point.
+
+        Raises:
+            OSError: the candidate left what prevents it.
+        """
         root.clear_ways((TESTS, LOGS, MARK))
         for path, size, mode in (
             (TESTS, f"{self._head['storage_mb']}m", 0o755),
@@ -148,14 +171,18 @@ class _Phase:
         self._background = Background()
         self._init = 0
 
-    def serve(self) -> int:
-        """Answer requests until the phase ends, and return an exit code."""
+    def serve(self, answer: frames.Head) -> int:
+        """Answer requests until the phase ends, and return an exit code.
+
+        Args:
+            answer: the answer to the request that ended the last phase, or made the room.
+        """
         linux.die_with_parent().make()
         linux.hide_memory()
         self._begin()
-        frames.send(self._channel, {})  # ready, or the answer to the last phase's end
+        frames.send(self._channel, answer)
         while True:
-            self._background.wait(self._channel)
+            self._await_request()
             request, body = frames.receive(self._channel)
             if request["do"] in _End.__members__:
                 self._end()
@@ -198,8 +225,14 @@ class _Phase:
                 case unknown:
                     raise ValueError(f"no request {unknown!r}")
         except (OSError, tree.TooLarge) as error:
-            answer = {"error": type(error).__name__, "message": str(error)}
+            answer = _failure(error)
         frames.send(self._channel, answer, content)
+
+    def _await_request(self) -> None:
+        """Wait for a request, and hold processes that commands left behind to the room's limits."""
+        while not self._background.wait(self._channel, _SAMPLE_S if self._job.lives() else None):
+            if self._job.beyond(self._memory_mb << 20, self._processes):
+                self._job.kill()
 
     def _begin(self) -> None:
         linux.unshare(linux.CLONE_NEWPID | linux.CLONE_NEWIPC)
@@ -214,6 +247,7 @@ class _Phase:
             os.waitpid(pid, 0)
             raise OSError(f"the first process of a room failed: {reply.decode(errors='replace')}")
         self._init = pid
+        self._job = Job(self._shell.proc, pid)
 
     def _end(self) -> None:
         """Kill every process of the room, and wait until they are gone."""
@@ -240,6 +274,10 @@ class _Phase:
         )
         self._doubts += doubts
         return _head(ended), ended.stdout + ended.stderr
+
+
+def _failure(error: Exception) -> frames.Head:
+    return {"error": type(error).__name__, "message": str(error)}
 
 
 def _head(ended: Ended) -> frames.Head:

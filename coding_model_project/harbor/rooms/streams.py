@@ -49,21 +49,28 @@ class Background:
 
     streams: list[Stream] = field(default_factory=list)
 
-    def wait(self, channel: socket.socket) -> None:
-        """Drain the streams until the channel has a message."""
-        while self.streams:
+    def wait(self, channel: socket.socket, timeout_s: float | None) -> bool:
+        """Drain the streams until the channel has a message.
+
+        Returns:
+            False if there is none after `timeout_s`, or perhaps sooner.
+        """
+        while self.streams or timeout_s is not None:
             poll = select.poll()
             poll.register(channel, select.POLLIN)
             for stream in self.streams:
                 poll.register(stream.fd, select.POLLIN)
-            ready = {fd for fd, _ in poll.poll()}
+            ready = {fd for fd, _ in poll.poll(None if timeout_s is None else 1000 * timeout_s)}
             for stream in self.streams:
                 if stream.fd in ready:
                     stream.drain()
                     stream.forget()  # read so that writers do not block, then dropped
             self.streams = [stream for stream in self.streams if stream.open]
             if channel.fileno() in ready:
-                return
+                return True
+            if timeout_s is not None:
+                return False
+        return True
 
     def close(self) -> None:
         """Close the streams, once all possible writers are gone."""

@@ -18,6 +18,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from coding_model_project.contained import in_root
 from coding_model_project.harbor.rooms import confining, programs, shells
 from coding_model_project.harbor.rooms.file_origins import TESTS, Found, Origin, Provenance
 from coding_model_project.harbor.rooms.listener import Call, Listener, Unreadable
@@ -330,7 +331,12 @@ class Witness:
 
     def _write(self, pid: int, path: str) -> None:
         """Check a file that the verifier writes: the rewards must not be a copy of an agent's file."""
-        real, plain = os.path.realpath(path), os.path.normpath(path)
+        plain = os.path.normpath(path)
+        try:
+            real = str(in_root(Path("/"), path))
+        except OSError:
+            self._doubt(f"{plain} was written through links that cannot be followed")
+            return
         for folder in (f"{LOGS}/", f"{TESTS}/"):
             if real.startswith(folder) and not plain.startswith(folder):
                 self._doubt(f"{real} was written through {plain}, which is a link")

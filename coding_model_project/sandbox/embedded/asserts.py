@@ -127,15 +127,16 @@ class Caller:
         Raises:
             ProgramFailed: it gave none.
             TypeError, ValueError: an argument cannot be sent.
-            Exception: the program's exception, as the nearest built-in one.
+            Exception: the program's exception, as the nearest built-in one with its text and arguments.
         """
         request = [operation, to_picture(arguments, _refer)]
         with self._failing():
             self._pipe.send(request)
             reply = self._pipe.receive()
             if "error" in reply:
-                name, text = map(str, reply["error"])
-                value, raised = None, _error(operation, name, text)
+                kind, name, text, picture = reply["error"]
+                known = (text,) if picture is None else from_picture(picture, self._resolve)
+                value, raised = None, _error(operation, str(kind), str(name), str(text), known)
             else:
                 value, raised = from_picture(reply["value"], self._resolve), None
                 if value is None and operation == "call":
@@ -213,17 +214,27 @@ def _kind(name: str) -> type[Exception]:
     base: Any = getattr(builtins, name, None)
     if not isinstance(base, type) or not issubclass(base, Exception) or base in _NEVER_RAISED:
         base = RuntimeError
-    kind: Any = type(base.__name__, (base,), {"of_program": True})
+    kind: Any = type(base.__name__, (base,), {"__str__": lambda error: error.text_of_program})
     return kind
 
 
-def _error(operation: str, name: str, text: str) -> Exception:
-    if operation == "next" and name == "StopIteration":
+def _error(operation: str, kind: str, name: str, text: str, arguments: Any) -> Exception:
+    """Return an exception for the tests.
+
+    Args:
+        kind: the built-in exception that it becomes.
+        name: the name of the program's own.
+        text: its `str`, which the program may define.
+    """
+    if operation == "next" and kind == "StopIteration":
         return _Exhausted()
+    error: Any
     try:
-        return _kind(name)(text)
-    except TypeError:  # its constructor takes other arguments, such as UnicodeDecodeError's
-        return _kind("RuntimeError")(text)
+        error = _kind(kind)(*arguments)
+    except Exception:  # noqa: BLE001 - its constructor takes other arguments, which the program knew
+        error = _kind("RuntimeError")(*arguments)
+    error.of_program, error.text_of_program = name, text
+    return error
 
 
 # ── running them ──────────────────────────────────────────────────────────────────────────────────
@@ -368,4 +379,4 @@ def _line(error: BaseException, source: bytes) -> str:
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:_LINE_CHARS]
+    return f"{getattr(error, 'of_program', type(error).__name__)}: {error}"[:_LINE_CHARS]

@@ -6,6 +6,7 @@ The program may rewrite all of this. `asserts` trusts nothing here and treats ea
 from __future__ import annotations
 
 import builtins
+import json
 import operator
 import sys
 import types
@@ -16,6 +17,8 @@ from typing import Any
 from coding_model_project.sandbox.embedded.crossing import Pipe, from_picture, to_picture
 
 _MAX_NAMES = 2000
+_MOST_SAID = 1 << 16
+"""Characters of an exception's text, and of its encoded arguments, that the tests get."""
 
 
 def _call(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -81,7 +84,7 @@ def serve(module: types.ModuleType, reader: int, writer: int) -> None:
         except Exception as error:
             if isinstance(error, MemoryError):
                 raise
-            answer = {"error": [_builtin(error), _text(error)]}
+            answer = {"error": _pictured(error, refer)}
         with suppress(Exception):
             sys.stdout.flush()  # the program is killed when the tests end
         pipe.send(answer)
@@ -104,8 +107,16 @@ def _builtin(error: Exception) -> str:
     return "Exception"
 
 
-def _text(error: Exception) -> str:
+def _pictured(error: Exception, refer: Callable[[Any], Any]) -> list[Any]:
+    """Return an exception's nearest built-in kind, its own name, its text and its arguments."""
+    name = type(error).__name__[:80]
     try:
-        return f"{type(error).__name__}: {error}"[:500]
+        text = str(error)[:_MOST_SAID]
     except Exception:  # noqa: BLE001 - its __str__ is the program's
-        return type(error).__name__
+        text = name
+    arguments = None  # then the text is the only one
+    with suppress(Exception):
+        picture = to_picture(error.args, refer)
+        if len(json.dumps(picture)) <= _MOST_SAID:
+            arguments = picture
+    return [_builtin(error), name, text, arguments]

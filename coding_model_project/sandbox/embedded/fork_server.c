@@ -15,6 +15,7 @@
    4 the source of a single. */
 
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -57,6 +58,7 @@ enum { HEAD_MAX = 512, TAIL = 2000, CHUNK = 1 << 16 };
 #define WATCH_S 0.05       /* interval at which threads are counted */
 #define SHORTEST_S 0.002   /* interval of CPU clock checks near the limit */
 #define COMPILE_WALL_S 60.0
+#define MOST_WAITS 4       /* as `proc_files.MOST_WAITS` */
 
 struct step { int64_t number, arguments[6]; };
 
@@ -196,6 +198,32 @@ void fork_server_refuse(const struct plan *plan, const char *why) {
 
 /* ── its parent ─────────────────────────────────────────────────────────────────────────────────── */
 
+/* As `proc_files.delay_s`. */
+static double delay_s(int proc, const char *tasks) {
+  int fd = proc < 0 ? -1 : openat(proc, tasks, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+  unsigned long long longest = 0, used, waited;
+  for (struct dirent *task; folder && (task = readdir(folder));) {
+    char path[280], text[64] = {0};
+    snprintf(path, sizeof path, "%s/schedstat", task->d_name);
+    int file = *task->d_name == '.' ? -1 : openat(fd, path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) continue;
+    if (read(file, text, sizeof text - 1) > 0 && sscanf(text, "%llu %llu", &used, &waited) == 2 &&
+        waited > longest)
+      longest = waited;
+    close(file);
+  }
+  if (folder) closedir(folder);
+  else if (fd >= 0) close(fd);
+  return longest * 1e-9;
+}
+
+/* As `proc_files.wall_limit`. */
+static const char *wall_limit(double elapsed, double wall, double delayed) {
+  if (elapsed - (delayed < MOST_WAITS * wall ? delayed : MOST_WAITS * wall) < wall) return NULL;
+  return elapsed - delayed >= wall ? "\"wall\"" : "\"starved\"";
+}
+
 /* As `forked.Watch.wait`. */
 static const char *watch(const struct plan *plan, pid_t pid, int pidfd, double started) {
   clockid_t clock = (clockid_t)(~(unsigned)pid << 3 | 2); /* clock_getcpuclockid(3) */
@@ -206,14 +234,13 @@ static const char *watch(const struct plan *plan, pid_t pid, int pidfd, double s
   const char *killed = NULL;
   while (!killed) {
     int compiling = plan->single && shared->state == FORKED;
-    double used = now(clock), cpu_left = plan->cpu_s, wall_left;
+    double used = now(clock), cpu_left = plan->cpu_s, wall = compiling ? COMPILE_WALL_S : plan->wall_s;
+    double elapsed = now(CLOCK_MONOTONIC) - (plan->single && !compiling ? shared->at : started);
     if (!compiling && used >= 0) cpu_left -= used - shared->cpu_s;
-    if (compiling) wall_left = COMPILE_WALL_S - (now(CLOCK_MONOTONIC) - started);
-    else wall_left = plan->wall_s - (now(CLOCK_MONOTONIC) - (plan->single ? shared->at : started));
     if (cpu_left <= 0) { killed = "\"cpu\""; break; }
-    if (wall_left <= 0) { killed = "\"wall\""; break; }
+    if (elapsed >= wall && (killed = wall_limit(elapsed, wall, delay_s(plan->proc, tasks)))) break;
     double wait = cpu_left > SHORTEST_S ? cpu_left : SHORTEST_S;
-    if (wait > wall_left) wait = wall_left;
+    if (elapsed < wall && wait > wall - elapsed) wait = wall - elapsed;
     if (wait > WATCH_S) wait = WATCH_S;
     if (poll(&ended, 1, 1 + (int)(1000 * wait)) > 0) break;
     if (plan->proc >= 0 && !fstatat(plan->proc, tasks, &of_tasks, 0) &&

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from coding_model_project.isolation import linux
+from coding_model_project.isolation import linux, proc_files
 from coding_model_project.isolation.confine import (
     FIRST_KEPT,
     SCRATCH,
@@ -33,9 +33,14 @@ _MIN_TESTS_MEMORY_MB = 512
 MAX_THREADS = 1000
 """Most threads of a process: memory does not stop many tiny threads, and no rlimit counts root's."""
 
-_THREADS_EVERY_S = 0.05
+_EVERY_S = 0.05
+"""Wall seconds between two looks at a process's threads."""
+
 _KEPT_CPU_S = 3600.0
 """The kernel's limit for a process that answers several inputs; a clock outside limits each input."""
+
+_ENDS_WITHIN_S = 0.2
+"""Wall seconds for the kernel to end a process that has closed its files."""
 
 PROGRAM, TESTS = 0, 1
 """Indices in `Compiled.confined`."""
@@ -153,6 +158,7 @@ class Clock:
     def __init__(self, pids: Sequence[int], *, new: bool = True) -> None:
         self.pids = pids
         self._before = dict.fromkeys(pids, 0.0)
+        self._waited_before_s = 0.0 if new else None
         if not new:
             self._before = {pid: self.spent_s(pid) for pid in pids}
 
@@ -167,13 +173,22 @@ class Clock:
         """Most CPU seconds of one of the processes."""
         return max(map(self.spent_s, self.pids))
 
+    def count_waits(self, proc: int | None) -> None:
+        """Count the waits of processes that are not new from now on; few inputs last until the call."""
+        if self._waited_before_s is None:
+            self._waited_before_s = proc_files.delay_s(proc, self.pids)
+
+    def waited_s(self, proc: int | None) -> float:
+        """Return how long one of the processes has waited for a core."""
+        return proc_files.delay_s(proc, self.pids) - (self._waited_before_s or 0.0)
+
 
 class Watch:
     """A watcher of a process that kills it at a limit, and does not reap it.
 
     Args:
         pid: the process's id.
-        proc: a descriptor of /proc, if threads can be counted.
+        proc: a descriptor of /proc, if threads and their waits can be counted.
     """
 
     def __init__(self, pid: int, proc: int | None) -> None:
@@ -199,7 +214,8 @@ class Watch:
             until: the descriptor, and the `poll` events that make it ready.
 
         Returns:
-            The limit for which it was killed: "cpu", "wall", "threads", or None.
+            The limit for which it was killed: "cpu", "wall", "starved" (`proc_files.wall_limit`),
+            "threads", or None.
         """
         if until is not None:
             self._poll.register(*until)
@@ -210,13 +226,16 @@ class Watch:
             if cpu_left_s <= 0:
                 killed = "cpu"
             elif wall_left_s <= 0:
-                killed = "wall"
-            else:
-                longest_s = min(wall_left_s, max(cpu_left_s, 0.002), _THREADS_EVERY_S)
-                if self._poll.poll(1 + int(1000 * longest_s)):
-                    break
-                if has_too_many_threads(clock.pids, self._proc):
-                    killed = "threads"
+                waited_s = clock.waited_s(self._proc)
+                killed = proc_files.wall_limit(wall_s - wall_left_s, wall_s, waited_s)
+            if killed:
+                break
+            longest_s = min(wall_left_s if wall_left_s > 0 else 1, max(cpu_left_s, 0.002), _EVERY_S)
+            if self._poll.poll(1 + int(1000 * longest_s)):
+                break
+            clock.count_waits(self._proc)
+            if has_too_many_threads(clock.pids, self._proc):
+                killed = "threads"
         if until is not None:
             self._poll.unregister(until[0])
         if killed:
@@ -238,6 +257,13 @@ def watch(pid: int, clock: Clock, limits: Limits, proc: int | None, started: flo
 def has_too_many_threads(pids: Sequence[int], proc: int | None) -> bool:
     """Return whether one of the processes has more than `MAX_THREADS` threads."""
     return any(links(proc, f"{pid}/task") > MAX_THREADS for pid in pids)
+
+
+def await_end(pid: int) -> None:
+    """Wait until a child that is expected to end has ended, or for a moment."""
+    end = os.pidfd_open(pid)
+    select.select([end], [], [], _ENDS_WITHIN_S)
+    os.close(end)
 
 
 def lives(pid: int) -> bool:

@@ -136,16 +136,20 @@ class Kept:
         if answered and (killed or not self._is_answer(answered)):
             exchange.wipe(answered)
             answered = None
+        if killed is None:  # a process that closed its pipes may not have ended yet
+            if not answered:
+                forked.await_end(self.answering)
+            elif self._has_tests and answered.startswith(asserts.LAST):
+                forked.await_end(self.program)
         is_last = not keep or not answered or answered.startswith(asserts.LAST)
         printed = self.outputs.sizes()
         is_full = max(*printed, len(answered or b"")) >= cap  # the input then runs again on its own
         lives = not (is_last or is_full) and forked.lives(self.program)
         if answered and self._has_tests:
             del answered[:1]
-        status = 0 if lives else self._end()
         ended = {
             "confined": self.compiled.confined[PROGRAM] == 1,
-            "exit": os.waitstatus_to_exitcode(status),
+            "exit": 0 if lives else self._end(killed),
             "killed": killed,
             "cpu_s": spent_s,
             "wall_s": time.monotonic() - started,
@@ -207,16 +211,24 @@ class Kept:
             return self.exchange.is_silent() and self.outputs.are_empty()
         return self.exchange.answer(wait, 0) == run_program.READY and self.exchange.is_silent()
 
-    def _end(self) -> int:
-        """End the processes; return the program's wait status, or 0 if it had to be killed."""
-        status = 0
+    def _end(self, killed: str | None = None) -> int:
+        """End the processes; return the program's exit code, or 0 if it had to be killed.
+
+        A SIGKILL of anybody else is the code, whichever of the processes it ended.
+
+        Args:
+            killed: the limit for which one was killed.
+        """
+        codes = []
         for pid in reversed(self._processes):
-            if forked.lives(pid):
+            ours = killed is not None or forked.lives(pid)
+            if ours:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            _, status = os.waitpid(pid, 0)
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            codes.append(0 if ours and code == -signal.SIGKILL else code)
         self.exchange.close()
         self.watch.close()
         if self._has_tests and not self.compiled.confined[TESTS]:
             raise RuntimeError("the tests could not be confined")  # ends P: not the program's fault
-        return 0 if os.waitstatus_to_exitcode(status) == -signal.SIGKILL else status
+        return -signal.SIGKILL if -signal.SIGKILL in codes else codes[-1]

@@ -19,7 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NoReturn
 
-from coding_model_project.isolation import confine, linux, seccomp
+from coding_model_project.isolation import confine, linux, proc_files, seccomp
 from coding_model_project.isolation.confine import Confinement, Tier
 from coding_model_project.sandbox.embedded import forked
 from coding_model_project.types import Limits
@@ -237,8 +237,8 @@ def watch(
             PID namespace.
 
     Returns:
-        The limit: "cpu", "wall", "memory", "output", "threads", "processes", or None if it ended by
-        itself.
+        The limit: "cpu", "wall", "starved" (`proc_files.wall_limit`), "memory", "output", "threads",
+        "processes", or None if it ended by itself.
     """
     proc = place.confinement.proc
     assert proc is not None
@@ -246,26 +246,31 @@ def watch(
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     killed = None
+    waits = proc_files.Waits(proc)
     while killed is None:
         use = _Use.of(proc, pid, place.profile)
         cpu_left_s = limits.cpu_s - use.cpu_s
-        wall_left_s = limits.wall_s - (time.monotonic() - started)
+        elapsed_s = time.monotonic() - started
+        if place.profile is Profile.shell or elapsed_s >= limits.wall_s:
+            waits.look(use.pids)
         if cpu_left_s <= 0:
             killed = "cpu"
-        elif wall_left_s <= 0:
-            killed = "wall"
+        elif limit := proc_files.wall_limit(elapsed_s, limits.wall_s, waits.seconds):
+            killed = limit
         elif use.memory > limits.memory_mb << 20:
             killed = "memory"
         elif any(os.fstat(fd).st_size >= limits.output_kb << 10 for fd in outputs):
             killed = "output"
-        elif use.processes > _MAX_PROCESSES:
+        elif len(use.pids) > _MAX_PROCESSES:
             killed = "processes"
         elif use.threads > forked.MAX_THREADS:
             killed = "threads"
-        elif poll.poll(
-            1 + int(1000 * min(wall_left_s, max(cpu_left_s, 0.002), place.profile.sample_s))
-        ):
-            break
+        else:
+            longest_s = min(max(cpu_left_s, 0.002), place.profile.sample_s)
+            if elapsed_s < limits.wall_s:
+                longest_s = min(longest_s, limits.wall_s - elapsed_s)
+            if poll.poll(1 + int(1000 * longest_s)):
+                break
     os.close(pidfd)
     if killed:
         os.kill(pid, signal.SIGKILL)
@@ -280,7 +285,7 @@ class _Use:
     """CPU seconds, including ended children for which their parents waited."""
     memory: int = 0
     """Resident bytes that are not file-backed."""
-    processes: int = 0
+    pids: Sequence[int] = ()
     threads: int = 0
 
     @classmethod
@@ -289,37 +294,25 @@ class _Use:
             cpu_s = 0.0
             with suppress(OSError):
                 cpu_s = time.clock_gettime((~root << 3) | 2)  # see clock_getcpuclockid(3)
-            return cls(cpu_s=cpu_s, processes=1, threads=forked.links(proc, f"{root}/task"))
+            return cls(cpu_s=cpu_s, pids=[root], threads=forked.links(proc, f"{root}/task"))
         return cls._of_tree(proc, root, whole_tree=profile is Profile.shell)
 
     @classmethod
     def _of_tree(cls, proc: int, root: int, *, whole_tree: bool) -> _Use:
         ticks = pages = threads = 0
-        pending, seen = [root], 0
-        while pending and seen <= _MAX_PROCESSES:
+        pending, pids = [root], list[int]()
+        while pending and len(pids) <= _MAX_PROCESSES:
             pid = pending.pop()
             with suppress(OSError, IndexError):  # the process ended meanwhile
-                fields = _read(proc, f"{pid}/stat").rpartition(")")[2].split()
-                _, resident, shared, *_ = map(int, _read(proc, f"{pid}/statm").split())
+                fields = proc_files.read(proc, f"{pid}/stat").rpartition(")")[2].split()
+                _, resident, shared, *_ = map(int, proc_files.read(proc, f"{pid}/statm").split())
                 ticks += sum(map(int, fields[11:15] if whole_tree else fields[11:13]))
                 threads += int(fields[17])
                 pages += max(0, resident - shared)
-                seen += 1
+                pids.append(pid)
                 if whole_tree:
-                    pending += _children(proc, pid)
-        return cls(cpu_s=ticks / _TICKS, memory=pages * _PAGE, processes=seen, threads=threads)
-
-
-def _children(proc: int, pid: int) -> list[int]:
-    return list(map(int, _read(proc, f"{pid}/task/{pid}/children").split()))
-
-
-def _read(proc: int, path: str) -> str:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
-    try:
-        return os.read(fd, 1 << 16).decode("ascii", "replace")
-    finally:
-        os.close(fd)
+                    pending += proc_files.children(proc, pid)
+        return cls(cpu_s=ticks / _TICKS, memory=pages * _PAGE, pids=pids, threads=threads)
 
 
 _LAST_WORDS = (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from coding_model_project.errors import DataError
+from coding_model_project.errors import DataError, OverloadError
 from coding_model_project.sandbox.embedded import answers
 from coding_model_project.sandbox.embedded.frames import Head
 from coding_model_project.sandbox.embedded.run_program import OUT_OF_MEMORY
@@ -144,6 +144,12 @@ class Ended:
 
 
 def execution(given: Input, ended: Ended, limits: Limits) -> Execution:
+    """Return the execution of an input.
+
+    Raises:
+        DataError: the tests do not compile.
+        OverloadError: its process got hardly any CPU time.
+    """
     answered = ended.answered
     value: Plain | Opaque = None
     status = how_it_ended(ended, limits)
@@ -227,7 +233,15 @@ _FAILED = {
 
 
 def how_it_ended(ended: Ended, limits: Limits) -> Status:
+    """Return the way that a process ended.
+
+    Raises:
+        OverloadError: it got hardly any CPU time.
+    """
     code = ended.exit
+    if ended.killed == "starved":
+        waited = f"{ended.cpu_s:.1f} s of CPU time in {ended.wall_s:.0f} s"
+        raise OverloadError(f"the machine is too busy: a program got {waited}")
     if ended.killed == "cpu" or ended.cpu_s > limits.cpu_s or code == -signal.SIGXCPU:
         return Status.cpu_timeout
     if ended.full:
@@ -238,6 +252,8 @@ def how_it_ended(ended: Ended, limits: Limits) -> Status:
         return Status.memory_limit
     if code == OUT_OF_MEMORY and ended.stderr.endswith("MemoryError\n"):
         return Status.memory_limit
+    if code == -signal.SIGKILL and ended.killed is None:
+        return Status.killed
     if code < 0:  # killed for too many threads, too
         return Status.signalled
     return Status.raised if code else Status.finished

@@ -12,9 +12,11 @@ from dataclasses import asdict, replace
 
 import psutil
 
-from coding_model_project.errors import SandboxError
+from coding_model_project.control_groups import oom_kills
+from coding_model_project.errors import OverloadError, SandboxError
 from coding_model_project.isolation.child import Helper
 from coding_model_project.isolation.confine import Tier
+from coding_model_project.isolation.proc_files import longest_s
 from coding_model_project.sandbox.embedded import compiled_loop, frames
 from coding_model_project.sandbox.embedded.outcomes import (
     Ended,
@@ -33,6 +35,7 @@ from coding_model_project.types import (
     Input,
     Limits,
     Program,
+    Status,
     Stdin,
 )
 
@@ -94,6 +97,8 @@ class Slot:
         """True if the zygote takes a program with its only input (`fork_server`)."""
         self._limits: Limits | None = None
         """Limits that the zygote last received for such programs."""
+        self._oom_kills = 0
+        """Processes that the kernel had killed for lack of memory when the last run began."""
 
     def start(self) -> None:
         """Start the zygote and wait until it is ready; it dies at the latest with the calling thread.
@@ -151,8 +156,10 @@ class Slot:
 
         Raises:
             ZygoteLost: retry the call; `executions` holds all executions so far.
+            OverloadError: the machine ended the program; retry the call when it is less busy.
             SandboxError: the zygote did not start.
         """
+        self._oom_kills = oom_kills()
         try:
             source = program.source.encode()
         except UnicodeEncodeError as error:
@@ -162,6 +169,8 @@ class Slot:
             if self._channel is None:
                 self.start()
             self._run(program, source, inputs, limits, executions, stop)
+        except OverloadError:
+            raise  # the channel is between programs
         except BaseException:
             self.stop()  # the channel may be in the middle of a program
             raise
@@ -210,14 +219,36 @@ class Slot:
         while more:
             given = inputs[len(executions)]
             following = next(iter(inputs[len(executions) + 1 :]), None)
-            more = add([self._one(given, following, limits)])
+            try:
+                more = add([self._one(given, following, limits)])
+            except OverloadError:
+                self._end_program()
+                raise
+        self._end_program()
+
+    def _end_program(self) -> None:
         self._send({"end": True})
         self._ending = True
 
     def _one(self, given: Input, following: Input | None, limits: Limits) -> Execution:
         """Run one input of the current program as if in its own processes."""
         keep = isinstance(following, Asserts) and following.continues
-        return execution(given, self._exchange(requests(given, limits, keep=keep), limits), limits)
+        ended = self._exchange(requests(given, limits, keep=keep), limits)
+        return self._checked(execution(given, ended, limits))
+
+    def _checked(self, execution: Execution) -> Execution:
+        """Return an execution unless the kernel may have ended its process for lack of memory.
+
+        Raises:
+            OverloadError: it may have.
+        """
+        if execution.status is Status.killed and self.saw_oom_kill():
+            raise OverloadError("the machine ran out of memory: the kernel killed a program")
+        return execution
+
+    def saw_oom_kill(self) -> bool:
+        """Return whether the kernel has killed a process of this machine since the last run began."""
+        return oom_kills() > self._oom_kills
 
     def _in_shared(self, inputs: Sequence[Input], limits: Limits) -> tuple[list[Execution], bool]:
         """Run the first inputs in the process that answers several (`fast_path`).
@@ -254,7 +285,7 @@ class Slot:
 
     def _ended(self, limits: Limits) -> Ended | Skipped:
         """Return the outcome of the next requested input."""
-        head, body = self._receive(limits.wall_s + _MARGIN_S)
+        head, body = self._receive(longest_s(limits.wall_s) + _MARGIN_S)
         if "done" in head:
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
         if "skipped" in head:
@@ -277,10 +308,10 @@ class Slot:
             self._send({"limits": asdict(limits)})
             self._limits = limits
         self._send({"single": len(source), **head}, source + data)
-        ended = Ended.read(*self._receive(COMPILE_S + limits.wall_s + _MARGIN_S))
+        ended = Ended.read(*self._receive(longest_s(COMPILE_S + limits.wall_s) + _MARGIN_S))
         if not ended.was_seen(alone=True):
             raise ZygoteLost(f"a test could not be confined: {ended.stderr[-200:]}")
-        return [ended.refusal or execution(only, ended, limits)]
+        return [ended.refusal or self._checked(execution(only, ended, limits))]
 
     def _begin(
         self, program: Program, source: bytes, limits: Limits, *, share: str | None
@@ -300,7 +331,7 @@ class Slot:
             "files": list(program.files),
         }
         self._send(head, b"".join([source, *program.files.values()]))
-        head, _ = self._receive(COMPILE_S)
+        head, _ = self._receive(longest_s(COMPILE_S))
         if head.get("done", 0) in (1, -signal.SIGKILL):
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
         if "compiled" in head:

@@ -16,7 +16,7 @@ from typing import Self
 
 from coding_model_project import contained
 from coding_model_project.control_groups import usable_cores
-from coding_model_project.errors import ConfigError, DataError, SandboxError
+from coding_model_project.errors import ConfigError, DataError, OverloadError, SandboxError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.base import StopWhen
 from coding_model_project.sandbox.embedded import tiers
@@ -178,6 +178,7 @@ class EmbeddedSandbox:
 
         Raises:
             SandboxError: the sandbox is not started, or failed after a retry.
+            OverloadError: the machine ended the program; alone, it may run.
             ConfigError: the language is not supported here, or files at a tier that has none.
             DataError: tests that are not Python source, calls into another language, or a file outside
                 the working directory.
@@ -220,23 +221,24 @@ class EmbeddedSandbox:
         slot = self._free.get()
         executions: list[Execution] = []
         failure: ZygoteLost | None = None
+        kind = SandboxError
         try:
+            use = slot if program.language == "python" else self._foreign_slot(slot, program)
             for _ in range(_ATTEMPTS):
                 if self._closing.is_set():
                     break
                 try:
-                    use = (
-                        slot if program.language == "python" else self._foreign_slot(slot, program)
-                    )
                     use.run(program, inputs, limits, executions, stop)
                     return executions
                 except ZygoteLost as error:
                     failure = error
+                    if use.saw_oom_kill():
+                        kind = OverloadError
         finally:
             self._free.put(slot)
         if self._closing.is_set():
             raise SandboxError("the sandbox was closed during the run")
-        raise SandboxError(f"the sandbox failed {_ATTEMPTS} times to run a program: {failure}")
+        raise kind(f"the sandbox failed {_ATTEMPTS} times to run a program: {failure}")
 
     def _foreign_slot(self, slot: Slot, program: Program) -> Slot:
         """Return the slot's substitute for the program's language; a slot and its substitutes run one

@@ -37,7 +37,7 @@ from typing import NoReturn
 
 from coding_model_project.isolation import linux
 from coding_model_project.isolation.confine import Confinement, Room, Tier, prepare
-from coding_model_project.sandbox.embedded import fork_server, frames, one_test, run_program
+from coding_model_project.sandbox.embedded import fork_server, frames, one_test, run_program, stacks
 from coding_model_project.sandbox.embedded.fork_server import (
     ASTRAY,
     CALL,
@@ -62,7 +62,6 @@ struct textwrap threading time typing unicodedata
 _REHEARSALS = 20
 """Runs of the rehearsal: more than the interpreter needs to specialise code, eight in 3.11."""
 
-_COMPILE_MEMORY = 2 << 30
 _PROOF_CPU_S = 1
 
 
@@ -92,9 +91,11 @@ def serve(
         library: path of the compiled loop; empty for none.
         proofs: for each kind of input, a check that a source's inputs may share a process (`fast_path`).
     """
+    linux.use_one_arena()
     with _no_fork_handlers():
         for name in preload:
             importlib.import_module(name)
+        stacks.share()
     extra = [name for name in preload if name not in PRELOAD.split()]
     if extra and len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - no pathlib in a driver
         raise RuntimeError(f"preload: one of {', '.join(extra)} starts threads when it is imported")
@@ -116,19 +117,21 @@ def serve(
     frames.send(channel, hello)
     zygote = os.getpid()
     alone: Plan | None = None
+    within = Limits()
+    """Limits of the programs that come alone."""
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             if server is not None and alone is not None:
                 outcome = server.serve(alone)
                 if outcome in (SCRIPT, CALL):
-                    _alone(server, alone, outcome, confinement)
+                    _alone(server, alone, outcome, confinement, within)
                 if outcome == ASTRAY:
                     end_orphans()
                     continue
             head, n = frames.receive_head(channel)
             limits = Limits(**head["limits"])
             if "sizes" not in head:  # limits for the following programs that come alone
-                alone = plan(limits, single=True)
+                alone, within = plan(limits, single=True), limits
                 continue
             served = (
                 plan(limits, single=False) if server is not None and not head["files"] else None
@@ -153,7 +156,7 @@ def _rehearse(confinement: Confinement) -> None:
     in every test, where each touched page of memory is copied.
     """
     for _ in range(_REHEARSALS):
-        code = _code(run_program.REHEARSED, confinement)
+        code = _code(run_program.REHEARSED, confinement, Limits())
         assert isinstance(code, types.CodeType)
         run_program.rehearse(code)
 
@@ -270,7 +273,7 @@ def _compile(
     for size in head["sizes"]:
         parts.append(body[start : start + size])
         start += size
-    code = _code(parts[0], ready.confinement)
+    code = _code(parts[0], ready.confinement, ready.limits)
     if isinstance(code, str):
         frames.send(channel, {"syntax_error": code})
         return None
@@ -297,11 +300,11 @@ def _holds(proof: Callable[[bytes], bool] | None, source: bytes) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def _code(source: bytes, confinement: Confinement) -> types.CodeType | str:
-    """Return the compiled source, or why it does not compile."""
+def _code(source: bytes, confinement: Confinement, limits: Limits) -> types.CodeType | str:
+    """Return the source, compiled within the program's own limits, or why it does not compile."""
     kinds = (
-        (resource.RLIMIT_CPU, one_test.COMPILE_CPU_S),
-        (resource.RLIMIT_AS, confinement.base_address_space + _COMPILE_MEMORY),
+        (resource.RLIMIT_CPU, min(one_test.COMPILE_CPU_S, 1 + int(limits.cpu_s))),
+        (resource.RLIMIT_AS, confinement.base_address_space + (limits.memory_mb << 20)),
     )
     before = [resource.getrlimit(kind) for kind, _ in kinds]
     for (kind, limit), (_, hard) in zip(kinds, before, strict=True):
@@ -315,11 +318,13 @@ def _code(source: bytes, confinement: Confinement) -> types.CodeType | str:
     return code
 
 
-def _alone(server: ForkServer, plan: Plan, kind: int, confinement: Confinement) -> NoReturn:
+def _alone(
+    server: ForkServer, plan: Plan, kind: int, confinement: Confinement, limits: Limits
+) -> NoReturn:
     """Compile and run the program that came with a test, in its process, which is not yet confined."""
     try:
         source = fork_server.read_all(SOURCE_FD)
-        code = _code(source, confinement)
+        code = _code(source, confinement, limits)
         if isinstance(code, str):
             server.refuse(plan, code)
         else:

@@ -21,7 +21,7 @@ from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from coding_model_project import codec as values
-from coding_model_project.errors import DataError
+from coding_model_project.errors import DataError, OverloadError
 from coding_model_project.sandbox.base import StopWhen
 from coding_model_project.sandbox.embedded import answers, outcomes
 from coding_model_project.types import (
@@ -276,7 +276,7 @@ def _outcome(report: dict[str, Any], body: bytes, task: Task) -> Outcome:
             refusal = ended.refusal if report["alone"] else None
             given = task.inputs[len(executions)]
             executions.append(refusal or outcomes.execution(given, ended, task.limits))
-    except _Lost as found:
+    except (_Lost, OverloadError) as found:
         lost = str(found)
     except DataError as found:
         error = (type(found).__name__, str(found))

@@ -7,6 +7,7 @@ measured, and no status distinguishes a memory kill from a crash.
 from __future__ import annotations
 
 import base64
+import signal
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -111,8 +112,9 @@ def execution(response: wire.Response, limits: Limits, facts: Facts) -> Executio
     """
     compiled, ran = response.compiled, response.ran
     if compiled is not None and not compiled.succeeded:  # status "Error" too
+        killed = compiled.return_code == -signal.SIGKILL
         return Execution(
-            status=Status.compile_error,
+            status=Status.killed if killed else Status.compile_error,
             stderr_tail=(compiled.stderr or compiled.stdout or compiled.status)[-_STDERR_TAIL:],
             exit_code=_exit_code(compiled),
             wall_s=compiled.wall_s,
@@ -137,6 +139,8 @@ def _status(ran: wire.Phase, *, full: bool) -> Status:
         return Status.output_limit
     if ran.return_code is None:
         return Status.wall_timeout
+    if ran.return_code == -signal.SIGKILL:
+        return Status.killed
     if ran.return_code < 0:
         return Status.signalled
     return Status.raised if ran.return_code else Status.finished

@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import orjson
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from coding_model_project import codec
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.errors import DataError
-from coding_model_project.grading.brief import ordered_repr
+from coding_model_project.grading.brief import ordered_repr, shown_value
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Problem, Stdin, Test
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -162,6 +163,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 SETS = """
 import sys
+import time
 from hashlib import sha256
 from pathlib import Path
 from coding_model_project import codec
@@ -209,6 +211,31 @@ def test_sets_are_written_alike_in_every_process(tmp_path):
     members = "'date', 'fig', 'kiwi', 'pear', 'plum'"
     assert f"f({{{members}}})".encode() in text
     assert f"frozenset({{9, 10, {members}, ('a', frozens".encode() in text
+
+
+def nested_sets(depth: int, width: int) -> frozenset:
+    value = frozenset()
+    for _ in range(depth):
+        value = frozenset([value, *((number, number) for number in range(width))])
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "start"),
+    [
+        ([nested_sets(95, 100)], "[frozenset({"),
+        ([nested_sets(95, 1000)], "[a frozenset of 1001]"),
+        ([[1] * 10] * 100_000, "[[1, 1, 1, 1, 1, 1, 1, 1, 1, 1], [1, "),
+        ({"a": "x" * 10**7, 1: ()}, "{'a': 'xxx"),
+        ([10**4000] * 10**5, "[1000"),
+        (set(range(10**5)), "a set of 100000"),
+    ],
+)
+def test_details_of_large_values_take_no_time(value, start):
+    started = time.process_time()
+    shown = shown_value(value, 900)
+    assert time.process_time() - started < 1.0
+    assert shown.startswith(start) and len(shown.encode()) <= 900
 
 
 def test_numbers_of_a_set_are_written_by_value():

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from coding_model_project.errors import DataError, SandboxError
+from coding_model_project.errors import DataError, OverloadError, SandboxError
 from coding_model_project.grading import execution
 from coding_model_project.grading.execution import ExecutionGrader, checked_tests, judge_execution
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
@@ -128,6 +128,7 @@ async def test_no_code_runs_nothing():
         (Status.compile_error, ErrorType.compile_error),
         (Status.raised, ErrorType.runtime_error),
         (Status.signalled, ErrorType.runtime_error),
+        (Status.killed, ErrorType.runtime_error),
         (Status.cpu_timeout, ErrorType.timeout),
         (Status.wall_timeout, ErrorType.timeout),
         (Status.memory_limit, ErrorType.memory_limit),
@@ -198,7 +199,7 @@ async def test_too_few_answers_are_the_sandboxs_failure():
 
 
 @pytest.mark.parametrize("stop_early", [True, False])
-@pytest.mark.parametrize("status", [Status.wall_timeout, Status.memory_limit])
+@pytest.mark.parametrize("status", [Status.wall_timeout, Status.memory_limit, Status.killed])
 async def test_a_kill_that_does_not_come_again_is_not_blamed_on_the_program(status, stop_early):
     sandbox = scripted(Status.finished, status)
     verdict = await grader(sandbox, stop_early=stop_early).grade_code(PROBLEM, "1")
@@ -265,6 +266,32 @@ async def test_a_kill_is_run_again_alone():
     await asyncio.gather(*(judge.grade_code(PROBLEM, str(n)) for n in range(9)))
     assert together
     assert set(together) == {0}
+
+
+async def test_a_program_that_the_machine_ended_runs_again_alone_whatever_it_costs():
+    judge = grader(Overloaded(20), breaker=CircuitBreaker(min_samples=4))
+    for _ in range(10):
+        assert (await judge.grade_code(PROBLEM, "1")).passed
+
+
+async def test_a_program_that_the_machine_ended_twice_is_ungradable_and_counts_as_a_failure():
+    breaker = CircuitBreaker()
+    with pytest.raises(OverloadError):
+        await grader(Overloaded(1, 2), breaker=breaker).grade_code(PROBLEM, "1")
+    assert breaker.failure_rate == 1.0
+
+
+class Overloaded(FakeSandbox):
+    """A sandbox whose machine ends each of the first programs as often as it says."""
+
+    def __init__(self, n, times=1):
+        super().__init__()
+        self.left = [True, False] * n if times == 1 else [True] * times
+
+    async def run(self, *of, **options):
+        if self.left and self.left.pop(0):
+            raise OverloadError("out of memory")
+        return await super().run(*of, **options)
 
 
 async def test_reruns_have_a_budget():

@@ -215,3 +215,24 @@ def test_a_trial_earns_what_it_is_worth_and_a_killed_run_leaves_no_container(tmp
         config = EnvironmentConfig(docker_image="no.such/image:1")
         run_in_containers(lambda environments: environments.create(Path(empty), config, {}))
     assert listed(program) == []
+
+
+@pytest.mark.parametrize(("knows_it", "error"), [(True, OSError), (False, EnvironmentFailed)])
+def test_an_agent_that_breaks_its_container_is_no_outage(knows_it, error):
+    class Breaking:
+        async def detach(self, *_):
+            pass
+
+        async def ask(self, *words):
+            if words[0] == "exec" or not knows_it:
+                raise EnvironmentFailed("no sh in it")
+            return "0123"
+
+    async def use():
+        container = Container(Breaking(), "coding-harbor-x", workdir="/", env={}, user=None)
+        container._has_run = True
+        with pytest.raises(error) as raised:
+            await container.begin_verifier()
+        return type(raised.value)
+
+    assert asyncio.run(use()) is error

@@ -1,6 +1,7 @@
 """Rooms: state between commands, limits, and isolation."""
 
 import asyncio
+import contextlib
 import re
 import shutil
 import socket
@@ -65,6 +66,70 @@ def test_a_time_out_ends_all_that_the_command_started_and_nothing_else(tmp_path)
     ended, left, seconds = in_a_room(tmp_path, use)
     assert ended.timed_out and ended.exit_code == 137 and seconds < 10
     assert left == "sleep 500\n"
+
+
+HOG = """
+import time
+held = []
+open("/app/started", "w").close()
+for _ in range(30):
+    held.append(b"x" * (20 << 20))
+    time.sleep(0.02)
+time.sleep(100)
+"""
+
+
+def test_the_memory_limit_also_holds_between_commands(tmp_path):
+    async def use(room):
+        await room.write_file("/app/hog.py", HOG.encode())
+        await room.run_command("setsid python3 hog.py & setsid sleep 77 &")
+        most = 0
+        async with asyncio.timeout(60):
+            while found := [one for one in below("keeper") if one.name() in ("python3", "sleep")]:
+                sizes = [0]
+                for one in found:
+                    with contextlib.suppress(psutil.Error):
+                        sizes.append(one.memory_info().rss)
+                most = max(most, *sizes)
+                await asyncio.sleep(0.02)
+        return most >> 20, (await room.run_command("ls; pgrep -c sleep")).stdout
+
+    config = EnvironmentConfig(memory_mb=100)
+    most_mb, left = in_a_room(tmp_path, use, config=config)
+    assert most_mb < 400 and left == "hog.py\nstarted\n0\n"
+
+
+DEEP = "import os\nfor _ in range(300):\n    os.mkdir('d' * 200)\n    os.chdir('d' * 200)\n"
+CHAIN = "import os\nos.symlink('/tests', 'l0')\n"
+CHAIN += "for n in range(2000):\n    os.symlink(f'l{n}', f'l{n + 1}')\n"
+
+
+@pytest.mark.parametrize(
+    ("leaves", "error"),
+    [
+        ("ln -s /proc/1/root/x /tmp/y; ln -s loop loop; ln -s /proc/self/fd/99 /tmp/z", None),
+        (f'python3 -c "{CHAIN}"', None),
+        (
+            "mkdir shut; chmod 000 shut; rmdir /tests; touch /tests; rm -r /logs; ln -s /app /logs",
+            None,
+        ),
+        (f'python3 -c "{DEEP}"', "too long"),
+    ],
+    ids=["links", "a chain of links", "in the way", "deep folders"],
+)
+def test_an_agent_leaves_nothing_by_which_its_environment_fails(tmp_path, leaves, error):
+    async def use(room):
+        await room.run_command(leaves)
+        if error:
+            with pytest.raises(OSError, match=error) as raised:
+                await room.begin_verifier()
+            assert not isinstance(raised.value, EnvironmentFailed)
+        else:
+            await room.begin_verifier()
+            await room.write_file("/tests/of_ours", b"1")
+        return (await room.run_command("cat /tests/* /app/of_ours 2>/dev/null")).stdout
+
+    assert in_a_room(tmp_path, use) == ("" if error else "1")
 
 
 def test_a_huge_log_is_cut_and_waited_for_by_nobody(tmp_path):

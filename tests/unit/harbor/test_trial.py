@@ -1,5 +1,7 @@
 """Trials: files that reach the verifier, endings, and the grader's verdicts."""
 
+import asyncio
+import itertools
 import json
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import pytest
 from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.grading.rewards import dense, sparse
+from coding_model_project.harbor import trial
 from coding_model_project.harbor.agents import Oracle, Script
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.grader import HarborGrader
@@ -181,3 +184,47 @@ def test_a_machine_without_namespaces_says_so_with_the_way_out(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 3 and done.stdout == ""
     assert "unshare" in done.stderr and "--environment docker" in done.stderr
+
+
+# ── the machine's doing ───────────────────────────────────────────────────────────────────────────
+
+SLOW_ONCE = """#!/bin/bash
+cat /app/answer > /logs/verifier/reward.txt
+[ -e /app/again ] || { touch /app/again; sleep 60; }
+"""
+
+
+def test_a_verifier_that_times_out_runs_again_alone(tmp_path):
+    """The first time it does, and the second time while no other trial runs."""
+    toml = "[verifier]\ntimeout_sec = 2.0\n"
+    task = load_task(made(tmp_path / "a", toml, test=SLOW_ONCE))
+    other = load_task(made(tmp_path / "b", solve="sleep 3; echo 1 > answer"))
+
+    async def use(environments):
+        trials = Trials(environments)
+        ended = []
+
+        async def run(one):
+            outcome = await trials.run(one, Oracle())
+            ended.append(outcome.task.label)
+            return outcome.rewards
+
+        rewards = await asyncio.gather(run(task), run(other))
+        return rewards, ended
+
+    rewards, ended = run_in_environments(use)
+    assert (rewards, ended) == ([{"reward": 1.0}] * 2, ["b", "a"])
+
+
+def test_a_verifier_that_times_out_again_is_late(tmp_path):
+    toml = "[verifier]\ntimeout_sec = 0.5\n"
+    late = outcome(made(tmp_path, toml, test="#!/bin/bash\nsleep 60\n"))
+    assert (late.rewards, late.exception) == (None, "VerifierTimeoutError")
+
+
+def test_a_verifier_that_fails_for_lack_of_memory_is_no_verdict(tmp_path, monkeypatch):
+    kills = itertools.count()
+    monkeypatch.setattr(trial, "oom_kills", lambda: next(kills))
+    ended = outcome(made(tmp_path / "a", solve="echo 0 > answer"))
+    assert (ended.rewards, ended.failure_cause) == (None, "sandbox_failed")
+    assert outcome(made(tmp_path / "b")).rewards == {"reward": 1.0}

@@ -84,6 +84,23 @@ PASSES = {
         "def f():\n    class Mine(KeyError): pass\n    raise Mine('x')",
         "try:\n    f()\n    assert False\nexcept KeyError:\n    pass",
     ),
+    "texts of exceptions": (
+        "class Mine(ValueError):\n    def __str__(self): return 'mine'\n"
+        "def f(n):\n"
+        "    if n == 0: raise ValueError('no ' + 'x' * 600)\n"
+        "    if n == 1: raise KeyError(1, 'b')\n"
+        "    if n == 2: raise Mine([1])\n"
+        "    if n == 3: open('/missing')\n"
+        "    b'\\xff'.decode()",
+        "import re\n"
+        "def raised(n):\n    try: f(n)\n    except Exception as error: return error\n"
+        "assert re.fullmatch('no x{600}', str(raised(0)))\n"
+        "assert raised(0).args == ('no ' + 'x' * 600,) and repr(raised(0))[:13] == \"ValueError('n\"\n"
+        "assert str(raised(1)) == \"(1, 'b')\" and raised(1).args == (1, 'b')\n"
+        "assert str(raised(2)) == 'mine' and raised(2).args == ([1],)\n"
+        "assert isinstance(raised(3), FileNotFoundError) and raised(3).errno == 2\n"
+        "assert raised(4).start == 0 and str(raised(4)).startswith(\"'utf-8' codec can't\")",
+    ),
     "plain values": (
         "def f(x): return x",
         "for x in (None, True, 10**50, 1.5, 'é', b'x', 1j, (1,), {1}, frozenset({2}), {(1,): [{}]}):\n"
@@ -153,6 +170,12 @@ ENDS = {
         "assert all(map(lambda _: f() == 1, [1]))",
         Status.raised,
         "RuntimeError",
+    ),
+    "exception of its own": (
+        "class Mine(Exception): pass\ndef f(): raise Mine('x')",
+        "f()",
+        Status.raised,
+        "Mine: x",
     ),
     "assertion of its own": ("def f(): assert 0", "f()", Status.raised, "line 1"),
     "unsendable": ("def f(x): pass", "f(lambda: 1)", Status.raised, "cannot be passed"),

@@ -57,6 +57,7 @@ def response(status="Success", compiled: dict | None = None, ran: dict | None = 
         (response("SandboxError", compiled=phase("Error", 1)), Status.compile_error),
         (response("Failed", phase(), phase(code=3)), Status.raised),
         (response("Failed", phase(), phase(code=-6)), Status.signalled),
+        (response("Failed", phase(), phase(code=-9)), Status.killed),
         (response("Failed", ran=phase("TimeLimitExceeded", None)), Status.wall_timeout),
         (response(ran=phase(stdout="x" * 140_000)), Status.output_limit),
         (response(ran=phase(stdout="ż" * 70_000)), Status.output_limit),

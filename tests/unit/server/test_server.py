@@ -44,7 +44,8 @@ async def test_success():
     [
         (Status.syntax_error, None, "Finished", 1),
         (Status.raised, 3, "Finished", 3),
-        (Status.signalled, None, "Finished", -9),
+        (Status.signalled, None, "Finished", -6),
+        (Status.killed, None, "Finished", -9),
         (Status.cpu_timeout, None, "TimeLimitExceeded", None),
         (Status.wall_timeout, None, "TimeLimitExceeded", None),
         (Status.memory_limit, 77, "Finished", 1),

@@ -20,11 +20,21 @@ from pathlib import Path
 from typing import Any, Self
 
 from coding_model_project.codec import to_json
-from coding_model_project.errors import SandboxError
+from coding_model_project.control_groups import oom_kills
+from coding_model_project.errors import OverloadError, SandboxError
 from coding_model_project.harbor.posttrain.verifier import forked_runner
 from coding_model_project.sandbox.base import StopWhen
 from coding_model_project.sandbox.embedded.outcomes import Ended, execution, syntax_error
-from coding_model_project.types import Asserts, Call, Execution, Input, Limits, Program, Stdin
+from coding_model_project.types import (
+    Asserts,
+    Call,
+    Execution,
+    Input,
+    Limits,
+    Program,
+    Status,
+    Stdin,
+)
 
 _PACKAGES = Path(__file__).parents[4]
 """The parent folder of this package: the agent's evaluate.py runs without `PYTHONPATH`."""
@@ -81,6 +91,7 @@ def _run(
         },
     }
     found: list[Execution] = []
+    n_killed = oom_kills()
     with subprocess.Popen(
         [sys.executable, "-s", "-P", "-B", "-m", forked_runner.__name__],
         stdin=subprocess.PIPE,
@@ -101,6 +112,10 @@ def _run(
                 finally:
                     late.cancel()
                 found.append(_execution(given, line, limits))
+                if found[-1].status is Status.killed and oom_kills() > n_killed:
+                    raise OverloadError(
+                        "the machine ran out of memory: the kernel killed a program"
+                    )
                 if stop_when is not None and stop_when(index, found[-1]):
                     break
         except OSError as error:

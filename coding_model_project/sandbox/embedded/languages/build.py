@@ -26,6 +26,8 @@ class Recipe:
     """The command that runs the program: the product, or a runtime with product or source as argument."""
     overhead_mb: int = 0
     """Megabytes of the runtime on top of the program's memory limit, which the runtime enforces."""
+    compiler_mb: int = 512
+    """Memory limit of a stage, unless the program's own is higher."""
     maker: str = ""
     """A description of everything in the toolchain that a product depends on."""
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.isolation.confine import Tier
+from coding_model_project.isolation.proc_files import longest_s
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.sandbox.embedded.languages.toolchains import Language, Toolchain
 from coding_model_project.sandbox.embedded.slot import COMPILE_S, Slot, ZygoteLost
 from coding_model_project.types import Execution, Limits, Program, Status, Stdin
 
-_STAGES_S = 3 * COMPILE_S
+_STAGES_S = 3 * longest_s(COMPILE_S)
 """Wall seconds for all stages together; each has its own limits."""
 
 
@@ -97,6 +99,7 @@ class ForeignSlot(Slot):
             "product": recipe.product,
             "packs": recipe.packs,
             "overhead_mb": recipe.overhead_mb,
+            "compiler_mb": recipe.compiler_mb,
             "made": known is not None,
             "source": recipe.source,
             "run": recipe.run,
@@ -115,8 +118,10 @@ class ForeignSlot(Slot):
             return False
         self._ending = True
         code = head["exit"]
-        return Execution(
-            status=recipe.failure,
+        killed = code == -signal.SIGKILL
+        failed = Execution(
+            status=Status.killed if killed else recipe.failure,
             stderr_tail=head["failed"],
             exit_code=code if code > 0 else None,
         )
+        return self._checked(failed)

@@ -56,7 +56,7 @@ _COMPILING = (
     "-proc:none", "-nowarn", "-Xlint:none", "-XDuseUnsharedTable=true", "-encoding", "UTF-8", "-d",
     _CLASSES,
 )  # fmt: skip
-_COMPILER_HEAP = "-Xmx1g"
+_COMPILER_HEAP = "-Xmx320m"
 _ARCHIVE = "javac.jsa"
 _ARCHIVE_S = 120.0
 _WARM_UP = """import java.util.*;

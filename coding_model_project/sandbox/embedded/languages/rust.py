@@ -78,6 +78,7 @@ class Rust:
             failure=Status.compile_error,
             product=_PRODUCT,
             run=[_PRODUCT],
+            compiler_mb=1024,  # of address space, half of which its libraries take
             maker=self.maker,
         )
 

@@ -17,7 +17,7 @@ from coding_model_project.sandbox.embedded.languages import jar
 from coding_model_project.sandbox.embedded.launch import Command, Place
 from coding_model_project.types import Limits
 
-_STAGE_LIMITS = Limits(cpu_s=30.0, wall_s=50.0, memory_mb=3072, output_kb=256 << 10)
+_CPU_S, _WALL_S, _OUTPUT_KB = 30.0, 50.0, 256 << 10
 """Limits of compilers, for which some sources are hard work."""
 
 _STAGE_FOLDER = 512 << 20
@@ -41,13 +41,15 @@ def make(
         RuntimeError: a stage was not confined, or the machine was too busy or full.
     """
     assert place.folder is not None
+    memory_mb = max(head["compiler_mb"], head["limits"]["memory_mb"])
+    limits = Limits(cpu_s=_CPU_S, wall_s=_WALL_S, memory_mb=memory_mb, output_kb=_OUTPUT_KB)
     with _folder(place) as folder:
         if head["packs"]:
             (folder / head["packs"]).mkdir()
         for name, content in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
-        failures = (_stage(place, stage, confined) for stage in head["stages"])
+        failures = (_stage(place, stage, limits, confined) for stage in head["stages"])
         failure = next((found for found in failures if found is not None), None)
         product = b""
         if failure is None and head["packs"]:
@@ -95,15 +97,20 @@ def _empty(folder: Path) -> None:
             path.unlink()
 
 
-def _stage(place: Place, words: list[str], confined: mmap.mmap) -> tuple[str, int] | None:
-    """Run a command of a recipe; return its output and exit code if it failed, else None."""
+def _stage(
+    place: Place, words: list[str], limits: Limits, confined: mmap.mmap
+) -> tuple[str, int] | None:
+    """Run a command of a recipe; return its output and exit code if it failed, else None.
+
+    The code is 0 if it was ended by a limit, and negative if a signal of somebody else ended it.
+    """
     confined[0] = 0
     null = os.open("/dev/null", os.O_RDWR)
     output = os.memfd_create("output")
     command = Command(executable=words[0], arguments=words)
     started = time.monotonic()
-    pid = launch.start(place, command, _STAGE_LIMITS, [null, output, output], confined, 0)
-    killed = launch.watch(pid, place, _STAGE_LIMITS, started)
+    pid = launch.start(place, command, limits, [null, output, output], confined, 0)
+    killed = launch.watch(pid, place, limits, started)
     _, status, usage = os.wait4(pid, 0)
     text = os.pread(output, _OUTPUT_HEAD, 0).decode("utf-8", "replace").strip()
     os.close(output)
@@ -113,14 +120,13 @@ def _stage(place: Place, words: list[str], confined: mmap.mmap) -> tuple[str, in
         return None
     if not confined[0]:
         raise RuntimeError(f"{tool} was not started confined: {text}")
-    if killed == "wall" and usage.ru_utime + usage.ru_stime < _STAGE_LIMITS.cpu_s / 2:
-        raise RuntimeError(
-            f"{tool} did not end within {_STAGE_LIMITS.wall_s} s: the machine is too busy"
-        )
+    idle = usage.ru_utime + usage.ru_stime < limits.cpu_s / 2
+    if killed == "starved" or (killed == "wall" and idle):
+        raise RuntimeError(f"{tool} did not end within {limits.wall_s} s: the machine is too busy")
     if place.confinement.tier is not Tier.namespaces and _is_full(place.folder):
         raise RuntimeError(f"{tool} ended with {code}, and the disk of {place.folder} is full")
     if killed is not None:
-        text = f"{text}\n{tool} was ended by its {killed} limit".strip()
+        text, code = f"{text}\n{tool} was ended by its {killed} limit".strip(), 0
     return text or f"{tool} ended with {code}", code
 
 

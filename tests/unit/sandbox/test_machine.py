@@ -1,0 +1,182 @@
+"""What the machine does to a program is not the program's doing, and a program cannot pretend it was."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+
+import psutil
+import pytest
+
+from coding_model_project.errors import OverloadError
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.isolation.proc_files import MOST_WAITS, Waits, wall_limit
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, slot, tiers
+from coding_model_project.sandbox.embedded.languages import toolchains
+from coding_model_project.types import Asserts, Call, Limits, Program, Status, Stdin
+from tests.processes import below
+
+pytestmark = pytest.mark.sandbox
+
+LIMITS = Limits(cpu_s=5, wall_s=20, memory_mb=256, output_kb=64)
+SLEEP = "import time\ndef f(n=9):\n    time.sleep(n)\n    return n\n"
+SLEEPS = SLEEP + "if __name__ == '__main__':\n    f()\n"
+ASSERTS = Asserts("assert f(9) == 9", entry_point="f")
+
+
+@pytest.fixture(params=list(Tier))
+async def sandbox(request):
+    if problem := tiers.why_not(request.param, sys.executable):
+        pytest.skip(f"tier {request.param} does not work here: {problem}")
+    async with EmbeddedSandbox(workers=1, tier=request.param, min_tier="rlimit") as sandbox:
+        yield sandbox
+
+
+async def leaves(n: int, zygote: str = f"{slot.__package__}.zygote") -> list[psutil.Process]:
+    """The processes that run a program and its tests, once there are `n` of them."""
+    while True:
+        found = [one for one in below(zygote) if not one.children()]
+        if len(found) == n and all(one.ppid() != os.getpid() for one in found):
+            return found
+        await asyncio.sleep(0.02)
+
+
+async def ended_by_the_kernel(sandbox, program, inputs, *, n=1, which=0):
+    """The executions of a program one of whose processes is killed as the kernel does."""
+    running = asyncio.ensure_future(sandbox.run(program, inputs, LIMITS))
+    found = await leaves(n)
+    await asyncio.sleep(0.2)
+    found[which].send_signal(signal.SIGKILL)
+    return await running
+
+
+@pytest.mark.parametrize("kills", [0, 1], ids=["unexplained", "for lack of memory"])
+@pytest.mark.parametrize(
+    ("inputs", "n", "which"),
+    [
+        ([Stdin("")], 1, 0),
+        ([Call("f", (9,))], 1, 0),
+        ([ASSERTS], 2, 0),
+        ([ASSERTS], 2, 1),
+    ],
+    ids=["script", "call", "program of asserts", "asserts"],
+)
+async def test_a_kill_of_the_kernel_is_no_crash(sandbox, monkeypatch, inputs, n, which, kills):
+    program = Program(source=SLEEPS if isinstance(inputs[0], Stdin) else SLEEP)
+    counts = iter([0])
+    monkeypatch.setattr(slot, "oom_kills", lambda: next(counts, kills))
+    if kills:
+        with pytest.raises(OverloadError, match="out of memory"):
+            await ended_by_the_kernel(sandbox, program, inputs, n=n, which=which)
+        (after,) = await sandbox.run(Program(source="print(1)"), [Stdin("")], LIMITS)
+        assert after.stdout == "1\n"
+        return
+    executions = await ended_by_the_kernel(sandbox, program, inputs, n=n, which=which)
+    assert [one.status for one in executions] == [Status.killed]
+
+
+async def test_a_program_that_kills_itself_never_becomes_an_overload(sandbox):
+    program = Program(source="import os\ndef f():\n    os.kill(os.getpid(), 9)\n    return 1\nf()")
+    for given in (Stdin(""), Call("f", ()), Asserts("assert f() == 1", entry_point="f")):
+        (execution,) = await sandbox.run(program, [given], LIMITS)
+        if sandbox.tier is Tier.namespaces:  # the first process of a namespace cannot
+            assert execution.status is Status.finished
+        else:
+            assert execution.status is Status.killed
+
+
+async def test_a_compiler_killed_by_the_kernel_is_no_compile_error(monkeypatch):
+    if problem := toolchains.why_not(toolchains.Language.cpp, Tier.namespaces):
+        pytest.skip(problem)
+    slow = "template <int A, int B> struct F { static const long v = F<A - 1, B>::v + F<A, B - 1>::v; };"
+    ends = "template <int B> struct F<0, B> { static const long v = 1; };"
+    also = "template <int A> struct F<A, 0> { static const long v = 1; };"
+    source = f"{slow}{ends}{also}int main() {{ return F<400, {os.getpid()}>::v; }}"
+    async with EmbeddedSandbox(workers=1, min_tier="rlimit") as sandbox:
+        await sandbox.run(Program(source="int main() {}", language="cpp"), [Stdin("")], LIMITS)
+        counts = iter([0])
+        monkeypatch.setattr(slot, "oom_kills", lambda: next(counts, 1))
+        with pytest.raises(OverloadError):
+            running = sandbox.run(Program(source=source, language="cpp"), [Stdin("")], LIMITS)
+            running = asyncio.ensure_future(running)
+            (compiler,) = await leaves(1, "native")
+            compiler.kill()
+            await running
+
+
+# ── waiting for a core ────────────────────────────────────────────────────────────────────────────
+
+
+def test_waits_for_a_core_extend_the_wall_limit_within_a_bound():
+    assert wall_limit(0.9, 1.0, 0.0) is None
+    assert wall_limit(1.0, 1.0, 0.0) == "wall"
+    assert wall_limit(3.0, 1.0, 2.5) is None
+    assert wall_limit(3.5, 1.0, 2.5) == "wall"
+    assert wall_limit(1.0 + MOST_WAITS, 1.0, 1.0 + MOST_WAITS) == "starved"
+    assert wall_limit(9.0, float("inf"), 3.0) is None
+
+
+def test_nothing_waits_for_a_core_without_proc():
+    waits = Waits(None)
+    waits.look([os.getpid()])
+    assert waits.seconds == 0.0
+
+
+BUSY = "import time\nwhile time.process_time() < 0.5: pass\nprint(input())"
+
+
+@pytest.mark.parametrize("n", [1, 2], ids=["alone", "one after another"])
+@pytest.mark.parametrize("compiled_loop", [True, False])
+async def test_a_program_that_waits_for_a_core_is_not_late(compiled_loop, n):
+    """It needs half a second of a core that it shares with at least four other processes."""
+    core = {min(os.sched_getaffinity(0))}
+    spin = [sys.executable, "-c", "while True: pass"]
+    others = [psutil.Popen(spin) for _ in range(4)]
+    sandbox = EmbeddedSandbox(workers=1, min_tier="rlimit", compiled_loop=compiled_loop)
+    try:
+        async with sandbox:
+            for one in [*others, *below(f"{slot.__package__}.zygote")]:
+                one.cpu_affinity(core)
+            limits = Limits(cpu_s=5, wall_s=1, memory_mb=256, output_kb=64)
+            with contextlib.suppress(OverloadError):
+                for one in await sandbox.run(Program(source=BUSY), [Stdin("1")] * n, limits):
+                    assert (one.status, one.stdout) == (Status.finished, "1\n")
+    finally:
+        for one in others:
+            one.kill()
+            one.wait()
+
+
+# ── within the program's own limits ───────────────────────────────────────────────────────────────
+
+
+def nested(depth: int) -> str:
+    """A short source whose `finally` blocks the compiler copies into each other."""
+    lines = [f"{' ' * n}try:\n{' ' * n} x()\n{' ' * n}finally:" for n in range(depth)]
+    return "\n".join([*lines, " " * depth + "y=" + "+".join(["f()"] * 200)])
+
+
+@pytest.mark.parametrize("n", [1, 2], ids=["alone", "one after another"])
+async def test_compiling_keeps_the_programs_memory_limit(n):
+    async with EmbeddedSandbox(workers=1, min_tier="rlimit") as sandbox:
+        limits = Limits(cpu_s=5, wall_s=20, memory_mb=128, output_kb=64)
+        executions = await sandbox.run(Program(source=nested(17)), [Stdin("")] * n, limits)
+    assert [one.status for one in executions] == [Status.syntax_error] * n
+    assert "MemoryError" in executions[0].stderr_tail
+
+
+THREADS = """
+import sys, threading, time
+x = bytearray(b"x") * (100 << 20)
+threads = [threading.Thread(target=time.sleep, args=(0.5,)) for _ in range(int(input()))]
+for thread in threads: thread.start()
+print(threading.stack_size(), threading.active_count() - 1)
+"""
+
+
+async def test_as_many_threads_as_are_allowed_fit_the_default_memory_limit(sandbox):
+    (execution,) = await sandbox.run(Program(source=THREADS), [Stdin("900")], Limits())
+    assert (execution.status, execution.stdout) == (Status.finished, "0 900\n"), execution
