@@ -43,10 +43,13 @@ def environment(config: DictConfig) -> dict[str, Any]:
     """Return verl's runtime environment of Ray's workers, with the user's overrides."""
     from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
+    from coding_model_project.verl_ext.cluster import worker_setup
+
     _set_determinism(config)  # which verl passes on
     theirs = OmegaConf.create(get_ppo_ray_runtime_env(config))
     variables = theirs.setdefault("env_vars", {})
     variables["TRANSFER_QUEUE_ENABLE"] = "1"
+    variables.update(worker_setup.VARIABLES)
     if joined_ray(config):
         variables.update(_variables_of_this_process(config.trainer.device))
     merged = OmegaConf.merge(theirs, _user_environment(config))

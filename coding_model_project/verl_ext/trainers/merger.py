@@ -29,7 +29,7 @@ class _Merger(FSDPModelMerger):
             torch.load(
                 f"{folder}/model_world_size_{world_size}_rank_{rank}.pt",
                 map_location="cpu",
-                weights_only=False,
+                weights_only=True,
             )
             for rank in range(total_shards)
         ]
