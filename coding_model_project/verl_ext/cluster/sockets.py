@@ -1,7 +1,7 @@
 """Sockets of a run that no stranger can speak to.
 
-TransferQueue and torch listen without asking who speaks. TransferQueue also unpickles what it gets, so one
-message would run code in the trainer. `worker_setup` calls this module in every process of a run.
+TransferQueue and torch listen without asking who speaks. TransferQueue also unpickles what it gets, so
+one message would run code in the trainer. `worker_setup` calls this in every Ray worker of a run.
 """
 
 from __future__ import annotations

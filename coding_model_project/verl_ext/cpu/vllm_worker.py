@@ -12,7 +12,6 @@ from vllm.model_executor.layers.vocab_parallel_embedding import (
     VocabParallelEmbedding,
 )
 
-
 from coding_model_project.verl_ext.cluster.names import own_place
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
+import re
 from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
@@ -15,18 +17,26 @@ from typing import Any
 import numpy as np
 import torch
 
+from coding_model_project.errors import CheckpointError
+
 
 def load_weights_only() -> None:
-    """Make `torch.load` run no code of a file. Bytes in memory come from this run's own processes."""
+    """Make `torch.load` run no code of a file. Bytes in memory come from this run's own processes.
+
+    It then raises CheckpointError for a file that holds anything but tensors and plain values.
+    """
     torch.serialization.add_safe_globals(
         [np.ndarray, np.dtype, _of_numpy("_reconstruct"), _of_numpy("scalar"), *_dtypes()]
     )
     load: Any = torch.load
 
     def load_safely(file: Any, *args: Any, **options: Any) -> Any:
-        if isinstance(file, str | os.PathLike):
-            options["weights_only"] = True
-        return load(file, *args, **options)
+        if not isinstance(file, str | os.PathLike):
+            return load(file, *args, **options)
+        try:
+            return load(file, *args, **options | {"weights_only": True})
+        except pickle.UnpicklingError as error:
+            raise CheckpointError(_refusal(file, error)) from error
 
     torch.load = load_safely
 
@@ -43,6 +53,15 @@ def load_queue_safely() -> None:
         module.pickle = SimpleNamespace(  # type: ignore[reportAttributeAccessIssue]
             HIGHEST_PROTOCOL=2, dump=_dump, dumps=_dumps, load=_load, loads=_loads
         )
+
+
+def _refusal(file: Any, error: Exception) -> str:
+    """Return one line with the reason why a file is not loaded."""
+    found = re.search(r"(Unsupported|GLOBAL)[^\n]*", str(error))
+    return (
+        f"{os.fspath(file)}: holds more than tensors and plain values, and loading it could run code "
+        f"({found[0] if found else 'not a checkpoint'}); use a checkpoint that this package has written"
+    )
 
 
 def _dump(state: Any, file: Any, protocol: int) -> None:

@@ -61,7 +61,8 @@ async def test_slow_clients_leave_places_to_others(sent):
 
 
 @pytest.mark.parametrize(
-    "sent", [b"", b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nx"]
+    "sent",
+    [b"", b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nx"],
 )
 async def test_a_request_that_does_not_arrive_is_given_up(monkeypatch, sent):
     monkeypatch.setattr(bounded, "REQUEST_S", 0.5)

@@ -182,7 +182,9 @@ async def test_too_large_a_request_is_refused(streamed):
             for start in range(0, len(content), 100):
                 yield content[start : start + 100]
 
-        response = await client.post("/run_code", content=pieces() if streamed else content, headers=JSON)
+        response = await client.post(
+            "/run_code", content=pieces() if streamed else content, headers=JSON
+        )
         assert response.status_code == 413
         assert (await client.post("/run_code", json=PRINT)).status_code == 200
 

@@ -1,4 +1,4 @@
-"""Checkpoints of training state, honest and hostile, through the loaders that verl and TransferQueue use."""
+"""Checkpoints of training state, honest and hostile, through the loaders of verl and TransferQueue."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from coding_model_project.errors import CheckpointError
 from coding_model_project.verl_ext.trainers import weights_only
 
 pytestmark = pytest.mark.verl
@@ -50,10 +51,12 @@ def test_verls_state_loads_and_a_program_does_not_run(tmp_path):
     np.random.set_state(loaded["rng"]["numpy"])
     assert loaded["rng"]["random"] == random.getstate()
     assert loaded["lr_scheduler"]["last_epoch"] == 3
-    for at, content in enumerate([{"model": Stranger(tmp_path / "ran")}, Stranger(tmp_path / "ran")]):
+    for at, content in enumerate(
+        [{"model": Stranger(tmp_path / "ran")}, Stranger(tmp_path / "ran")]
+    ):
         torch.save(content, tmp_path / f"{at}.pt")
         for path in (tmp_path / f"{at}.pt", str(tmp_path / f"{at}.pt")):
-            with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
+            with pytest.raises(CheckpointError, match=rf"{at}\.pt: .*could run code"):
                 torch.load(path, map_location="cpu", weights_only=False)
     assert not (tmp_path / "ran").exists()
 
@@ -67,7 +70,11 @@ def test_a_queues_checkpoint_loads_and_a_program_does_not_run(tmp_path):
     from transfer_queue.storage.simple_storage import StorageUnitData
 
     unit = StorageUnitData(storage_size=4)
-    extra = {"messages": [{"role": "user", "content": "x"}], "scores": np.array([1.5]), "none": None}
+    extra = {
+        "messages": [{"role": "user", "content": "x"}],
+        "scores": np.array([1.5]),
+        "none": None,
+    }
     unit.put_data({"responses": [torch.arange(3)], "extra_fields": [extra]}, [7])
     unit.save_checkpoint(tmp_path / "unit.pkl", "unit")
     again = StorageUnitData(storage_size=4)
@@ -93,15 +100,13 @@ def test_a_queues_checkpoint_loads_and_a_program_does_not_run(tmp_path):
 
 
 def test_shards_of_a_stranger_are_not_merged(tmp_path):
+    from transformers import Qwen2Config
+
     from coding_model_project.verl_ext.trainers import merger
 
     torch.save({"w": Stranger(tmp_path / "ran")}, tmp_path / "model_world_size_1_rank_0.pt")
-
-    class Folder:
-        local_dir = str(tmp_path)
-
-    one = object.__new__(merger._Merger)
-    one.config = Folder()
-    with pytest.raises(pickle.UnpicklingError):
-        one._load_and_merge_state_dicts(1, 1, (1,), ("fsdp",))
+    (tmp_path / "fsdp_config.json").write_text('{"FSDP_version": 2, "world_size": 1}')
+    Qwen2Config(architectures=["Qwen2ForCausalLM"]).save_pretrained(tmp_path / "huggingface")
+    with pytest.raises(CheckpointError, match=r"rank_0\.pt: .*could run code"):
+        merger.merge(tmp_path, tmp_path / "merged")
     assert not (tmp_path / "ran").exists()
