@@ -14,7 +14,7 @@ from coding_model_project.server.bounded import BoundedServer, config_of
 
 _CONNECTIONS = 512
 """Most connections on loopback, where the agents of all samples share the server."""
-_CONNECTIONS_OF_A_ROOM = 64
+_CONNECTIONS_OF_A_ROOM = 32
 _KEEP_ALIVE_S = 120
 _LAST_ANSWERS_S = 5
 _POLL_S = 0.01

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
@@ -117,6 +119,8 @@ def init_ray(options: Mapping[str, Any], *, joins: str | None, name: str) -> Non
         raise ClusterError(f"{name}: {_refusal(joins, error)}") from error
     finally:
         signal.signal(signal.SIGTERM, handler)
+    with contextlib.suppress(OSError):  # Ray writes it as the umask says, usually for all to read
+        Path("~/.ray/auth_token").expanduser().chmod(0o600)
 
 
 def _refusal(address: str, error: Exception) -> str:
