@@ -32,7 +32,7 @@ QUIET_ENVIRONMENT = {
 }
 
 
-_ON_LOOPBACK = {
+ON_LOOPBACK = {
     # Despite its name, Ray reads it on every system: 0 makes 127.0.0.1 the node's address.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "VLLM_HOST_IP": "127.0.0.1",
@@ -69,13 +69,13 @@ def environment_of(device: str) -> dict[str, str]:
     return environment
 
 
-def prepare_environment(device: str, *, alone: bool = True) -> None:
+def prepare_environment(device: str, *, alone: bool = False) -> None:
     """Set the variables of `environment_of(device)` that this process does not have yet.
 
     Args:
-        alone: no other node takes part. Call this before Ray is imported.
+        alone: no other node takes part. This has an effect before Ray is imported.
     """
-    for name, value in (environment_of(device) | (_ON_LOOPBACK if alone else {})).items():
+    for name, value in (environment_of(device) | (ON_LOOPBACK if alone else {})).items():
         os.environ.setdefault(name, value)
     for message in _EXPECTED_WARNINGS:  # this process has already read PYTHONWARNINGS
         warnings.filterwarnings("ignore", message=message)
