@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from coding_model_project.launch.device import ON_LOOPBACK
 from tests.processes import command_line
 
 _RAY = Path(sys.executable).with_name("ray")
@@ -36,7 +37,9 @@ class RayNodes:
         self._started: list[subprocess.Popen[bytes]] = []
         self.address = f"127.0.0.1:{self._port}"
         # Ray 2.60 asks for a token where one was ever made on this machine.
-        self._environment = os.environ | {"RAY_AUTH_MODE": "disabled"}
+        # A training in this process may have set the variables of one without other nodes.
+        inherited = {name: os.environ[name] for name in os.environ if name not in ON_LOOPBACK}
+        self._environment = inherited | {"RAY_AUTH_MODE": "disabled"}
 
     @property
     def environment(self) -> dict[str, str]:

@@ -57,7 +57,7 @@ def latest(
     of_tasks = [*map(str, tasks or ()), *(f"--benchmark={name}" for name in benchmark or ())]
     arguments = _evaluation(run, dataset or [], of_tasks, [*context.args])
     on_cpu = count_gpus() == 0
-    prepare_environment("cpu" if on_cpu else "cuda")
+    prepare_environment("cpu" if on_cpu else "cuda", alone=True)
     model = serving.model_of(found, print)
     port = free_port()
     command = serving.server_command(

@@ -85,7 +85,7 @@ def serve(
     if follow and latest is None:
         raise ConfigError("serve: --follow needs --latest RUN")
     on_cpu = count_gpus() == 0
-    prepare_environment("cpu" if on_cpu else "cuda")
+    prepare_environment("cpu" if on_cpu else "cuda", alone=True)
 
     def command(model: Path, names: list[str]) -> list[str]:
         return serving.server_command(model, names, host=host, port=port, on_cpu=on_cpu, more=more)

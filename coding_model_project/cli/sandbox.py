@@ -203,7 +203,7 @@ def serve(
     with extra("serve"):
         from coding_model_project.server import listening
         from coding_model_project.server.admission import Admission
-        from coding_model_project.server.app import Settings, create_app
+        from coding_model_project.server.app import LOOPBACK, Settings, create_app
         from coding_model_project.server.run_code import Bounds
 
     listening.check_exposure(host, token)
@@ -214,6 +214,7 @@ def serve(
         max_waiting=max_waiting,
         max_request_bytes=max_request_mb << 20,
         token=token,
+        hosts=(host, *LOOPBACK),
         bounds=Bounds(memory_mb=memory_mb, output_kb=output_mb << 10),
     )
     sock = listening.listen(host, port)

@@ -32,6 +32,14 @@ QUIET_ENVIRONMENT = {
 }
 
 
+ON_LOOPBACK = {
+    # Despite its name, Ray reads it on every system: 0 makes 127.0.0.1 the node's address.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "GLOO_SOCKET_IFNAME": "lo",
+}
+"""Variables of a run that has no other node: what it starts listens on loopback only."""
+
 _OTHER_ENGINES = ("torchtitan", "veomni", "automodel", "mindspeed", "megatron")
 """Optional engines; verl warns in every process about each that is not installed."""
 _EXPECTED_WARNINGS = [f"{name} engine is not available" for name in _OTHER_ENGINES]
@@ -61,9 +69,13 @@ def environment_of(device: str) -> dict[str, str]:
     return environment
 
 
-def prepare_environment(device: str) -> None:
-    """Set the variables of `environment_of(device)` that this process does not have yet."""
-    for name, value in environment_of(device).items():
+def prepare_environment(device: str, *, alone: bool = False) -> None:
+    """Set the variables of `environment_of(device)` that this process does not have yet.
+
+    Args:
+        alone: no other node takes part. This has an effect before Ray is imported.
+    """
+    for name, value in (environment_of(device) | (ON_LOOPBACK if alone else {})).items():
         os.environ.setdefault(name, value)
     for message in _EXPECTED_WARNINGS:  # this process has already read PYTHONWARNINGS
         warnings.filterwarnings("ignore", message=message)

@@ -35,6 +35,7 @@ from coding_model_project.launch.compose import (
     search_path,
 )
 from coding_model_project.launch.device import default_hardware, log_into, prepare_environment
+from coding_model_project.launch.joining import joined_ray
 from coding_model_project.launch.sizing.host import needed_gb
 from coding_model_project.redaction import redacted
 from coding_model_project.runs.checkpoint_owner import claim
@@ -156,7 +157,7 @@ def carry_out(
         with _attempt(recipe, recorded, inputs, command) as log_dir:
             start_mirror()
             _prepare_resume(config, recorded, inputs)
-            prepare_environment(config.trainer.device)
+            prepare_environment(config.trainer.device, alone=joined_ray(config) is None)
             log_into(Path(config.coding.run_dir))
             processes.start_sentinel()
             with StopSignal(log_dir, listen=command is not None):

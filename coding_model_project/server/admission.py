@@ -49,6 +49,11 @@ class Admission:
         self.leaving = False
 
     @property
+    def capacity(self) -> int:
+        """Return the most requests that run or wait."""
+        return self._at_once + self._max_waiting
+
+    @property
     def idle(self) -> bool:
         """Return whether no request runs or waits."""
         return not self.running and not self.waiting

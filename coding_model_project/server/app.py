@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from coding_model_project.errors import CodingModelError, ConfigError, DataError
 from coding_model_project.sandbox.base import Sandbox
@@ -20,6 +21,8 @@ from coding_model_project.server.gate import Gate
 from coding_model_project.server.measures import Measures
 from coding_model_project.server.run_code import Bounds, run_code
 
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+"""Host names of a server that only this machine reaches."""
 _CLIENT_GONE = 499
 
 
@@ -39,6 +42,8 @@ class Settings:
     max_waiting: int = 512
     max_request_bytes: int = 64 << 20
     token: str | None = None
+    hosts: tuple[str, ...] = LOOPBACK
+    """Host names that are answered without a token: a page in a browser must not run programs here."""
     bounds: Bounds = field(default_factory=Bounds)
 
 
@@ -52,12 +57,14 @@ def create_app(sandbox: Sandbox, settings: Settings, admission: Admission | None
         title="SandboxFusion's API",
         docs_url=None,
         redoc_url=None,
-        strict_content_type=False,  # also answer clients that send none
+        strict_content_type=settings.token is None,  # a browser's page may send JSON without one
         default_response_class=AsciiJson,
     )
     admission = admission or Admission(settings.at_once, settings.max_waiting)
     measures = Measures(admission, sandbox)
     app.add_middleware(Gate, token=settings.token, max_bytes=settings.max_request_bytes)
+    if settings.token is None:
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=settings.hosts, www_redirect=False)
     _add_errors(app)
     _add_running(app, sandbox, settings.bounds, admission, measures)
     _add_datasets(app, sandbox, settings.bounds, admission)

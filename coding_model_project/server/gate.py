@@ -1,4 +1,4 @@
-"""Middleware that checks every request's token and size before it is read."""
+"""Middleware that checks every request's token, origin and size before it is read."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Gate:
     """Middleware that rejects requests without the token (401) or with too large a body (413).
 
     Args:
-        token: required as `Authorization: Bearer TOKEN`, except by ping and readiness; None requires
-            none.
+        token: required as `Authorization: Bearer TOKEN`, except by ping and readiness. None requires
+            none, and rejects the pages of other sites (403).
         max_bytes: most bytes of a request's body.
     """
 
@@ -37,6 +37,11 @@ class Gate:
         headers = dict(scope["headers"])
         if scope["path"] not in _OPEN_PATHS and not self._may_enter(headers):
             await _refuse(401, "this server requires a token: Authorization: Bearer TOKEN")(
+                scope, receive, send
+            )
+            return
+        if self._token is None and not _is_own_page(headers):
+            await _refuse(403, "this server has no token, and answers no other site's pages")(
                 scope, receive, send
             )
             return
@@ -72,6 +77,12 @@ class Gate:
 
     def _too_large(self) -> JSONResponse:
         return _refuse(413, f"a request may have at most {self._max_bytes} bytes")
+
+
+def _is_own_page(headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether a request comes from no page of a browser, or from one at this address."""
+    origin = headers.get(b"origin")
+    return origin is None or origin == b"http://" + headers.get(b"host", b"")
 
 
 def _refuse(status: int, detail: str) -> JSONResponse:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import ipaddress
 import math
+import resource
 import signal
 import socket
 import time
@@ -18,13 +19,15 @@ from fastapi import FastAPI
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.server.admission import Admission
+from coding_model_project.server.bounded import BoundedServer, config_of
 
-_BACKLOG = 2048
 LAST_ANSWERS_S = 30.0
 """Seconds for running requests to finish after the server gets a signal to end."""
 _KEEP_ALIVE_S = 75
 _CUT_S = 2
 """Seconds for the last bytes of answers, after nothing runs any more or the rest is cut off."""
+_CONNECTIONS = 512
+"""Connections beyond those of the requests that run or wait: idle ones, and refusals."""
 
 
 def check_exposure(host: str, token: str | None) -> None:
@@ -56,7 +59,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(_BACKLOG)
+        listening.listen()
     except OSError as error:
         listening.close()
         reason = f"cannot listen on {host}:{port}: {error.strerror or error}"
@@ -93,11 +96,9 @@ def serve(
         SandboxError: the sandbox does not start here.
         KeyboardInterrupt: after SIGINT, once everything has stopped.
     """
-    config = uvicorn.Config(
+    config = config_of(
         app,
         log_level="warning",
-        access_log=False,
-        lifespan="off",
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_CUT_S if admission else math.ceil(last_answers_s),
     )
@@ -114,7 +115,13 @@ def serve(
         signal.signal(signal.SIGTERM, before)
 
 
-class _Server(uvicorn.Server):
+def _connections(admission: Admission | None) -> int:
+    """Return the most connections of a server, which leave half of the descriptors to the sandbox."""
+    wanted = _CONNECTIONS + (admission.capacity if admission else 0)
+    return min(wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+
+
+class _Server(BoundedServer):
     def __init__(
         self,
         config: uvicorn.Config,
@@ -122,7 +129,7 @@ class _Server(uvicorn.Server):
         admission: Admission | None,
         last_answers_s: float,
     ) -> None:
-        super().__init__(config)
+        super().__init__(config, _connections(admission))
         self._on_start, self._admission = started, admission
         self._last_answers_s, self._ends_at = last_answers_s, math.inf
 

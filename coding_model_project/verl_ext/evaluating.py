@@ -45,7 +45,8 @@ def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None
         local = with_local_inputs(config, _MODEL_KEY)
         checks.check_model(_MODEL_KEY, local.coding.evaluation.model)
     checks.check_memory(coding.min_memory_gb or 0)
-    prepare_environment("cpu" if count_gpus() == 0 else "cuda")
+    alone = coding.evaluation.cluster is None
+    prepare_environment("cpu" if count_gpus() == 0 else "cuda", alone=alone)
     processes.start_sentinel()
     # Treated as Ctrl-C, which asyncio turns into an orderly shutdown.
     before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))

@@ -8,12 +8,13 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
-import uvicorn
-
 from coding_model_project.harbor.gateway.app import Sessions, make_app
 from coding_model_project.harbor.gateway.session import Session
+from coding_model_project.server.bounded import BoundedServer, config_of
 
-_BACKLOG = 512
+_CONNECTIONS = 512
+"""Most connections on loopback, where the agents of all samples share the server."""
+_CONNECTIONS_OF_A_ROOM = 32
 _KEEP_ALIVE_S = 120
 _LAST_ANSWERS_S = 5
 _POLL_S = 0.01
@@ -33,10 +34,10 @@ class Gateway:
         self._port = 0
 
     async def __aenter__(self) -> Gateway:
-        listening = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
+        listening = socket.create_server(("127.0.0.1", 0))
         self._port = listening.getsockname()[1]
         await self._stack.enter_async_context(
-            serving(self._sessions, listening, max_bytes=self._max_bytes)
+            self._serving(self._sessions, listening, _CONNECTIONS)
         )
         return self
 
@@ -62,40 +63,37 @@ class Gateway:
         """Serve only this session on a socket. Its key is not accepted on loopback."""
         only = Sessions()
         only.add(session)
-        async with serving(only, listening, max_bytes=self._max_bytes):
+        async with self._serving(only, listening, _CONNECTIONS_OF_A_ROOM):
             yield
 
+    @asynccontextmanager
+    async def _serving(
+        self, sessions: Sessions, listening: socket.socket, connections: int
+    ) -> AsyncIterator[None]:
+        """Serve on a listening socket, and close it at the end."""
+        config = config_of(
+            make_app(sessions, max_bytes=self._max_bytes),
+            log_config=None,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_LAST_ANSWERS_S,
+        )
+        server = _Server(config, connections)
+        task = asyncio.ensure_future(server.serve(sockets=[listening]))
+        try:
+            while not server.started and not task.done():
+                await asyncio.sleep(_POLL_S)
+            if task.done():
+                task.result()
+            yield
+        finally:
+            server.should_exit = True
+            server.force_exit = True
+            await asyncio.gather(task, return_exceptions=True)
+            listening.close()
 
-class _Server(uvicorn.Server):
+
+class _Server(BoundedServer):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to the host process."""
         yield
-
-
-@asynccontextmanager
-async def serving(
-    sessions: Sessions, listening: socket.socket, *, max_bytes: int
-) -> AsyncIterator[None]:
-    """Serve on a listening socket, and close it at the end."""
-    config = uvicorn.Config(
-        make_app(sessions, max_bytes=max_bytes),
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=_LAST_ANSWERS_S,
-    )
-    server = _Server(config)
-    task = asyncio.ensure_future(server.serve(sockets=[listening]))
-    try:
-        while not server.started and not task.done():
-            await asyncio.sleep(_POLL_S)
-        if task.done():
-            task.result()
-        yield
-    finally:
-        server.should_exit = True
-        server.force_exit = True
-        await asyncio.gather(task, return_exceptions=True)
-        listening.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
@@ -43,10 +45,13 @@ def environment(config: DictConfig) -> dict[str, Any]:
     """Return verl's runtime environment of Ray's workers, with the user's overrides."""
     from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
+    from coding_model_project.verl_ext.cluster import worker_setup
+
     _set_determinism(config)  # which verl passes on
     theirs = OmegaConf.create(get_ppo_ray_runtime_env(config))
     variables = theirs.setdefault("env_vars", {})
     variables["TRANSFER_QUEUE_ENABLE"] = "1"
+    variables.update(worker_setup.VARIABLES)
     if joined_ray(config):
         variables.update(_variables_of_this_process(config.trainer.device))
     merged = OmegaConf.merge(theirs, _user_environment(config))
@@ -115,6 +120,8 @@ def init_ray(options: Mapping[str, Any], *, joins: str | None, name: str) -> Non
         raise ClusterError(f"{name}: {_refusal(joins, error)}") from error
     finally:
         signal.signal(signal.SIGTERM, handler)
+    with contextlib.suppress(OSError):  # Ray writes it as the umask says, usually for all to read
+        Path("~/.ray/auth_token").expanduser().chmod(0o600)
 
 
 def _refusal(address: str, error: Exception) -> str:

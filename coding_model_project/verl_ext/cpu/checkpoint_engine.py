@@ -9,7 +9,7 @@ a public extension point).
 from __future__ import annotations
 
 import asyncio
-import pickle
+import json
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
@@ -115,8 +115,8 @@ class CPUCheckpointEngine(CheckpointEngine):
 
     def _send(self, bucket: list[tuple[str, torch.Tensor]]) -> None:
         """Broadcast names, shapes and dtypes, then the tensors; an empty bucket marks the end."""
-        shapes = [(name, weight.shape, weight.dtype) for name, weight in bucket]
-        header = torch.frombuffer(bytearray(pickle.dumps(shapes)), dtype=torch.uint8)
+        shapes = [(name, *weight.shape, str(weight.dtype)) for name, weight in bucket]
+        header = torch.frombuffer(bytearray(json.dumps(shapes).encode()), dtype=torch.uint8)
         self._broadcast(torch.tensor([len(header)]))
         self._broadcast(header)
         for _, weight in bucket:
@@ -126,8 +126,8 @@ class CPUCheckpointEngine(CheckpointEngine):
         length = self._broadcast(torch.zeros(1, dtype=torch.int64))
         header = self._broadcast(torch.empty(int(length), dtype=torch.uint8))
         bucket: list[tuple[str, torch.Tensor]] = []
-        for name, shape, dtype in pickle.loads(header.numpy().tobytes()):
-            weight = torch.empty(shape, dtype=dtype)
+        for name, *shape, dtype in json.loads(header.numpy().tobytes()):
+            weight = torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")))
             self._broadcast(_bytes_of(weight))
             bucket.append((name, weight))
         return bucket

@@ -12,6 +12,8 @@ from vllm.model_executor.layers.vocab_parallel_embedding import (
     VocabParallelEmbedding,
 )
 
+from coding_model_project.verl_ext.cluster.names import own_place
+
 
 class CPUWorkerExtension(vLLMColocateWorkerExtension):
     """An extension that loads new weights with vLLM's own `reload_weights`.
@@ -21,6 +23,9 @@ class CPUWorkerExtension(vLLMColocateWorkerExtension):
     """
 
     model_runner: Any  # of the vLLM worker that this class is mixed into
+
+    def _get_zmq_handle(self) -> str:
+        return own_place(super()._get_zmq_handle())
 
     def update_weights_from_ipc(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 import ray
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 
-from coding_model_project.verl_ext.cluster.names import job_of_cluster
+from coding_model_project.verl_ext.cluster.names import job_of_cluster, own_place
 
 
 class CPUServerAdapter(ServerAdapter):
@@ -16,4 +16,4 @@ class CPUServerAdapter(ServerAdapter):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         job = ray.get_runtime_context().get_job_id()
-        self.zmq_handle = self.zmq_handle.replace(job, job_of_cluster())
+        self.zmq_handle = own_place(self.zmq_handle.replace(job, job_of_cluster()))

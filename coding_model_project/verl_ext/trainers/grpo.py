@@ -193,6 +193,8 @@ def _run_trainer(config: DictConfig, environment: Mapping[str, Any] | None = Non
     import ray
     from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
 
+    from coding_model_project.verl_ext.cluster import worker_setup
+
     runner: Any = TaskRunnerV1
     plain_runner = runner.__ray_metadata__.modified_class  # the class under @ray.remote
 
@@ -212,8 +214,8 @@ def _run_trainer(config: DictConfig, environment: Mapping[str, Any] | None = Non
     remote: Any = ray.remote(CodingTaskRunner)
     # Metrics, the stop file and checkpoints are on the disk of the node that starts the run.
     options = {**pinned(own_node_id()), "num_cpus": 0}  # a head may have none
-    if environment:
-        options["runtime_env"] = environment
+    # Also in a session that another caller has started.
+    options["runtime_env"] = environment or {"env_vars": worker_setup.VARIABLES}
     run_ppo(config, remote.options(**options))
 
 

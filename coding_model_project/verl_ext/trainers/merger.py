@@ -14,8 +14,10 @@ from torch.distributed.tensor import DTensor
 from verl.model_merger.base_model_merger import ModelMergerConfig
 from verl.model_merger.fsdp_model_merger import FSDPModelMerger, merge_non_dtensor_shards
 
+from coding_model_project.errors import CheckpointError
 from coding_model_project.runs.starting_model import StartingModel
 from coding_model_project.verl_ext.trainers.adapters import merge_folder
+from coding_model_project.verl_ext.trainers.weights_only import load_weights_only
 
 
 class _Merger(FSDPModelMerger):
@@ -29,7 +31,6 @@ class _Merger(FSDPModelMerger):
             torch.load(
                 f"{folder}/model_world_size_{world_size}_rank_{rank}.pt",
                 map_location="cpu",
-                weights_only=False,
             )
             for rank in range(total_shards)
         ]
@@ -52,8 +53,9 @@ def merge(shards: Path, target: Path) -> None:
     """Write the model of a checkpoint's shards: merged adapters, and the files in its `huggingface`.
 
     Raises:
-        CheckpointError: an adapter belongs to a layer that is not linear.
+        CheckpointError: an adapter belongs to a layer that is not linear, or a shard could run code.
     """
+    load_weights_only()
     target.mkdir(parents=True, exist_ok=True)
     files = shards / "huggingface"
     merger = _Merger(
@@ -72,4 +74,7 @@ def merge(shards: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    merge(Path(sys.argv[1]), Path(sys.argv[2]))
+    try:
+        merge(Path(sys.argv[1]), Path(sys.argv[2]))
+    except CheckpointError as error:
+        sys.exit(f"error: {error}")

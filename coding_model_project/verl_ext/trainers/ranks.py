@@ -40,7 +40,7 @@ def train(config: DictConfig, module: str, make_trainer: MakeTrainer, what: str)
     ranks = config.trainer.n_gpus_per_node
     run_dir = Path(config.coding.run_dir)
     if ranks > 1:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        command = [sys.executable, "-m", __name__, "--standalone", "--local-addr=127.0.0.1"]
         # Not the run's config.yaml, whose URLs lack their passwords.
         with NamedTemporaryFile("w", suffix=".yaml") as file:
             plain = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
@@ -101,9 +101,13 @@ def run_rank(config: DictConfig, make_trainer: MakeTrainer) -> None:
         initialize_global_process_group,
     )
 
+    from coding_model_project.verl_ext.cluster.sockets import bind_stores
     from coding_model_project.verl_ext.trainers.loggers import prepare_loggers
     from coding_model_project.verl_ext.trainers.verl_checkpoints import SavedCheckpoints, wrap_save
+    from coding_model_project.verl_ext.trainers.weights_only import load_weights_only
 
+    bind_stores()
+    load_weights_only()
     config = DictConfig(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
     initialize_global_process_group()
     if distributed.get_rank() == 0:
@@ -154,3 +158,17 @@ def _stop_when_asked(trainer: Any, config: DictConfig) -> None:
         return output
 
     trainer.training_client.train_batch = train_batch_then_check
+
+
+def run_torchrun() -> None:
+    """Run torchrun, whose store listens on loopback."""
+    from coding_model_project.verl_ext.cluster.sockets import bind_stores
+
+    bind_stores()
+    from torch.distributed.run import main  # its modules keep the store that they import
+
+    main()
+
+
+if __name__ == "__main__":
+    run_torchrun()

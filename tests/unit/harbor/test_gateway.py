@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+from pathlib import Path
 
 import httpx
 import openai
@@ -74,6 +76,21 @@ async def test_a_loop_with_native_tool_calls_is_one_conversation():
         assert reply.finish_reason == "stop" and messages[-1]["content"] == "Done."
         (only,) = served.session.recorder.trajectories(9)
         assert only.trained == sum(len(made.ids) for made in served.policy.generated)
+
+
+async def test_silent_connections_of_a_room_neither_pile_up_nor_keep_its_agent_out():
+    async with Served("Done.") as served, httpx.AsyncClient(timeout=20) as http:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            host, port = listening.getsockname()
+            async with served.gateway.on(listening.dup(), served.session):
+                before = len(list(Path("/proc/self/fd").iterdir()))
+                silent = [await asyncio.open_connection(host, port) for _ in range(60)]
+                headers = {"Authorization": f"Bearer {served.session.key}"}
+                answer = await http.get(f"http://{host}:{port}/v1/models", headers=headers)
+                assert answer.status_code == 200
+                assert len(list(Path("/proc/self/fd").iterdir())) - before < 2 * 60
+                for _, writer in silent:
+                    writer.close()
 
 
 async def test_a_stream_carries_the_same_reply_and_its_usage():

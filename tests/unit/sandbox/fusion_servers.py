@@ -171,7 +171,7 @@ class Server(httpx.AsyncBaseTransport):
         self.sandbox = sandbox or FakeSandbox(
             program_of_a_probe, identity="fake/rlimit/cpython-3.11"
         )
-        app = create_app(self.sandbox, Settings(at_once=at_once, token=token))  # type: ignore[arg-type]
+        app = create_app(self.sandbox, Settings(at_once=at_once, token=token, hosts=("*",)))  # type: ignore[arg-type]
         self._inner = httpx.ASGITransport(app)
         self.faults: dict[str, list[Handler]] = {host: [] for host in hosts or ("one",)}
         self.always: dict[str, Handler] = {}

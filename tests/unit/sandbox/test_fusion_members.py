@@ -224,7 +224,9 @@ class Draining(httpx.AsyncBaseTransport):
         self.admissions = {host: Admission(64, 64) for host in ("one", "two")}
         self.sandbox = FakeSandbox(program_of_a_probe, identity="fake/rlimit/cpython-3.11")
         self._apps = {
-            host: httpx.ASGITransport(create_app(self.sandbox, Settings(at_once=64), admission))  # type: ignore[arg-type]
+            host: httpx.ASGITransport(
+                create_app(self.sandbox, Settings(at_once=64, hosts=("*",)), admission)
+            )  # type: ignore[arg-type]
             for host, admission in self.admissions.items()
         }
         self.n_run = dict.fromkeys(self.admissions, 0)

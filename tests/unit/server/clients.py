@@ -11,6 +11,7 @@ from coding_model_project.server.app import Settings, create_app
 from coding_model_project.types import Execution
 from tests.fakes import FakeSandbox
 
+JSON = {"content-type": "application/json"}
 PRINT = {"code": "hello", "language": "python"}
 
 
@@ -18,7 +19,7 @@ PRINT = {"code": "hello", "language": "python"}
 async def client_of(sandbox: FakeSandbox, **settings) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(sandbox, Settings(**{"at_once": 2} | settings))  # type: ignore[arg-type]
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client
 
 

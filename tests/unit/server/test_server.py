@@ -16,7 +16,7 @@ from coding_model_project.server.listening import check_exposure, listen, serve
 from coding_model_project.server.run_code import Bounds
 from coding_model_project.types import Limits, Program, Status, Stdin
 from tests.fakes import FakeSandbox, echo
-from tests.unit.server.clients import PRINT, client_of, ends, ran
+from tests.unit.server.clients import JSON, PRINT, client_of, ends, ran
 
 # ── /run_code ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -145,6 +145,35 @@ async def test_the_token_is_asked_of_all_but_a_ping():
         assert (await client.get("/metrics")).status_code == 401
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"host": "127.0.0.1:8080", "origin": "http://127.0.0.1:8080"}, 200),
+        ({"host": "[::1]:8080"}, 200),
+        ({"host": "evil.example"}, 400),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"content-type": "text/plain"}, 422),
+        ({"content-type": ""}, 422),
+    ],
+)
+async def test_without_a_token_no_page_of_another_site_runs_programs(headers, status):
+    async with client_of(FakeSandbox()) as client:
+        content = json.dumps(PRINT)
+        response = await client.post("/run_code", content=content, headers=JSON | headers)
+        assert response.status_code == status
+        if "content-type" not in headers:
+            assert (await client.get("/v1/ping", headers=headers)).status_code == status
+
+
+async def test_with_a_token_any_name_is_answered():
+    async with client_of(FakeSandbox(), token="secret") as client:
+        headers = {"host": "judge.example", "authorization": "Bearer secret"}
+        response = await client.post("/run_code", content=json.dumps(PRINT), headers=headers)
+        assert response.status_code == 200
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_too_large_a_request_is_refused(streamed):
     async with client_of(FakeSandbox(), max_request_bytes=1000) as client:
@@ -154,7 +183,9 @@ async def test_too_large_a_request_is_refused(streamed):
             for start in range(0, len(content), 100):
                 yield content[start : start + 100]
 
-        response = await client.post("/run_code", content=pieces() if streamed else content)
+        response = await client.post(
+            "/run_code", content=pieces() if streamed else content, headers=JSON
+        )
         assert response.status_code == 413
         assert (await client.post("/run_code", json=PRINT)).status_code == 200
 
@@ -255,7 +286,7 @@ SURROGATE = "x = '\ud800'"
 )
 async def test_what_json_can_spell_is_answered(path, body, status):
     async with client_of(FakeSandbox(ends(status=Status.finished, stdout="1"))) as client:
-        response = await client.post(path, content=json.dumps(body))
+        response = await client.post(path, content=json.dumps(body), headers=JSON)
         assert response.status_code == status, response.text
 
 

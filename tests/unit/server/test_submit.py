@@ -13,7 +13,7 @@ from coding_model_project.server import extraction
 from coding_model_project.server.fusion_comparison import same_lines
 from coding_model_project.types import Asserts, Execution, Status, Stdin
 from tests.fakes import FakeSandbox, echo
-from tests.unit.server.clients import PRINT, client_of
+from tests.unit.server.clients import JSON, PRINT, client_of
 
 
 def io_submission(*expected: str, **config) -> dict:
@@ -136,7 +136,7 @@ async def embedded() -> AsyncIterator[EmbeddedSandbox]:
 async def test_a_row_that_is_at_fault_is_refused_with_its_reason(embedded, path, config, says):
     body = {"dataset": "mine", "id": 1, "completion": "    return 1", "config": config}
     async with client_of(embedded) as client:
-        response = await client.post(path, content=json.dumps(body))
+        response = await client.post(path, content=json.dumps(body), headers=JSON)
     assert response.status_code in (400, 422), response.text
     assert says in response.text
 
@@ -161,7 +161,7 @@ async def test_a_row_that_is_at_fault_is_refused_with_its_reason(embedded, path,
 async def test_names_limits_and_sources_of_any_kind_are_answered(embedded, change, status, says):
     async with client_of(embedded) as client:
         body = {"code": "print(1)", "language": "python"} | change
-        response = await client.post("/run_code", content=json.dumps(body))
+        response = await client.post("/run_code", content=json.dumps(body), headers=JSON)
     assert (response.status_code, says in response.text) == (status, True), response.text
 
 
