@@ -8,7 +8,9 @@ import json
 import os
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from coding_model_project import strict_json
 from coding_model_project.contained import below, check_plain
@@ -18,6 +20,14 @@ from coding_model_project.extras import extra
 
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".json")
 _BATCH_ROWS = 64  # rows of CodeContests hold megabytes of tests each
+
+_UNFOLDED = 100
+_UNFOLDED_BYTES = 128 << 20
+"""Maximum size of a compressed file's rows: these bytes, and as many times its size. A column of a single
+text, or zeros, unfold to a million times their size."""
+
+_MAX_LINE = 1 << 30
+"""Maximum length of a line; rows of LiveCodeBench hold up to a few hundred MB."""
 
 
 def read_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Located]:
@@ -48,9 +58,14 @@ def read_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Located]:
 
 def _json_lines(path: Path) -> Iterator[Located]:
     number = 0
+    packed = path.suffix == ".gz"
+    unfolded = _Unfolded(path)
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+        with gzip.open(path, "rb") if packed else path.open("rb") as file:
+            most = min(_MAX_LINE, unfolded.left) if packed else _MAX_LINE
+            for number, line in enumerate(iter(partial(file.readline, most + 1), b""), 1):
+                if packed or len(line) > most:
+                    unfolded.take(len(line), f"{path}:{number}")
                 if line.strip():
                     yield f"{path}:{number}", _parse(line, f"{path}:{number}")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -91,11 +106,18 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Located]:
     source = {"file": glob.escape(os.fspath(path))}
     try:
         with duckdb.connect(config={"threads": 1}) as connection:  # more threads hold more rows
-            query = connection.execute("SELECT * FROM read_parquet($file) LIMIT 0", source)
-            names = [column[0] for column in query.description or ()]
-            names = [name for name in names if name in columns] or names
-            chosen = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
-            query = connection.execute(f"SELECT {chosen} FROM read_parquet($file)", source)
+            found = connection.sql("SELECT * FROM read_parquet($file)", params=source)
+            types = dict(zip(found.columns, found.types, strict=True))
+            names = [name for name in types if name in columns] or list(types)
+            chosen = {name: '"' + name.replace('"', '""') + '"' for name in names}
+            # DuckDB copies each row's text, which a dictionary in the file may hold once for all.
+            sizes = " + ".join(_sql_size(chosen[name], types[name]) for name in names)
+            query = connection.execute(f"SELECT sum({sizes}) FROM read_parquet($file)", source)
+            ((n_bytes,),) = query.fetchall()
+            _Unfolded(path).take(int(n_bytes or 0), str(path))
+            query = connection.execute(
+                f"SELECT {', '.join(chosen.values())} FROM read_parquet($file)", source
+            )
             while batch := query.fetchmany(_BATCH_ROWS):
                 for values in batch:
                     number += 1
@@ -105,6 +127,34 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Located]:
         raise DataError(f"{path} row {number + 1}: unreadable parquet: {line}") from error
 
 
+def _sql_size(column: str, kind: Any, depth: int = 0) -> str:
+    """Return the SQL of a column's size in bytes: 8 for each value, and the length of texts."""
+    one = f"x{depth}"
+
+    def items(values: str, of: Any) -> str:
+        sizes = f"[{_sql_size(one, of, depth + 1)} for {one} in {values}]"
+        return f"coalesce(list_sum({sizes}), 0)"
+
+    match kind.id, kind.id in ("struct", "list", "array", "map") and kind.children:
+        case "varchar", _:
+            return f"(8 + coalesce(strlen({column}), 0))"
+        case "blob", _:
+            return f"(8 + coalesce(octet_length({column}), 0))"
+        case "struct", children:
+            names = [name.replace("'", "''") for name, _ in children]
+            parts = (
+                _sql_size(f"struct_extract({column}, '{name}')", of, depth)
+                for name, (_, of) in zip(names, children, strict=True)
+            )
+            return f"({' + '.join(parts)})"
+        case "list" | "array", [(_, of), *_]:
+            return f"(8 + {items(column, of)})"
+        case "map", [(_, key), (_, value)]:
+            keys, values = (f"{side}({column})" for side in ("map_keys", "map_values"))
+            return f"(8 + {items(keys, key)} + {items(values, value)})"
+    return "8"
+
+
 def _arrow(path: Path) -> Iterator[Located]:
     with extra("rows"):
         import pyarrow as pa
@@ -112,12 +162,43 @@ def _arrow(path: Path) -> Iterator[Located]:
     number = 0
     try:
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
+            unfolded = _Unfolded(path)
             for batch in stream:
-                for row in batch.to_pylist():
+                for at in range(batch.num_rows):
                     number += 1
+                    (row,) = batch.slice(at, 1).to_pylist()
+                    unfolded.take(_size(row), f"{path} row {number}")
                     yield f"{path} row {number}", row
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path} row {number + 1}: unreadable arrow stream: {error}") from error
+
+
+class _Unfolded:
+    """The size of a compressed file's rows so far."""
+
+    def __init__(self, path: Path) -> None:
+        self.left = _UNFOLDED_BYTES + _UNFOLDED * path.stat().st_size
+
+    def take(self, n_bytes: int, where: str) -> None:
+        """Count a row.
+
+        Raises:
+            DataError: the rows are too large for the file; names `where`.
+        """
+        self.left -= n_bytes
+        if self.left < 0 or n_bytes > _MAX_LINE:
+            raise DataError(
+                f"{where}: the file unfolds to more than {_UNFOLDED} times its size, as no data set does"
+            )
+
+
+def _size(value: object) -> int:
+    """Return the approximate memory of a value, in bytes."""
+    if isinstance(value, str | bytes):
+        return 50 + len(value)
+    if isinstance(value, list | tuple):
+        return 50 + sum(map(_size, value))
+    return 50 + sum(map(_size, value.values())) if isinstance(value, dict) else 50
 
 
 def _folder(path: Path, columns: Sequence[str]) -> Iterator[Located]:

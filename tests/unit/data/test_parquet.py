@@ -1,5 +1,7 @@
 """Rows of parquet files: values, columns and order as written, whatever the file is called."""
 
+import gzip
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -36,4 +38,37 @@ def test_a_damaged_file_is_named(tmp_path, content):
     path = tmp_path / "bad.parquet"
     path.write_bytes(content)
     with pytest.raises(DataError, match=f"^{path} row 1: unreadable parquet: "):
+        list(read_rows(path))
+
+
+def test_a_small_file_that_unfolds_to_a_large_one_is_refused_before_it_is_read(tmp_path):
+    text, n = "x" * (1 << 20), 300
+    same = pa.DictionaryArray.from_arrays(pa.array([0] * n, pa.int32()), pa.array([text]))
+    lists = pa.array([[{"a": [text]}] for _ in range(n)])
+    zeros = pa.array([[0] * 100_000 for _ in range(n)], pa.list_(pa.int8()))
+    for column in (same, lists, zeros):
+        path = tmp_path / "small.parquet"
+        pq.write_table(pa.table({"statement": column}), path, compression="zstd")
+        assert path.stat().st_size < 100_000
+        with pytest.raises(DataError, match="unfolds to more than 100 times its size"):
+            next(read_rows(path))
+
+
+def test_a_small_gzip_file_of_one_long_line_is_refused(tmp_path):
+    path = tmp_path / "rows.jsonl.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(b'{"id": "' + b"x" * (130 << 20) + b'"}\n')
+    with pytest.raises(DataError, match=r"rows.jsonl.gz:1: the file unfolds to more than"):
+        next(read_rows(path))
+
+
+def test_an_arrow_stream_that_unfolds_is_refused(tmp_path):
+    path = tmp_path / "rows.arrow"
+    same = pa.DictionaryArray.from_arrays(
+        pa.array([0] * 300, pa.int32()), pa.array(["x" * (1 << 20)])
+    )
+    table = pa.table({"statement": same})
+    with pa.ipc.new_stream(path, table.schema) as stream:
+        stream.write_table(table)
+    with pytest.raises(DataError, match="unfolds to more than"):
         list(read_rows(path))
