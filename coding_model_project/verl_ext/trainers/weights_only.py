@@ -6,6 +6,7 @@ checkpoint may be another's.
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import pickle
@@ -83,7 +84,7 @@ def _loads(content: bytes) -> Any:
 
 
 def _of_numpy(name: str) -> Any:
-    return getattr(np._core.multiarray, name)
+    return getattr(importlib.import_module("numpy._core.multiarray"), name)
 
 
 def _dtypes() -> list[type]:
