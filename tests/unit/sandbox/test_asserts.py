@@ -169,7 +169,7 @@ ENDS = {
         "def f(): raise StopIteration",
         "assert all(map(lambda _: f() == 1, [1]))",
         Status.raised,
-        "RuntimeError",
+        "StopIteration",
     ),
     "exception of its own": (
         "class Mine(Exception): pass\ndef f(): raise Mine('x')",

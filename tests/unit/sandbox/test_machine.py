@@ -169,14 +169,17 @@ async def test_compiling_keeps_the_programs_memory_limit(n):
 
 
 THREADS = """
-import sys, threading, time
+import threading
 x = bytearray(b"x") * (100 << 20)
-threads = [threading.Thread(target=time.sleep, args=(0.5,)) for _ in range(int(input()))]
+over = threading.Event()
+threads = [threading.Thread(target=over.wait) for _ in range(int(input()))]
 for thread in threads: thread.start()
 print(threading.stack_size(), threading.active_count() - 1)
+over.set()
 """
 
 
 async def test_as_many_threads_as_are_allowed_fit_the_default_memory_limit(sandbox):
-    (execution,) = await sandbox.run(Program(source=THREADS), [Stdin("900")], Limits())
+    limits = Limits(cpu_s=30, wall_s=90)
+    (execution,) = await sandbox.run(Program(source=THREADS), [Stdin("900")], limits)
     assert (execution.status, execution.stdout) == (Status.finished, "0 900\n"), execution
