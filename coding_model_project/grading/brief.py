@@ -10,6 +10,7 @@ from coding_model_project.codec import members
 from coding_model_project.types import Asserts, Call, Test, TestInput, Verdict
 
 _INPUT_CHARACTERS = 500
+_ARGUMENT_BYTES = 1 << 16
 
 
 def clip(text: str, max_bytes: int) -> str:
@@ -53,7 +54,8 @@ def _ordered(value: object) -> str:
 def shown_input(given: TestInput) -> str:
     """Return a test's input as text: the call, the text on standard input, or the test code."""
     if isinstance(given, Call):
-        return f"{given.function}({', '.join(map(ordered_repr, given.args))})"
+        shown = (shown_value(one, _ARGUMENT_BYTES) for one in given.args)
+        return f"{given.function}({', '.join(shown)})"
     return given.source if isinstance(given, Asserts) else given.text
 
 
