@@ -170,7 +170,7 @@ def _read_completions(
                 f'{where}: not an object with "problem_id" and "completion"'
             ) from error
         if not isinstance(problem_id, str) or problem_id not in known:
-            raise ConfigError(f"{where}: problem_id: {problem_id!r} is not in {source}")
+            raise ConfigError(f"{where}: problem_id: {problem_id!r:.80} is not in {source}")
         if not isinstance(completion, str):
             raise ConfigError(f"{where}: completion: not text")
         rows.append((known[problem_id], completion))

@@ -10,8 +10,8 @@ from coding_model_project import codec
 from coding_model_project.types import Asserts, Call, Test, TestInput, Verdict
 
 _INPUT_CHARACTERS = 500
-_MOST_OF_ARGUMENT = 1 << 16
-"""Characters of a large argument that are shown."""
+_ARGUMENT_BYTES = 1 << 16
+"""Bytes of an argument that are shown."""
 
 _MOST_WRITTEN = 20_000
 """Members of a value that is written whole before it is clipped; 64 characters or bits count as one."""
@@ -129,7 +129,7 @@ def shown_input(given: TestInput) -> str:
     Of a large argument it is only the start.
     """
     if isinstance(given, Call):
-        shown = (_bounded_repr(one, _MOST_OF_ARGUMENT) for one in given.args)
+        shown = (shown_value(one, _ARGUMENT_BYTES) for one in given.args)
         return f"{given.function}({', '.join(shown)})"
     return given.source if isinstance(given, Asserts) else given.text
 

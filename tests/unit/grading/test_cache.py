@@ -15,9 +15,9 @@ from tests.fakes import FakeSandbox, echo, stdin_problem
 PROBLEM = stdin_problem(("", "1"))
 
 
-def cached(sandbox, *, bare=True, max_entries=100):
+def cached(sandbox, *, bare=True, max_bytes=1 << 20):
     inner = ExecutionGrader(sandbox, stop_early=False)
-    return CachedGrader(inner, bare=bare, max_entries=max_entries)
+    return CachedGrader(inner, bare=bare, max_bytes=max_bytes)
 
 
 async def test_a_duplicate_is_answered_from_memory():
@@ -105,11 +105,18 @@ async def test_a_run_nobody_waits_for_is_cancelled():
 
 
 async def test_the_oldest_is_dropped_first():
-    judge = cached(FakeSandbox(), max_entries=2)
-    for code in ("1", "2", "1", "3"):
+    judge = cached(FakeSandbox(), max_bytes=250_000)
+    first, second, third = (f"{n}{' ' * 100_000}" for n in (1, 2, 3))
+    for code in (first, second, first, third):
         await judge.grade(PROBLEM, code)
-    assert (await judge.grade(PROBLEM, "1")).cached
-    assert not (await judge.grade(PROBLEM, "2")).cached
+    assert (await judge.grade(PROBLEM, first)).cached
+    assert not (await judge.grade(PROBLEM, second)).cached
+
+
+async def test_a_verdict_larger_than_the_cache_is_not_kept():
+    judge = cached(FakeSandbox(), max_bytes=50_000)
+    for _ in range(2):
+        assert not (await judge.grade(PROBLEM, f"1{' ' * 100_000}")).cached
 
 
 async def test_what_is_known_counts_for_the_breaker():

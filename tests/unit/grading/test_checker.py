@@ -112,6 +112,22 @@ async def test_stopping_early_stops_at_the_checkers_first_rejection():
     assert verdict.n_tests == 2
 
 
+@pytest.mark.parametrize(
+    "printed", ["rejected: 1", "0 1", "1\n1", "inf", "1e9", "nan", "1e400", "-1", "١", ""]
+)
+async def test_a_score_is_the_checkers_whole_output_and_at_most_one(printed):
+    """Or a checker that repeats the judged output would let a program print its own score."""
+
+    def answer(source: str, given: object) -> Execution:
+        judged = source != "checker" or given.contents["output"] != given.contents["answer"]
+        said = printed if source == "checker" and judged else "1.0\n"
+        return Execution(status=Status.finished, stdout=said)
+
+    grader = ExecutionGrader(FakeSandbox(answer), stop_early=False)
+    verdict = await grader.grade_code(sums("checker", protocol=Protocol.score), "program")
+    assert [result.error for result in verdict.results] == [ErrorType.wrong_answer] * 2
+
+
 async def test_a_time_out_of_the_checker_is_no_verdict():
     def answer(source: str, given: object) -> Execution:
         status = Status.cpu_timeout if source == "checker" else Status.finished

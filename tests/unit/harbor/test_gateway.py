@@ -131,7 +131,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
     [
         (b"", 400, "not JSON"),
         (b"\xff", 400, "not JSON"),
-        (b"[" * 90_000, 400, "too deep"),
+        (b"[" * 90_000, 400, "within each other"),
         (b"[]", 400, "not a JSON object"),
         ({}, 400, "messages"),
         ({"messages": []}, 400, "messages"),

@@ -1,0 +1,85 @@
+"""Hostile text and JSON, as programs, models, agents, clients and data sets may write it."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import strategies as st
+
+HALVES = ("\ud800", "\udfff", "a\ud83d", "\udc00b")
+"""Halves of surrogate pairs, which UTF-8 cannot encode."""
+
+TEXTS = st.text(max_size=20) | st.sampled_from(
+    (
+        *HALVES,
+        "\x00",
+        "\r",
+        "a\rb",
+        "\u2028",
+        "\ufeff",
+        "\x1b[0m",
+        "</think>",
+        "```python\n",
+        "9" * 5000,
+    )
+)
+"""Texts with NUL, lone CR, separators of lines, marks and halves of surrogate pairs."""
+
+NUMBERS = st.sampled_from(
+    (
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "1e400",
+        "-1e400",
+        "1E-400",
+        "-0",
+        "9" * 5000,
+        str(2**64),
+        "1.5",
+        "0",
+    )
+)
+"""Numbers as JSON text, also those that not every reader accepts."""
+
+DEEP = st.sampled_from(
+    tuple(f"{'[' * n}{']' * n}" for n in (90, 101, 300, 985, 1100, 9000))
+    + tuple('{"a":' * n + "1" + "}" * n for n in (101, 985))
+)
+"""JSON nested up to and beyond the interpreter's limit."""
+
+_ATOMS = TEXTS.map(json.dumps) | NUMBERS | DEEP | st.sampled_from(("true", "null", "[]", "{}"))
+
+
+def _object(pairs: list[tuple[str, str]]) -> str:
+    return f"{{{', '.join(f'{json.dumps(key)}: {value}' for key, value in pairs)}}}"
+
+
+JSON_TEXTS = st.recursive(
+    _ATOMS,
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
+        | st.lists(st.tuples(TEXTS, inner), max_size=3).map(_object)
+    ),
+    max_leaves=6,
+)
+"""Valid JSON, or nearly, with equal keys."""
+
+BYTES = (
+    JSON_TEXTS.map(str.encode)
+    | st.binary(max_size=40)
+    | JSON_TEXTS.map(lambda text: text.encode()[: len(text) // 2])
+    | TEXTS.map(lambda text: json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+)
+"""JSON, damaged JSON and bytes that are not UTF-8."""
+
+
+def with_field(fields: dict[str, object]) -> st.SearchStrategy[str]:
+    """Return JSON objects of these fields in which one has a hostile value, perhaps as its second."""
+    given = [(name, json.dumps(value)) for name, value in fields.items()]
+
+    def changed(name: str, value: str, twice: bool) -> str:
+        others = [pair for pair in given if twice or pair[0] != name]
+        return _object([*others, (name, value)])
+
+    return st.builds(changed, st.sampled_from(sorted(fields)), _ATOMS | JSON_TEXTS, st.booleans())
