@@ -17,7 +17,7 @@ from coding_model_project.runs.checkpoints import write_manifest
 def config(tmp_path, monkeypatch):
     """A user's own files for SFT, in a process that nothing else is set up in."""
     for name in ("prepare_environment", "log_into"):
-        monkeypatch.setattr(run, name, lambda *_: None)
+        monkeypatch.setattr(run, name, lambda *_, **__: None)
     monkeypatch.setattr(run.processes, "start_sentinel", lambda: None)
     monkeypatch.setattr(run.checks, "check_memory", lambda *_: None)
     row = {"data_source": "mine", "messages": [{"role": "user", "content": "x"}]}
