@@ -71,7 +71,7 @@ def test_tasks_are_accepted_and_refused_as_by_harbor(corpus):
     for name, wanted in expected.items():
         try:
             task = load_task(folder / name)
-            check_env(task, {}, oracle=True)
+            check_env(task, oracle=True)
         except InvalidTask as error:
             assert not wanted["accepted"], f"{name}: {error}"
         else:

@@ -121,10 +121,12 @@ def test_known_names_in_tmp_are_opened_by_contained():
         return isinstance(value, str) and (value == "/tmp" or value.startswith("/tmp/"))
 
     assert uses(is_in_tmp) == {*IN_SANDBOX, *RAYS}
-    # The disk's free space; GPU locks, by `open_lock`; a folder with a random name.
     assert uses(attribute("gettempdir")) == {
-        "runs/shared_folder.py", "launch/jobs/local.py", "isolation/processes.py",
-    }  # fmt: skip
+        "runs/shared_folder.py",  # the disk's free space
+        "launch/jobs/local.py",  # GPU locks, by `open_lock`
+        "isolation/processes.py",  # a folder with a random name
+        "verl_ext/cluster/names.py",  # a secret name
+    }
 
 
 def test_files_are_made_without_following_links():

@@ -57,7 +57,7 @@ def test_a_small_file_that_unfolds_to_a_large_one_is_refused_before_it_is_read(t
 def test_a_small_gzip_file_of_one_long_line_is_refused(tmp_path):
     path = tmp_path / "rows.jsonl.gz"
     with gzip.open(path, "wb") as file:
-        file.write(b'{"id": "' + b"x" * (130 << 20) + b'"}\n')
+        file.write(b'{"id": "' + b"x" * (160 << 20) + b'"}\n')
     with pytest.raises(DataError, match=r"rows.jsonl.gz:1: the file unfolds to more than"):
         next(read_rows(path))
 
