@@ -109,9 +109,11 @@ async def _calls_pass(tests: list[Test], code: str, sandbox: Sandbox, limits: Li
     if not tests:
         return True
     calls = [(t.input.function, t.input.args) for t in tests if isinstance(t.input, Call)]
-    answers = await _script(
-        code + _CALLS.format(calls=ordered_repr(calls), mark=_MARK), len(tests), sandbox, limits
-    )
+    try:
+        script = code + _CALLS.format(calls=ordered_repr(calls), mark=_MARK)
+    except (ValueError, RecursionError):  # an integer of too many digits for source
+        return False
+    answers = await _script(script, len(tests), sandbox, limits)
     return answers is not None and all(
         _equal(_pictured(test.expected), _pictured(answer))
         for test, answer in zip(tests, answers, strict=True)

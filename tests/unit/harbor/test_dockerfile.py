@@ -109,6 +109,24 @@ def test_a_prebuilt_image_gets_the_folder_as_its_working_directory(tmp_path):
     assert isinstance(laid, Lay) and laid.files.file("data.txt") == b"d"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ENV A=0123456789\n" + "ENV A=$A$A\n" * 40,
+        "ARG A=0123456789\n" + "ARG A$A=$A\n" + "ENV B=" + "$A" * 50_000,
+        "ENV A=" + "${a:-" * 40_000,
+        "".join(f"ENV A{n}=1\n" for n in range(3_000)),
+        "WORKDIR " + "a/" * 4_000,
+        "COPY **/**/**/data.txt /x\n",
+        "#" * (2 << 20),
+    ],
+    ids=["doubling", "one line", "open braces", "instructions", "path", "folders", "size"],
+)
+def test_a_dockerfile_that_unfolds_is_refused(tmp_path, text):
+    with pytest.raises(ImageError, match="Dockerfile"):
+        planned(tmp_path, f"FROM debian\n{text}")
+
+
 def test_services_take_an_engine(tmp_path):
     with pytest.raises(ImageError, match=r"docker-compose.yaml.*harbor run -e docker"):
         planned(tmp_path, "FROM debian\n", **{"docker-compose.yaml": ""})

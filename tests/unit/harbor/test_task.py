@@ -89,6 +89,15 @@ def test_a_link_out_of_the_task_is_refused(tmp_path, name):
         load_task(path)
 
 
+@pytest.mark.parametrize("name", ["instruction.md", "environment/data.bin"])
+def test_a_sparse_file_is_not_read(tmp_path, name):
+    path = folder(tmp_path / "task")
+    with (path / name).open("ab") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(InvalidTask, match=f"{name}.* more than"):
+        load_task(path)
+
+
 def test_unknown_keys_are_named_and_deprecated_ones_still_count(tmp_path):
     toml = (
         'version = "1.0"\nflavour = 1\n[environment]\nmemory = "1.5G"\nallow_internet = false\n'
