@@ -21,6 +21,13 @@ MAX_BYTES = 1 << 30
 to a few hundred MB."""
 
 
+_UNFOLDED_BYTES, _UNFOLDED = 128 << 20, 100
+"""Maximum size for a text: these bytes, and as many times its own size."""
+
+_MAX_OPCODES = 1_000_000
+"""Maximum number of opcodes, each of which may make an object. LiveCodeBench's pickles hold one text."""
+
+
 class HostilePickle(ValueError):
     """Bytes that are not a pickle of plain data."""
 
@@ -74,6 +81,8 @@ def loads(data: bytes) -> Any:
 
 def _check_opcodes(data: bytes) -> None:
     for n_before, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+        if n_before > _MAX_OPCODES:
+            raise HostilePickle(f"holds more than {_MAX_OPCODES} values")
         if opcode.name not in _ALLOWED:
             raise HostilePickle(f"uses {opcode.name}")
         # A pickler numbers its memo from 0, so it never uses an index beyond the opcodes so far.
@@ -90,6 +99,7 @@ def decode(text: str, *, max_bytes: int = MAX_BYTES) -> Any:
     try:
         packed = base64.b64decode(text, validate=True)
         unpacker = zlib.decompressobj()
+        max_bytes = min(max_bytes, _UNFOLDED_BYTES + _UNFOLDED * len(packed))
         data = unpacker.decompress(packed, max_bytes)
     except (binascii.Error, ValueError, zlib.error) as error:
         raise HostilePickle(f"not base64 of zlib: {error}") from error
