@@ -76,7 +76,7 @@ def extract_for(problem: Problem, completion: str, *, bare: bool = False) -> Ext
     return extract(completion, language=problem.language, bare=bare, problem=problem)
 
 
-@of_one_text
+@of_one_text()
 def extract(
     completion: str,
     *,
@@ -125,7 +125,7 @@ def extract(
     return Extraction(code=None, rule=Rule.nothing, capped=capped)
 
 
-@of_one_text
+@of_one_text()
 def is_one_block(completion: str, *, language: str = "python") -> bool:
     """Return whether a completion without its reasoning is exactly one closed block in the language."""
     language = language_of(language)
@@ -143,7 +143,7 @@ def is_one_block(completion: str, *, language: str = "python") -> bool:
     )
 
 
-@of_one_text
+@of_one_text()
 def first_block(completion: str, *, language: str) -> str | None:
     """Return the first closed, non-empty block in a language, outside of reasoning; None without one.
 
@@ -157,7 +157,7 @@ def first_block(completion: str, *, language: str) -> str | None:
     return next((code for code in found if code.strip()), None)
 
 
-@of_one_text
+@of_one_text()
 def _text(completion: str) -> Extraction:
     answer = answer_of(completion, "text")
     if answer is None:

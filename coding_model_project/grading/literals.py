@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import wraps
-from typing import ParamSpec, TypeVar
 
 MAX_PARSED = 100_000
 """Maximum cost of a program to parse, in characters; each takes up to 5 µs."""
@@ -24,22 +23,15 @@ _F_STRING = re.compile(r"(?i)(?<![a-z0-9_])(?:f|fr|rf)['\"]")
 
 _left: ContextVar[float | None] = ContextVar("cost left for a text", default=None)
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
-
-def of_one_text(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Let a function that searches one text parse programs of `MAX_PARSED_OF_A_TEXT` in all."""
-
-    @wraps(function)
-    def limited(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        token = _left.set(MAX_PARSED_OF_A_TEXT)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            _left.reset(token)
-
-    return limited
+@contextmanager
+def of_one_text() -> Iterator[None]:
+    """Let the code inside, which searches one text, parse programs of `MAX_PARSED_OF_A_TEXT` in all."""
+    token = _left.set(MAX_PARSED_OF_A_TEXT)
+    try:
+        yield
+    finally:
+        _left.reset(token)
 
 
 class TooLong(ValueError):

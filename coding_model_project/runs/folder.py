@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from coding_model_project.contained import open_lock
-from coding_model_project.errors import ConfigError, StorageError
+from coding_model_project.errors import ConfigError, DataError, StorageError
 from coding_model_project.redaction import redacted
 from coding_model_project.runs.attempt import ATTEMPT, Attempt, State
 from coding_model_project.runs.inputs import Inputs
@@ -122,9 +122,16 @@ def plain_config(file: Path) -> dict[str, Any]:
 
     Interpolations stay text: a run's folder may come from anybody, and `${oc.env:NAME}` would show this
     process's variable.
+
+    Raises:
+        DataError: it has YAML aliases, which no record has; nested, they are values of any size.
     """
+    import yaml
     from omegaconf import OmegaConf  # here: its import is slow, and readers of runs are many
 
+    tokens = yaml.scan(file.read_text(), Loader=yaml.CSafeLoader)
+    if any(isinstance(token, yaml.AliasToken) for token in tokens):
+        raise DataError(f"{file}: has YAML aliases, so no run of this package wrote it")
     plain: Any = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
     return plain if isinstance(plain, dict) else {}
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from coding_model_project.errors import ConfigError, GenerationError
+from coding_model_project.errors import ConfigError, DataError, GenerationError
 from coding_model_project.launch.compose import recorded_config
 from coding_model_project.redaction import redacted
 from coding_model_project.runs import provenance
@@ -77,6 +77,14 @@ def test_no_record_of_a_run_has_a_password_and_it_resumes_with_another(tmp_path)
 def test_a_copys_name_has_no_token():
     assert ObjectStore("https://h/rows.jsonl?token=AB", "store").name == "rows.jsonl"
     assert ObjectStore("memory://runs/..", "store").name not in (".", "..")
+
+
+def test_a_fetched_configuration_does_not_unfold(tmp_path):
+    file = tmp_path / "config.yaml"
+    lists = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    file.write_text("\n".join(["a0: &a0 x", *lists]))
+    with pytest.raises(DataError, match="has YAML aliases"):
+        plain_config(file)
 
 
 def test_a_fetched_configuration_shows_no_variable(tmp_path, monkeypatch):

@@ -57,7 +57,7 @@ class NotAnAnswer(Exception):
     """A text that is not a prediction; the message becomes a syntax error's detail."""
 
 
-@of_one_text
+@of_one_text()
 def answer_text(completion: str) -> AnswerText | None:
     """Return the text of the answer; None without one of at most `MAX_CHARACTERS`."""
     if _OPENED in completion:

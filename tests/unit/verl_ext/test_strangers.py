@@ -24,7 +24,6 @@ from tensordict import TensorDict
 from coding_model_project.verl_ext.cluster import worker_setup
 
 mark = Path(sys.argv[1])
-before = {one.pid for one in psutil.process_iter()}
 ray.init(
     num_cpus=4, include_dashboard=False, log_to_driver=False,
     runtime_env={"env_vars": worker_setup.VARIABLES},
@@ -69,7 +68,7 @@ with zmq.Context() as context:
 got = ray.get(trainer.put.remote())
 open_to_others = {
     f"{process.name()} {one.laddr.ip}"
-    for process in psutil.process_iter() if process.pid not in before
+    for process in psutil.Process().children(recursive=True)
     for one in process.net_connections("tcp")
     if one.status == psutil.CONN_LISTEN and not one.laddr.ip.removeprefix("::ffff:").startswith("127.")
 }
