@@ -20,7 +20,7 @@ $(SET_UP): requirements/cpu.txt requirements/dev.txt requirements/torch.txt requ
 		$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' || \
 		{ echo "error: $$($(PYTHON) -V 2>&1), but 3.11 or 3.12 is needed: uv python install 3.11," \
 		  "then make setup PYTHON=\"\$$(uv python find 3.11)\""; exit 2; } && $(PYTHON) -m venv .venv; }
-	@echo "installing the pinned environment into .venv (3 GB, about two minutes; log: .venv/setup.log)"
+	@echo "installing the pinned environment into .venv (3 GB, 2 to 6 minutes; log: .venv/setup.log)"
 	@{ $(BIN)/pip install -r requirements/torch.txt && \
 	   $(BIN)/pip install --no-deps -r requirements/cpu.txt -r requirements/dev.txt && \
 	   $(BIN)/pip install --no-deps --upgrade --target .venv/opt/trl -r requirements/trl.txt && \
