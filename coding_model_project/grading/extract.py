@@ -17,14 +17,15 @@ parser reads at most `literals.MAX_PARSED_OF_A_TEXT` of it; any further program 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
 from coding_model_project.grading.entry_points import fits
 from coding_model_project.grading.fences import Block, Fences
 from coding_model_project.grading.info_strings import LANGUAGES, language_of
-from coding_model_project.grading.literals import of_one_text, parses
+from coding_model_project.grading.literals import MAX_PARSED_OF_A_TEXT, parse_budget, parses
 from coding_model_project.grading.markers import (
     MARKERS,
     answer_of,
@@ -67,6 +68,16 @@ class Extraction:
     def label(self) -> str:
         """The rule's name for a verdict, such as "tagged_block" or "tagged_block+capped"."""
         return f"{self.rule}+capped" if self.capped else str(self.rule)
+
+
+@contextmanager
+def of_one_text() -> Iterator[None]:
+    """Let the code inside, which searches one text, parse programs of `MAX_PARSED_OF_A_TEXT` in all."""
+    token = parse_budget.set(MAX_PARSED_OF_A_TEXT)
+    try:
+        yield
+    finally:
+        parse_budget.reset(token)
 
 
 def extract_for(problem: Problem, completion: str, *, bare: bool = False) -> Extraction:

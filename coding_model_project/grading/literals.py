@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -21,17 +19,8 @@ _SHARE_OF_FIELDS = 1e-4
 
 _F_STRING = re.compile(r"(?i)(?<![a-z0-9_])(?:f|fr|rf)['\"]")
 
-_left: ContextVar[float | None] = ContextVar("cost left for a text", default=None)
-
-
-@contextmanager
-def of_one_text() -> Iterator[None]:
-    """Let the code inside, which searches one text, parse programs of `MAX_PARSED_OF_A_TEXT` in all."""
-    token = _left.set(MAX_PARSED_OF_A_TEXT)
-    try:
-        yield
-    finally:
-        _left.reset(token)
+parse_budget: ContextVar[float | None] = ContextVar("cost left for a text", default=None)
+"""Cost that may still be parsed of the text that `extract.of_one_text` reads."""
 
 
 class TooLong(ValueError):
@@ -42,17 +31,17 @@ def syntax_tree(code: str) -> ast.Module:
     """Parse a program of unknown origin.
 
     Raises:
-        TooLong: it costs more than `MAX_PARSED`, or than is left for its text (`of_one_text`).
+        TooLong: it costs more than `MAX_PARSED`, or than is left for its text (`extract.of_one_text`).
         SyntaxError, ValueError, RecursionError, MemoryError: as `ast.parse`.
     """
     cost: float = len(code)
     if _F_STRING.search(code):
         cost += code.count("{") * len(code) * _SHARE_OF_FIELDS
-    left = _left.get()
-    if cost > (MAX_PARSED if left is None else min(left, MAX_PARSED)):
+    of_text = parse_budget.get()
+    if cost > (MAX_PARSED if of_text is None else min(of_text, MAX_PARSED)):
         raise TooLong(f"a program of {len(code)} characters")
-    if left is not None:
-        _left.set(left - cost)
+    if of_text is not None:
+        parse_budget.set(of_text - cost)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in untrusted code
         return ast.parse(code)

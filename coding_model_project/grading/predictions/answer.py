@@ -19,8 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from coding_model_project.grading.extract import of_one_text
 from coding_model_project.grading.fences import Fences
-from coding_model_project.grading.literals import of_one_text, syntax_tree
+from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Plain, Predicted
 
 MAX_CHARACTERS = 20_000
