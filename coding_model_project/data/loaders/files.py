@@ -135,7 +135,7 @@ def _sql_size(column: str, kind: Any, depth: int = 0) -> str:
         sizes = f"[{_sql_size(one, of, depth + 1)} for {one} in {values}]"
         return f"coalesce(list_sum({sizes}), 0)"
 
-    match kind.id, kind.id in ("struct", "list", "array", "map") and kind.children:
+    match kind.id, kind.children if kind.id in ("struct", "list", "array", "map") else []:
         case "varchar", _:
             return f"(8 + coalesce(strlen({column}), 0))"
         case "blob", _:

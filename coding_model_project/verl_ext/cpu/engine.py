@@ -36,10 +36,8 @@ class _OnCPU:
             self.engine_config.forward_only = forward_only
 
     def _packs(self, micro_batch: Any) -> bool:
-        return (
-            self.module.config._attn_implementation == packed_attention.NAME
-            and tensordict_utils.get_non_tensor_data(micro_batch, "use_remove_padding", True)
-        )
+        packs = tensordict_utils.get_non_tensor_data(micro_batch, "use_remove_padding", True)
+        return bool(packs) and self.module.config._attn_implementation == packed_attention.NAME
 
     def _pack(self, micro_batch: Any, share: bool) -> Pack | None:
         """Return the micro-batch's pack and make the attention use it; None with another attention."""
