@@ -14,12 +14,11 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from os.path import normpath
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from coding_model_project.control_groups import oom_kills
 from coding_model_project.errors import HarborError
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.harbor.agents import (
@@ -27,25 +26,19 @@ from coding_model_project.harbor.agents import (
     AgentTimeoutError,
     NonZeroAgentExitCodeError,
 )
-from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import (
     Environment,
     EnvironmentFailed,
     Environments,
     Image,
     JudgesApart,
-    Killed,
 )
 from coding_model_project.harbor.environment.tree import Tree, of_files
-from coding_model_project.harbor.failures import VerifierError, VerifierTimeoutError
+from coding_model_project.harbor.failures import VerifierTimeoutError
 from coding_model_project.harbor.format.reward_rules import (
-    JSON_FILE,
-    TEXT_FILE,
     Rewards,
     check_range,
     combined,
-    main_reward,
-    read_rewards,
     unmet,
 )
 from coding_model_project.harbor.format.task import Step, Task, resolve_env, withheld
@@ -55,12 +48,13 @@ from coding_model_project.harbor.format.task_config import (
     Healthcheck,
     NetworkMode,
 )
-from coding_model_project.harbor.trial_outcome import MAX_KEPT_BYTES, StepOutcome, TrialOutcome
+from coding_model_project.harbor.trial_outcome import StepOutcome, TrialOutcome
+from coding_model_project.harbor.verification import Verification, VerifierDisturbedError
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import Judged
 
-TESTS, VERIFIER_LOGS, ARTIFACTS = "/tests", "/logs/verifier", "/logs/artifacts"
+ARTIFACTS = "/logs/artifacts"
 _STILL_VERIFIED = (AgentTimeoutError, NonZeroAgentExitCodeError)
 _SHOWN_CHARS = 300
 _AT_ONCE = 1024
@@ -72,12 +66,6 @@ _ALONE_BUDGET = 0.1
 
 class HealthcheckError(HarborError):
     """An environment that did not become healthy."""
-
-
-class VerifierDisturbedError(EnvironmentFailed):
-    """A verifier that the machine gave too little CPU time or memory."""
-
-    harbor_name = "EnvironmentFailed"
 
 
 class EnvironmentStartTimeoutError(HarborError):
@@ -229,12 +217,8 @@ class _Attempt:
         self._trials, self._task, self._agent = trials, task, agent
         self.steps: list[StepOutcome] = []
         self.notes: tuple[str, ...] = ()
-        self._output = ""
-        """Output of the step's verifier."""
-        self._doubts: tuple[str, ...] = ()
-        """Reasons to doubt that verifier's rewards."""
-        self._files = Tree()
-        """Files of that verifier in /logs/verifier."""
+        self._verified = Verification()
+        """That of the current step."""
 
     async def run(self) -> None:
         task = self._task
@@ -257,7 +241,8 @@ class _Attempt:
         """Run the agent, then the verifier. The outcome holds any error."""
         rewards: Rewards | None = None
         error: Exception | None = None
-        self._output, self._doubts, self._files, artifacts = "", (), Tree(), Tree()
+        verified = self._verified = Verification()
+        artifacts = Tree()
         started = time.monotonic()
         ended = started
         try:
@@ -279,9 +264,9 @@ class _Attempt:
             name=step.name,
             rewards=rewards,
             error=error,
-            doubts=self._doubts,
-            verifier_output=self._output,
-            verifier_files=self._files,
+            doubts=verified.doubts,
+            verifier_output=verified.output,
+            verifier_files=verified.files,
             artifacts=artifacts,
             agent_s=ended - started,
             verifier_s=time.monotonic() - ended,
@@ -348,7 +333,7 @@ class _Attempt:
             return await self._tested(step, environment, image.files.within("tests"))
         judged = await self._trials.judged_apart(self._task, step, artifacts)
         if judged is not None:
-            self._output = judged.said
+            self._verified.output = judged.said
             check_range(judged.rewards, self._task.reward_range)
             return judged.rewards
         assert step.verifier_image is not None
@@ -364,79 +349,11 @@ class _Attempt:
 
     async def _tested(self, step: Step, environment: Environment, files: Tree) -> Rewards:
         """Run the verifier; if it does not end in time, run it again without other trials."""
+        env = self._trials.verifier_env(self._task, step)
+        verify = partial(self._verified.run, self._task, step, environment, files, env)
         try:
-            return await self._test(step, environment, files)
+            return await verify()
         except (VerifierTimeoutError, VerifierDisturbedError) as error:
             async with self._trials.alone(error):
                 await environment.end_verifier()
-                return await self._test(step, environment, files)
-
-    async def _test(self, step: Step, environment: Environment, files: Tree) -> Rewards:
-        """Run the verifier and return its rewards.
-
-        Raises:
-            VerifierDisturbedError: it failed while the kernel killed processes for lack of memory, or it
-                got hardly any CPU time.
-        """
-        n_killed = oom_kills()
-        rewards: Rewards = {}
-        failure: VerifierError | None = None
-        try:
-            rewards = await self._rewarded(step, environment, files)
-        except VerifierError as error:
-            failure = error
-        if (main_reward(rewards) or 0.0) < 1 and oom_kills() > n_killed:
-            raise VerifierDisturbedError("the machine ran out of memory during the verifier's run")
-        if failure is not None:
-            raise failure
-        return rewards
-
-    async def _rewarded(self, step: Step, environment: Environment, files: Tree) -> Rewards:
-        await environment.begin_verifier()
-        await environment.write_tree(TESTS, files)
-        script, first = "test.sh", ""
-        if not step.tests:  # the verifier's image contains them
-            first = f"chmod +x {TESTS}/{script}; "
-        for folder in step.tests:
-            own = ((str(path), folder / path) for path in self._task.files.selected(folder))
-            await environment.write_tree(TESTS, of_files(own).executable(script))
-        ended = await environment.run_command(
-            f"{first}({TESTS}/{script}) 2>&1",
-            env=self._trials.verifier_env(self._task, step),
-            timeout_s=step.verifier.timeout_sec,
-            user=step.verifier.user,
-        )
-        self._output = ended.stdout
-        self._doubts = tuple(await environment.doubts())
-        if ended.killed is Killed.starved:
-            raise VerifierDisturbedError(
-                "the machine is too busy: the verifier got hardly any CPU time"
-            )
-        if ended.timed_out:
-            raise VerifierTimeoutError(
-                f"the verifier did not end within {step.verifier.timeout_sec} s"
-            )
-        self._files = await _verifier_files(environment)
-        rewards = _rewards(self._files)
-        check_range(rewards, self._task.reward_range)
-        return rewards
-
-
-async def _verifier_files(environment: Environment) -> Tree:
-    """Return the verifier's files, or only the reward files if all are too many or too large."""
-    try:
-        return await environment.read_tree(VERIFIER_LOGS, MAX_KEPT_BYTES)
-    except OSError:
-        return await environment.read_tree(VERIFIER_LOGS, only=(JSON_FILE, TEXT_FILE))
-
-
-def _rewards(files: Tree) -> Rewards:
-    """Return the rewards in the verifier's files.
-
-    Raises:
-        VerifierError: there are none; the subclass has Harbor's name for the reason.
-    """
-    rewards = files.only((JSON_FILE, TEXT_FILE))
-    with TemporaryDirectory(prefix="rewards-") as folder:
-        tree.unpack(folder, rewards.entries, rewards.body)  # links too, which earn no reward
-        return read_rewards(Path(folder))
+                return await verify()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, FiniteFloat
+
+from coding_model_project.strict_json import shallow
 
 
 class BadRequest(Exception):
@@ -21,21 +24,7 @@ _MAX_DEPTH = 64
 """Deepest nesting of lists and objects that can be written as JSON again."""
 
 
-def _shallow(content: dict[str, Any]) -> dict[str, Any]:
-    level: list[Any] = [content]
-    for _ in range(_MAX_DEPTH):
-        level = [
-            item
-            for part in level
-            for item in (part.values() if isinstance(part, dict) else part)
-            if isinstance(item, dict | list)
-        ]
-        if not level:
-            return content
-    raise ValueError(f"it nests too deeply: at most {_MAX_DEPTH} lists and objects in each other")
-
-
-AnyObject = Annotated[dict[str, Any], AfterValidator(_shallow)]
+AnyObject = Annotated[dict[str, Any], AfterValidator(partial(shallow, max_depth=_MAX_DEPTH))]
 """JSON of any shape, but not of any depth."""
 
 RunStatus = Literal["Success", "Failed", "SandboxError"]

@@ -131,13 +131,15 @@ class Container:
         killed = None if in_time else Killed.timeout
         if code != 0:
             await self.heartbeat()
-        if code == _KILLED and in_time and await self._ran_out_of_memory():
+        over_memory = (self._verifying or code == _KILLED) and await self._ran_out_of_memory()
+        if over_memory and code == _KILLED and in_time:
             killed = Killed.memory
         return CommandResult(
             stdout=shown(*out, max_output),
             stderr=shown(*err, max_output),
             exit_code=code if in_time else _KILLED,
             killed=killed,
+            over_memory=over_memory,
         )
 
     async def _wait(self, call: Call, mark: tuple[str, str], timeout_s: float | None) -> bool:

@@ -51,6 +51,8 @@ class CommandResult:
     exit_code: int = 0
     """128 plus the signal's number if a signal ended it."""
     killed: Killed | None = None
+    over_memory: bool = False
+    """True if the kernel killed one of its processes at the environment's own memory limit."""
 
     @property
     def timed_out(self) -> bool:

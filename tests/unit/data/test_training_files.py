@@ -19,13 +19,9 @@ from coding_model_project.data.training.mixing import (
 from coding_model_project.data.training.training_files import (
     Plan,
     RowKind,
-    is_made,
-    write_manifest,
     write_training_files,
 )
 from coding_model_project.errors import ConfigError
-from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.synthetic.prepare import prepare_tinycode
 from coding_model_project.types import Problem, Stdin, Test
 from tests.synthetic_evaluations import write_evaluation
 
@@ -61,24 +57,6 @@ def test_rows_name_problems_whose_tests_lie_once(tmp_path):
     assert manifest["counts"] == {"rl_train": 12}
     assert manifest["settings"]["seed"] == 3
     assert set(manifest["sha256"]) == {"problems.jsonl", "rl_train.parquet"}
-
-
-def test_files_are_made_once_their_manifest_has_the_same_settings(tmp_path):
-    manifest, settings = tmp_path / "manifest.json", {"generator": 2, "seed": 0}
-    assert not is_made(manifest, settings)
-    write_manifest(manifest, settings, {"rl_train": 4})
-    assert is_made(manifest, settings)
-    assert not is_made(manifest, settings | {"seed": 1})
-
-
-def test_embedded_tasks_do_not_overwrite_a_users_files(tmp_path):
-    write_training_files(MINE, tmp_path, Plan())
-    kept = (tmp_path / "problems.jsonl").read_bytes()
-    with pytest.raises(ConfigError, match=r"coding\.dataset=null"):
-        prepare_tinycode(
-            tmp_path, style=PromptStyle.bare, seed=0, sft_demonstrations=1, say=lambda line: None
-        )
-    assert (tmp_path / "problems.jsonl").read_bytes() == kept
 
 
 def test_the_same_seed_gives_the_same_order(tmp_path):

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ import pytest
 from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.grading.rewards import dense, sparse
-from coding_model_project.harbor import trial
+from coding_model_project.harbor import verification
 from coding_model_project.harbor.agents import Oracle, Script
+from coding_model_project.harbor.environment.base import CommandResult
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.grader import HarborGrader
+from coding_model_project.harbor.rooms import rooms
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import ErrorType, Problem
 from tests.processes import below
@@ -224,7 +227,10 @@ def test_a_verifier_that_times_out_again_is_late(tmp_path):
 
 def test_a_verifier_that_fails_for_lack_of_memory_is_no_verdict(tmp_path, monkeypatch):
     kills = itertools.count()
-    monkeypatch.setattr(trial, "oom_kills", lambda: next(kills))
+    monkeypatch.setattr(verification, "oom_kills", lambda: next(kills))
     ended = outcome(made(tmp_path / "a", solve="echo 0 > answer"))
     assert (ended.rewards, ended.failure_cause) == (None, "sandbox_failed")
     assert outcome(made(tmp_path / "b")).rewards == {"reward": 1.0}
+    # A program that exceeds its environment's own limit does not get out of its failure.
+    monkeypatch.setattr(rooms, "CommandResult", partial(CommandResult, over_memory=True))
+    assert outcome(made(tmp_path / "c", solve="echo 0 > answer")).rewards == {"reward": 0.0}

@@ -1,4 +1,4 @@
-"""What the machine does to a program is not the program's doing, and a program cannot pretend it was."""
+"""A program is not blamed for the machine's doing, and cannot pretend that it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients may hold of a server before their requests have arrived."""
+"""Bounds on a client before its request has arrived."""
 
 from __future__ import annotations
 
