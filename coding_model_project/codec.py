@@ -87,12 +87,7 @@ def members(value: Iterable[Any]) -> list[Any]:
     Their own order differs with the order of insertion, and between processes, since Python salts the
     hashes of text.
     """
-    return sorted(value, key=place)
-
-
-def place(member: Any) -> tuple[bool, float, str]:
-    """Return the sort key of a set's member."""
-    return _place(to_json(member))
+    return sorted(value, key=lambda member: _place(to_json(member)))
 
 
 def _ordered(pictures: list[Any]) -> list[Any]:

@@ -2,8 +2,8 @@
 
 Archives, listings of stores, manifests, indices, requests, tasks and data sets name files, and whoever
 wrote them may be hostile. So may other users of this machine, who can make a file of any known name in
-/tmp first. All of this package resolves such names here; `tests/unit/test_contained.py` finds code that
-does not.
+/tmp first. All of this package resolves such names here; `tests/unit/test_contained_use.py` finds code
+that does not.
 """
 
 from __future__ import annotations

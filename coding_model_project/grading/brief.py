@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from coding_model_project import codec
+from coding_model_project.codec import members
 from coding_model_project.types import Asserts, Call, Test, TestInput, Verdict
 
 _INPUT_CHARACTERS = 500
 _ARGUMENT_BYTES = 1 << 16
 """Bytes of an argument that are shown."""
 
-_MOST_WRITTEN = 20_000
+_MOST_WRITTEN = 1_000
 """Members of a value that is written whole before it is clipped; 64 characters or bits count as one."""
 
 
@@ -50,20 +50,9 @@ def _ordered(value: object) -> str:
         pairs = (f"{_ordered(key)}: {_ordered(item)}" for key, item in value.items())
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, set | frozenset) and value:
-        members = sorted((_place(member, text), text) for member, text in _texts(value))
-        text = f"{{{', '.join(text for _, text in members)}}}"
+        text = f"{{{', '.join(map(_ordered, members(value)))}}}"
         return text if isinstance(value, set) else f"frozenset({text})"
     return repr(value)
-
-
-def _texts(members: Iterable[object]) -> Iterator[tuple[object, str]]:
-    return ((member, _ordered(member)) for member in members)
-
-
-def _place(member: object, text: str) -> tuple[bool, float, str]:
-    """Return the sort key of a set's member: `codec.place`, but containers by their text, once made."""
-    is_container = isinstance(member, tuple | frozenset)
-    return (True, 0, f"{{{text}") if is_container else codec.place(member)
 
 
 def _bounded_repr(value: object, most: int) -> str:

@@ -223,7 +223,7 @@ def nested_sets(depth: int, width: int) -> frozenset:
 @pytest.mark.parametrize(
     ("value", "start"),
     [
-        ([nested_sets(95, 60)], "[frozenset({"),
+        ([nested_sets(40, 5)], "[frozenset({"),
         ([nested_sets(95, 1000)], "[a frozenset of 1001]"),
         ([[1] * 10] * 100_000, "[[1, 1, 1, 1, 1, 1, 1, 1, 1, 1], [1, "),
         ({"a": "x" * 10**7, 1: ()}, "{'a': 'xxx"),
