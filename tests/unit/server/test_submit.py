@@ -91,8 +91,8 @@ def _bad_rows() -> list[tuple[str, dict, str]]:
         ("/get_prompts", io | {"provided_data": [row | {"labels": [1]}]}, "'labels' must be"),
         ("/get_prompts", io | {"provided_data": [row], "locale": "fr"}, "locale='fr'"),
         ("/get_prompts", function | {"provided_data": [task | {"prompt": 1}]}, "'prompt' must be"),
-        ("/get_prompts", io | {"provided_data": [row | {"labels": {"x": deep}}]}, "nests too deep"),
-        ("/list_ids", io | {"provided_data": [{"x": deeper}]}, "nests too deep"),
+        ("/get_prompts", io | {"provided_data": [row | {"labels": {"x": deep}}]}, "lists and objects within each other"),
+        ("/list_ids", io | {"provided_data": [{"x": deeper}]}, "lists and objects within each other"),
         ("/list_ids", io | {"provided_data": [{"id": {"a": 1}}]}, "'id' must be"),
         (
             "/submit",
