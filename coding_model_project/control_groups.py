@@ -1,4 +1,4 @@
-"""Limits that a container, or a scheduler's job, sets on this process (control groups, version 2)."""
+"""Limits that a container, or a scheduler's job, sets on this process by control groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def usable_cores(root: Path = _ROOT) -> int:
         root: the root of the file system to read groups from.
     """
     cores = len(os.sched_getaffinity(0))
-    return max(1, min(cores, math.floor(_least(_cpu_quota, root, default=cores))))
+    return max(1, min(cores, math.floor(_least(_cpu_quota, "cpu", root, default=cores))))
 
 
 def free_memory(root: Path = _ROOT) -> float:
@@ -27,7 +27,7 @@ def free_memory(root: Path = _ROOT) -> float:
     Args:
         root: the root of the file system to read groups from.
     """
-    return _least(_free_memory, root, default=math.inf)
+    return _least(_free_memory, "memory", root, default=math.inf)
 
 
 def oom_kills() -> int:
@@ -42,10 +42,12 @@ def oom_kills() -> int:
     return int(found[1]) if found else 0
 
 
-def _least(limit: Callable[[Path], float], root: Path, *, default: float) -> float:
+def _least(
+    limit: Callable[[Path], float], controller: str, root: Path, *, default: float
+) -> float:
     """Return the least limit of this process's groups; the default if none has one."""
     found = []
-    for group in _groups(root):
+    for group in _groups(controller, root):
         try:
             found.append(limit(group))
         except (OSError, IndexError, ValueError):  # no such file or limit ("max")
@@ -53,8 +55,8 @@ def _least(limit: Callable[[Path], float], root: Path, *, default: float) -> flo
     return min(found, default=default)
 
 
-def _groups(root: Path) -> Iterator[Path]:
-    """Yield this process's group and those above.
+def _groups(controller: str, root: Path) -> Iterator[Path]:
+    """Yield this process's groups and those above: of version 2, and of version 1 for a controller.
 
     A container sees its own group as the root. A Slurm job's group is below the host's root.
     """
@@ -62,18 +64,35 @@ def _groups(root: Path) -> Iterator[Path]:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         lines = []
-    own = Path(next((line[4:] for line in lines if line.startswith("0::/")), ""))
-    for below in (own, *own.parents):
-        yield root / "sys/fs/cgroup" / below
+    mounted = root / "sys/fs/cgroup"
+    tops = {"": mounted, controller: mounted / controller}
+    own = {top: Path() for top in tops.values()}
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        for name in controllers.split(","):
+            if name in tops:
+                own[tops[name]] = Path(path.lstrip("/"))
+    for top, below in own.items():
+        for part in (below, *below.parents):
+            yield top / part
 
 
 def _cpu_quota(group: Path) -> float:
-    quota, period = (group / "cpu.max").read_text().split()
+    if (group / "cpu.max").exists():
+        quota, period = (group / "cpu.max").read_text().split()
+    else:
+        quota, period = (
+            (group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")
+        )
+    if int(quota) < 0:
+        raise ValueError("version 1's word for no quota")
     return int(quota) / int(period)
 
 
 def _free_memory(group: Path) -> float:
-    limit = int((group / "memory.max").read_text())
-    used = int((group / "memory.current").read_text())
-    cache = (group / "memory.stat").read_text().split("inactive_file ")[1].split()[0]
+    names = ("memory.max", "memory.current", "inactive_file ")
+    if not (group / names[0]).exists():
+        names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ")
+    limit, used = (int((group / name).read_text()) for name in names[:2])
+    cache = (group / "memory.stat").read_text().split(names[2])[1].split()[0]
     return limit - used + int(cache)

@@ -1,4 +1,4 @@
-"""Announcements of retries: one line when a service goes down, one when it is back.
+"""Announcements of retries: one line when a service goes down, one when it is back; and secrets.
 
 stamina schedules the retries; this module prints them. Wrap stamina's loop in `announced`, and call
 `Service.worked` after each answer.
@@ -24,6 +24,7 @@ from stamina.instrumentation import (
     set_on_retry_hooks,
 )
 
+from coding_model_project.errors import ConfigError
 from coding_model_project.redaction import redacted
 
 _LONG_S = 10.0
@@ -169,6 +170,27 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         return max(0.0, (when - datetime.now(UTC)).total_seconds())
     except (ValueError, TypeError):  # no date, or one without a time zone
         return None
+
+
+def secret_of(variable: str, given: str | None = None) -> str | None:
+    """Return a token or key for a header, without blanks around it, which files of secrets often have.
+
+    Args:
+        variable: the environment variable that holds it, also named in the error.
+        given: its text, if it has been read.
+
+    Raises:
+        ConfigError: no header can carry it. The message does not show it.
+    """
+    text = (os.environ.get(variable, "") if given is None else given).strip()
+    if not (text.isascii() and text.isprintable()) or " " in text:
+        raise ConfigError(f"{variable}: has a blank, a line break or a character that is not ASCII")
+    return text or None
+
+
+def bearer(secret: str | None) -> dict[str, str]:
+    """Return the header that carries a secret; none without one."""
+    return {"authorization": f"Bearer {secret}"} if secret else {}
 
 
 def free_port() -> int:

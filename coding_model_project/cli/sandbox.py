@@ -201,11 +201,16 @@ def serve(
 ) -> int:
     """Serve SandboxFusion's HTTP API from this machine's sandbox until interrupted."""
     with extra("serve"):
+        from coding_model_project.control_groups import free_memory
+        from coding_model_project.http import secret_of
+        from coding_model_project.sandbox.fusion.client import TOKEN_VARIABLE
         from coding_model_project.server import listening
         from coding_model_project.server.admission import Admission
         from coding_model_project.server.app import LOOPBACK, Settings, create_app
         from coding_model_project.server.run_code import Bounds
+        from coding_model_project.types import Limits
 
+    token = secret_of(TOKEN_VARIABLE, token or "")
     listening.check_exposure(host, token)
     at_once = cores(workers)
     sandbox = embedded_sandbox(at_once, min_tier)
@@ -219,6 +224,15 @@ def serve(
     )
     sock = listening.listen(host, port)
     address = f"http://{host}:{sock.getsockname()[1]}"
+
+    typical_mb = Limits().memory_mb
+    if (left := free_memory() / 2**20) < at_once * typical_mb:
+        print(
+            f"the container leaves {left:.0f} MiB of memory for {at_once} programs at once, fewer than "
+            f"{typical_mb} MiB each: if it runs out, the kernel kills programs, and their requests "
+            "fail; pass fewer --workers, or give it more",
+            file=sys.stderr,
+        )
 
     def started() -> None:
         print(f"serving on {address} ({sandbox.identity}, {at_once} programs at once)", flush=True)

@@ -28,6 +28,7 @@ import psutil
 
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import SandboxError
+from coding_model_project.http import bearer, secret_of
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.fusion import FusionSandbox, wire
@@ -162,11 +163,10 @@ def _by_sandbox(
 
 async def _server_sides(stack: AsyncExitStack, url: str, at_once: int) -> dict[str, _Side]:
     fusion = await stack.enter_async_context(FusionSandbox([url], max_concurrency=at_once))
-    token = os.environ.get(TOKEN_VARIABLE)
     client = await stack.enter_async_context(
         httpx.AsyncClient(
             base_url=url,
-            headers={"authorization": f"Bearer {token}"} if token else {},
+            headers=bearer(secret_of(TOKEN_VARIABLE)),
             timeout=_ANSWER_S,
             trust_env=False,
         )

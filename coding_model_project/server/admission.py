@@ -40,18 +40,19 @@ class Admission:
     """
 
     def __init__(self, at_once: int, max_waiting: int) -> None:
-        self._at_once, self._max_waiting = at_once, max_waiting
+        self.places, self._max_waiting = at_once, max_waiting
         self._free = asyncio.Semaphore(at_once)
         self._typical_s = 0.1
         self.running = 0
         self.waiting = 0
         self.refused = 0
+        self.waited_s = 0.0
         self.leaving = False
 
     @property
     def capacity(self) -> int:
         """Return the most requests that run or wait."""
-        return self._at_once + self._max_waiting
+        return self.places + self._max_waiting
 
     @property
     def idle(self) -> bool:
@@ -73,10 +74,12 @@ class Admission:
             self.refused += 1
             raise Busy(self._retry_after_s())
         self.waiting += 1
+        arrived = time.monotonic()
         try:
             await self._free.acquire()
         finally:
             self.waiting -= 1
+            self.waited_s += time.monotonic() - arrived
         self.running += 1
         started = time.monotonic()
         try:
@@ -87,5 +90,5 @@ class Admission:
             self._typical_s += _SMOOTHING * (time.monotonic() - started - self._typical_s)
 
     def _retry_after_s(self) -> int:
-        seconds = self.waiting * self._typical_s / self._at_once
+        seconds = self.waiting * self._typical_s / self.places
         return min(max(1, math.ceil(seconds)), _LONGEST_WAIT_S)

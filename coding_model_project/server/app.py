@@ -67,7 +67,7 @@ def create_app(sandbox: Sandbox, settings: Settings, admission: Admission | None
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=settings.hosts, www_redirect=False)
     _add_errors(app)
     _add_running(app, sandbox, settings.bounds, admission, measures)
-    _add_datasets(app, sandbox, settings.bounds, admission)
+    _add_datasets(app, sandbox, settings.bounds, admission, measures)
 
     @app.get("/v1/ping")
     async def ping() -> Response:
@@ -144,12 +144,16 @@ def _add_running(
         return requests.RunJupyterResponse(status="SandboxError", message=message)
 
 
-def _add_datasets(app: FastAPI, sandbox: Sandbox, bounds: Bounds, admission: Admission) -> None:
+def _add_datasets(
+    app: FastAPI, sandbox: Sandbox, bounds: Bounds, admission: Admission, measures: Measures
+) -> None:
     @app.post("/submit")
     async def _submit(body: requests.SubmitRequest) -> requests.SubmitResponse:
         judge = submit.judge_of(body)
         async with admission.place():
-            return await judge(body, sandbox, bounds)
+            answer = await judge(body, sandbox, bounds)
+        measures.count_submission(accepted=answer.accepted)
+        return answer
 
     @app.post("/get_prompts")
     async def _get_prompts(body: requests.GetPromptsRequest) -> list[requests.Prompt]:

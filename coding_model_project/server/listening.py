@@ -105,9 +105,11 @@ def serve(
 
     async def run() -> None:
         async with around:
-            await _Server(config, started, admission, last_answers_s).serve(sockets=[listening])
+            await server.serve(sockets=[listening])
 
-    before = signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again at its end
+    server = _Server(config, started, admission, last_answers_s)
+    # While the sandbox starts. Then uvicorn handles signals, and raises them again at its end.
+    before = signal.signal(signal.SIGTERM, server.end_before_start)
     try:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             runner.run(run())
@@ -133,7 +135,13 @@ class _Server(BoundedServer):
         self._on_start, self._admission = started, admission
         self._last_answers_s, self._ends_at = last_answers_s, math.inf
 
+    def end_before_start(self, _signum: int, _frame: FrameType | None) -> None:
+        """Serve nothing once the start is complete."""
+        self.should_exit = True
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.should_exit:
+            return
         await super().startup(sockets)
         if not self.should_exit:
             self._on_start()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
 
 from coding_model_project import __version__
+from coding_model_project.control_groups import oom_kills
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.server.admission import Admission
 from coding_model_project.server.requests import RunCodeResponse
@@ -26,21 +30,16 @@ class Measures:
         self._programs = Counter(
             "sandbox_programs", "Answers of /run_code", ["status"], registry=self._registry
         )
+        self._submissions = Counter(
+            "sandbox_submissions", "Answers of /submit", ["accepted"], registry=self._registry
+        )
         self._seconds = Histogram(
             "sandbox_run_seconds",
             "Seconds of /run_code requests, without waiting for a place",
             buckets=_BUCKETS,
             registry=self._registry,
         )
-        for name, meaning in (
-            ("running", "Requests whose programs run"),
-            ("waiting", "Requests that wait for a place"),
-            ("refused", "Requests answered 429, or 503 during shutdown, since the start"),
-            ("leaving", "1 while the server shuts down"),
-        ):
-            gauge = Gauge(f"sandbox_{name}", meaning, registry=self._registry)
-            gauge.set_function(lambda name=name: getattr(admission, name))
-
+        self._registry.register(_Places(admission))
         self._info = Info(
             "sandbox", "The sandbox and this server's version", registry=self._registry
         )
@@ -52,6 +51,32 @@ class Measures:
     def count(self, answer: RunCodeResponse) -> None:
         self._programs.labels(answer.status).inc()
 
+    def count_submission(self, *, accepted: bool) -> None:
+        self._submissions.labels(str(accepted).lower()).inc()
+
     def text(self) -> str:
         self._info.info({"identity": self._sandbox.identity, "version": __version__})
         return generate_latest(self._registry).decode()
+
+
+class _Places(Collector):
+    """The state of an admission, and the kernel's count of processes killed for lack of memory."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._admission
+        for name, meaning, value in (
+            ("places", "Requests whose programs can run at once", now.places),
+            ("running", "Requests whose programs run", now.running),
+            ("waiting", "Requests that wait for a place", now.waiting),
+            ("leaving", "1 while the server shuts down", now.leaving),
+        ):
+            yield GaugeMetricFamily(f"sandbox_{name}", meaning, value=value)
+        for name, meaning, value in (
+            ("refused", "Requests answered 429, or 503 during shutdown", now.refused),
+            ("waited_seconds", "Seconds that requests have waited for a place", now.waited_s),
+            ("oom_kills", "Processes of this machine killed for lack of memory", oom_kills()),
+        ):
+            yield CounterMetricFamily(f"sandbox_{name}", meaning, value=value)

@@ -343,7 +343,7 @@ async def test_beyond_capacity_nothing_is_lost_and_waiting_costs_no_time():
         assert [e.stdout for (e,) in found] == [f"{n}\n" for n in range(12)]
         async with httpx.AsyncClient() as client:
             text = (await client.get(f"{small.url}/metrics")).text
-        assert float(text.split("\nsandbox_refused ")[1].split()[0]) > 0
+        assert float(text.split("\nsandbox_refused_total ")[1].split()[0]) > 0
     finally:
         small.stop()
 

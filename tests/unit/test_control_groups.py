@@ -33,6 +33,14 @@ def slurm_step(root):
     return root / "sys/fs/cgroup" / JOB
 
 
+def version_1(root, controller):
+    """Return the group of a controller in a container of version 1, which sees its host's path."""
+    (root / "proc/self/cgroup").write_text(f"4:{controller}:/docker/7\n1:name=systemd:/docker/7\n0::/\n")
+    group = root / "sys/fs/cgroup" / controller
+    group.mkdir(parents=True)
+    return group
+
+
 def limit_memory(group, limit, used=0, cache=0):
     group.mkdir(parents=True, exist_ok=True)
     (group / "memory.max").write_text(f"{limit}\n")
@@ -81,3 +89,19 @@ def test_a_run_is_refused_by_the_limit_too(monkeypatch):
     monkeypatch.setattr(control_groups, "free_memory", lambda: 4.0 * GIB)
     with pytest.raises(ConfigError, match=r"4\.0 GB of memory are free, but this run needs 48"):
         checks.check_memory(48)
+
+
+@pytest.mark.parametrize(("quota", "cores"), [(-1, 8), (250_000, 2)])
+def test_cores_within_a_quota_of_version_1(root, quota, cores):
+    group = version_1(root, "cpu")
+    (group / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+    (group / "cpu.cfs_period_us").write_text("100000\n")
+    assert usable_cores(root) == cores
+
+
+def test_memory_within_a_limit_of_version_1(root):
+    group = version_1(root, "memory")
+    (group / "memory.limit_in_bytes").write_text(f"{2 * GIB}\n")
+    (group / "memory.usage_in_bytes").write_text(f"{GIB}\n")
+    (group / "memory.stat").write_text(f"inactive_file 1\ntotal_inactive_file {GIB // 2}\n")
+    assert free_memory(root) == 1.5 * GIB

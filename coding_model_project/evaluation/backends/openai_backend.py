@@ -38,7 +38,14 @@ from coding_model_project.evaluation.backends.openai_errors import (
     not_found,
 )
 from coding_model_project.evaluation.backends.probes import MESSAGES, TOKENS, Reply, probe
-from coding_model_project.http import Service, announced, reason, retry_after_s
+from coding_model_project.http import (
+    Service,
+    announced,
+    bearer,
+    reason,
+    retry_after_s,
+    secret_of,
+)
 from coding_model_project.redaction import redacted
 
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -110,7 +117,7 @@ class OpenAIBackend:
         self._timeout_s = timeout_s
         self._retry_s = max(retry_s, 0.001)
         self._key_variable = key_variable
-        key = os.environ.get(key_variable)
+        key = secret_of(key_variable)
         if key_variable != KEY_VARIABLE and not key:
             raise ConfigError(
                 f"coding.evaluation.api_key_env={key_variable}: this environment variable is not set; "
@@ -118,7 +125,7 @@ class OpenAIBackend:
             )
         self._has_key = bool(key)
         self._client = httpx.AsyncClient(
-            headers={"authorization": f"Bearer {key}"} if key else {},
+            headers=bearer(key),
             timeout=httpx.Timeout(timeout_s, connect=10.0),
             limits=httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
         )

@@ -257,11 +257,10 @@ class RayBackend:
             JobError: the head does not answer.
         """
         token = _token()
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
         attempts = _ATTEMPTS if method == "GET" else 1  # only GET is safe to retry
         try:
             with httpx.Client(
-                base_url=self.address, headers=headers, timeout=_TIMEOUT, transport=self.transport
+                base_url=self.address, headers=http.bearer(token), timeout=_TIMEOUT, transport=self.transport
             ) as client:
                 ask = stamina.retry(on=httpx.TimeoutException, attempts=attempts, timeout=None)
                 answer = ask(client.request)(method, path, **options)
@@ -293,12 +292,12 @@ class RayBackend:
         return f"--address={self.address}"
 
 
-def _token() -> str:
-    """Return the token that Ray's own client would send; empty if none is configured."""
-    if given := os.environ.get(TOKEN):
+def _token() -> str | None:
+    """Return the token that Ray's own client would send; None if none is configured."""
+    if given := http.secret_of(TOKEN):
         return given
     file = Path(os.environ.get(_TOKEN_PATH, _TOKEN_FILE)).expanduser()
-    return file.read_text().strip() if file.is_file() else ""
+    return http.secret_of(TOKEN, file.read_text()) if file.is_file() else None
 
 
 def _entrypoint(command: list[str]) -> str:

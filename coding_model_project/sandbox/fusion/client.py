@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from typing import Self
 
 import httpx
 
 from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.http import secret_of
 from coding_model_project.sandbox.base import StopWhen
 from coding_model_project.sandbox.embedded.outcomes import syntax_error
 from coding_model_project.sandbox.embedded.supervisor import check_contents
@@ -75,7 +75,7 @@ class FusionSandbox:
         self._discovery = Discovery(urls)
         self._max_concurrency = max_concurrency
         self._timeout_s, self._retry_s, self._refresh_s = timeout_s, retry_s, refresh_s
-        self._token = token if token is not None else os.environ.get(TOKEN_VARIABLE)
+        self._token = secret_of(TOKEN_VARIABLE, token)
         self._transport = transport
         self._fleet: Fleet | None = None
         self._facts: capabilities.Facts | None = None

@@ -16,7 +16,7 @@ import httpx
 import stamina
 
 from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.http import announced
+from coding_model_project.http import announced, bearer
 from coding_model_project.sandbox.fusion import wire
 from coding_model_project.sandbox.fusion.discovery import Discovery
 from coding_model_project.sandbox.fusion.endpoint import Endpoint, NotSandboxFusion, Unavailable
@@ -72,7 +72,7 @@ class Fleet:
         self._failing_since: float | None = None
         self._failed_at = -math.inf
         self._client = httpx.AsyncClient(
-            headers={"authorization": f"Bearer {token}"} if token else {},
+            headers=bearer(token),
             timeout=None,  # each exchange has a time-out as a whole
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=max_concurrency),
             transport=transport,

@@ -205,7 +205,7 @@ async def test_beyond_capacity_429_and_nothing_lost():
         assert sandbox.most_running == 2
         assert len(sandbox.calls) == 5
         text = (await client.get("/metrics")).text
-        assert "sandbox_refused 15.0" in text
+        assert "sandbox_refused_total 15.0" in text
         assert 'sandbox_programs_total{status="Success"} 5.0' in text
 
 
