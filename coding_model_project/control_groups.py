@@ -42,9 +42,7 @@ def oom_kills() -> int:
     return int(found[1]) if found else 0
 
 
-def _least(
-    limit: Callable[[Path], float], controller: str, root: Path, *, default: float
-) -> float:
+def _least(limit: Callable[[Path], float], controller: str, root: Path, *, default: float) -> float:
     """Return the least limit of this process's groups; the default if none has one."""
     found = []
     for group in _groups(controller, root):
@@ -81,9 +79,7 @@ def _cpu_quota(group: Path) -> float:
     if (group / "cpu.max").exists():
         quota, period = (group / "cpu.max").read_text().split()
     else:
-        quota, period = (
-            (group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")
-        )
+        quota, period = ((group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
     if int(quota) < 0:
         raise ValueError("version 1's word for no quota")
     return int(quota) / int(period)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -38,6 +38,9 @@ def submit(
         float, typer.Option(help="Refuse to ship a working tree larger than N MB.", min=0.1)
     ] = 100,
     jobs: JobsFolder = JOBS_FOLDER,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the job, print what it would run, and end.")
+    ] = False,
     with_evaluation: Annotated[
         bool,
         typer.Option(
@@ -225,6 +228,11 @@ def submit(
         else None,
     )
     runner = backend_of(job, options)
+    _check_recipe(recipe, given)
+    if check:
+        runner.check(job)
+        print(runner.text(job))
+        return
 
     if push:
         images.ecr_name(image, target)  # before the build, which may take long
@@ -239,6 +247,23 @@ def submit(
     dirty = f" with changes {source.patch_hash[:12]}" if source.patch else ""
     print(chosen)
     print(f"commit {source.commit[:12]}{dirty}; run folder {run_dir}", file=sys.stderr)
+
+
+def _check_recipe(recipe: str, given: Sequence[str]) -> None:
+    """Check the recipe's configuration, since a job may wait for long before it finds a wrong key.
+
+    It needs verl for the recipes that train. A login node may have none.
+
+    Raises:
+        ConfigError: a key or value is wrong.
+    """
+    from importlib.util import find_spec
+
+    from coding_model_project.launch.checks import checks
+    from coding_model_project.launch.compose import compose_recipe
+
+    if recipe == "baseline" or find_spec("verl") is not None:
+        checks.check_values(compose_recipe(recipe, list(given)))
 
 
 def _with_run_dir(backend: str, overrides: Iterable[str], name: str) -> tuple[tuple[str, ...], str]:

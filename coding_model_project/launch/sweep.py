@@ -6,6 +6,7 @@ skips finished members and resumes the others.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -89,6 +90,7 @@ def run_member(name: str) -> None:
     keys = [one for one in current.overrides.task if not one.startswith("coding.run_dir=")]
     quoted = str(folder).replace("'", "\\'")
     command = [sys.executable, "-m", f"recipes.{name}", *keys, f"coding.run_dir='{quoted}'"]
+    os.environ.setdefault("WANDB_RUN_GROUP", Path(current.sweep.dir).name)
     print(f"{folder.name}: in {folder}", flush=True)
     code = _run(command)
     if code == INTERRUPTED:

@@ -12,7 +12,6 @@ workers.
 from __future__ import annotations
 
 import asyncio
-import os
 import resource
 import statistics
 import subprocess

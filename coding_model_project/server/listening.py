@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import ipaddress
 import math
@@ -104,14 +105,20 @@ def serve(
     )
 
     async def run() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)  # while the sandbox starts
         async with around:
-            await server.serve(sockets=[listening])
+            loop.remove_signal_handler(signal.SIGTERM)
+            signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again at its end
+            await _Server(config, started, admission, last_answers_s).serve(sockets=[listening])
 
-    server = _Server(config, started, admission, last_answers_s)
-    # While the sandbox starts. Then uvicorn handles signals, and raises them again at its end.
-    before = signal.signal(signal.SIGTERM, server.end_before_start)
+    before = signal.getsignal(signal.SIGTERM)
     try:
-        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        with (
+            asyncio.Runner(loop_factory=config.get_loop_factory()) as runner,
+            contextlib.suppress(asyncio.CancelledError),
+        ):
             runner.run(run())
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -135,13 +142,7 @@ class _Server(BoundedServer):
         self._on_start, self._admission = started, admission
         self._last_answers_s, self._ends_at = last_answers_s, math.inf
 
-    def end_before_start(self, _signum: int, _frame: FrameType | None) -> None:
-        """Serve nothing once the start is complete."""
-        self.should_exit = True
-
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        if self.should_exit:
-            return
         await super().startup(sockets)
         if not self.should_exit:
             self._on_start()

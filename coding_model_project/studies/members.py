@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -73,6 +74,7 @@ def run(study: Study, out: Path, say: Say) -> None:
     failed = []
     with sole_writer(out, "study"):
         keep_definition(study, out)
+        os.environ.setdefault("WANDB_RUN_GROUP", study.name)
         for member in members(study, out):
             if member.done:
                 say(f"{member.name}: has finished")

@@ -35,7 +35,9 @@ def slurm_step(root):
 
 def version_1(root, controller):
     """Return the group of a controller in a container of version 1, which sees its host's path."""
-    (root / "proc/self/cgroup").write_text(f"4:{controller}:/docker/7\n1:name=systemd:/docker/7\n0::/\n")
+    (root / "proc/self/cgroup").write_text(
+        f"4:{controller}:/docker/7\n1:name=systemd:/docker/7\n0::/\n"
+    )
     group = root / "sys/fs/cgroup" / controller
     group.mkdir(parents=True)
     return group

@@ -5,7 +5,8 @@ import time
 import pytest
 import stamina
 
-from coding_model_project.http import Service, announced, reason
+from coding_model_project.errors import ConfigError
+from coding_model_project.http import Service, announced, reason, secret_of
 
 
 @pytest.fixture
@@ -75,3 +76,12 @@ def test_a_reason_is_never_empty():
             raise RuntimeError("All connection attempts failed") from cause
     except RuntimeError as error:
         assert reason(error) == "connection refused"
+
+
+def test_a_secret_without_its_files_newline(monkeypatch):
+    monkeypatch.setenv("A_TOKEN", "s3cret\n")
+    assert secret_of("A_TOKEN") == "s3cret"
+    assert secret_of("A_TOKEN", " ") is None
+    with pytest.raises(ConfigError, match="A_TOKEN") as error:
+        secret_of("A_TOKEN", "s3\ncret")
+    assert "cret" not in str(error.value)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import difflib
 import json
-import os
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Self

@@ -101,6 +101,10 @@ class Backend(Protocol):
         """Refuse a job that cannot work here; called before anything is written or sent."""
         ...
 
+    def text(self, job: Job) -> str:
+        """Return the script or command that the job runs."""
+        ...
+
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
         """Start a job from a package of the working tree; idempotent.
 

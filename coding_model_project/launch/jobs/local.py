@@ -46,16 +46,18 @@ class LocalBackend:
         if job.evaluation is not None:
             split(gpus, job.evaluation.gpus)
 
+    def text(self, job: Job) -> str:
+        # Without --gpus the job gets none: it holds no lock, and other jobs may use them.
+        return script(job, sys.executable, setup=f"export CUDA_VISIBLE_DEVICES={job.target}\n")
+
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
         folder = Path(job.folder)
         locks = _lock(job)
         try:
             unpack(package, folder / "source")
-            # Without --gpus the job gets none: it holds no lock, and other jobs may use them.
-            exported = f"export CUDA_VISIBLE_DEVICES={job.target}\n"
             file = folder / "script.sh"
             file.touch(mode=0o600)  # the overrides of a job may have secrets
-            file.write_text(script(job, sys.executable, setup=exported))
+            file.write_text(self.text(job))
             with (folder / LOG).open("ab") as log:
                 process = subprocess.Popen(
                     ["bash", str(folder / "script.sh")],

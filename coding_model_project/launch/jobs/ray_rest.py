@@ -42,9 +42,12 @@ _IN_DRIVER = ("sft", "dpo")
 """Recipes that train in the job's driver; the others train in Ray workers."""
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 _UPLOAD_S = 600.0
+_LARGEST = 100 << 20
+"""Bytes of the largest package that a head takes (`RAY_RUNTIME_ENV_MAX_PACKAGE_SIZE`'s default)."""
 _ATTEMPTS, _PAUSE_S = 3, 0.5
 _STOP_S = 90.0
 _KILL_WAIT_S = 60
+_PENDING_STOP_S = 10.0
 _PYTHON = (
     "import sys; sys.exit(None if (3, 11) <= sys.version_info[:2] < (3, 13) else "
     "'error: python=%d.%d on this node, expected 3.11 or 3.12; start Ray in such an environment'"
@@ -97,6 +100,9 @@ class RayBackend:
                 f"install ray=={RAY} on the cluster, or give --any-version"
             )
 
+    def text(self, job: Job) -> str:
+        return _entrypoint(words(job, "python"))
+
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
         uri = self._upload(package)
         submission = secrets.token_hex(8)
@@ -108,7 +114,7 @@ class RayBackend:
         }
         request = {
             "submission_id": job.name,
-            "entrypoint": _entrypoint(words(job, "python")),
+            "entrypoint": self.text(job),
             "runtime_env": {"working_dir": uri, "env_vars": environment},
             "metadata": {_SUBMISSION: submission, "recipe": job.recipe},
             "entrypoint_num_cpus": self.driver_cpus,
@@ -162,8 +168,21 @@ class RayBackend:
         return code == 0
 
     def kill(self, job: Job) -> None:
-        if not _state(self._info(job.name)).ended:
-            self._json("POST", f"/api/jobs/{job.name}/stop")
+        state = _state(self._info(job.name))
+        if state.ended:
+            return
+        self._json("POST", f"/api/jobs/{job.name}/stop")
+        if state is not JobState.pending:
+            return
+        until = time.monotonic() + _PENDING_STOP_S
+        while not _state(self._info(job.name)).ended:
+            if time.monotonic() > until:
+                raise JobError(
+                    f"{job.name}: waits for resources, and Ray cannot stop a job that has no place yet; "
+                    "Ray fails it after RAY_JOB_START_TIMEOUT_SECONDS (900), or `jobs stop` ends it "
+                    "once it runs"
+                )
+            time.sleep(_PAUSE_S)
 
     def _post_once(self, request: Mapping[str, Any], submission: str) -> None:
         """Submit a job; without a reply, check whether the request arrived before retrying.
@@ -207,6 +226,11 @@ class RayBackend:
     def _upload(self, package: Path) -> str:
         """Upload a package unless the cluster has it; return its URI."""
         content = package.read_bytes()
+        if len(content) > _LARGEST:
+            raise ConfigError(
+                f"{self._where}: the package has {len(content) / 2**20:.0f} MiB, and Ray takes "
+                f"{_LARGEST >> 20} at most; add large files to .gitignore, or put them on the shared disk"
+            )
         name = f"_ray_pkg_{hashlib.sha256(content).hexdigest()[:32]}.zip"
         path = f"/api/packages/gcs/{name}"
         if self._request("GET", path).status_code == httpx.codes.NOT_FOUND:
@@ -260,7 +284,10 @@ class RayBackend:
         attempts = _ATTEMPTS if method == "GET" else 1  # only GET is safe to retry
         try:
             with httpx.Client(
-                base_url=self.address, headers=http.bearer(token), timeout=_TIMEOUT, transport=self.transport
+                base_url=self.address,
+                headers=http.bearer(token),
+                timeout=_TIMEOUT,
+                transport=self.transport,
             ) as client:
                 ask = stamina.retry(on=httpx.TimeoutException, attempts=attempts, timeout=None)
                 answer = ask(client.request)(method, path, **options)

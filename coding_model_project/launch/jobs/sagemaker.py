@@ -66,6 +66,9 @@ class SageMakerBackend:
                 "--image=: give the image's URI in ECR, or --build --push --image NAME"
             )
 
+    def text(self, job: Job) -> str:
+        return shlex.join(words(job, "python"))
+
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
         source = f"{job.mirror.rstrip('/')}-source/{job.name}.zip"
         bucket, _, key = source.removeprefix("s3://").partition("/")
@@ -131,7 +134,7 @@ class SageMakerBackend:
     def _request(self, job: Job, source: str) -> dict[str, Any]:
         command = (
             f"mkdir -p {_CODE} && cd {_CODE} && python -m zipfile -e {_SOURCE}/{job.name}.zip . && "
-            f"exec {shlex.join(words(job, 'python'))}"
+            f"exec {self.text(job)}"
         )
         channel = {
             "S3DataType": "S3Prefix",

@@ -31,12 +31,21 @@ _ENDED = {
     "TIMEOUT": JobState.stopped,
 }
 
+_SETUP = """\
+saved() {{ ls {run_dir}/checkpoints 2>/dev/null; }}
+before=$(saved)
+"""
 _REQUEUE = """\
 # At the time limit, requeue the job: the same command resumes the run. Do not requeue after `jobs stop`
-# or scancel, whose SIGTERM reaches the run too.
+# or scancel, whose SIGTERM reaches the run too; nor a training without a new checkpoint, which would
+# gain as little again.
 if [ $code = 130 ] && [ -z "$stopped" ] &&
-    scontrol show job $SLURM_JOB_ID | grep -q JobState=RUNNING && scontrol requeue $SLURM_JOB_ID; then
-    exit 0
+    scontrol show job $SLURM_JOB_ID | grep -q JobState=RUNNING; then
+    if [ {recipe} != baseline ] && [ "$(saved)" = "$before" ]; then
+        echo "not requeued: no step since the last checkpoint; raise --time, or lower --signal-s" >&2
+    elif scontrol requeue $SLURM_JOB_ID; then
+        exit 0
+    fi
 fi
 """
 
@@ -59,7 +68,22 @@ class SlurmBackend:
         wrong = next((one for one in self.options if not one.startswith("--")), None)
         if wrong is not None:
             raise ConfigError(f"--sbatch={wrong}: expected an option of sbatch, as in --gres=gpu:8")
+        given = dict(one.partition("=")[::2] for one in self.options)
+        if (limit_s := _seconds(given.get("--time", ""))) and limit_s <= self.signal_s:
+            raise ConfigError(
+                f"--sbatch=--time={given['--time']}: --signal-s={self.signal_s} would stop the job as it "
+                f"starts; give more time, or a --signal-s below {limit_s} in which a step and a "
+                "checkpoint end"
+            )
+        if given.get("--nodes", "1") not in ("1", "1-1"):
+            raise ConfigError(
+                f"--sbatch=--nodes={given['--nodes']}: the job runs on its first node only; omit it, or "
+                "start Ray on several nodes and submit with --backend ray (docs/cluster.md)"
+            )
         _run("sbatch", "--version")
+
+    def text(self, job: Job) -> str:
+        return self._script(job)
 
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
         folder = Path(job.folder)
@@ -67,7 +91,7 @@ class SlurmBackend:
         Path(job.run_dir).mkdir(parents=True, exist_ok=True)
         file = folder / "script.sh"
         file.touch(mode=0o600)  # the overrides of a job may have secrets
-        file.write_text(self._script(job))
+        file.write_text(self.text(job))
         try:
             printed = _run("sbatch", "--parsable", str(file))
         except _NoAnswer as error:
@@ -127,8 +151,26 @@ class SlurmBackend:
             job,
             sys.executable,
             directives=[f"#SBATCH {one}" for one in (*ours, *self.options)],
-            finish=_REQUEUE,
+            setup=_SETUP.format(run_dir=shlex.quote(job.run_dir)),
+            finish=_REQUEUE.format(recipe=job.recipe),
         )
+
+
+def _seconds(limit: str) -> int | None:
+    """Return a time limit in sbatch's notation in seconds; None if it has another form.
+
+    Forms: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]]
+    (https://slurm.schedmd.com/sbatch.html#OPT_time).
+    """
+    days, dash, clock = limit.rpartition("-")
+    parts = clock.split(":")
+    if not all(part.isdecimal() for part in (*parts, days or "0")) or len(parts) > 3:
+        return None
+    if dash or len(parts) == 3:
+        hours, minutes, seconds = (*map(int, parts), 0, 0)[:3]
+    else:
+        hours, (minutes, seconds) = 0, (*map(int, parts), 0)[:2]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _id(job: Job) -> str | None:

@@ -1,21 +1,18 @@
-"""Loggers that survive a resume, and a W&B that is unreachable or dies."""
+"""Loggers that survive a resume, and tables of samples."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from verl.utils import tracking
 
-from coding_model_project.redaction import redacted
 from coding_model_project.runs.rollouts import Rollout, end_last_line
+from coding_model_project.verl_ext.trainers.trackers import start_trackers
 
-_WANDB_TIMEOUT_S = "30"
 _CELL_CHARACTERS = 4_000
 
 
@@ -33,78 +30,12 @@ class _AppendingFileLogger(tracking.FileLogger):
 
 
 def prepare_loggers(config: DictConfig) -> None:
-    """Make verl's loggers append to metrics.jsonl, and start W&B.
+    """Make verl's loggers append to metrics.jsonl, and start the trackers.
 
     Call it before verl creates its loggers, in the same process.
     """
     tracking.FileLogger = _AppendingFileLogger
-    if "wandb" in config.trainer.logger:
-        _start_wandb(config)
-
-
-def _start_wandb(config: DictConfig) -> None:
-    """Start W&B's run, which verl then reuses; offline if the service is unreachable.
-
-    A tracker that is down must not stop a training. The files in `wandb/` hold everything, and
-    `wandb sync` uploads them later.
-    """
-    import wandb
-
-    def start() -> None:
-        wandb.init(
-            project=config.trainer.project_name,
-            name=config.trainer.experiment_name,
-            config=redacted(OmegaConf.to_container(config, resolve=True)),  # type: ignore[arg-type]
-            settings=wandb.Settings(
-                init_timeout=float(os.environ.get("WANDB_INIT_TIMEOUT", _WANDB_TIMEOUT_S))
-            ),
-        )
-
-    try:
-        start()
-    except wandb.Error as error:
-        reason = " ".join(str(error).split())[:200]
-        print(  # noqa: T201
-            f"W&B cannot be reached ({reason}): logging offline; `wandb sync {config.coding.run_dir}"
-            "/wandb/offline-run-*` uploads it later",
-            file=sys.stderr,
-            flush=True,
-        )
-        os.environ["WANDB_MODE"] = "offline"
-        wandb.teardown()
-        start()
-    _outlive_wandb(config.coding.run_dir)
-
-
-def _outlive_wandb(run_dir: str) -> None:
-    """Keep training if W&B's service process dies, and print that once."""
-    import wandb
-    from wandb.sdk.mailbox import HandleAbandonedError, MailboxClosedError
-
-    lost = False
-
-    def while_it_lives(call: Callable[..., None]) -> Callable[..., None]:
-        def guarded(*args: Any, **kwargs: Any) -> None:
-            nonlocal lost
-            if lost:
-                return
-            try:
-                call(*args, **kwargs)
-            except (OSError, wandb.Error, HandleAbandonedError, MailboxClosedError) as error:
-                lost = True
-                print(  # noqa: T201
-                    f"W&B's service has died ({error}): training continues without it; "
-                    f"{run_dir}/metrics.jsonl has all metrics",
-                    file=sys.stderr,
-                    flush=True,
-                )
-                with contextlib.suppress(OSError, MailboxClosedError):
-                    wandb.teardown()  # otherwise W&B retries at exit and prints a traceback
-
-        return guarded
-
-    # verl, which finds the existing run, and `log_samples` call these.
-    wandb.log, wandb.finish = while_it_lives(wandb.log), while_it_lives(wandb.finish)
+    start_trackers(config)
 
 
 _COLUMNS = ("problem", "verdict", "reward", "completion", "detail")

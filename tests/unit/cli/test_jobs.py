@@ -48,6 +48,7 @@ def here(tmp_path, monkeypatch):
             "coding.run_dir=/a: fixed on SageMaker",
         ),
         (["sft", "--repo", "/"], "--repo=/: not a git working tree"),
+        (["baseline", "coding.evaluation.modle=m"], "coding.evaluation.modle"),
     ],
 )
 def test_a_wrong_option_is_one_line_and_nothing_is_written(here, capsys, words, said):
@@ -80,3 +81,10 @@ def test_a_job_that_is_not_known(here, capsys, command):
 def test_a_run_that_is_not_running_cannot_be_stopped(here, capsys):
     assert cli.main(["runs", "stop", "nowhere"]) == 1
     assert "not running" in capsys.readouterr().out
+
+
+def test_check_prints_what_would_run(here, capsys):
+    words = ["--check", "baseline", "hardware=cpu", "coding.evaluation.model=m"]
+    assert cli.main(["jobs", "submit", *words]) == 0
+    assert "-m recipes.baseline hardware=cpu coding.evaluation.model=m" in capsys.readouterr().out
+    assert not (here / "outputs").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import signal
 
 import pytest
 
@@ -250,6 +251,20 @@ def test_a_sandbox_that_does_not_start_is_said():
     app = create_app(sandbox, Settings(at_once=1))  # type: ignore[arg-type]
     with listen("127.0.0.1", 0) as listening, pytest.raises(SandboxError, match="no tier"):
         serve(app, sandbox, listening, lambda: None)  # type: ignore[arg-type]
+
+
+def test_a_signal_during_the_start_ends_it():
+    class Slow(FakeSandbox):
+        async def __aenter__(self):
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(60)
+
+    sandbox = Slow()
+    app = create_app(sandbox, Settings(at_once=1))  # type: ignore[arg-type]
+    before = signal.getsignal(signal.SIGTERM)
+    with listen("127.0.0.1", 0) as listening:
+        serve(app, sandbox, listening, lambda: pytest.fail("it serves"))  # type: ignore[arg-type]
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 # ── texts and numbers that JSON can spell and few expect ──────────────────────────────────────────

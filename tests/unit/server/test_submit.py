@@ -84,6 +84,7 @@ def _bad_rows() -> list[tuple[str, dict, str]]:
         "test": "def check(f): pass",
     }
     code = {"labels": {"execution_language": "python"}, "test": {"code": "x"}}
+    too_deep = "lists and objects within each other"
     deep, deeper = (json.loads("[" * n + "]" * n) for n in (100, 600))
     return [
         ("/get_prompts", io | {"provided_data": [row | {"id": [1]}]}, "'id' must be"),
@@ -91,8 +92,16 @@ def _bad_rows() -> list[tuple[str, dict, str]]:
         ("/get_prompts", io | {"provided_data": [row | {"labels": [1]}]}, "'labels' must be"),
         ("/get_prompts", io | {"provided_data": [row], "locale": "fr"}, "locale='fr'"),
         ("/get_prompts", function | {"provided_data": [task | {"prompt": 1}]}, "'prompt' must be"),
-        ("/get_prompts", io | {"provided_data": [row | {"labels": {"x": deep}}]}, "lists and objects within each other"),
-        ("/list_ids", io | {"provided_data": [{"x": deeper}]}, "lists and objects within each other"),
+        (
+            "/get_prompts",
+            io | {"provided_data": [row | {"labels": {"x": deep}}]},
+            too_deep,
+        ),
+        (
+            "/list_ids",
+            io | {"provided_data": [{"x": deeper}]},
+            too_deep,
+        ),
         ("/list_ids", io | {"provided_data": [{"id": {"a": 1}}]}, "'id' must be"),
         (
             "/submit",

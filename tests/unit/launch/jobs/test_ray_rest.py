@@ -212,6 +212,23 @@ def test_rays_states_are_ours(job, status, code, state):
         assert b"[ray: why]" in backend(head).log(job)
 
 
+def test_a_job_without_a_place_cannot_be_stopped(job, monkeypatch):
+    class Queue(Head):
+        def __call__(self, request):
+            return httpx.Response(200, json={"stopped": False, "status": "PENDING"})
+
+    monkeypatch.setattr(ray_rest, "_PENDING_STOP_S", 0.0)
+    with pytest.raises(JobError, match="waits for resources"):
+        backend(Queue()).kill(job)
+
+
+def test_a_package_that_ray_refuses(job, tmp_path, monkeypatch):
+    monkeypatch.setattr(ray_rest, "_LARGEST", 10)
+    (tmp_path / "package.zip").write_bytes(b"x" * 11)
+    with pytest.raises(ConfigError, match="gitignore"):
+        backend(Head()).submit(job, tmp_path / "package.zip")
+
+
 def test_a_job_that_the_head_does_not_know(job):
     assert backend(Head()).state(job) is JobState.unknown
     assert backend(Head()).ask_to_stop(job) is False

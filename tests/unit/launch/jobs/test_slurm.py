@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from coding_model_project.errors import JobError
+from coding_model_project.errors import ConfigError, JobError
 from coding_model_project.launch.jobs.base import JobState
 from coding_model_project.launch.jobs.slurm import SlurmBackend
 from tests.unit.launch.jobs.conftest import make_job
@@ -51,3 +51,28 @@ def test_a_controller_that_times_out_is_a_job_error(slurm_job, command, name):
     call = SlurmBackend().state if name == "scontrol" else SlurmBackend().kill
     with pytest.raises(JobError, match="timed out"):
         call(slurm_job)
+
+
+@pytest.mark.parametrize(
+    ("option", "refused"),
+    [
+        ("--time=15", True),
+        ("--time=14:59", True),
+        ("--time=0-0:10", True),
+        ("--time=16", False),
+        ("--time=1:00:00", False),
+        ("--time=1-12", False),
+        ("--time=UNLIMITED", False),
+        ("--nodes=4", True),
+        ("--nodes=1", False),
+    ],
+)
+def test_limits_that_cannot_work_are_refused(tmp_path, command, option, refused):
+    command("sbatch", "echo slurm 22.05")
+    job = make_job(tmp_path, backend="slurm", target="", overrides=("hardware=cpu",))
+    backend = SlurmBackend(options=(option,))
+    if not refused:
+        backend.check(job)
+        return
+    with pytest.raises(ConfigError, match=option.partition("=")[0]):
+        backend.check(job)
