@@ -2,8 +2,8 @@
 
 A block's info string says what becomes of it:
 
-    sh, python           executed by the fast test; must not import torch
-    sh e2e, python e2e   executed by the slow test, which executes the fast ones too
+    sh, python           executed without torch
+    sh e2e, python e2e   executed with torch, as is the rest of its page, once
     python soak          executed by make soak, where the library of that page is installed
     sh exit=1            must end with this exit code instead of 0
     text output          each line is part of a line that the block before it printed
@@ -93,20 +93,22 @@ def execute(page: Path, folder: Path, *allowed: str, timeout_s: float) -> int:
 
     Args:
         folder: where they begin, made if it is missing.
-        allowed: `e2e`, `soak`. Without, torch cannot be imported.
+        allowed: `e2e`, `soak`. Blocks without these words cannot import torch.
         timeout_s: for each block.
 
     Returns:
         How many blocks were executed.
     """
     folder.mkdir(exist_ok=True)
-    environment = _environment(page, folder, torch=bool(allowed))
+    environment = _environment(page)
+    without_torch = _without_torch(environment, folder)
     output, count = None, 0
     for block in blocks(page):
         if block.executed:
             output = None
             if block.needs <= set(allowed):
-                output = _execute(block, folder, environment, timeout_s)
+                used = environment if block.needs else without_torch
+                output = _execute(block, folder, used, timeout_s)
                 count += 1
         elif output is not None and block.info == ("text", "output"):
             for line in block.text.splitlines():
@@ -140,19 +142,23 @@ def _execute(block: Block, folder: Path, environment: dict[str, str], timeout_s:
     return result.stdout
 
 
-def _environment(page: Path, folder: Path, *, torch: bool) -> dict[str, str]:
-    """`python` is this environment's own, with TRL for its page, and torch only where allowed."""
-    python_path = [str(_TRL)] if page.name == "trl.md" else []
-    if not torch:
-        blocked = folder.with_name(f"{folder.name}_no_torch")
-        blocked.mkdir()
-        (blocked / "torch.py").write_text(_NO_TORCH)
-        python_path.append(str(blocked))
-    if before := os.environ.get("PYTHONPATH"):
-        python_path.append(before)
+def _environment(page: Path) -> dict[str, str]:
+    """`python` is this environment's own, with TRL for its page."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    python_path = os.pathsep.join(python_path)
-    return os.environ | {"PATH": path, "COLUMNS": "120", "PYTHONPATH": python_path}
+    found = os.environ | {"PATH": path, "COLUMNS": "120"}
+    return _before_others(found, _TRL) if page.name == "trl.md" else found
+
+
+def _without_torch(environment: dict[str, str], folder: Path) -> dict[str, str]:
+    blocked = folder.with_name(f"{folder.name}_no_torch")
+    blocked.mkdir()
+    (blocked / "torch.py").write_text(_NO_TORCH)
+    return _before_others(environment, blocked)
+
+
+def _before_others(environment: dict[str, str], folder: Path) -> dict[str, str]:
+    others = environment.get("PYTHONPATH")
+    return environment | {"PYTHONPATH": os.pathsep.join(filter(None, (str(folder), others)))}
 
 
 # ── what is named ─────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""The pages of docs/ from top to bottom, with the blocks that train."""
+"""The pages of docs/ whose blocks train, from top to bottom; unit/test_docs.py executes the others."""
 
 import pytest
 

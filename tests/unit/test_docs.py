@@ -24,14 +24,18 @@ from tests.unit.cli.options import options
 
 pytestmark = pytest.mark.slow
 
-WITH_BLOCKS = [
-    page for page in docs.PAGES if any(b.executed and not b.needs for b in docs.blocks(page))
+WITHOUT_TRAINING = [
+    page
+    for page in docs.PAGES
+    if any(block.executed and not block.needs for block in docs.blocks(page))
+    and not any("e2e" in block.needs for block in docs.blocks(page))
 ]
+"""end_to_end/test_docs_trained.py executes the others."""
 HARDWARE = "hardware=cpu"
 
 
 @pytest.mark.sandbox
-@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", WITHOUT_TRAINING, ids=lambda page: page.name)
 def test_fast_blocks_run(page, tmp_path):
     folder = tmp_path / "reader"
     if page.name == "read-a-run.md":
