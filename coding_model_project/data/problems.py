@@ -40,27 +40,33 @@ from coding_model_project.codec import to_json
 from coding_model_project.data.problem_index import ProblemIndex
 from coding_model_project.data.problem_rows import problem_of
 from coding_model_project.data.problem_values import Malformed
-from coding_model_project.errors import DataError
+from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.types import Asserts, Call, GradedBy, Isolation, Problem, Stdin, Test
 
 
 def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
-    """Write problems atomically, one per line, with the file's index."""
+    """Write problems atomically, one per line and each once, with the file's index.
+
+    Raises:
+        ConfigError: two different problems have the same id.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    index: ProblemIndex | None = ProblemIndex()
-    with partial.open("wb") as file:
-        start = 0
+    index, start = ProblemIndex(), 0
+    with partial.open("w+b") as file:
         for problem in problems:
-            length = file.write(problem_line(problem))
-            if index is not None and not index.add(problem.id, start, length):
-                index = None  # a reader names the id that occurs twice
-            start += length
+            line = problem_line(problem)
+            if index.add(problem.id, start, len(line)):
+                start += file.write(line)
+                continue
+            file.flush()
+            begin, length = index.place(problem.id) or (0, 0)
+            if os.pread(file.fileno(), length, begin) != line:
+                raise ConfigError(f"two different problems have the id {problem.id}")
         file.flush()
         partial.replace(path)
-        if index is not None:
-            index.store(path, file)
+        index.store(path, file)
 
 
 def problem_line(problem: Problem) -> bytes:

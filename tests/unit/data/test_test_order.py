@@ -105,12 +105,12 @@ async def test_orders_are_applied_to_the_tests_they_were_made_for():
     shown = absolute().__class__(**{f: getattr(problem, f) for f in problem.__slots__} | {
         "tests": (public, *problem.tests)
     })  # fmt: skip
-    (short,) = ordered([shown], orders)
+    short = ordered(shown, orders[shown.id])
     assert short.public_tests == (public,)
     assert short.hidden_tests == (problem.hidden_tests[orders["fake/1"].tests[0]],)
     other = stdin_problem(("1", "2"), id="fake/1")
     with pytest.raises(ConfigError, match="tests of fake/1 have changed"):
-        ordered([other], orders)
+        ordered(other, orders[other.id])
 
 
 def test_the_command_writes_what_training_rows_take(tmp_path, monkeypatch, capsys):
