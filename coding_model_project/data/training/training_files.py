@@ -130,7 +130,8 @@ def write_training_files(
         usable, left_out, unfit = _usable(problems, Path(folder) / PROBLEMS, plan, count_tokens)
         file = ProblemFile(Path(folder) / PROBLEMS)
         known = {*file, *unfit}
-        if check is not None:
+        if usable and check is not None:
+            _by_file(usable, plan)  # refuses what must not train before anything is judged
             unfit |= check([one.id for one in usable], file)
             usable = [one for one in usable if one.id not in unfit]
         left_out = {**Counter(kind for kind, _ in unfit.values()), **left_out}

@@ -18,11 +18,13 @@ from tests.unit.data.test_mutants import run
 
 
 def good(name="mine/0", **fields):
-    return stdin_problem(("4", "8"), id=name, **{"gold": ("print(int(input()) * 2)",)} | fields)
+    return stdin_problem(
+        ("4", "8"), id=name, split="train", **{"gold": ("print(int(input()) * 2)",)} | fields
+    )
 
 
 def printing_nothing(name="mine/1"):
-    return stdin_problem(("4", ""), id=name)
+    return stdin_problem(("4", ""), id=name, split="train")
 
 
 PROBLEMS = [good(), printing_nothing(), good("mine/2", gold=("print(7)",))]
