@@ -158,19 +158,26 @@ async def _preflight(
     everything = [_all_hidden(problem) for problem in problems]
     gold = await run.judge((p, code) for p in everything for code in p.gold)
     seconds = time.monotonic() - started
-    bad = await run.judge((p, code) for p in problems for code in p.bad)
     idle = await run.judge(
         (p, program) for p in problems if (program := idle_program(p)) is not None
     )
-    mutated, mutation = await run.mutants(gold, mutants_per_problem)
+    # That tests which reach no program accept a known-bad one too says nothing more.
+    unreached = dict.fromkeys(judged.problem.id for judged in idle if judged.accepted)
+    for problem in problems:
+        for _ in problem.bad if problem.id in unreached else ():
+            run.skip()
+    reached = [p for p in problems if p.id not in unreached]
+    bad = await run.judge((p, code) for p in reached for code in p.bad)
+    mutated, mutation = await run.mutants(
+        [judged for judged in gold if judged.problem.id not in unreached], mutants_per_problem
+    )
     for _ in range(repeats - 1):
         await run.again([*gold, *bad])
     for judged in gold:
         if judged.rejected:
             run.complain(judged, GOLD_REJECTED, _why(judged.verdicts[0]))
-    for judged in idle:
-        if judged.accepted:
-            run.complain(judged, UNREACHED, "its tests do not reach the program")
+    for problem_id in unreached:
+        run.report(problem_id, f"{UNREACHED}: its tests do not reach the program")
     for what, programs in (("known-bad", bad), ("mutant", mutated)):
         for judged in programs:
             if judged.accepted:
