@@ -7,7 +7,7 @@ import builtins
 import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
@@ -61,7 +61,8 @@ def document(problem: Problem) -> Document:
     source = intern(problem.id.split("/")[0])
     statement = prose(problem.statement)
     words = words_of(statement)
-    names = names_of(statement, words)
+    distinct = dict.fromkeys(words)
+    names = names_of(statement, distinct)
     cases = sorted({_case_hash(text) for test in problem.tests for text in _cases(test)})
     return Document(
         id=problem.id,
@@ -72,7 +73,7 @@ def document(problem: Problem) -> Document:
         words=hashed(words),
         names=hashed(sorted(names)),
         # In the statement's order: a set's would round the scores differently in every process.
-        stems=hashed(list(dict.fromkeys(_stem(word) for word in words if word not in names))),
+        stems=hashed(list(dict.fromkeys(_stem(word) for word in distinct if word not in names))),
         cases=np.array(cases, dtype=np.uint64),
         shape=shape(problem.gold[0]) if problem.gold and problem.language == "python" else None,
     )
@@ -85,10 +86,15 @@ def words_of(statement: str) -> list[str]:
 
 def hashed(words: Sequence[str]) -> Words:
     """Return the words' hashes, which are equal in every process."""
-    return np.fromiter((crc32(word.encode()) for word in words), np.uint32, len(words))
+    return np.fromiter(map(_hash, words), np.uint32, len(words))
 
 
-def names_of(statement: str, words: Sequence[str]) -> set[str]:
+@lru_cache(1 << 16)
+def _hash(word: str) -> int:
+    return crc32(word.encode())
+
+
+def names_of(statement: str, words: Iterable[str]) -> set[str]:
     """Return the words that renaming changes: names of persons, and single letters."""
     names = {name.lower() for name in _NAME.findall(statement)}
     return names | {word for word in words if len(word) == 1 and word.isalpha()}

@@ -145,8 +145,8 @@ def similar(documents: Sequence[Document]) -> Iterator[Match]:
         Sets.of(map(shingles, documents), sum(len(one.words) for one in documents))
     )
     pairs = [candidates(triples, bands=NEAR_BANDS, rows=NEAR_ROWS, first=first)]
-    words = _words(documents)
-    if words is not None:
+    matrix = None
+    if (words := _words(documents)) is not None:
         sets, weights, matrix = words
         sketch = {"bands": WORD_BANDS, "rows": WORD_ROWS, "first": first}
         pairs.append(candidates(sets, weights=weights, **sketch))
@@ -154,7 +154,7 @@ def similar(documents: Sequence[Document]) -> Iterator[Match]:
     for chunk in np.split(both, range(_PAIRS, len(both), _PAIRS)):
         cosines = (
             np.zeros(len(chunk))
-            if words is None
+            if matrix is None
             else np.asarray(matrix[chunk[:, 0]].multiply(matrix[chunk[:, 1]]).sum(axis=1)).ravel()
         )
         for (a, b), cosine in zip(chunk.tolist(), cosines.tolist(), strict=True):

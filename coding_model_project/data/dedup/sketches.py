@@ -104,17 +104,17 @@ def _minima(
     With weights, a value's place is exponential with that rate, so that it is the smallest in proportion
     to its weight.
     """
-    if weights is None:
-        factor, offset = random.integers(1 << 32, size=2, dtype=np.uint32)
-        factor |= np.uint32(1)
-    else:
+    factor, offset = random.integers(1 << 32, size=2, dtype=np.uint32)
+    factor |= np.uint32(1)
+    table = None
+    if weights is not None:
         # Bits of positive floats are ordered as the floats are.
         table = (random.standard_exponential(len(weights), np.float32) / weights).view(np.uint32)
     found = []
     for chunk in np.split(filled, range(_CHUNK, len(filled), _CHUNK)):
         begin, end = sets.starts[chunk[0]], sets.starts[chunk[-1] + 1]
         values = sets.values[begin:end]
-        places = values * factor + offset if weights is None else table[values]
+        places = values * factor + offset if table is None else table[values]
         found.append(np.minimum.reduceat(places, sets.starts[chunk] - begin))
     return np.concatenate(found)
 

@@ -146,7 +146,7 @@ def write_training_files(
 def _written(
     usable: list[_Entry],
     file: ProblemFile,
-    known: Collection[str],
+    known: set[str],
     out: Path,
     plan: Plan,
     left_out: dict[str, int],
