@@ -220,7 +220,7 @@ class Isolation(StrEnum):
     """Each assert sees the state left by earlier asserts, for data sets that run them in one process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Problem:
     """A task and its means of judging: tests, a Harbor task, an answer, rules, a prediction or a harness.
 

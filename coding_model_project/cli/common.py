@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from coding_model_project.evaluation.evaluation_config import Cluster
 from coding_model_project.isolation.confine import Tier
 
 if TYPE_CHECKING:
-    from coding_model_project.data.loaders import Loaded
+    from coding_model_project.data.loaders import SetAside
     from coding_model_project.sandbox.base import Sandbox
     from coding_model_project.types import Problem
 
@@ -377,13 +377,13 @@ def publishes(command: Callable[P, R]) -> Callable[P, R]:
     return published_command
 
 
-def print_set_aside(loaded: Loaded) -> None:
+def print_set_aside(notes: Iterable[str], set_aside: Sequence[SetAside], n_used: int) -> None:
     """Print why rows are not used, most frequent reasons first."""
-    for note in loaded.notes:
+    for note in notes:
         print(f"note: {note}")
-    if not loaded.set_aside:
+    if not set_aside:
         return
-    print(f"{len(loaded.set_aside)} rows set aside, {len(loaded.problems)} used:")
-    for reason, count in Counter(row.reason for row in loaded.set_aside).most_common(_N_SHOWN):
-        first = next(row.where for row in loaded.set_aside if row.reason == reason)
+    print(f"{len(set_aside)} rows set aside, {n_used} used:")
+    for reason, count in Counter(row.reason for row in set_aside).most_common(_N_SHOWN):
+        first = next(row.where for row in set_aside if row.reason == reason)
         print(f"  {count} × {reason} (first: {first})")

@@ -91,7 +91,7 @@ def preflight(
     )
     problems = loaded.problems[:limit]
     if not problems:
-        print_set_aside(loaded)
+        print_set_aside(loaded.notes, loaded.set_aside, len(loaded.problems))
         raise ConfigError(f"data preflight {name}: no usable problems ({loaded.origin})")
     options = PreflightOptions(
         mutants=mutants,
@@ -109,7 +109,7 @@ def preflight(
     if passed is not None:
         files.write_passed(passed, problems, result.quarantined)
     if not as_json:
-        print_set_aside(loaded)
+        print_set_aside(loaded.notes, loaded.set_aside, len(loaded.problems))
         _say_preflight(result)
     print(json.dumps(_last_line(name, loaded, result, detailed=repeats > 1 or mutants > 0)))
     shown = bool(result.gold.total or result.bad.total)

@@ -54,6 +54,7 @@ async def run_preflight(
     if options.on_cluster:
         return await _on_nodes(problems, options, advance)
     from coding_model_project.data.quality.preflight import preflight
+    from coding_model_project.data.quality.reach import remember
 
     check_here = partial(
         preflight,
@@ -63,7 +64,9 @@ async def run_preflight(
     )
     async with embedded_sandbox(options.workers, options.min_tier) as sandbox:
         if options.journal is None:
-            return await check_here(problems, sandbox)
+            result = await check_here(problems, sandbox)
+            remember(problems, result, sandbox.identity)
+            return result
 
         async def check(chunk: Chunk) -> Preflight:
             return await check_here(chunk.problems, sandbox, found=chunk.found)
@@ -110,7 +113,9 @@ async def _in_chunks(
     from coding_model_project.evaluation.kept import kept_results
     from coding_model_project.grading.base import GRADER_VERSION
 
-    settings = f"{GRADER_VERSION} {sandbox} mutants={options.mutants} repeats={options.repeats}"
+    settings = (
+        f"{GRADER_VERSION} {sandbox} idle mutants={options.mutants} repeats={options.repeats}"
+    )
     cut = list(chunks(problems, settings))
     with kept_results(options.journal) as kept:
         known = {one.key: of_row(kept.known[one.key]) for one in cut if one.key in kept.known}
@@ -130,7 +135,9 @@ async def _in_chunks(
 
 def n_programs(problems: Sequence[Problem], mutants: int) -> int:
     """Return the number of `advance` calls in a preflight of these problems."""
-    return sum(len(one.gold) + len(one.bad) + bool(mutants and one.gold) for one in problems)
+    from coding_model_project.data.quality import preflight
+
+    return sum(preflight.n_programs(one) + bool(mutants and one.gold) for one in problems)
 
 
 def _advance(chunk: Chunk, options: PreflightOptions, advance: Advance) -> None:

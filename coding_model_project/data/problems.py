@@ -26,30 +26,47 @@ values are plain JSON; values that JSON lacks (tuples, sets, keys other than tex
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+from weakref import WeakValueDictionary
 
 import orjson
 
 from coding_model_project import strict_json
 from coding_model_project.codec import to_json
+from coding_model_project.data.problem_index import ProblemIndex
 from coding_model_project.data.problem_rows import problem_of
 from coding_model_project.data.problem_values import Malformed
-from coding_model_project.errors import DataError
+from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.types import Asserts, Call, GradedBy, Isolation, Problem, Stdin, Test
 
 
 def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
-    """Write problems atomically, one per line."""
+    """Write problems atomically, one per line and each once, with the file's index.
+
+    Raises:
+        ConfigError: two different problems have the same id.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
+    index, start = ProblemIndex(), 0
+    with partial.open("w+b") as file:
         for problem in problems:
-            file.write(problem_line(problem))
-    partial.replace(path)
+            line = problem_line(problem)
+            if index.add(problem.id, start, len(line)):
+                start += file.write(line)
+                continue
+            file.flush()
+            begin, length = index.place(problem.id) or (0, 0)
+            if os.pread(file.fileno(), length, begin) != line:
+                raise ConfigError(f"two different problems have the id {problem.id}")
+        file.flush()
+        partial.replace(path)
+        index.store(path, file)
 
 
 def problem_line(problem: Problem) -> bytes:
@@ -58,25 +75,82 @@ def problem_line(problem: Problem) -> bytes:
 
 
 def read_problems(path: Path | str) -> tuple[Problem, ...]:
-    """Read problems.
+    """Read all problems of a file.
 
     Raises:
         DataError: the file is missing, a line is malformed or an id occurs twice; names file, line
             and field.
     """
     path = Path(path)
+    with _opened(path) as file:
+        return tuple(_read(path, file, ProblemIndex()))
+
+
+class ProblemFile(Mapping[str, Problem]):
+    """The problems of a file by id, each read when it is needed; a process holds only those in use.
+
+    The first use of a file without an index reads all of it, and stores the index.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        """Open a file.
+
+        Raises:
+            DataError: see `read_problems`; lines are checked when the index is made.
+        """
+        self._path = Path(path)
+        self._file = _opened(self._path)
+        index = ProblemIndex.of(self._path, self._file)
+        if index is None:
+            index = ProblemIndex()
+            for _ in _read(self._path, self._file, index):
+                pass
+            index.store(self._path, self._file)
+        self._index = index
+        self._in_use: WeakValueDictionary[str, Problem] = WeakValueDictionary()
+
+    def __getitem__(self, problem_id: str) -> Problem:
+        """Return a problem, the same object for as long as it is in use.
+
+        Raises:
+            KeyError: the file has no such problem.
+            DataError: the file was changed in place.
+        """
+        problem = self._in_use.get(problem_id)
+        if problem is None:
+            if (place := self._index.place(problem_id)) is None:
+                raise KeyError(problem_id)
+            start, length = place
+            where = f"{self._path}: {problem_id}"
+            problem = _parse(os.pread(self._file.fileno(), length, start), where, self._path)
+            if problem.id != problem_id:
+                raise DataError(f"{where}: the file has changed since it was opened")
+            self._in_use[problem_id] = problem
+        return problem
+
+    def __iter__(self) -> Iterator[str]:
+        return self._index.ids()
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+
+def _opened(path: Path) -> BinaryIO:
     if not path.exists():
         raise DataError(f"{path}: no such file of problems")
-    problems: dict[str, Problem] = {}
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            problem = from_file(_parse(line, f"{path}:{number}"), path)
-            if problem.id in problems:
+    return path.open("rb")
+
+
+def _read(path: Path, file: BinaryIO, index: ProblemIndex) -> Iterator[Problem]:
+    """Yield the problems of an open file, and add the places of their lines to `index`."""
+    start = 0
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            problem = _parse(line, f"{path}:{number}", path)
+            if not index.add(problem.id, start, len(line)):
                 raise DataError(f"{path}:{number}: id {problem.id!r} occurs twice")
-            problems[problem.id] = problem
-    return tuple(problems.values())
+            yield problem
+        start += len(line)
 
 
 def from_file(problem: Problem, path: Path) -> Problem:
@@ -86,12 +160,12 @@ def from_file(problem: Problem, path: Path) -> Problem:
     return replace(problem, task=str(path.parent.resolve() / problem.task))
 
 
-def _parse(line: bytes, where: str) -> Problem:
+def _parse(line: bytes, where: str, path: Path) -> Problem:
     try:
         row = strict_json.loads(line)
     except ValueError as error:
         raise DataError(f"{where}: not JSON: {error}") from error
-    return problem_from_json(row, where)
+    return from_file(problem_from_json(row, where), path)
 
 
 def problem_from_json(row: Any, where: str) -> Problem:

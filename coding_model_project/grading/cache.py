@@ -11,6 +11,7 @@ from sys import getsizeof
 from coding_model_project import codec
 from coding_model_project.grading.base import CodeGrader
 from coding_model_project.grading.extract import extract_for
+from coding_model_project.grading.per_problem import PerProblem
 from coding_model_project.types import Problem, Verdict
 
 
@@ -41,7 +42,7 @@ class CachedGrader:
         self._bare = bare
         self._max_bytes, self._n_bytes = max_bytes, 0
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
-        self._problems: dict[str, tuple[Problem, bytes]] = {}
+        self._problem_digest = PerProblem(problem_digest)
         self.hits = 0
         """Number of completions answered from memory or by a run in progress."""
         self.misses = 0
@@ -113,12 +114,6 @@ class CachedGrader:
         digest.update(self._problem_digest(problem))
         digest.update(b"none" if code is None else b"code" + code.encode("utf-8", "surrogatepass"))
         return digest.digest()
-
-    def _problem_digest(self, problem: Problem) -> bytes:
-        known = self._problems.get(problem.id)
-        if known is None or known[0] is not problem:
-            known = self._problems[problem.id] = problem, problem_digest(problem)
-        return known[1]
 
 
 def _size(verdict: Verdict) -> int:

@@ -13,6 +13,7 @@ from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.brief import clip, shown_value
 from coding_model_project.grading.compare import OUTPUT_RULES, Tolerance, same_output
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.grading.per_problem import PerProblem
 from coding_model_project.grading.retries import Retries
 from coding_model_project.grading.sharing import inputs_of
 from coding_model_project.grading.time_limits import with_limit
@@ -84,7 +85,7 @@ class ExecutionGrader:
         self._public = public
         self._breaker = breaker
         self._retries = Retries(sandbox, limiter or Limiter(_UNBOUNDED), breaker)
-        self._inputs: dict[str, tuple[Problem, list[TestInput]]] = {}
+        self._inputs = PerProblem(self._inputs_of)
 
     @property
     def identity(self) -> str:
@@ -144,19 +145,15 @@ class ExecutionGrader:
             return error is ErrorType.timeout or (self._stop_early and error is not None)
 
         stop = ends if self._stop_early or self._stop_on_timeout else None
-        inputs = self._inputs_of(problem, tests)
+        inputs = self._inputs(problem)
         executions, seconds = await self._retries.run(program, inputs, problem.limits, stop)
         results = [result(index, execution) for index, execution in enumerate(executions)]
         if problem.checker is not None:
             seconds += await self._check(problem, problem.checker, tests, executions, results)
         return results, seconds
 
-    def _inputs_of(self, problem: Problem, tests: Sequence[Test]) -> list[TestInput]:
-        """Return the tests' inputs, computed once for all programs of a problem."""
-        known = self._inputs.get(problem.id)
-        if known is None or known[0] is not problem:
-            known = self._inputs[problem.id] = problem, inputs_of(tests, problem.isolation)
-        return known[1]
+    def _inputs_of(self, problem: Problem) -> list[TestInput]:
+        return inputs_of(checked_tests(problem, public=self._public), problem.isolation)
 
     async def _check(
         self,

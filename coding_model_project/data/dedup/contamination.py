@@ -14,6 +14,7 @@ import numpy as np
 
 from coding_model_project.data.dedup.documents import Document
 from coding_model_project.data.dedup.search import Kind, Match, ngrams
+from coding_model_project.data.dedup.sketches import places
 
 N = 8
 MIN_SHARE = 0.5
@@ -31,7 +32,7 @@ def contaminated(documents: Sequence[Document]) -> list[Match]:
         return []
     known = np.array(sorted(owners), dtype=np.uint64)
     training = [i for i, document in enumerate(documents) if document.role.may_train]
-    hits = {i: _found(documents[i], known) for i in training}
+    hits = {i: runs for i in training if (runs := _found(documents[i], known))}
     n_training: dict[int, int] = defaultdict(int)
     for runs in hits.values():
         for run in runs:
@@ -68,4 +69,4 @@ def _owners(documents: Sequence[Document]) -> dict[int, list[int]]:
 
 def _found(document: Document, known: np.ndarray) -> list[int]:
     runs = np.unique(ngrams(document.words, N))
-    return runs[np.isin(runs, known, assume_unique=True)].tolist()
+    return runs[places(runs, known)[1]].tolist()

@@ -1,7 +1,8 @@
 """The preflight of a data set: its gold solutions must pass, and its known-bad ones must fail.
 
 Mutants of gold solutions are known bad if a plain run of the tests rejects them. Mutants that pass are
-set aside, since they show nothing about the judge. A problem with any fault, or with verdicts that change
+set aside, since they show nothing about the judge. A program that does nothing must fail too: tests that
+accept it do not reach the program. A problem with any fault, or with verdicts that change
 between repeats, is reported with the reasons and must not train. Faults that are visible without running
 anything (`faults`) are reported first, and such problems are not judged.
 
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from coding_model_project.concurrency import each
 from coding_model_project.data.quality.faults import Fault, faults
+from coding_model_project.data.quality.idle import idle_program
 from coding_model_project.data.quality.mutants import Mutant, mutants
 from coding_model_project.data.quality.rates import NONE, Rate
 from coding_model_project.data.quality.second_opinion import passes_plainly
@@ -39,6 +41,8 @@ MIN_OPERATORS = 2
 """Minimum number of distinct operators among a problem's mutants, if it has that many."""
 
 UNPROVEN = "no gold solution: nothing shows that it can be solved"
+UNREACHED = "accepts a program that does nothing"
+GOLD_REJECTED = "gold rejected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,14 +119,14 @@ async def preflight(
     repeats: int = 1,
     progress: Callable[[], None] | None = None,
 ) -> Preflight:
-    """Judge gold solutions by all of a problem's tests, known-bad ones by the hidden tests.
+    """Judge gold solutions by all of a problem's tests, known-bad and idle ones by the hidden tests.
 
     Args:
         found: `faults` of these problems if they are a part of a set; None computes them.
         max_concurrency: the maximum number of programs in the sandbox at once.
         mutants_per_problem: the number of mutants of the first gold solution to judge as known bad.
         repeats: the number of times to judge each solution, to find verdicts that change.
-        progress: a function called once per gold and known-bad program and per problem's mutants.
+        progress: a function called once per gold, known-bad and idle program and per problem's mutants.
 
     Raises:
         UngradableError: the sandbox failed. A problem with unusable data is quarantined instead.
@@ -147,20 +151,33 @@ async def _preflight(
     for problem, wrong in zip(problems, found, strict=True):
         for what, detail in wrong:
             run.report(problem.id, f"{what}: {detail}")
-        for _ in problem.gold + problem.bad if wrong else ():
+        for _ in range(n_programs(problem) if wrong else 0):
             run.skip()
     problems = sound
     started = time.monotonic()
     everything = [_all_hidden(problem) for problem in problems]
     gold = await run.judge((p, code) for p in everything for code in p.gold)
     seconds = time.monotonic() - started
-    bad = await run.judge((p, code) for p in problems for code in p.bad)
-    mutated, mutation = await run.mutants(gold, mutants_per_problem)
+    idle = await run.judge(
+        (p, program) for p in problems if (program := idle_program(p)) is not None
+    )
+    # That tests which reach no program accept a known-bad one too says nothing more.
+    unreached = dict.fromkeys(judged.problem.id for judged in idle if judged.accepted)
+    for problem in problems:
+        for _ in problem.bad if problem.id in unreached else ():
+            run.skip()
+    reached = [p for p in problems if p.id not in unreached]
+    bad = await run.judge((p, code) for p in reached for code in p.bad)
+    mutated, mutation = await run.mutants(
+        [judged for judged in gold if judged.problem.id not in unreached], mutants_per_problem
+    )
     for _ in range(repeats - 1):
         await run.again([*gold, *bad])
     for judged in gold:
         if judged.rejected:
-            run.complain(judged, "gold rejected", _why(judged.verdicts[0]))
+            run.complain(judged, GOLD_REJECTED, _why(judged.verdicts[0]))
+    for problem_id in unreached:
+        run.report(problem_id, f"{UNREACHED}: its tests do not reach the program")
     for what, programs in (("known-bad", bad), ("mutant", mutated)):
         for judged in programs:
             if judged.accepted:
@@ -191,6 +208,11 @@ async def _preflight(
         faults=Counter(what for wrong in found for what, _ in wrong),
         compared_with_itself=len(maths),
     )
+
+
+def n_programs(problem: Problem) -> int:
+    """Return the number of a problem's gold, known-bad and idle programs."""
+    return len(problem.gold) + len(problem.bad) + (idle_program(problem) is not None)
 
 
 class _Run:

@@ -8,7 +8,7 @@ were not used for the choice. Only training problems lose tests; evaluations run
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -103,16 +103,12 @@ def read_orders(path: str | Path) -> dict[str, TestOrder]:
     return orders
 
 
-def ordered(problems: Iterable[Problem], orders: Mapping[str, TestOrder]) -> list[Problem]:
-    """Apply orders to problems: keep the chosen hidden tests in their order, or all without an order.
+def ordered(problem: Problem, order: TestOrder | None) -> Problem:
+    """Return a problem with its chosen hidden tests in their order, or with all without an order.
 
     Raises:
-        ConfigError: a problem's tests have changed since its order was made.
+        ConfigError: its tests have changed since the order was made.
     """
-    return [_ordered(problem, orders.get(problem.id)) for problem in problems]
-
-
-def _ordered(problem: Problem, order: TestOrder | None) -> Problem:
     if order is None:
         return problem
     hidden = problem.hidden_tests

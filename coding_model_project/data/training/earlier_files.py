@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.data.problems import problem_line, read_problems
+from coding_model_project.data.problems import ProblemFile, problem_line
 from coding_model_project.data.training.rows import ids_of_rows
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Problem
@@ -23,7 +23,8 @@ class Earlier:
 
     commands: tuple[Mapping[str, Any], ...] = ()
     """The settings and counts of each earlier command, of files that are still there."""
-    problems: tuple[Problem, ...] = ()
+    file: Mapping[str, Problem] = field(default_factory=dict)
+    ids: tuple[str, ...] = ()
     """Their problems that the new files do not name."""
 
     @property
@@ -31,13 +32,19 @@ class Earlier:
         """The number of rows by file."""
         return {name: n for command in self.commands for name, n in command["counts"].items()}
 
+    def problems(self) -> Iterator[Problem]:
+        """Yield their problems that the new files do not name."""
+        return (self.file[problem_id] for problem_id in self.ids)
 
-def earlier_files(out: Path, names: Collection[str], problems: Mapping[str, Problem]) -> Earlier:
+
+def earlier_files(
+    out: Path, names: Collection[str], problem: Callable[[str], Problem | None]
+) -> Earlier:
     """Return the files in a folder that stay beside new ones.
 
     Args:
         names: the names of the new files, without their extension.
-        problems: the problems of the new files by id.
+        problem: a function that returns a problem of the new files by its id.
 
     Raises:
         ConfigError: a kept file names a problem that the new files have in another form: one file of
@@ -50,21 +57,20 @@ def earlier_files(out: Path, names: Collection[str], problems: Mapping[str, Prob
     )
     if not commands or not (out / PROBLEMS).exists():
         return Earlier()
-    known = {problem.id: problem for problem in read_problems(out / PROBLEMS)}
-    kept: dict[str, Problem] = {}
+    known = ProblemFile(out / PROBLEMS)
+    kept: dict[str, None] = {}
     for file in (name for command in commands for name in command["counts"]):
         for problem_id in ids_of_rows(out / f"{file}.parquet"):
-            old, new = known.get(problem_id), problems.get(problem_id)
-            if old is None:
+            if problem_id in kept or (old := known.get(problem_id)) is None:
                 continue
-            if new is None:
-                kept[problem_id] = old
+            if (new := problem(problem_id)) is None:
+                kept[problem_id] = None
             elif problem_line(old) != problem_line(new):
                 raise ConfigError(
                     f"--out={out}: {file}.parquet has another version of problem {problem_id}; pass "
                     f"another --out, or delete {file}.parquet"
                 )
-    return Earlier(commands=commands, problems=tuple(kept.values()))
+    return Earlier(commands=commands, file=known, ids=tuple(kept))
 
 
 def _stays(out: Path, name: str, names: Collection[str]) -> bool:

@@ -8,15 +8,25 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from coding_model_project.data.training.rows import source, source_of
+from coding_model_project.data.training.rows import source_of
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
 from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import Problem
 
 CountTokens = Callable[[Problem], int]
+
+
+class Named(Protocol):
+    """A problem, or what stands for it."""
+
+    @property
+    def id(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
 
 
 def parse_mixture(text: str) -> dict[str, float]:
@@ -38,8 +48,8 @@ def parse_mixture(text: str) -> dict[str, float]:
 
 
 def mixed(
-    problems: Sequence[Problem], weights: Mapping[str, float], size: int | None, seed: int
-) -> list[Problem]:
+    problems: Sequence[T], weights: Mapping[str, float], size: int | None, seed: int
+) -> list[T]:
     """Return problems in shares by the weight of their source.
 
     Args:
@@ -58,12 +68,12 @@ def mixed(
 
 
 def mixed_in_order(
-    problems: Sequence[Problem],
+    problems: Sequence[T],
     weights: Mapping[str, float],
     size: int | None,
     seed: int,
     ids: Sequence[str],
-) -> list[Problem]:
+) -> list[T]:
     """Return problems in shares by the weight of their source, which hold in every part of the list.
 
     Each source keeps its own order.
@@ -95,15 +105,15 @@ def mixed_in_order(
     return chosen
 
 
-def _by_source(problems: Sequence[Problem]) -> dict[str, list[Problem]]:
-    by_source: dict[str, list[Problem]] = defaultdict(list)
+def _by_source(problems: Sequence[T]) -> dict[str, list[T]]:
+    by_source: dict[str, list[T]] = defaultdict(list)
     for problem in problems:
-        by_source[source(problem)].append(problem)
+        by_source[source_of(problem.id)].append(problem)
     return by_source
 
 
 def _shares(
-    by_source: Mapping[str, Sequence[Problem]], weights: Mapping[str, float], size: int | None
+    by_source: Mapping[str, Sequence[Named]], weights: Mapping[str, float], size: int | None
 ) -> dict[str, int]:
     """Return the number of problems of each source with a positive weight."""
     unknown = by_source.keys() ^ weights.keys()
@@ -118,15 +128,15 @@ def _shares(
     return {name: round(size * used[name] / total) for name in sorted(used)}
 
 
-def _drawn(problems: Sequence[Problem], n: int, rng: random.Random) -> list[Problem]:
+def _drawn(problems: Sequence[T], n: int, rng: random.Random) -> list[T]:
     """Draw n problems from repeated shuffles, so that none repeats before all were drawn."""
-    drawn: list[Problem] = []
+    drawn: list[T] = []
     while len(drawn) < n:
         drawn += rng.sample(problems, len(problems))
     return drawn[:n]
 
 
-def shuffled(problems: Sequence[Problem], seed: int) -> list[Problem]:
+def shuffled(problems: Sequence[T], seed: int) -> list[T]:
     """Shuffle problems, deterministically for a seed."""
     return random.Random(seed).sample(problems, len(problems))
 
@@ -154,7 +164,7 @@ def read_order(path: str | Path) -> list[str]:
     return ids
 
 
-def ordered(problems: Sequence[Problem], ids: Sequence[str], where: str) -> list[Problem]:
+def ordered(problems: Sequence[T], ids: Sequence[str], where: str) -> list[T]:
     """Return the named problems in that order, as often as named, without the others.
 
     Raises:
@@ -168,14 +178,6 @@ def ordered(problems: Sequence[Problem], ids: Sequence[str], where: str) -> list
             f"--order: {where}: no problem {missing!r}; expected ids of the given problems{such}"
         )
     return [known[name] for name in ids]
-
-
-def short_enough(
-    problems: Sequence[Problem], max_tokens: int, count: CountTokens
-) -> tuple[list[Problem], int]:
-    """Return the problems whose prompt has at most `max_tokens`, and the number of longer ones."""
-    kept = [problem for problem in problems if count(problem) <= max_tokens]
-    return kept, len(problems) - len(kept)
 
 
 def token_counter(tokenizer: str, style: PromptStyle) -> CountTokens:

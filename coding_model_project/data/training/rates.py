@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from coding_model_project import strict_json
+from coding_model_project.data.training.mixing import T
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
 from coding_model_project.storage.fetching import on_disk
-from coding_model_project.types import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +85,12 @@ def read_samples(path: str | Path) -> dict[str, tuple[float, float]]:
 
 
 def within(
-    problems: Sequence[Problem],
+    problems: Sequence[T],
     rates: Mapping[str, float],
     low: float,
     high: float,
     others: Collection[str] = (),
-) -> tuple[list[Problem], dict[str, int]]:
+) -> tuple[list[T], dict[str, int]]:
     """Keep problems whose pass rate is from `low` to `high`, inclusive.
 
     Args:

@@ -14,14 +14,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from coding_model_project.data.governance import Role, role, split_word
-from coding_model_project.data.problems import write_problems
+from coding_model_project.data.problems import ProblemFile, write_problems
+from coding_model_project.data.quality.faults import Fault
 from coding_model_project.data.quality.faults import ungradable as ungradable_of
 from coding_model_project.data.quality.test_order import TestOrder, ordered
 from coding_model_project.data.training import mixing
@@ -33,12 +36,15 @@ from coding_model_project.data.training.rows import (
     refuse_training,
     rl_rows,
     sft_rows,
-    source,
+    source_of,
     write_rows,
 )
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Problem
+
+Check = Callable[[Sequence[str], Mapping[str, Problem]], Mapping[str, Fault]]
+"""A function of ids and of the problems by id, which returns the faults that judging showed."""
 
 
 class RowKind(StrEnum):
@@ -77,6 +83,14 @@ class Plan:
     seed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What the choice of rows needs of a problem."""
+
+    id: str
+    split: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """Numbers of written rows by file, and of problems left out by reason."""
@@ -86,49 +100,64 @@ class Written:
     ignored: Mapping[str, int] = field(default_factory=dict)
     """Numbers of entries of an order or of rates, by option, for given problems that do not train."""
     ungradable: tuple[str, ...] = ()
-    """A line for each problem left out because no program could get a verdict, with id and reason."""
+    """A line for each problem left out because its tests cannot be used, with id and reason."""
 
 
 def write_training_files(
-    problems: Sequence[Problem],
+    problems: Iterable[Problem],
     out: Path,
     plan: Plan,
     *,
     count_tokens: CountTokens | None = None,
     settings: Mapping[str, Any] | None = None,
+    check: Check | None = None,
 ) -> Written:
     """Write rows, problems and manifest, beside the files of earlier commands.
+
+    Problems are read once, and kept in a file meanwhile: memory holds a few facts of each.
 
     Args:
         count_tokens: a function that counts tokens; required if the plan has `max_prompt_tokens`.
         settings: more settings for the manifest, such as the origin of the problems.
+        check: a function that returns why problems must not train, by id.
 
     Raises:
         ConfigError: no problem may train, none is left to write, or the folder has another version of
             a problem.
     """
-    left_out: dict[str, int] = {}
-    usable = list(_deduplicated(problems))
-    known = {problem.id for problem in usable}
-    usable, ungradable, counts_of = _gradable(usable)
-    left_out |= counts_of
-    if plan.kind is RowKind.sft:
-        n_before = len(usable)
-        usable = [problem for problem in usable if problem.gold]
-        left_out["no gold solution"] = n_before - len(usable)
-    if plan.max_prompt_tokens is not None:
-        assert count_tokens is not None
-        usable, n_long = mixing.short_enough(usable, plan.max_prompt_tokens, count_tokens)
-        left_out[f"prompt over {plan.max_prompt_tokens} tokens"] = n_long
-    if not usable:
-        why = "; ".join(f"{n} × {reason}" for reason, n in left_out.items() if n)
-        first = f"; the first: {ungradable[0]}" if ungradable else ""
-        raise ConfigError(f"no problem is left to write{f': {why}' if why else ''}{first}")
+    parent = next(folder for folder in out.absolute().parents if folder.is_dir())
+    with TemporaryDirectory(prefix=f".{out.name}-", dir=parent) as folder:
+        usable, left_out, unfit = _usable(problems, Path(folder) / PROBLEMS, plan, count_tokens)
+        file = ProblemFile(Path(folder) / PROBLEMS)
+        known = {*file, *unfit}
+        if usable and check is not None:
+            _by_file(usable, plan)  # refuses what must not train before anything is judged
+            unfit |= check([one.id for one in usable], file)
+            usable = [one for one in usable if one.id not in unfit]
+        left_out = {**Counter(kind for kind, _ in unfit.values()), **left_out}
+        lines = tuple(f"{name}: {kind}: {detail}" for name, (kind, detail) in unfit.items())
+        if not usable:
+            why = "; ".join(f"{n} × {reason}" for reason, n in left_out.items() if n)
+            first = f"; the first: {lines[0]}" if lines else ""
+            raise ConfigError(f"no problem is left to write{f': {why}' if why else ''}{first}")
+        return _written(usable, file, known, out, plan, left_out, settings, lines)
+
+
+def _written(
+    usable: list[_Entry],
+    file: ProblemFile,
+    known: set[str],
+    out: Path,
+    plan: Plan,
+    left_out: dict[str, int],
+    settings: Mapping[str, Any] | None,
+    lines: tuple[str, ...],
+) -> Written:
     files = _by_file(usable, plan)
     ignored: dict[str, int] = {}
     if "train" in files:
         if (rates := plan.rates) is not None:
-            others = known - {problem.id for problem in files["train"]}
+            others = known - {one.id for one in files["train"]}
             ignored["--rates"] = len(others & rates.by_id.keys())
             files["train"], out_of = within(
                 files["train"], rates.by_id, rates.low, rates.high, others
@@ -139,16 +168,24 @@ def write_training_files(
         ignored["--order"] = len(plan.order or ()) - len(order or ())
         files["train"] = _arranged(files["train"], replace(plan, order=order))
         what = "beyond its share of the mixture" if plan.mixture else "not in the order"
-        left_out[what] = n_before - len({problem.id for problem in files["train"]})
-        files["train"] = ordered(files["train"], plan.tests or {})
-    named = {problem.id: problem for members in files.values() for problem in members}
-    earlier = earlier_files(out, [f"{plan.kind}_{name}" for name in files], named)
+        left_out[what] = n_before - len({one.id for one in files["train"]})
+    orders = dict.fromkeys((one.id for members in files.values() for one in members), None)
+    if plan.tests:
+        orders |= {one.id: plan.tests.get(one.id) for one in files.get("train", ())}
+
+    def final(problem_id: str) -> Problem | None:
+        return ordered(file[problem_id], orders[problem_id]) if problem_id in orders else None
+
+    earlier = earlier_files(out, [f"{plan.kind}_{name}" for name in files], final)
+    write_problems(
+        out / PROBLEMS,
+        chain((ordered(file[name], order) for name, order in orders.items()), earlier.problems()),
+    )
     counts = {}
     for name, members in files.items():
-        file = f"{plan.kind}_{name}"
-        write_rows(out / f"{file}.parquet", _rows(members, plan), trains=name == "train")
-        counts[file] = len(members)
-    write_problems(out / PROBLEMS, [*named.values(), *earlier.problems])
+        rows = _rows((file[one.id] for one in members), plan)
+        write_rows(out / f"{plan.kind}_{name}.parquet", rows, trains=name == "train")
+        counts[f"{plan.kind}_{name}"] = len(members)
     left_out = {reason: n for reason, n in left_out.items() if n}
     write_manifest(
         out / MANIFEST,
@@ -157,45 +194,56 @@ def write_training_files(
         earlier.commands,
     )
     ignored = {option: n for option, n in ignored.items() if n}
-    return Written(rows=counts, left_out=left_out, ignored=ignored, ungradable=ungradable)
+    return Written(rows=counts, left_out=left_out, ignored=ignored, ungradable=lines)
 
 
-def _deduplicated(problems: Iterable[Problem]) -> Iterable[Problem]:
-    """Deduplicate the problems of overlapping sets by id, which alone identifies a problem for rewards.
+def _usable(
+    problems: Iterable[Problem], path: Path, plan: Plan, count_tokens: CountTokens | None
+) -> tuple[list[_Entry], dict[str, int], dict[str, Fault]]:
+    """Copy the problems with usable tests into a file.
 
-    Raises:
-        ConfigError: two different problems have the same id.
+    Returns:
+        Those that the plan can use, the numbers of the others by reason, and the faults of problems
+        without usable tests.
     """
-    known: dict[str, Problem] = {}
-    for problem in problems:
-        if known.setdefault(problem.id, problem) != problem:
-            raise ConfigError(f"two different problems have the id {problem.id}")
-    return known.values()
+    entries: dict[str, _Entry] = {}
+    unfit: dict[str, Fault] = {}
+    too_long = f"prompt over {plan.max_prompt_tokens} tokens"
+    left_out: dict[str, set[str]] = {"no gold solution": set(), too_long: set()}
+
+    def copied() -> Iterator[Problem]:
+        for problem in problems:
+            if (fault := next(ungradable_of(problem), None)) is not None:
+                unfit[problem.id] = fault
+                continue
+            yield problem
+            if plan.kind is RowKind.sft and not problem.gold:
+                left_out["no gold solution"].add(problem.id)
+            elif plan.max_prompt_tokens is not None and problem.id not in entries:
+                assert count_tokens is not None
+                if count_tokens(problem) > plan.max_prompt_tokens:
+                    left_out[too_long].add(problem.id)
+            entries[problem.id] = _Entry(problem.id, problem.split)
+
+    write_problems(path, copied())
+    gone = set().union(*left_out.values())
+    numbers = {reason: len(ids) for reason, ids in left_out.items()}
+    return [one for one in entries.values() if one.id not in gone], numbers, unfit
 
 
-def _gradable(
-    problems: Sequence[Problem],
-) -> tuple[list[Problem], tuple[str, ...], Counter[str]]:
-    """Return the problems with usable tests, a line for each other one, and their numbers by fault."""
-    found = [(problem, next(ungradable_of(problem), None)) for problem in problems]
-    lines = tuple(f"{one.id}: {fault[0]}: {fault[1]}" for one, fault in found if fault)
-    counts = Counter(fault[0] for _, fault in found if fault)
-    return [problem for problem, fault in found if fault is None], lines, counts
-
-
-def _by_file(problems: Sequence[Problem], plan: Plan) -> dict[str, list[Problem]]:
+def _by_file(problems: Sequence[_Entry], plan: Plan) -> dict[str, list[_Entry]]:
     if plan.use is not Role.train:
         return {"validation": list(problems)}
-    files: dict[str, list[Problem]] = defaultdict(list)
+    files: dict[str, list[_Entry]] = defaultdict(list)
     for problem in problems:
         if problem.split == "train":  # such a row must not be silently moved to another file
-            refuse_training(source(problem), problem.split, problem.id)
-        allowed = role(source(problem), problem.split)
+            refuse_training(source_of(problem.id), problem.split, problem.id)
+        allowed = role(source_of(problem.id), problem.split)
         word = split_word(problem.split)
         own_word = word if word in tuple(Role) else Role.train
         files[str(allowed if not allowed.may_train else own_word)].append(problem)
     if "train" not in files:
-        names = sorted({f"{source(problem)}_{problem.split}" for problem in problems})
+        names = sorted({f"{source_of(problem.id)}_{problem.split}" for problem in problems})
         raise ConfigError(
             f"{', '.join(names)}: test only, so nothing may train; to write rows for evaluation, use "
             "--as validation"
@@ -204,7 +252,7 @@ def _by_file(problems: Sequence[Problem], plan: Plan) -> dict[str, list[Problem]
 
 
 def _order(
-    training: Sequence[Problem], known: Collection[str], plan: Plan
+    training: Sequence[_Entry], known: Collection[str], plan: Plan
 ) -> tuple[str, ...] | None:
     """Return the plan's order without the known problems that do not train.
 
@@ -225,7 +273,7 @@ def _order(
     return order
 
 
-def _arranged(problems: Sequence[Problem], plan: Plan) -> list[Problem]:
+def _arranged(problems: Sequence[_Entry], plan: Plan) -> list[_Entry]:
     if plan.order is not None and plan.mixture is not None:
         return mixing.mixed_in_order(problems, plan.mixture, plan.size, plan.seed, plan.order)
     if plan.order is not None:
@@ -235,7 +283,7 @@ def _arranged(problems: Sequence[Problem], plan: Plan) -> list[Problem]:
     return mixing.shuffled(problems, plan.seed)
 
 
-def _rows(problems: Sequence[Problem], plan: Plan) -> list[VerlRow]:
+def _rows(problems: Iterable[Problem], plan: Plan) -> Iterator[VerlRow]:
     if plan.kind is RowKind.sft:
         return sft_rows(problems, plan.style)
     return rl_rows(problems, plan.style, weights=plan.mixture)
@@ -284,8 +332,7 @@ def style_of_rows(path: Path) -> PromptStyle | None:
         recorded = manifest["sha256"][path.name]
         parts = [part for part in manifest.get("earlier", ()) if path.stem in part["counts"]]
         style = PromptStyle((parts or [manifest])[-1]["settings"]["style"])
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "sha256").hexdigest()
+        content = _sha256(path)
     except (OSError, ValueError, KeyError, TypeError):  # none, or another program's
         return None
     return style if content == recorded else None
@@ -304,7 +351,7 @@ def write_manifest(
         earlier: the settings and counts of each earlier command whose files are still in the folder.
     """
     hashes = {
-        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        file.name: _sha256(file)
         for file in sorted(path.parent.iterdir())
         if file.suffix in (".parquet", ".jsonl")
     }
@@ -315,3 +362,8 @@ def write_manifest(
     partial = path.with_suffix(".partial")
     partial.write_text(text + "\n")
     partial.replace(path)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -154,7 +154,7 @@ def check_grpo(config: DictConfig) -> None:
     """
     problems = problem_checks.readable(config.coding.problems)
     check_values(config)
-    repair_checks.check_problems(config)
+    repair_checks.check_problems(config, problems)
     bash_checks.check_template(config)
     harbor_checks.check_problems(config, problems)
     check_rows(config, "data.train_files")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coding_model_project.configs.schema import CodingConfig
-from coding_model_project.data.problems import read_problems
+from coding_model_project.data.problems import ProblemFile
 from coding_model_project.errors import CodingModelError, DataError, SandboxError
 from coding_model_project.grading.judge import Graders, open_judge
 from coding_model_project.grading.rewards import RewardKind
@@ -36,15 +36,13 @@ class JudgePool:
     """The problems of `coding.problems` by id, and a judge that starts on first use."""
 
     def __init__(self, coding: CodingConfig) -> None:
-        """Read the problems.
+        """Open the files of problems.
 
         Raises:
             DataError: this node lacks a file, or it is malformed.
         """
         self._coding = coding
-        self._problems = {
-            problem.id: problem for path in coding.problems for problem in _read_here(path)
-        }
+        self._files = [_open_here(path) for path in reversed(coding.problems)]
         self._stack = AsyncExitStack()
         self._starting: asyncio.Task[Graders] | None = None
 
@@ -52,13 +50,14 @@ class JudgePool:
         """Return a problem by its id.
 
         Raises:
-            DataError: no file of coding.problems has it.
+            DataError: no file of coding.problems has it, or its file was changed in place.
         """
-        if problem_id not in self._problems:
-            raise DataError(
-                f"{problem_id}: a row of data.* uses this problem, but no file of coding.problems has it"
-            )
-        return self._problems[problem_id]
+        for file in self._files:
+            if (problem := file.get(problem_id)) is not None:
+                return problem
+        raise DataError(
+            f"{problem_id}: a row of data.* uses this problem, but no file of coding.problems has it"
+        )
 
     async def judge(self) -> Graders:
         """Return the judge, starting it if necessary.
@@ -83,14 +82,14 @@ class JudgePool:
             raise
 
 
-def _read_here(path: str) -> tuple[Problem, ...]:
-    """Read a file of problems on this node.
+def _open_here(path: str) -> ProblemFile:
+    """Open a file of problems on this node.
 
     Raises:
         DataError: names the node and the file.
     """
     try:
-        return read_problems(path)
+        return ProblemFile(path)
     except (DataError, OSError) as error:
         raise DataError(
             f"coding.problems={path}: node {socket.gethostname()} cannot read it ({error}); put it "

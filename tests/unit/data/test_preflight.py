@@ -8,9 +8,9 @@ import pytest
 from coding_model_project import cli
 from coding_model_project.cli import preflight_chunks
 from coding_model_project.data.problems import read_problems, write_problems
-from coding_model_project.data.quality.preflight import UNPROVEN, preflight
+from coding_model_project.data.quality.preflight import UNPROVEN, UNREACHED, preflight
 from coding_model_project.errors import DataError, SandboxError
-from coding_model_project.types import Execution, Problem, Status, Stdin, Test
+from coding_model_project.types import Asserts, Execution, Problem, Status, Stdin, Test
 from tests.fakes import FakeSandbox, stdin_problem
 from tests.unit.data.rows import published
 from tests.unit.data.test_mutants import run
@@ -74,7 +74,7 @@ async def test_flaky_problems_are_found_by_repeats():
     def sometimes(source, given):
         nonlocal count
         count += source == "flaky"
-        wrong = source == "flaky" and count % 2 == 0
+        wrong = not source or (source == "flaky" and count % 2 == 0)
         return Execution(status=Status.finished, stdout="wrong" if wrong else "1")
 
     problems = [
@@ -96,6 +96,24 @@ async def test_unusable_problems_are_quarantined_and_an_outage_is_not_their_faul
     assert "unusable" in dict(result.quarantined)["fake/2"][0]
     with pytest.raises(SandboxError):
         await preflight(problems[:1], FakeSandbox(failures=10))
+
+
+async def test_tests_that_accept_a_program_that_does_nothing_are_named():
+    def test(source, entry_point=None):
+        return Test(input=Asserts(source=source, entry_point=entry_point), expected=None)
+
+    empty = stdin_problem(("4", " "), id="fake/1", gold=("",))
+    uncalled = Problem(
+        id="fake/2",
+        split="train",
+        statement="?",
+        tests=(test("def test_plus():\n    assert plus(1, 2) == 3"),),
+        comparison="asserts",
+    )
+    result = await preflight([doubled("fake/0"), empty, uncalled], FakeSandbox(answer=run))
+    assert not result.passed
+    assert [name for name, why in result.quarantined if UNREACHED in why[0]] == ["fake/1", "fake/2"]
+    assert (result.bad_total, result.gold_accepted) == (0, 2)
 
 
 async def test_problems_without_gold_are_unproven_but_not_wrong():
