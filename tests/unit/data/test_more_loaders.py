@@ -10,7 +10,7 @@ from coding_model_project.cli import main
 from coding_model_project.data.governance import role
 from coding_model_project.data.loaders import LOADERS, load
 from coding_model_project.data.loaders.base import Unusable
-from coding_model_project.data.loaders.kodcode import split_module
+from coding_model_project.data.loaders.modules import pieces
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.types import Asserts, Call, Stdin, Test
 from tests.unit.data.rows import published as rows
@@ -132,7 +132,7 @@ IMPORT = "from solution import f\n"
 )
 def test_a_module_that_needs_more_than_asserts_is_set_aside(module, reason):
     with pytest.raises(Unusable, match=reason):
-        split_module(module)
+        pieces(module)
 
 
 def test_synthetic_1(tmp_path):
