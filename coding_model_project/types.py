@@ -271,7 +271,7 @@ class Problem:
     harness: Harness | None = None
     """The program that tests a completion's program from within, instead of tests."""
     messages: tuple[Turn, ...] = ()
-    """The conversation to answer, if it is more than one user's message. `statement` is its whole text."""
+    """The conversation to answer, if it is more than one message. `statement` is its whole text."""
     base_tests: int | None = None
     """The number of leading hidden tests that also have their own score. EvalPlus extends a benchmark's
     own tests and reports both scores."""

@@ -21,7 +21,7 @@ _ANY_ORDER = re.compile(
 )
 _INTERACTIVE = re.compile(
     r"\binteractive (problem|task|judge|grader|library|program)|\binteract(ive)? with the (judge|"
-    r"grader|jury|interactor|system)|\bthe interactor\b|Tags:[^\n]*'interactive'",
+    r"grader|jury|interactor|system)|\bthe interactor\b|Tags:\s*\[[^\]]*'interactive'",
     re.I,
 )
 _ANY_CASE = re.compile(

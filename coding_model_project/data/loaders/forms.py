@@ -14,7 +14,14 @@ from typing import Any
 from coding_model_project.data.loaders.base import BAD_ROW, IGNORED, Part, Published, Row, Unusable
 from coding_model_project.data.loaders.cases import Hints, answer_of, decoded_of, tests_of
 from coding_model_project.data.loaders.prompts import prompt_of
-from coding_model_project.data.loaders.rows import EXTRA, SLOW, Form, has_column, programs_of, value_at
+from coding_model_project.data.loaders.rows import (
+    EXTRA,
+    SLOW,
+    Form,
+    has_column,
+    programs_of,
+    value_at,
+)
 from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.data.problem_rows import FIELDS, JUDGED_BY
 from coding_model_project.errors import ConfigError
