@@ -69,7 +69,7 @@ _NESTED_FORMS: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
             "statement": "messages",
             "truth": "ground_truth",
             "ability": "dataset",
-            "source": "dataset",
+            "tags": "dataset",
         },
     ),
 )
