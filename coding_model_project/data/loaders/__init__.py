@@ -25,7 +25,7 @@ from coding_model_project.data.loaders.base import (
     SetAside,
     Trail,
 )
-from coding_model_project.data.loaders.files import SUFFIXES
+from coding_model_project.data.loaders.files import SUFFIXES, first_row
 from coding_model_project.data.loaders.sets import SETS
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.redaction import redacted
@@ -190,7 +190,7 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
         of_problem = all(field in forms.FIELDS for field in place.columns)
         if found is None or (of_problem and not _has_columns(found[0], place.columns)):
             loader = forms.mapped_loader(name, place.columns)
-            row = own.first_row(on_disk(place.path))
+            row = first_row(on_disk(place.path))
             if row is not None and forms.lacks_a_field(row, place.columns):
                 raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
             return loader, found[1] if found else None
@@ -202,7 +202,7 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
         return own.OwnLoader(name=name), None
     if is_task_folder(path):
         return _harbor(name), None
-    row = own.first_row(path) if path.is_file() else None
+    row = first_row(path) if path.is_file() else None
     if found is not None and (row is None or _is_of(found[0], row)):
         return found
     columns = None if row is None else forms.form_of(row)
