@@ -19,6 +19,7 @@ from coding_model_project.data.loaders.base import (
     Loaded,
     Loader,
     LoaderByName,
+    Part,
     Place,
     Published,
     Row,
@@ -26,7 +27,9 @@ from coding_model_project.data.loaders.base import (
     Trail,
 )
 from coding_model_project.data.loaders.files import SUFFIXES, first_row
+from coding_model_project.data.loaders.rows import value_at
 from coding_model_project.data.loaders.sets import SETS
+from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.redaction import redacted
 from coding_model_project.storage.fetching import on_disk
@@ -176,6 +179,37 @@ def load(
         origin=redacted(", ".join(trail.origins)),
         notes=tuple(trail.notes),
     )
+
+
+def published_rates(
+    name: str, column: str, *, path: str | Path | None = None, data_dir: Path | None = None
+) -> dict[str, float]:
+    """Return the pass rate of each problem that its publisher measured and stored in a column.
+
+    Raises:
+        ConfigError: the set is unknown or has no such column.
+    """
+    place = Place(path=path, data_dir=_data_dir(data_dir))
+    loader, split = _loader(name, place)
+    if not isinstance(loader, TableLoader):
+        raise ConfigError(f"{name}: --column needs a set of rows")
+    found: dict[str, float] = {}
+
+    def recorded(row: Row, part: Part, index: int) -> Problem:
+        problem = loader.to_problem(row, part, index)
+        value = value_at(row, column)
+        if isinstance(value, int | float) and 0 <= value <= 1:
+            found[problem.id] = float(value)
+        return problem
+
+    optional = (*loader.published.optional, column)
+    published = replace(loader.published, optional=optional)
+    reader = replace(loader, to_problem=recorded, published=published)
+    for _ in reader.items(replace(place, split=split), Trail(origins=[], notes=[])):
+        pass
+    if not found:
+        raise ConfigError(f"{name}: no rates from 0 to 1 in a column {column!r}")
+    return found
 
 
 _data_dir = data_dir  # `load` has an argument of that name

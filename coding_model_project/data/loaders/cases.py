@@ -261,7 +261,7 @@ def _of_code(codes: Sequence[str], hints: Hints) -> Truth:
 
 
 def _asserts(source: str, hints: Hints) -> Test:
-    """Return a test whose code finds the program's function as `candidate`, unless it calls it by name."""
+    """Return a test whose code finds the function as `candidate`, unless it calls it by name."""
     function = hints.function
     if function is not None and (not function.isidentifier() or "def check(" in source):
         if re.search(r"(?<!\()\bcandidate\(", source) and "(candidate" not in source:

@@ -108,12 +108,9 @@ class Form:
             answer=truth.answer,
             instructions=truth.instructions,
         )
-        if not truth.tests:
-            language = (
-                "text" if truth.answer is not None or truth.instructions else problem.language
-            )
-            texts = texts_of(self._get(row, "gold")) if language == "text" else gold
-            problem = replace(problem, language=language, gold=texts)
+        if truth.answer is not None or truth.instructions:
+            texts = texts_of(self._get(row, "gold"))
+            problem = replace(problem, language="text", gold=texts, limits=Limits())
         return checked(self._with_own(row, problem), tolerant=self.tolerant)
 
     def _get(self, row: Row, name: str) -> Any:
