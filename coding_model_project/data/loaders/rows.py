@@ -155,7 +155,11 @@ class Form:
         )
         if "truth" in self.columns:
             hints = replace(hints, field=self.columns["truth"])
-            return truth_of(self._get(row, "truth"), hints), Truth()
+            truth = truth_of(self._get(row, "truth"), hints)
+            other = self._get(row, "ability") if self.columns.get("ability") == "ability" else None
+            if truth.answer is not None and other and hints.kind is None:
+                raise Unusable(f"ability {other!r} is neither code nor math")
+            return truth, Truth()
         public = self._get(row, "public")
         shown_tests = _all_tests([public], replace(hints, public=True)) if public else Truth()
         columns = self._column("tests").split("+")
@@ -286,8 +290,10 @@ def programs_of(value: Any) -> tuple[str, ...]:
     if not value:
         return ()
     if isinstance(value, Mapping):
-        codes = value.get("solution") if value.get("solution") is not None else value.get("code")
-        languages = value.get("language")
+        codes: Any = (
+            value.get("solution") if value.get("solution") is not None else value.get("code")
+        )
+        languages: Any = value.get("language")
         if not isinstance(codes, (list, tuple)):
             codes, languages = [codes], [languages]
         pairs = zip(languages, codes, strict=True)
