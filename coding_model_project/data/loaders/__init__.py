@@ -221,9 +221,11 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
     if place.columns:
         if place.path is None:
             raise ConfigError(f"{name}: --map needs a file; pass {name}=PATH")
-        of_problem = all(field in forms.FIELDS for field in place.columns)
+        of_problem = all(field in (*forms.FIELDS, *forms.EXTRA) for field in place.columns)
         if found is None or (of_problem and not _has_columns(found[0], place.columns)):
-            loader = forms.mapped_loader(name, place.columns)
+            parts = found[0].published.parts if found else ()
+            splits = [part.split for part in parts if part.split] or forms.SPLITS
+            loader = forms.mapped_loader(name, place.columns, splits)
             row = first_row(on_disk(place.path))
             if row is not None and forms.lacks_a_field(row, place.columns):
                 raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")

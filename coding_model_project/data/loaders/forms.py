@@ -95,8 +95,16 @@ def parse_map(given: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-def mapped_loader(name: str, columns: Mapping[str, str]) -> TableLoader:
+SPLITS = ("train", "validation", "test")
+
+
+def mapped_loader(
+    name: str, columns: Mapping[str, str], splits: Sequence[str] = SPLITS
+) -> TableLoader:
     """Return the loader of a file whose columns a user named.
+
+    Args:
+        splits: the splits of the set of this name; if it has only one, the file is of that split.
 
     Raises:
         ConfigError: no problem has such a field.
@@ -113,7 +121,7 @@ def mapped_loader(name: str, columns: Mapping[str, str]) -> TableLoader:
         own_ids=True,
         given=frozenset(columns),
     )
-    return _loader(form, ())
+    return _loader(form, (), splits)
 
 
 def lacks_a_field(row: Row, columns: Mapping[str, str]) -> bool:
@@ -154,10 +162,9 @@ def form_loader(name: str, columns: Mapping[str, str]) -> TableLoader:
     return _loader(Form(name=name, columns=kept, limits=SLOW), needed)
 
 
-def _loader(form: Form, needed: tuple[str, ...]) -> TableLoader:
+def _loader(form: Form, needed: tuple[str, ...], splits: Sequence[str] = SPLITS) -> TableLoader:
     heads = (part for one in form.columns.values() for part in one.replace("+", "|").split("|"))
     optional = tuple(dict.fromkeys(word for one in heads for word in (one, one.partition(".")[0])))
-    splits = ("train", "validation", "test")
     return TableLoader(
         published=Published(
             name=form.name,
