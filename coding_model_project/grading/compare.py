@@ -5,6 +5,7 @@ Standard output, by a problem's `comparison`:
 tokens (default)  whitespace-separated tokens, case-sensitive; integers match exactly as text, at any
                   size; floats have a tolerance only if the *expected* token is written as a finite
                   non-integer number ("0.5", "2.0", "1e-3")
+any_case          as tokens, but letters of either case are equal
 lines             text, except for blanks at line ends and blank lines at the end
 exact             text, except for one newline at the end
 last_line         the last non-blank line as text; the other lines are ignored
@@ -122,6 +123,10 @@ def _number(token: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _any_case(expected: str, got: str, tolerance: Tolerance) -> bool:
+    return _tokens(expected.casefold(), got.casefold(), tolerance)
+
+
 def _lines(expected: str, got: str, _: Tolerance) -> bool:
     return _trimmed(expected) == _trimmed(got)
 
@@ -140,6 +145,7 @@ def _last_line(expected: str, got: str, _: Tolerance) -> bool:
 
 _OUTPUT_RULES: dict[str, OutputRule] = {
     "tokens": _tokens,
+    "any_case": _any_case,
     "lines": _lines,
     "exact": _exact,
     "last_line": _last_line,

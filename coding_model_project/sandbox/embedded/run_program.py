@@ -225,6 +225,21 @@ def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, trace, limit=-3))
 
 
+_STDIN = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+
+
+def offer_stdin() -> None:
+    """Let programs open standard input by its path, which does not exist where they run."""
+    known = builtins.open
+
+    def open(file: Any, *arguments: Any, **keywords: Any) -> Any:
+        if file.__class__ is str and file in _STDIN:
+            file = os.dup(0)
+        return known(file, *arguments, **keywords)
+
+    builtins.open = sys.modules["io"].open = open  # type: ignore[assignment]
+
+
 def _exit_code(code: object) -> int:
     if code is None:
         return 0
