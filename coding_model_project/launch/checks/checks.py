@@ -140,7 +140,7 @@ def _check_resume_path(config: DictConfig) -> None:
         raise ConfigError(
             f"{key}={path}: no such folder; set it to an existing checkpoint's folder"
         )
-    if str(path) != str(folder):  # verl takes everything behind the name as the step
+    if str(path).endswith("/"):  # verl takes everything behind the name as the step
         raise ConfigError(f"{key}={path}: expected the path without a slash at the end: {folder}")
 
 

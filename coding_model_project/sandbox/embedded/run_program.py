@@ -233,10 +233,10 @@ def offer_stdin() -> None:
     known = builtins.open
 
     def open(file: Any, *arguments: Any, **keywords: Any) -> Any:
-        if file.__class__ is str and file in _STDIN:
-            file = os.dup(0)
-        return known(file, *arguments, **keywords)
+        path = file.__fspath__() if hasattr(file, "__fspath__") else file
+        return known(os.dup(0) if path in _STDIN else file, *arguments, **keywords)
 
+    open.__code__ = open.__code__.replace(co_filename="<frozen io>")  # our path is in no traceback
     builtins.open = sys.modules["io"].open = open  # type: ignore[assignment]
 
 
