@@ -194,6 +194,15 @@ class Harness:
     after: str
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message of a conversation."""
+
+    role: str
+    """"system", "user" or "assistant"."""
+    content: str
+
+
 class GradedBy(StrEnum):
     """The grader of a problem (`Problem.graded_by`)."""
 
@@ -261,6 +270,8 @@ class Problem:
     """The prediction to make about a function, for a problem without tests."""
     harness: Harness | None = None
     """The program that tests a completion's program from within, instead of tests."""
+    messages: tuple[Turn, ...] = ()
+    """The conversation to answer, if it is more than one message. `statement` is its whole text."""
     base_tests: int | None = None
     """The number of leading hidden tests that also have their own score. EvalPlus extends a benchmark's
     own tests and reports both scores."""

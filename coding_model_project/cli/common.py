@@ -206,7 +206,7 @@ def given_problems(
             the option, the file and the line.
     """
     from coding_model_project.data.loaders import given_set, load
-    from coding_model_project.data.loaders.mapped import parse_map
+    from coding_model_project.data.loaders.forms import parse_map
     from coding_model_project.data.problems import read_problems
     from coding_model_project.errors import DataError
 

@@ -46,7 +46,7 @@ def dedup(
     from coding_model_project.data.dedup.govern import as_json as pictured
     from coding_model_project.data.dedup.govern import govern
     from coding_model_project.data.governance import EVALUATION_SETS
-    from coding_model_project.data.loaders.mapped import parse_map
+    from coding_model_project.data.loaders.forms import parse_map
 
     governed = govern(
         training,

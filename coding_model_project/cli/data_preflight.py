@@ -77,7 +77,7 @@ def preflight(
     a known-bad program is accepted, a verdict is unstable, or there are no solutions to check with.
     """
     from coding_model_project.data.loaders import load
-    from coding_model_project.data.loaders.mapped import parse_map
+    from coding_model_project.data.loaders.forms import parse_map
     from coding_model_project.data.quality import quarantine as files
 
     name, path = given_dataset(name, path)

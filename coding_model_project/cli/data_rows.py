@@ -99,7 +99,7 @@ def rows(
     """
     from coding_model_project.data.governance import Role
     from coding_model_project.data.loaders import given_set, load
-    from coding_model_project.data.loaders.mapped import parse_map
+    from coding_model_project.data.loaders.forms import parse_map
     from coding_model_project.data.quality.test_order import read_orders
     from coding_model_project.data.training import mixing
     from coding_model_project.data.training.rates import read_rates

@@ -12,6 +12,7 @@ import typer
 from coding_model_project.cli.common import (
     DataDir,
     Limit,
+    MapColumns,
     MaxTests,
     MinTier,
     NeededDatasets,
@@ -67,6 +68,7 @@ def run(
         ),
     ],
     dataset: NeededDatasets,
+    map_columns: MapColumns = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -243,6 +245,7 @@ def run(
     wandb: Annotated[bool, typer.Option("--wandb", help="Log to W&B, offline.")] = False,
 ) -> None:
     from coding_model_project.configs.typed import coding_of, evaluation_settings, new_config
+    from coding_model_project.data.loaders.forms import parse_map
     from coding_model_project.evaluation.shards import gather
     from coding_model_project.runs.provenance import command_line
     from coding_model_project.verl_ext import evaluating
@@ -262,6 +265,7 @@ def run(
         {
             "model": model,
             "datasets": dataset,
+            "columns": parse_map(map_columns),
             "data_dir": str(data_dir) if data_dir else None,
             "mode": mode,
             "cluster": cluster,

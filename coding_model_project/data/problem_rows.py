@@ -31,6 +31,7 @@ from coding_model_project.types import (
     Stdin,
     Test,
     TestInput,
+    Turn,
 )
 
 REQUIRED = ("id", "split", "statement", "tests")
@@ -119,6 +120,7 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
         instructions=_instructions(row.get("instructions", ())),
         prediction=_prediction(row.get("prediction")),
         harness=_harness(row.get("harness")),
+        messages=_messages(row.get("messages", ())),
         base_tests=_base_tests(row),
     )
 
@@ -366,6 +368,18 @@ def _instructions(value: Any) -> tuple[Instruction, ...]:
             _expect(f"{field}.arguments", "an object", arguments, right)
         found.append(Instruction(kind, {str(name): one for name, one in arguments.items()}))
     return tuple(found)
+
+
+def _messages(value: Any) -> tuple[Turn, ...]:
+    right = '"messages": [{"role": "user", "content": "Define add(a, b)."}]'
+    if not isinstance(value, (list, tuple)):
+        _expect("messages", "a list", value, right)
+    for number, turn in enumerate(value):
+        if not isinstance(turn, Mapping) or turn.keys() != {"role", "content"}:
+            _expect(f"messages[{number}]", "an object with role and content", turn, right)
+        if not all(isinstance(text, str) for text in turn.values()):
+            _expect(f"messages[{number}]", "texts", turn, right)
+    return tuple(Turn(**turn) for turn in value)
 
 
 def _prediction(value: Any) -> Prediction | None:

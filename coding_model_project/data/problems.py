@@ -9,7 +9,7 @@
      "entry_point": "solve", "language": "python",
      "checker": {"source": "…", "language": "python", "protocol": "testlib"},
      "difficulty": 2, "date": "2024-08-01", "tags": ["lists"], "gold": ["def solve…"], "bad": ["…"],
-     "base_tests": 1}
+     "base_tests": 1, "messages": [{"role": "system", "content": "…"}, {"role": "user", "content": "…"}]}
     {"id": "tasks/17", "split": "train", "statement": "…", "grader": "harbor", "task": "tasks/17"}
     {"id": "sums/1", "split": "train", "statement": "…", "grader": "math", "answer": "42"}
     {"id": "rules/1", "split": "train", "statement": "…", "grader": "instructions",
@@ -126,6 +126,7 @@ def _problem_to_json(problem: Problem) -> dict[str, Any]:
         "tags": problem.tags,
         "gold": problem.gold,
         "bad": problem.bad,
+        **({"messages": [asdict(one) for one in problem.messages]} if problem.messages else {}),
         **({} if problem.base_tests is None else {"base_tests": problem.base_tests}),
         **_judged_by_to_json(problem),
     }

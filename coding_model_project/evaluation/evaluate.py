@@ -88,6 +88,7 @@ def evaluate(
             max_tests=settings.max_tests,
             window=settings.window,
             split=settings.split,
+            columns=settings.columns,
         )
         versions = {f"data set {data.name}": data.version for data in datasets}
         inputs = {**inputs_of(config, "coding.evaluation.model"), **versions}

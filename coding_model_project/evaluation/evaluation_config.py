@@ -127,6 +127,11 @@ class EvaluationConfig:
         None, "Number of first problems of each data set to use. null: all.", unit="problems"
     )
     max_tests: int | None = key(None, "Maximum hidden tests per problem. null: all.", unit="tests")
+    columns: dict[str, str] = key(
+        {},
+        "Columns of the data sets' files for fields with other names there, as `--map`: "
+        "`+coding.evaluation.columns.statement=question`.",
+    )
     mode: EvaluationMode = key(
         EvaluationMode.simple,
         "Generator: `simple` is vLLM in this process, or the server at `base_url`; `verl` is verl's "

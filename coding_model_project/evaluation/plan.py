@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,6 +84,7 @@ def load_datasets(
     max_tests: int | None,
     window: Window | None = None,
     split: str | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> tuple[DataSet, ...]:
     """Read data sets.
 
@@ -93,6 +94,7 @@ def load_datasets(
         max_tests: maximum number of hidden tests per problem.
         window: days of publication of the problems to keep.
         split: the split to keep; None keeps all.
+        columns: the column for each field that has another name in a file.
 
     Raises:
         ConfigError: no data set is named, or one is missing, named twice or empty in the window
@@ -106,7 +108,8 @@ def load_datasets(
         name, path = given_set(word)
         if name in found:
             raise ConfigError(f"{name}: named twice; give one another name (NAME=PATH)")
-        loaded = load(name, path=path, data_dir=data_dir, max_tests=max_tests)
+        mapped = columns if path is not None or len(words) == 1 else None
+        loaded = load(name, path=path, data_dir=data_dir, columns=mapped, max_tests=max_tests)
         found[name] = _chosen(loaded, window or Window(), split, limit)
     return tuple(found.values())
 

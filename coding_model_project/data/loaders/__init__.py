@@ -12,41 +12,24 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
+from typing import NoReturn
 
-from coding_model_project.data.loaders import (
-    bigcodebench,
-    codecontests,
-    codecontests_plus,
-    codeforces,
-    cruxeval,
-    deepcoder,
-    evalplus,
-    gsm8k_5shot,
-    humaneval,
-    humaneval_x,
-    instructions,
-    kodcode,
-    livecodebench,
-    mapped,
-    maths,
-    mbpp,
-    own,
-    synthetic_1,
-    taco,
-    verl_rows,
-)
+from coding_model_project.data.loaders import forms, own
 from coding_model_project.data.loaders.base import (
     Loaded,
     Loader,
     LoaderByName,
     Place,
     Published,
+    Row,
     SetAside,
     Trail,
 )
 from coding_model_project.data.loaders.files import SUFFIXES
-from coding_model_project.errors import ConfigError
+from coding_model_project.data.loaders.sets import SETS
+from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.redaction import redacted
+from coding_model_project.storage.fetching import on_disk
 from coding_model_project.storage.object_store import is_url
 from coding_model_project.types import Problem, Test
 
@@ -89,42 +72,16 @@ def is_task_folder(path: Path) -> bool:
     return path.is_dir() and any(next(path.glob(pattern), None) for pattern in patterns)
 
 
+def _verl() -> Loader:
+    """Return the loader of any file of rows for verl."""
+    return forms.form_loader("verl", forms.VERL)
+
+
 LOADERS: dict[str, Loader] = {
-    "apps": taco.APPS,
-    **bigcodebench.LOADERS,
-    "codecontests": codecontests.LOADER,
-    "codecontests_plus": codecontests_plus.LOADER,
-    **{
-        f"codecontests_plus_{size}": codecontests_plus.loader(size)
-        for size in codecontests_plus.SIZES
-    },
-    "codeforces": codeforces.LOADER,
-    "cruxeval_i": cruxeval.INPUT,
-    "cruxeval_o": cruxeval.OUTPUT,
-    "deepcoder": deepcoder.LOADER,
-    "eurus": verl_rows.LOADER,
-    "gsm8k": maths.GSM8K,
-    "gsm8k_5shot": gsm8k_5shot.LOADER,
-    "humaneval": humaneval.LOADER,
-    "humaneval_plus": evalplus.HUMANEVAL_PLUS,
-    **humaneval_x.LOADERS,
-    "if_multi": instructions.IF_MULTI,
-    "ifbench": instructions.IFBENCH,
-    "ifeval": instructions.IFEVAL,
-    "kodcode": kodcode.LOADER,
-    "livecodebench": livecodebench.loader(),
-    **{f"livecodebench_v{n}": livecodebench.loader(n) for n in range(1, 7)},
-    "math": maths.MATH_LIGHTEVAL,
-    "math500": maths.MATH_500,
-    "mbpp": mbpp.FULL,
-    "mbpp_plus": evalplus.MBPP_PLUS,
-    "mbpp_reg": mbpp.REGRESSION,
-    "mbpp_sanitized": mbpp.SANITIZED,
-    "synthetic_1": synthetic_1.LOADER,
-    "taco": taco.TACO,
+    **SETS,
     "tinycode": _tinycode("tinycode", "standard input, calls"),
     "tinycode_asserts": _tinycode("tinycode_asserts", "asserts"),
-    "verl": verl_rows.VerlLoader(),
+    "verl": _verl(),
 }
 
 SPLITS = ("train", "validation", "valid", "test", "prompt")
@@ -225,22 +182,50 @@ _data_dir = data_dir  # `load` has an argument of that name
 
 
 def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
+    """Return the loader of a name and place, and the split in the name if any."""
     found = find(name)
     if place.columns:
         if place.path is None:
             raise ConfigError(f"{name}: --map needs a file; pass {name}=PATH")
-        return found or (mapped.MappedLoader(name=name), None)
-    local = None if place.path is None or is_url(place.path) else Path(place.path)
-    if local is not None and local.exists() and own.is_own(local):
+        of_problem = all(field in forms.FIELDS for field in place.columns)
+        if found is None or (of_problem and not _has_columns(found[0], place.columns)):
+            loader = forms.mapped_loader(name, place.columns)
+            row = own.first_row(on_disk(place.path))
+            if row is not None and forms.lacks_a_field(row, place.columns):
+                raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
+            return loader, found[1] if found else None
+        return found
+    if place.path is None or (found is not None and is_url(place.path)):
+        return found or _unknown(name)
+    path = on_disk(place.path)
+    if path.exists() and own.is_own(path):
         return own.OwnLoader(name=name), None
-    if local is not None and is_task_folder(local):
+    if is_task_folder(path):
         return _harbor(name), None
+    row = own.first_row(path) if path.is_file() else None
+    if found is not None and (row is None or _is_of(found[0], row)):
+        return found
+    columns = None if row is None else forms.form_of(row)
+    if columns is not None:
+        return forms.form_loader(name, columns), found[1] if found else None
     if found is not None:
         return found
-    if local is not None and local.is_file() and own.columns_of(local) >= set(verl_rows.FIELDS):
-        return verl_rows.VerlLoader(name=name), None
-    if place.path is not None:
-        return own.OwnLoader(name=name), None
+    if row is not None and not {"id", "split", "statement"} <= row.keys():
+        raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
+    return own.OwnLoader(name=name), None
+
+
+def _has_columns(loader: Loader, columns: Mapping[str, str]) -> bool:
+    """Return whether a set's rows have one of the mapped fields under their publisher's name."""
+    published = loader.published
+    return any(name in (*published.fields, *published.optional) for name in columns)
+
+
+def _is_of(loader: Loader, row: Row) -> bool:
+    return all(name in row for name in loader.published.fields)
+
+
+def _unknown(name: str) -> NoReturn:
     if name.endswith(SUFFIXES):
         raise ConfigError(f"{name}: no such file")
     near = get_close_matches(name.lower(), LOADERS, n=1)

@@ -8,15 +8,21 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol
 
-from coding_model_project.data.problem_rows import missing_field
-from coding_model_project.errors import DataError
 from coding_model_project.types import Problem
 
 Row = Mapping[str, Any]
 
 
+IGNORED = "none"
+"""The column of `--map FIELD=none`: the field has none, whatever columns there are."""
+
+
 class Unusable(Exception):
     """A row that cannot become a problem. Loaders turn it into a `SetAside`."""
+
+
+class NoTests(Unusable):
+    """A row without hidden tests."""
 
 
 BAD_ROW = (
@@ -141,36 +147,6 @@ class LoaderByName:
 
 ToProblem = Callable[[Row, Part, int], Problem]
 """A function that converts a row, given its part and its index there; raises `Unusable`."""
-
-
-def check_schema(where: str, row: object, published: Published) -> Row:
-    """Return the row if it has every required column.
-
-    Raises:
-        DataError: a column is missing; names it.
-    """
-    if not isinstance(row, Mapping):
-        raise DataError(f"{where}: not an object but {type(row).__name__}")
-    missing = [name for name in published.fields if name not in row]
-    if missing:
-        expected = f"rows of {published.name} hold {', '.join(published.fields)}"
-        raise DataError(f"{where}: {missing_field(missing[0], row, expected)}")
-    return row
-
-
-def renamed(where: str, row: Row, columns: Mapping[str, str]) -> Row:
-    """Return the row with the mapped columns also under the names of their fields.
-
-    Raises:
-        DataError: a column is missing; names the existing ones.
-    """
-    for name, column in columns.items():
-        if column not in row:
-            raise DataError(
-                f"{where}: --map {name}={column}: no column {column!r}; the row has columns "
-                + ", ".join(map(str, row))
-            )
-    return {**row, **{name: row[column] for name, column in columns.items()}}
 
 
 # ── fields ────────────────────────────────────────────────────────────────────────────────────────

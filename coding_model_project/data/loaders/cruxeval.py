@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-from functools import partial
 
-from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text
-from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.data.loaders.base import Part, Row, Unusable, text
 from coding_model_project.types import Limits, Predicted, Prediction, Problem
 
 LIMITS = Limits(cpu_s=3.0, wall_s=10.0)
@@ -44,28 +42,3 @@ def problem(of: Predicted, row: Row, _part: Part, _index: int) -> Problem:
         language="text",
         gold=(f"[ANSWER]\nassert f({given}) == {output}\n[/ANSWER]",),
     )
-
-
-def _loader(of: Predicted) -> TableLoader:
-    return TableLoader(
-        published=Published(
-            name=f"cruxeval_{of[0]}",
-            licence="MIT",
-            fields=("code", "input", "output", "id"),
-            parts=(
-                Part(
-                    split="test",
-                    files=("cruxeval.jsonl", "cruxeval/data/cruxeval.jsonl", "cruxeval/test.jsonl"),
-                    n_rows=800,
-                    hub_file="test.jsonl",
-                ),
-            ),
-            hub="cruxeval-org/cruxeval",
-            tests="predictions",
-        ),
-        to_problem=partial(problem, of),
-    )
-
-
-OUTPUT = _loader(Predicted.output)
-INPUT = _loader(Predicted.input)

@@ -16,7 +16,6 @@ from coding_model_project.data.loaders.base import (
     Published,
     Row,
     SetAside,
-    ToProblem,
     Trail,
     Unusable,
     number,
@@ -64,11 +63,13 @@ class EvalPlusLoader:
         return with_expected(self.published.name, items, trail, part.n_rows or 0)
 
 
-def _humaneval(row: Row, _part: Part, _index: int) -> Problem:
+def humaneval(row: Row, _part: Part, _index: int) -> Problem:
+    """Convert a row of HumanEval+."""
     return _problem("humaneval_plus", row, _inputs(row, "base_input"), _inputs(row, "plus_input"))
 
 
-def _mbpp(row: Row, _part: Part, _index: int) -> Problem:
+def mbpp(row: Row, _part: Part, _index: int) -> Problem:
+    """Convert a row of MBPP+."""
     task, function = text(row, "task_id"), text(row, "entry_point")
     base, plus = (
         typed(task, text(row, "assertion"), function, _inputs(row, side))
@@ -105,24 +106,3 @@ def _inputs(row: Mapping[str, object], field: str) -> list[list[Plain]]:
     if not isinstance(value, list) or not all(isinstance(args, list) for args in value):
         raise Unusable(f"field '{field}' is not a list of lists of arguments")
     return value
-
-
-def _loader(
-    name: str, files: tuple[str, ...], n_rows: int, to_problem: ToProblem
-) -> EvalPlusLoader:
-    shared = ("task_id", "prompt", "entry_point", "canonical_solution")
-    own = ("assertion",) if name == "mbpp_plus" else ()
-    published = Published(
-        name=name,
-        licence="Apache-2.0",
-        fields=(*shared, *own, "base_input", "plus_input", "atol"),
-        parts=(Part(split="test", files=files, n_rows=n_rows),),
-        tests="calls",
-    )
-    return EvalPlusLoader(table=TableLoader(published=published, to_problem=to_problem))
-
-
-HUMANEVAL_PLUS = _loader(
-    "humaneval_plus", ("HumanEvalPlus.jsonl.gz", "HumanEvalPlus*.jsonl*"), 164, _humaneval
-)
-MBPP_PLUS = _loader("mbpp_plus", ("MbppPlus.jsonl.gz", "MbppPlus*.jsonl*"), 378, _mbpp)

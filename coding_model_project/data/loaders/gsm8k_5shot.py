@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from coding_model_project.data.loaders.base import Place, Published, SetAside, Trail
-from coding_model_project.data.loaders.maths import GSM8K
 from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.grading.maths import gsm8k_answer
@@ -75,16 +74,3 @@ class FewShotLoader:
 
 def _asked(question: str) -> str:
     return f"Question: {question}\nAnswer:"
-
-
-LOADER = FewShotLoader(
-    table=TableLoader(
-        published=replace(
-            GSM8K.published,
-            name=NAME,
-            parts=tuple(part for part in GSM8K.published.parts if part.split == "test"),
-        ),
-        to_problem=GSM8K.to_problem,
-    ),
-    examples=GSM8K,
-)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text
-from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.data.loaders.base import Part, Row, Unusable, text
 from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Asserts, Limits, Problem, Test
 
@@ -42,30 +41,3 @@ def _helpers(prompt: str, entry_point: str) -> list[str]:
         return []
     imports = [n for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom))]
     return [ast.unparse(node) for node in (*imports, *functions)]
-
-
-LOADER = TableLoader(
-    published=Published(
-        name="humaneval",
-        licence="MIT",
-        fields=("task_id", "prompt", "canonical_solution", "test", "entry_point"),
-        parts=(
-            Part(
-                split="test",
-                files=(
-                    "HumanEval.jsonl.gz",
-                    "HumanEval.jsonl",
-                    "openai_humaneval/test-*.parquet",
-                    "humaneval.jsonl",
-                    "humaneval.parquet",
-                ),
-                n_rows=164,
-                config="openai_humaneval",
-            ),
-        ),
-        hub="openai/openai_humaneval",
-        revision="7dce6050a7d6d172f3cc5c32aa97f52fa1a2e544",
-        tests="asserts",
-    ),
-    to_problem=problem,
-)

@@ -8,11 +8,9 @@ solutions use. This loader removes those lines, since programs here have only th
 from __future__ import annotations
 
 import re
-from functools import partial
 
-from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text
+from coding_model_project.data.loaders.base import Part, Row, Unusable, text
 from coding_model_project.data.loaders.humaneval_x_harnesses import HARNESSES
-from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.types import Limits, Problem
 
 LIMITS = Limits(cpu_s=10.0, wall_s=30.0)
@@ -54,31 +52,3 @@ def problem(language: str, row: Row, _part: Part, _index: int) -> Problem:
 
 
 _PUBLISHED = {language: name for name, language in LANGUAGES.items()}
-
-
-def _loader(name: str, language: str) -> TableLoader:
-    return TableLoader(
-        published=Published(
-            name=f"humaneval_x_{name}",
-            licence="Apache-2.0",
-            fields=("task_id", "prompt", "declaration", "canonical_solution", "test"),
-            parts=(
-                Part(
-                    split="test",
-                    files=(
-                        f"humaneval_x_{name}.jsonl.gz",
-                        f"humaneval-x/data/{name}/data/humaneval.jsonl",
-                        f"humaneval-x/{name}/data/humaneval_{name}.jsonl.gz",
-                    ),
-                    n_rows=164,
-                    hub_file=f"data/{name}/data/humaneval.jsonl",
-                ),
-            ),
-            hub="zai-org/humaneval-x",
-            tests="a harness",
-        ),
-        to_problem=partial(problem, language),
-    )
-
-
-LOADERS = {f"humaneval_x_{name}": _loader(name, language) for name, language in LANGUAGES.items()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.data.governance import split_word
-from coding_model_project.data.loaders.base import Place, Published, SetAside, Trail
+from coding_model_project.data.loaders.base import Place, Published, Row, SetAside, Trail
 from coding_model_project.data.loaders.files import read_rows
 from coding_model_project.data.problems import from_file, problem_from_json
 from coding_model_project.errors import ConfigError, DataError
@@ -27,8 +27,13 @@ def is_own(path: Path) -> bool:
 
 def columns_of(path: Path) -> set[str]:
     """Return the columns of a file's first usable row."""
+    return set(first_row(path) or ())
+
+
+def first_row(path: Path) -> Row | None:
+    """Return a file's first usable row; None if it has none."""
     rows = (row for _, row in read_rows(path) if not isinstance(row, SetAside))
-    return set(next(rows, ()))
+    return next(rows, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

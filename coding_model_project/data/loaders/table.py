@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from types import MappingProxyType
 from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import (
     BAD_ROW,
+    IGNORED,
     Located,
     Part,
     Place,
@@ -21,14 +23,17 @@ from coding_model_project.data.loaders.base import (
     ToProblem,
     Trail,
     Unusable,
-    check_schema,
-    renamed,
 )
+from coding_model_project.data.loaders.checks import checked
 from coding_model_project.data.loaders.files import read_rows
 from coding_model_project.data.loaders.remote import hub_revision, hub_rows
+from coding_model_project.data.loaders.rows import has_column, value_at
+from coding_model_project.data.problem_rows import missing_field
+from coding_model_project.data.problem_values import Malformed
+from coding_model_project.data.problems import from_file
 from coding_model_project.errors import ConfigError, DataError, DownloadError
 from coding_model_project.storage.fetching import on_disk
-from coding_model_project.types import GradedBy, Problem
+from coding_model_project.types import Problem
 
 UNKNOWN_SPLIT = "unknown"
 NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
@@ -71,7 +76,7 @@ class TableLoader:
             counted = _Counted(rows)
             for item in self._problems(counted, part, wanted, place.columns):
                 n_kept += 1
-                yield item
+                yield from_file(item, paths[0]) if isinstance(item, Problem) else item
             self._check_count(part, counted.n, place, trail)
         if self.n_problems is not None and n_kept != self.n_problems:
             trail.notes.append(
@@ -94,8 +99,12 @@ class TableLoader:
             if isinstance(found, SetAside):
                 yield found
                 continue
-            row = renamed(where, found, columns) if columns else found
-            row = check_schema(where, row, self.published) if is_first else row
+            row = found
+            if is_first:
+                _check_columns(where, row, columns)
+            row = _renamed(row, columns) if columns else found
+            if is_first:
+                _check_schema(where, row, self.published)
             is_first = False
             item = self._problem(where, row, part, number)
             if self.once and isinstance(item, Problem):
@@ -108,14 +117,8 @@ class TableLoader:
 
     def _problem(self, where: str, row: Row, part: Part, number: int) -> Problem | SetAside:
         try:
-            problem = self.to_problem(row, part, number)
-            if not problem.statement.strip():
-                raise Unusable("the statement is empty")
-            if "<image>" in problem.statement:
-                raise Unusable("the statement refers to an image")
-            if not problem.hidden_tests and problem.graded_by is GradedBy.tests:
-                raise Unusable("no hidden tests")
-        except Unusable as reason:
+            problem = checked(self.to_problem(row, part, number), tolerant=True)
+        except (Unusable, Malformed) as reason:
             return SetAside(where=where, reason=str(reason))
         except BAD_ROW as error:
             reason = f"a field has another form than published: {type(error).__name__}: {error}"
@@ -150,7 +153,8 @@ class TableLoader:
         fitting = [p for p in parts if any(pure.match(Path(file).name) for file in p.files)]
         if fitting:
             return fitting[0]
-        named = [p for p in parts if (p.hub_split or p.split or "?") in pure.name.lower()] or parts
+        words = {split_word(word) for word in re.split(r"[^a-z]+", pure.name.lower())}
+        named = [part for part in parts if {part.split, part.hub_split} & words] or parts
         splits = {part.split for part in named}
         split = splits.pop() if len(splits) == 1 else wanted or UNKNOWN_SPLIT
         config = named[0].config if len(named) == 1 else None
@@ -235,3 +239,42 @@ def matching(data_dir: Path, part: Part, published: Published) -> list[Path]:
             if paths := sorted(folder.glob(pattern)):
                 return paths if "*" in pattern else paths[:1]
     return []
+
+
+def _check_schema(where: str, row: object, published: Published) -> None:
+    """Raise if a row lacks a required column.
+
+    Raises:
+        DataError: a column is missing; names it.
+    """
+    if not isinstance(row, Mapping):
+        raise DataError(f"{where}: not an object but {type(row).__name__}")
+    missing = [name for name in published.fields if not _has(row, name)]
+    if missing:
+        expected = f"rows of {published.name} hold {', '.join(published.fields)}"
+        raise DataError(f"{where}: {missing_field(missing[0], row, expected)}")
+
+
+def _has(row: Row, column: str) -> bool:
+    return any(has_column(row, one) for one in column.split("|"))
+
+
+def _check_columns(where: str, row: Row, columns: Mapping[str, str]) -> None:
+    """Raise if a mapped column is missing.
+
+    Raises:
+        DataError: a column is missing; names the existing ones.
+    """
+    for name, column in columns.items():
+        if column != IGNORED and not has_column(row, column):
+            raise DataError(
+                f"{where}: --map {name}={column}: no column {column!r}; the row has columns "
+                + ", ".join(map(str, row))
+            )
+
+
+def _renamed(row: Row, columns: Mapping[str, str]) -> Row:
+    """Return a row with the mapped columns also under the names of their fields."""
+    found = {name: value_at(row, column) for name, column in columns.items() if column != IGNORED}
+    ignored = {name: None for name, column in columns.items() if column == IGNORED}
+    return {**row, **ignored, **found}

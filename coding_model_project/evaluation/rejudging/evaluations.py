@@ -140,6 +140,7 @@ def _datasets(
         max_tests=settings.get("max_tests"),
         window=Window.parse(settings.get("from_date"), settings.get("to_date")),
         split=settings.get("split"),
+        columns=settings.get("columns"),
     )
     by_name = {data.name: data for data in datasets}
     if missing := [name for name in info["datasets"] if name not in by_name]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from coding_model_project.data.loaders import bigcodebench
+from coding_model_project.data.loaders import LOADERS, bigcodebench
 from coding_model_project.data.loaders.humaneval_x_harnesses import HARNESSES
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.cache import CachedGrader
@@ -171,7 +171,7 @@ PYTHON = bigcodebench.problem(
             "if __name__ == '__main__':\n    unittest.main()\n"
         ),
     },
-    bigcodebench.LOADERS["bigcodebench"].published.parts[0],
+    LOADERS["bigcodebench"].published.parts[0],
     0,
 )
 
