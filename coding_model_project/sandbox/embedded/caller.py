@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -69,6 +70,8 @@ class Caller:
         """The tests' objects that the program has."""
         self._our_numbers: dict[int, int] = {}
         self._stdout = sys.stdout
+        self._lock = threading.RLock()
+        """Held during a request, since tests may call the program from several threads."""
 
     def names_of_program(self) -> tuple[set[str], set[str]]:
         """Return the names that the program defines: modules that it imported, and all others."""
@@ -98,9 +101,9 @@ class Caller:
             ValueError: an argument nests too deep.
             Exception: the program's exception.
         """
-        prints = sys.stdout is not self._stdout
+        prints = sys.stdout is not self._stdout and sys.stdout is not None
         picture = to_picture(arguments, self._refer)
-        with self._failing():
+        with self._lock, self._failing():
             request = [operation, picture, self.brings_changes, prints]
             reply = self._pipe.ask(request, self._answer)
             error = None
@@ -108,8 +111,9 @@ class Caller:
                 may_end = self.lets_stop or arguments[1:2] == ("__next__",) or operation == "await"
                 error = self._to_raise(self._value(reply["error"]), may_end)
             value = None if "error" in reply else self._value(reply["value"])
-            if "arguments" in reply and (value is None or self.brings_changes):
-                restore(arguments[1:], tuple(self._value(reply["arguments"])))
+            if operation == "call" and (value is None or self.brings_changes):
+                changed = reply.get("arguments")
+                restore(arguments[1:], () if changed is None else tuple(self._value(changed)))
         if prints:
             sys.stdout.write(str(reply.get("printed", "")))
         if error is not None:
@@ -202,13 +206,16 @@ class Caller:
         errors = [base for base in bases if issubclass(base, BaseException)]
         body: dict[str, Any] = {"_of": (self, number), "__module__": "solution"}
         if errors:
-            body["__str__"] = lambda error: self._theirs[id(error)][2]
+            body["__str__"] = lambda error: self._text_of(error)
             body["__getattr__"] = lambda error, name: self._attribute_of(error, name)
         else:
             bases = [base for base in bases if isinstance(base, Kind)] or [Handle]
             body |= {"__slots__": (), "_holds_data": holds_data is True}
         self._kinds[number] = Kind(str(name)[:80], tuple(errors or bases), body)
         return self._kinds[number]
+
+    def _text_of(self, error: Any) -> str:
+        return self._theirs[id(error)][2] if id(error) in self._theirs else str(error.args)
 
     def _attribute_of(self, error: Any, name: str) -> Any:
         if name.startswith("__") or id(error) not in self._theirs:

@@ -53,7 +53,8 @@ class Kind(type):
         return cls._of[0].ask("special", cls, "__len__")
 
 
-_DUNDERS = ("__name__", "__qualname__", "__doc__", "__dict__", "__wrapped__", "__notes__")
+_DUNDERS = ("__name__", "__qualname__", "__doc__", "__dict__", "__wrapped__", "__notes__",
+            "__annotations__")  # fmt: skip
 
 
 def _attribute(target: Any, own: Any, name: str) -> Any:

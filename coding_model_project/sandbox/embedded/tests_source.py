@@ -56,7 +56,7 @@ class Names:
             kind = _kind(node)
             if kind == "Assign" and any(map(_is_stdin, node.targets)):
                 return "replace sys.stdin, which the program does not share"
-            if kind == "Call" and _dotted(node.func) in _PATCHES:
+            if kind == "Call" and _stays_here(node):
                 return f"use {_dotted(node.func)}, which does not reach the program's process"
             if kind in ("BinOp", "Compare") and (name := self._own_operator(node)):
                 return f"apply an operator to the program's {name} and to a value of their own"
@@ -87,11 +87,8 @@ class Names:
             for node in _walk(self.tree):
                 if _kind(node) == "Assign" and _kind(node.value) == "Call":
                     function, (target, *_) = node.value.func, node.targets
-                    if (
-                        _kind(function) == "Name"
-                        and function.id[:1].isupper()
-                        and _kind(target) == "Name"
-                    ):
+                    is_named = _kind(function) == _kind(target) == "Name"
+                    if is_named and function.id[:1].isupper() and function.id not in self.stored:
                         made[target.id] = function.id
                 elif _kind(node) == "Attribute" and _kind(node.value) == "Name":
                     used |= set() if node.attr in _DATA_ATTRIBUTES else {node.value.id}
@@ -160,10 +157,27 @@ class Names:
         return found - set(dir(builtins))
 
 
-_PATCHES = ("patch", "mock.patch", "unittest.mock.patch", "monkeypatch.setattr", "patch.object",
-            "mock.patch.object", "patch.dict", "warnings.catch_warnings", "catch_warnings",
-            "mock.patch.dict", "inspect.getsource", "inspect.signature", "random.seed")  # fmt: skip
-"""Calls that change or read the process of the tests, when the program's is meant."""
+_HERE = """
+patch mock.patch unittest.mock.patch patch.object mock.patch.object patch.dict mock.patch.dict
+monkeypatch.setattr redirect_stderr contextlib.redirect_stderr weakref.ref asyncio.iscoroutinefunction
+asdict astuple is_dataclass dataclasses.asdict dataclasses.astuple dataclasses.is_dataclass
+"""
+_STAYS_HERE = frozenset(_HERE.split())
+"""Functions that change or look into the tests' process, when the program's is meant."""
+
+_MODULES_HERE = ("inspect", "tempfile", "tracemalloc")
+"""Modules whose functions all do, except for `inspect.isclass`."""
+
+
+def _stays_here(call: Any) -> bool:
+    name = _dotted(call.func)
+    if name == "open":  # a file of the tests, which the program does not see
+        first = call.args[0] if call.args else None
+        return not str(getattr(first, "value", "")).startswith("/dev/")
+    if name.endswith("catch_warnings"):
+        return any(keyword.arg == "record" for keyword in call.keywords)
+    is_module = name.partition(".")[0] in _MODULES_HERE and "." in name
+    return name in _STAYS_HERE or (is_module and name != "inspect.isclass")
 
 
 def _walk(node: Any) -> Iterator[Any]:
