@@ -33,7 +33,7 @@ _DEFINITIONS = {
 
 
 def is_entry_point(name: str) -> bool:
-    """Return whether tests can find a function by this name: `add`, `Solution.add` or `Solution().add`."""
+    """Return whether tests can find a function by a name: `add`, `Solution.add` or `Solution().add`."""
     return all(part.removesuffix("()").isidentifier() for part in name.split("."))
 
 

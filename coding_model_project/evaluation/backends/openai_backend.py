@@ -409,14 +409,13 @@ def _text(content: object, *, thinking: bool = False) -> str:
         return ""
     texts = []
     for part in content:
-        kind = part.get("type") if isinstance(part, dict) else None
-        if isinstance(part, str) and not thinking:
-            texts.append(part)
-        elif kind in ("thinking", "reasoning") and thinking:
-            found = next((part[key] for key in ("thinking", "text", "summary") if key in part), "")
-            texts.append(_text(found))
-        elif kind not in ("thinking", "reasoning") and not thinking and isinstance(part, dict):
-            texts.append(_text(part.get("text")))
+        fields: dict[str, Any] = part if isinstance(part, dict) else {"text": part}
+        thinks = fields.get("type") in ("thinking", "reasoning")
+        if thinks and thinking:
+            found = (fields.get(key) for key in ("thinking", "text", "summary"))
+            texts.append(_text(next(filter(None, found), "")))
+        elif not thinks and not thinking:
+            texts.append(_text(fields.get("text")))
     return "".join(texts)
 
 

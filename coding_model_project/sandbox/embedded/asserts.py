@@ -137,13 +137,9 @@ class _Tests:
             exec(code, namespace)
         finally:
             self._own |= names.stored & namespace.keys()
-        check = namespace.get("check")
-        if (
-            entry_point
-            and check is not before
-            and "check" not in names.loaded
-            and _takes_one(check)
-        ):
+        check: Any = namespace.get("check")
+        is_called = check is before or "check" in names.loaded
+        if entry_point and not is_called and _takes_one(check):
             check(self._candidate)
 
 

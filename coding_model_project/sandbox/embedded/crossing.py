@@ -198,7 +198,7 @@ def found(name: str) -> Any:
     return None
 
 
-def _parts(value: Any, kind: type) -> tuple[Iterable[Any], Iterable[Any], Iterable[Any]]:
+def _parts(value: Any, kind: Any) -> tuple[Iterable[Any], Iterable[Any], Iterable[Any]]:
     """Return the arguments that rebuild a library's value, the items to append and the pairs to set."""
     made, arguments, *rest = kind.__reduce_ex__(value, 2)
     _, items, pairs = (*rest, None, None, None)[:3]
@@ -290,28 +290,29 @@ def rebuilt(kind: type[BaseException], arguments: list[Any]) -> BaseException:
 
 def restore(ours: Any, theirs: Any) -> None:
     """Change our containers, at every depth, to the content that they have on the other side."""
-    if type(ours) is not type(theirs):
+    kind: Any = type(ours)
+    if kind is not type(theirs):
         return
-    if isinstance(ours, (list, tuple)) and len(ours) == len(theirs):
+    if issubclass(kind, (list, tuple)) and len(ours) == len(theirs):
         for index, (before, after) in enumerate(zip(ours, theirs, strict=True)):
-            if not _restored(before, after) and isinstance(ours, list):
+            if not _restored(before, after) and issubclass(kind, list):
                 ours[index] = after
-    elif isinstance(ours, dict):
+    elif issubclass(kind, dict):
         merged = {
             key: ours[key] if key in ours and _restored(ours[key], after) else after
             for key, after in theirs.items()
         }
         ours.clear()
         ours.update(merged)
-    elif isinstance(ours, set):
+    elif issubclass(kind, set):
         ours.clear()
         ours.update(theirs)
-    elif isinstance(ours, list) or name_of(type(ours)) in ("builtins.bytearray", "array.array"):
+    elif issubclass(kind, list) or name_of(kind) in ("builtins.bytearray", "array.array"):
         ours[:] = theirs
-    elif name_of(type(ours)) == "collections.deque":
+    elif name_of(kind) == "collections.deque":
         ours.clear()
         ours.extend(theirs)
-    elif name_of(type(ours)) == "numpy.ndarray" and ours.shape == theirs.shape:
+    elif name_of(kind) == "numpy.ndarray" and ours.shape == theirs.shape:
         ours[...] = theirs
 
 
