@@ -332,6 +332,12 @@ class Problem:
         return GradedBy.instructions if self.instructions else GradedBy.tests
 
     @property
+    def asked(self) -> str:
+        """What the user asks, without a system message that many problems share."""
+        asked = [turn.content for turn in self.messages if turn.role == "user"]
+        return "\n\n".join(asked) or self.statement
+
+    @property
     def asks_for_code(self) -> bool:
         """True if a completion holds a program, not a text."""
         return self.graded_by in (GradedBy.tests, GradedBy.harbor, GradedBy.harness)

@@ -19,14 +19,17 @@ from coding_model_project.data.loaders.base import (
     Loaded,
     Loader,
     LoaderByName,
+    Part,
     Place,
     Published,
     Row,
     SetAside,
     Trail,
 )
-from coding_model_project.data.loaders.files import SUFFIXES
+from coding_model_project.data.loaders.files import SUFFIXES, first_row
+from coding_model_project.data.loaders.rows import value_at
 from coding_model_project.data.loaders.sets import SETS
+from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.redaction import redacted
 from coding_model_project.storage.fetching import on_disk
@@ -178,6 +181,37 @@ def load(
     )
 
 
+def published_rates(
+    name: str, column: str, *, path: str | Path | None = None, data_dir: Path | None = None
+) -> dict[str, float]:
+    """Return the pass rate of each problem that its publisher measured and stored in a column.
+
+    Raises:
+        ConfigError: the set is unknown or has no such column.
+    """
+    place = Place(path=path, data_dir=_data_dir(data_dir))
+    loader, split = _loader(name, place)
+    if not isinstance(loader, TableLoader):
+        raise ConfigError(f"{name}: --column needs a set of rows")
+    found: dict[str, float] = {}
+
+    def recorded(row: Row, part: Part, index: int) -> Problem:
+        problem = loader.to_problem(row, part, index)
+        value = value_at(row, column)
+        if isinstance(value, int | float) and 0 <= value <= 1:
+            found[problem.id] = float(value)
+        return problem
+
+    optional = (*loader.published.optional, column)
+    published = replace(loader.published, optional=optional)
+    reader = replace(loader, to_problem=recorded, published=published)
+    for _ in reader.items(replace(place, split=split), Trail(origins=[], notes=[])):
+        pass
+    if not found:
+        raise ConfigError(f"{name}: no rates from 0 to 1 in a column {column!r}")
+    return found
+
+
 _data_dir = data_dir  # `load` has an argument of that name
 
 
@@ -190,7 +224,7 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
         of_problem = all(field in forms.FIELDS for field in place.columns)
         if found is None or (of_problem and not _has_columns(found[0], place.columns)):
             loader = forms.mapped_loader(name, place.columns)
-            row = own.first_row(on_disk(place.path))
+            row = first_row(on_disk(place.path))
             if row is not None and forms.lacks_a_field(row, place.columns):
                 raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
             return loader, found[1] if found else None
@@ -202,7 +236,7 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
         return own.OwnLoader(name=name), None
     if is_task_folder(path):
         return _harbor(name), None
-    row = own.first_row(path) if path.is_file() else None
+    row = first_row(path) if path.is_file() else None
     if found is not None and (row is None or _is_of(found[0], row)):
         return found
     columns = None if row is None else forms.form_of(row)

@@ -11,13 +11,14 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 from coding_model_project import strict_json
 from coding_model_project.data.loaders.base import NoTests, Unusable
 from coding_model_project.data.loaders.checks import language_of
 from coding_model_project.data.loaders.instructions import instructions_of
-from coding_model_project.data.loaders.modules import pieces
+from coding_model_project.data.loaders.modules import instance, pieces
 from coding_model_project.data.problem_rows import problem_of
 from coding_model_project.data.problem_values import Malformed
 from coding_model_project.grading.maths.final_answer import final_answer
@@ -138,6 +139,8 @@ def answer_of(value: Any, field: str) -> str:
             raise Unusable(f"field '{field}' is {shown(decoded)}, not an answer")
         case int():
             return str(decoded)
+        case Decimal():
+            return format(decoded.normalize(), "f")
         case float():
             return str(int(decoded)) if decoded.is_integer() else repr(decoded)
         case str():
@@ -254,11 +257,17 @@ def _of_code(codes: Sequence[str], hints: Hints) -> Truth:
         if len(codes) == 1:
             raise
         found = pieces("\n".join(codes), *arguments)  # the parts of one module
-    return Truth(
-        tests=tuple(
-            Test(input=Asserts(source=lead + source), public=hints.public) for source in found
-        )
-    )
+    return Truth(tests=tuple(_asserts(lead + source, hints) for source in found))
+
+
+def _asserts(source: str, hints: Hints) -> Test:
+    """Return a test whose code finds the function as `candidate`, unless it calls it by name."""
+    function = hints.function
+    if function is not None and (not function.isidentifier() or "def check(" in source):
+        if re.search(r"(?<!\()\bcandidate\(", source) and "(candidate" not in source:
+            source = f"candidate = {instance(function)}\n{source}"
+        function = None
+    return Test(input=Asserts(source=source, entry_point=function), public=hints.public)
 
 
 def columns(

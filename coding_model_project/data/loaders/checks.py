@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from coding_model_project.data.loaders.base import Unusable
@@ -94,20 +95,20 @@ def checked(problem: Problem, *, tolerant: bool = False) -> Problem:
     if any(isinstance(test.input, Asserts) for test in problem.tests):
         return problem
     if not tolerant and problem.checker is None:
-        refuse_many_outputs(statement)
+        refuse_many_outputs(statement, problem.tags)
     on_stdin = all(isinstance(test.input, Stdin) for test in problem.tests)
     if not tolerant and on_stdin and problem.comparison == "tokens" and _ANY_CASE.search(statement):
         return replace(problem, comparison=ANY_CASE)
     return problem
 
 
-def refuse_many_outputs(statement: str) -> None:
+def refuse_many_outputs(statement: str, tags: Iterable[str] = ()) -> None:
     """Raise if, by the statement's words, several outputs are right or a judge answers the program.
 
     Raises:
         Unusable: stored outputs cannot judge it.
     """
-    if _INTERACTIVE.search(statement):
+    if _INTERACTIVE.search(statement) or "interactive" in {tag.lower() for tag in tags}:
         raise Unusable("an interactive problem, whose judge answers the program")
     if found := _ANY_ANSWER.search(statement) or _ANY_ORDER.search(statement):
         words = " ".join(found.group().split())

@@ -92,18 +92,28 @@ def _json(path: Path) -> Iterator[Located]:
     except ValueError as error:
         line = getattr(error, "lineno", 1)
         raise DataError(f"{path}:{line}: invalid JSON, perhaps truncated: {error}") from error
+    while isinstance(content, dict):  # {"data": [row, …]}, or rows by their ids
+        values = list(content.values())
+        content = values[0] if len(values) == 1 else values
     if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
         raise DataError(f"{path}:1: not a list of objects")
     for number, row in enumerate(content, 1):
         yield f"{path} row {number}", row
 
 
-def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Located]:
+def first_row(path: Path) -> Row | None:
+    """Return a file's first usable row, of parquet without reading the others; None without one."""
+    rows = _parquet(path, (), "LIMIT 1") if path.name.endswith(".parquet") else read_rows(path)
+    return next((row for _, row in rows if not isinstance(row, SetAside)), None)
+
+
+def _parquet(path: Path, columns: Sequence[str], limit: str = "") -> Iterator[Located]:
     # DuckDB is 100 MB smaller to install than pyarrow, which only training files need.
     import duckdb
 
     number = 0
     source = {"file": glob.escape(os.fspath(path))}
+    table = f"(SELECT * FROM read_parquet($file) {limit})"
     try:
         with duckdb.connect(config={"threads": 1}) as connection:  # more threads hold more rows
             found = connection.sql("SELECT * FROM read_parquet($file)", params=source)
@@ -112,12 +122,10 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Located]:
             chosen = {name: '"' + name.replace('"', '""') + '"' for name in names}
             # DuckDB copies each row's text, which a dictionary in the file may hold once for all.
             sizes = " + ".join(_sql_size(chosen[name], types[name]) for name in names)
-            query = connection.execute(f"SELECT sum({sizes}) FROM read_parquet($file)", source)
+            query = connection.execute(f"SELECT sum({sizes}) FROM {table}", source)
             ((n_bytes,),) = query.fetchall()
             _Unfolded(path).take(int(n_bytes or 0), str(path))
-            query = connection.execute(
-                f"SELECT {', '.join(chosen.values())} FROM read_parquet($file)", source
-            )
+            query = connection.execute(f"SELECT {', '.join(chosen.values())} FROM {table}", source)
             while batch := query.fetchmany(_BATCH_ROWS):
                 for values in batch:
                     number += 1

@@ -69,7 +69,7 @@ _NESTED_FORMS: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
             "statement": "messages",
             "truth": "ground_truth",
             "ability": "dataset",
-            "source": "dataset",
+            "tags": "dataset",
         },
     ),
 )
@@ -149,9 +149,8 @@ def form_of(row: Row) -> Mapping[str, str] | None:
 def form_loader(name: str, columns: Mapping[str, str]) -> TableLoader:
     """Return the loader of a file in a form that `form_of` recognised."""
     kept = {field: column for field, column in columns.items() if column != IGNORED}
-    needed = tuple(
-        kept[field] for field in ("statement", "truth", "tests", "answer") if field in kept
-    )
+    fields = [kept[field] for field in ("statement", "truth", "tests", "answer") if field in kept]
+    needed = tuple("|".join(one.partition(".")[0] for one in field.split("|")) for field in fields)
     return _loader(Form(name=name, columns=kept, limits=SLOW), needed)
 
 

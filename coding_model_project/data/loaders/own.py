@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.data.governance import split_word
-from coding_model_project.data.loaders.base import Place, Published, Row, SetAside, Trail
-from coding_model_project.data.loaders.files import read_rows
+from coding_model_project.data.loaders.base import Place, Published, SetAside, Trail
+from coding_model_project.data.loaders.files import first_row, read_rows
 from coding_model_project.data.problems import from_file, problem_from_json
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.storage.fetching import on_disk
@@ -21,19 +21,8 @@ def is_own(path: Path) -> bool:
     """Return whether a file's first usable row is in our own schema."""
     if path.is_dir() or not path.name.endswith((".jsonl", ".jsonl.gz")):
         return False
-    fields = columns_of(path)
+    fields = set(first_row(path) or ())
     return {"id", "split", "statement"} <= fields and bool({"tests", "grader"} & fields)
-
-
-def columns_of(path: Path) -> set[str]:
-    """Return the columns of a file's first usable row."""
-    return set(first_row(path) or ())
-
-
-def first_row(path: Path) -> Row | None:
-    """Return a file's first usable row; None if it has none."""
-    rows = (row for _, row in read_rows(path) if not isinstance(row, SetAside))
-    return next(rows, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

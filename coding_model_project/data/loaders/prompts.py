@@ -43,6 +43,8 @@ def prompt_of(value: Any, field: str) -> Prompt:
         value = decoded if _is_conversation(decoded) else value
     if isinstance(value, str):
         return Prompt(value.replace("\r\n", "\n"))
+    if isinstance(value, Mapping) and "role" in value:
+        value = [value]
     if isinstance(value, Mapping):
         inner = next((value[name] for name in _NESTED if value.get(name)), None)
         if inner is None:

@@ -23,6 +23,7 @@ from coding_model_project.data.loaders.checks import checked, language_of
 from coding_model_project.data.loaders.modules import root
 from coding_model_project.data.loaders.prompts import Prompt, prompt_of
 from coding_model_project.data.problem_rows import JUDGED_BY, problem_of
+from coding_model_project.data.problem_values import Malformed
 from coding_model_project.grading.extract import extract
 from coding_model_project.types import Checker, Limits, Problem, Turn
 
@@ -107,12 +108,9 @@ class Form:
             answer=truth.answer,
             instructions=truth.instructions,
         )
-        if not truth.tests:
-            language = (
-                "text" if truth.answer is not None or truth.instructions else problem.language
-            )
-            texts = texts_of(self._get(row, "gold")) if language == "text" else gold
-            problem = replace(problem, language=language, gold=texts)
+        if truth.answer is not None or truth.instructions:
+            texts = texts_of(self._get(row, "gold"))
+            problem = replace(problem, language="text", gold=texts, limits=Limits())
         return checked(self._with_own(row, problem), tolerant=self.tolerant)
 
     def _get(self, row: Row, name: str) -> Any:
@@ -192,7 +190,15 @@ class Form:
         """Add the fields that only our own schema has."""
         values = {name: self._get(row, name) for name in _OWN if name in self.columns}
         own = {name: value for name, value in values.items() if value is not None}
-        if isinstance(checker := own.get("checker"), Checker):
+        if isinstance(checker := own.get("checker"), str):
+            if "checker" not in self.given:
+                raise Unusable(
+                    "needs a checker, which column 'checker' holds: add --map checker=checker, or "
+                    "--map checker=none to compare outputs"
+                )
+            language = "cpp" if "#include" in checker else "python"
+            checker = Checker(source=checker, language=language)
+        if isinstance(checker, Checker):
             return replace(problem, checker=checker, comparison="checker")
         if not own:
             return problem
@@ -200,9 +206,13 @@ class Form:
         core = {"id": problem.id, "split": problem.split, "statement": problem.statement}
         tests = {} if grader or "task" in own or problem.answer is not None else {"tests": []}
         answer = {"answer": problem.answer, "grader": "math"} if problem.answer is not None else {}
-        made = problem_of(
-            {**({"grader": grader} if grader else {}), **core, **tests, **answer, **own}
-        )
+        whole = {**({"grader": grader} if grader else {}), **core, **tests, **answer, **own}
+        try:
+            made = problem_of(whole)
+        except Malformed:
+            if "checker" in own or self.given & own.keys():
+                raise
+            return problem  # a column that only shares the name of a field
         kept = {name: getattr(made, name) for name in own if name != "grader"}
         if "checker" in own:
             kept["comparison"] = made.comparison
