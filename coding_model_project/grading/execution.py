@@ -12,6 +12,7 @@ from coding_model_project.grading import checker
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.brief import clip, shown_value
 from coding_model_project.grading.compare import OUTPUT_RULES, Tolerance, same_output
+from coding_model_project.grading.entry_points import is_entry_point
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.grading.per_problem import PerProblem
 from coding_model_project.grading.retries import Retries
@@ -272,6 +273,11 @@ def checked_tests(problem: Problem, *, public: bool) -> tuple[Test, ...]:
             raise DataError(
                 f"problem {problem.id}, test {number}: a checker judges outputs: expected a test with "
                 "standard input"
+            )
+        if isinstance(test.input, Asserts) and not is_entry_point(test.input.entry_point or "f"):
+            raise DataError(
+                f"problem {problem.id}, test {number}: entry_point={test.input.entry_point!r}: expected "
+                "a name, or an expression such as Solution().add"
             )
         if isinstance(test.input, Stdin) and not isinstance(test.expected, str):
             raise DataError(

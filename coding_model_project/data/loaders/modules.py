@@ -3,14 +3,13 @@
 Code runs as it is if it calls something itself. What a framework would call is called here: each test
 function and each method of a test class becomes a separate piece, with the module's imports and helpers;
 `check(candidate)` is called with the program's function. The tests' process has no pytest, so a few lines
-replace `pytest.raises` of built-in exceptions. Code that needs more of pytest (parameters, fixtures),
-libraries or files is set aside with the reason.
+replace `pytest.raises`. Code that needs more of pytest (parameters, fixtures, setup functions), libraries
+or files is set aside with the reason.
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,19 +29,26 @@ _MAX_CODE = 1_000_000
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
+_SETUPS = {
+    *("setup_module", "setup_function", "setUpModule"),
+    *("teardown_module", "teardown_function", "tearDownModule"),
+}
+
 _RAISES = """\
 class _Raises:
     def __init__(self, kinds, match=None):
-        self.kinds, self.match, self.value = kinds, match, None
+        self.kinds, self.pattern, self.type, self.value, self.tb = kinds, match, None, None, None
     def __enter__(self):
         return self
-    def __exit__(self, kind, value, _):
+    def __exit__(self, kind, value, trace):
         assert kind is not None, "nothing was raised"
-        self.value = value
+        self.type, self.value, self.tb = kind, value, trace
         if not issubclass(kind, self.kinds):
             return False
+        return self.pattern is None or self.match(self.pattern)
+    def match(self, pattern):
         import re
-        assert self.match is None or re.search(self.match, str(value)), str(value)
+        assert re.search(pattern, str(self.value)), str(self.value)
         return True
 class pytest:
     raises = _Raises
@@ -146,6 +152,8 @@ def _parts(tree: ast.Module) -> _Module:
             module.main += node.body
         else:
             module.body.append(node)
+            if isinstance(node, _FUNCTIONS) and node.name in _SETUPS:
+                raise Unusable(f"the tests need {node.name}, which pytest calls")
             is_function = isinstance(node, _FUNCTIONS) and node.name.startswith("test")
             if is_function or (isinstance(node, ast.ClassDef) and _is_test_class(node)):
                 assert isinstance(node, (*_FUNCTIONS, ast.ClassDef))
@@ -288,7 +296,7 @@ def _unparsed(body: Iterable[ast.stmt]) -> str:
 
 
 def _check_pytest(body: list[ast.stmt]) -> bool:
-    """Return whether the module uses pytest, that is, `pytest.raises` of built-in exceptions.
+    """Return whether the module uses pytest, that is, `pytest.raises`.
 
     Raises:
         Unusable: it uses other parts of pytest.
@@ -301,9 +309,6 @@ def _check_pytest(body: list[ast.stmt]) -> bool:
             raises.add(node.func)
             if len(node.args) != 1 or any(key.arg != "match" for key in node.keywords):
                 raise Unusable("pytest.raises with a function to call")
-            kinds = node.args[0].elts if isinstance(node.args[0], ast.Tuple) else [node.args[0]]
-            if not all(isinstance(one, ast.Name) and _is_exception(one.id) for one in kinds):
-                raise Unusable("pytest.raises of an exception that the program defines")
     for node in (inner for one in body for inner in ast.walk(one)):
         if isinstance(node, ast.Attribute) and node not in raises and _is_pytest(node.value):
             raise Unusable(f"the tests use pytest.{node.attr}")
@@ -316,11 +321,6 @@ def _is_pytest(node: Any) -> bool:
 
 def _is_raises(node: Any) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "raises" and _is_pytest(node.value)
-
-
-def _is_exception(name: str) -> bool:
-    found = getattr(builtins, name, None)
-    return isinstance(found, type) and issubclass(found, BaseException)
 
 
 def _is_main(node: ast.stmt) -> bool:

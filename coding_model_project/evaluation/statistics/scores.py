@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coding_model_project.errors import FilteredError, PromptError
 from coding_model_project.evaluation.results import Metrics, Result
 from coding_model_project.evaluation.statistics.budget import curves
 from coding_model_project.evaluation.statistics.pass_at_k import (
@@ -28,9 +29,10 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         ks: values of k for pass@k; omits those for which no problem has enough samples.
 
     Returns:
-        problems, samples, graded, ungradable, refused: counts (refused: prompts too long for the
-        model, included in ungradable); problems_ungradable: problems without a graded sample, which
-        are excluded from rates; pass@k: unbiased rates by k (`_rate`), with intervals over problems;
+        problems, samples, graded, ungradable, refused, filtered: counts (refused: prompts too long for
+        the model, filtered: by a server's content filter; both included in ungradable);
+        problems_ungradable: problems without a graded sample, which are excluded from rates;
+        pass@k: unbiased rates by k (`_rate`), with intervals over problems;
         base: pass@k by the benchmark's own tests (`Problem.base_tests`), absent if no problem has any;
         loose: pass@k and pass_ratio by the loose rules, absent for problems without any;
         instructions: rates over all instructions, as `_instructions` describes, absent without any;
@@ -57,7 +59,8 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         "samples": len(results),
         "graded": len(graded),
         "ungradable": len(results) - len(graded),
-        "refused": sum((result.ungradable or "").startswith("PromptError") for result in results),
+        "refused": _ungradable_for(PromptError, results),
+        "filtered": _ungradable_for(FilteredError, results),
         "problems_ungradable": len(problems) - len(groups),
         "pass@k": pass_rates(groups, ks),
         **_base(groups, ks),
@@ -77,6 +80,10 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         "repair": _repair(graded),
         "budget": curves(groups) if n_samples > 1 else None,
     }
+
+
+def _ungradable_for(error: type[PromptError], results: Sequence[Result]) -> int:
+    return sum((result.ungradable or "").startswith(f"{error.__name__}:") for result in results)
 
 
 def _reasoning(results: Sequence[Result]) -> dict[str, float] | None:

@@ -28,6 +28,7 @@ from coding_model_project.launch.checks.relations import is_embedded_model
 from coding_model_project.launch.checks.rules import check_rules
 from coding_model_project.launch.sizing.host import needed_gb
 from coding_model_project.launch.sizing.machine import free_memory_gb
+from coding_model_project.runs.checkpoints import FOLDER
 from coding_model_project.types import Problem
 
 LEGACY_KEYS = ("custom_reward_function", "reward_model", "sandbox_fusion")
@@ -121,7 +122,26 @@ def check(
                 raise ConfigError(f"{key}: no file {path}{way or _set_it(key)}")
             if key == "data.train_files":
                 refuse_test_only(path)
+    _check_resume_path(config)
     check_memory(needed_gb(config, longest=0))
+
+
+def _check_resume_path(config: DictConfig) -> None:
+    """Raise ConfigError unless the checkpoint to resume from, if one is named, is there."""
+    key, path = "trainer.resume_from_path", config.trainer.resume_from_path
+    mode = config.trainer.resume_mode
+    if mode == "disable" or (mode == "auto" and path is None):
+        return
+    folder = Path(str(path or ""))
+    if path is None or FOLDER.fullmatch(folder.name) is None:
+        what = "a checkpoint's folder, such as RUN/checkpoints/global_step_100"
+        raise ConfigError(f"{key}={path}: expected the path of {what}")
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{key}={path}: no such folder; set it to an existing checkpoint's folder"
+        )
+    if str(path).endswith("/"):  # verl takes everything behind the name as the step
+        raise ConfigError(f"{key}={path}: expected the path without a slash at the end: {folder}")
 
 
 def _is_embedded(config: DictConfig, path: str) -> bool:

@@ -147,7 +147,7 @@ def execution(given: Input, ended: Ended, limits: Limits) -> Execution:
     """Return the execution of an input.
 
     Raises:
-        DataError: the tests do not compile.
+        DataError: the tests cannot be judged.
         OverloadError: its process got hardly any CPU time.
     """
     answered = ended.answered
@@ -210,7 +210,7 @@ class _TestResult:
         """Parse a result; anything but a complete pass is a failure.
 
         Raises:
-            DataError: the tests do not compile.
+            DataError: the tests cannot be judged.
         """
         try:
             result = json.loads(answered)
@@ -220,7 +220,7 @@ class _TestResult:
             return cls(True, Status.finished, "")
         line = str(result.get("line", ""))
         if result["failed"] == "data":
-            raise DataError(f"the tests do not compile: {line}")
+            raise DataError(f"the tests {line}")
         return cls(False, _FAILED[result["failed"]], line or "the program gave no answer")
 
 

@@ -225,6 +225,21 @@ def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, trace, limit=-3))
 
 
+_STDIN = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+
+
+def offer_stdin() -> None:
+    """Let programs open standard input by its path, which does not exist where they run."""
+    known = builtins.open
+
+    def open(file: Any, *arguments: Any, **keywords: Any) -> Any:
+        path = file.__fspath__() if hasattr(file, "__fspath__") else file
+        return known(os.dup(0) if path in _STDIN else file, *arguments, **keywords)
+
+    open.__code__ = open.__code__.replace(co_filename="<frozen io>")  # our path is in no traceback
+    builtins.open = sys.modules["io"].open = open  # type: ignore[assignment]
+
+
 def _exit_code(code: object) -> int:
     if code is None:
         return 0

@@ -105,6 +105,7 @@ def serve(
     linux.adopt_orphans()
     forget_the_host()
     warnings.simplefilter("ignore")
+    run_program.offer_stdin()
     _rehearse(confinement)
     gc.collect()
     gc.freeze()

@@ -90,7 +90,7 @@ class ForeignSlot(Slot):
         key = recipe.key(files)
         known = self._toolchain.binaries.get(key) if recipe.product else None
         if known is not None:
-            files = {recipe.product: known}
+            files = {**program.files, recipe.product: known}
         head = {
             "limits": asdict(limits),
             "files": list(files),
