@@ -48,9 +48,7 @@ _JOINS = re.compile(
 """Signs between values, or before one that is not meant."""
 
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
-_ABOUT = re.compile(
-    r"\\(?:(?:thick)?approx|sim(?:eq)?|cong|doteq|equiv)(?![A-Za-z])|[≈≃≅≡]"
-)
+_ABOUT = re.compile(r"\\(?:(?:thick)?approx|sim(?:eq)?|cong|doteq|equiv)(?![A-Za-z])|[≈≃≅≡]")
 _NEAR = 0.01
 """Maximum relative distance of an approximation from the value before it."""
 
@@ -121,10 +119,12 @@ def _with_split_roots(parsed: list[Any]) -> Expr | None:
 
 def _exact(formula: str) -> str | None:
     r"""Return the side of `\frac13 \approx 0.333` that it approximates; None if a side is not near it."""
+    if not _ABOUT.search(formula):
+        return formula
     sides = [side for side in _ABOUT.split(formula) if side.strip()]
     values = [_number(parse(_boxed(side), parsing_timeout=0)) for side in sides]
     known = [(side, value) for side, value in zip(sides, values, strict=True) if value is not None]
-    if not _ABOUT.search(formula) or not known:
+    if not known:
         return formula
     first = known[0][1]
     near = all(abs(value - first) <= abs(first) * _NEAR for _, value in known)

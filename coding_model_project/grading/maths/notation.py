@@ -1,4 +1,4 @@
-r"""Notations of one value: a percent sign, digits in groups, a number's base, a modulus, words in `\text`.
+r"""Notations of one value: percent signs, groups of digits, number bases, moduli and words in `\text`.
 
 The publishers of MATH (Hendrycks et al. 2021) remove such signs before they compare. Here a sign that
 means another value stays: `2516_9` is not `2516_8`, and `7_8` is not 7.
@@ -10,36 +10,45 @@ import re
 
 _TEXT = r"\\(?:text(?:bf|rm|it|sf|tt|normal)?|math(?:rm|bf|it|sf)|mbox|operatorname|bf|rm)\s*"
 _GROUP = r"(?:\\[,;:!\ ]|\\thinspace\ ?|[ ~\u00a0\u2007\u2009\u202f]|\{,\}|,\\!)"
+_PERCENT = rf"(?:\\?%|{_TEXT}\{{\s*(?:\\?%|per\s?cent)\s*\}}|per\s?cent\b)"
 _REWRITTEN = tuple(
     (re.compile(pattern), by)
     for pattern, by in (
         (rf"(?i)^\s*{_TEXT}\{{[^{{}}]*\banswer(?:\s+is)?\s*:?\s*\}}\s*:?", ""),
         (rf"(?<=[A-Za-z]){_TEXT}\{{\s*([ei])\s*\}}", r" \1"),
         (rf"{_TEXT}\{{\s*([ei])\s*\}}", r"\1"),
-        (rf"{_TEXT}\{{\s*(a?(?:sin|cos|tan)|arc(?:sin|cos|tan)|log|ln|exp)\s*\}}", r"\\\1 "),
+        (rf"{_TEXT}\{{\s*((?:arc)?(?:sin|cos|tan)|log|ln|exp)\s*\}}", r"\\\1 "),
         (rf"{_TEXT}\{{\s*(?:\\?\$|[€£¥])\s*\}}|\\(?:pounds|euro|yen)\b|[€£¥¢₹°]", ""),
-        (rf"(?i)(?<=[\d}}])\s*(?:\\?%|{_TEXT}\{{\s*(?:\\?%|per\s?cent)\s*\}}|per\s?cent\b)(?!\s*\.?\d)", ""),
-        (r"(\\(?:sin|cos|tan|cot|sec|csc)\s*[({]?\s*)(\d+)\s*\^\s*\{?\s*\\circ\s*\}?", r"\1{\\frac{\2\\pi}{180}}"),
+        (rf"(?i)(?<=[\d}}])\s*{_PERCENT}(?!\s*\.?\d)", ""),
+        (
+            r"(\\(?:sin|cos|tan|cot|sec|csc)\s*[({]?\s*)(\d+)\s*\^\s*\{?\s*\\circ\s*\}?",
+            r"\1{\\frac{\2\\pi}{180}}",
+        ),
         (r"(\\equiv|≡)([^\\]*)\\b?mod\b\s*\{?(\w+)\}?", r"\1\2\\pmod{\3}"),
     )
 )
 """Patterns of one sign, and its replacement. Of currencies, math-verify knows the dollar."""
 
 _GROUPED = re.compile(
-    rf"(?<![\d.,_^])\d{{1,3}}(?P<by>{_GROUP})\d{{3}}(?:(?P=by)\d{{3}})*(?!\d|{_GROUP}\d|\s*/)"
+    rf"(?<![\d.,_^])[1-9]\d{{0,2}}(?P<by>{_GROUP})\d{{3}}(?:(?P=by)\d{{3}})*(?!\d|{_GROUP}\d|\s*/)"
 )
+_DIGIT = re.compile(r"\d")
 _NOT_DIGITS = re.compile(r"\D")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\overline\s*\{\s*(\d{1,30})\s*\}")
 _WRAPPED = re.compile(rf"(?:{_TEXT})\{{([^{{}}]*)\}}")
 _CAPITALS = re.compile("[A-Z]{2,}")
 
-_BASES = ("two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen").split()
+_BASES = (
+    *("two", "three", "four", "five", "six", "seven", "eight", "nine"),
+    *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen"),
+)
 _BASED = re.compile(
     rf"(?<![\w\\])\(?([0-9A-F.]*\d[0-9A-F.]*)\)?\s*_\s*(?:{_TEXT})?"
     rf"\{{?\s*(?:{_TEXT}\{{)?\(?\s*([2-9]|[12]\d|3[0-6]|{'|'.join(_BASES)})(?!\w)"
 )
 _MODULUS = re.compile(
-    r"\s*(?:\\pmod\s*(?:\{([^{}]*)\}|(\w))|(?:\\text\s*\{)?\s*\(\s*(?:\\[bp]?mod|mod)\b\s*\{?([^{}()]*)\}?\s*\)\}?)"
+    r"\s*(?:\\pmod\s*(?:\{([^{}]*)\}|(\w))"
+    r"|(?:\\text\s*\{)?\s*\(\s*(?:\\[bp]?mod|mod)\b\s*\{?([^{}()]*)\}?\s*\)\}?)"
 )
 _CONGRUENT = re.compile(r"^\s*\\?[A-Za-z]\w*\s*(?:\\equiv|≡|=)")
 
@@ -72,10 +81,11 @@ def compared(gold: str, given: str, *, is_formula: bool) -> bool | None:
     if modulus and other and modulus != other:
         return False
     ours, theirs = _numerals(gold), _numerals(given)
-    if theirs:
-        return ours == theirs
-    if ours:  # the statement asks for an answer in that base
+    if ours and not theirs:  # the statement asks for an answer in that base
         return len(ours) == 1 and ours[0][0] == _words(given).strip("$")
+    if theirs and (not is_formula or _words(gold) != _words(given)):
+        alone = not any(_DIGIT.search(_BASED.sub("", text)) for text in (gold, given))
+        return alone and len(ours) == 1 and ours == theirs
     if not is_formula:
         return None
     if _words(gold) == _words(given):
