@@ -91,8 +91,8 @@ def _are_same(expected: list[Any], found: list[Any]) -> bool:
         if one is None or other is None:
             return True
         return bool(abs(one - other) <= abs(one) / 10**_DIGITS)
-    roots = [_with_split_roots(parsed) for parsed in (expected, found)]
-    return None not in roots and simplify(roots[0] - roots[1]) == 0
+    one, other = _with_split_roots(expected), _with_split_roots(found)
+    return one is not None and other is not None and simplify(one - other) == 0
 
 
 def _number(parsed: list[Any]) -> Expr | None:
