@@ -157,7 +157,7 @@ class Instruction:
     """A rule that a text must follow, checked by `grading.instructions`."""
 
     kind: str
-    """Its name in IFEval or IFBench, such as "punctuation:no_comma"."""
+    """Its name in IFEval, IFBench or IFEvalG, such as "punctuation:no_comma"."""
     arguments: Mapping[str, Plain] = field(default_factory=dict)
     """Arguments of the kind, such as {"num_words": 300}."""
 

@@ -23,7 +23,7 @@ _MAX_BOXES = 64
 """Maximum number of boxes that are tried; all later ones are not closed."""
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\s\d])")
-_NUMBER = re.compile(r"[-+]?[$€£]?[-+]?\d[\d,.]*(?:/\d+)?\s*%?\.?")
+_NUMBER = re.compile(r"[-+]?(?:\\?\$|[€£])?[-+]?\d[\d,.]*(?:/\d+)?\s*(?:\\?%)?\.?")
 _STATED = re.compile(r"(?i)\banswer\s*(?:is\b\s*:?|:|=)")
 
 

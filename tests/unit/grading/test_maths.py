@@ -93,7 +93,11 @@ def test_the_search_takes_linear_time(unit):
         ("1/2", "0.5", None),
         ("x", "y", None),
         ("\\text{no}", "\\text{no}", True),
-        ("\\text{no}", "\\text{ no }", None),
+        ("\\text{no}", "\\text{ no }", True),
+        ("\\text{May 3}", "May 3", True),
+        ("25\\%", "25", True),
+        ("1\\,200", "1~200", True),
+        ("AB", "BA", False),
         ("\\text{not  yet}", " \\text{not\nyet} ", True),
         ("12", "1 2", None),
         ("1 2", "12", None),
@@ -247,6 +251,53 @@ def test_one_value_with_blanks_or_signs_is_that_value():
         if not equal(gold, one, True)
     ]
     assert wrong == []
+
+
+NOTATIONS = {
+    "25": ([r"25\%", "25%", r"25\text{ percent}", "The answer is 25%.", "#### 25%"], [r"2\%5", "0.25"]),
+    r"12.5\%": (["12.5", r"\frac{25}{2}"], ["1.25", "1250"]),
+    "1200": (
+        [r"1\,200", "1 200", "1~200", r"\$1{,}200", r"1\,200\text{ m}", "It is 1 200 km"],
+        [r"1\,20", r"12\,00", r"1\,200\,30", "1, 200", r"1\quad 200"],
+    ),
+    r"2516_8": (
+        [r"2516_{8}", r"2516_{\text{eight}}", "(2516)_8", "2516"],
+        ["2516_9", "1358", "2516_8, 9", "2516_8 + 3", "The answer is $2516_9$."],
+    ),
+    "7": (
+        [r"7 \pmod{8}", r"x \equiv 7 \pmod 8", r"\approx 7", r"\text{The answer is } 7"],
+        ["7_8", r"7 \bmod 8", r"7 \approx 8", r"7 \equiv 8", r"\text{The answer is not } 7"],
+    ),
+    r"7 \pmod{8}": (["7"], [r"7 \pmod{9}"]),
+    r"\frac13": ([r"0.\overline{3}", r"\frac13 \approx 0.333"], ["0.333333333"]),
+    "0.0000001": (["10^{-7}"], ["0.0000002", "0"]),
+    r"1.6\times 10^{-19}": ([r"1.60\cdot 10^{-19}"], [r"1.7\times 10^{-19}", r"1.6\times 10^{-20}"]),
+    "3.14": (["3.1400"], ["3.1400001", r"\pi"]),
+    r"1 - \frac{1}{\mathrm{e}}": ([r"1 - \frac{1}{e}"], [r"1 - \frac{1}{x}"]),
+    r"6-5\mathrm{i}": (["6 - 5i"], ["6 + 5i"]),
+    r"\sqrt{1/n}": ([r"\frac{1}{\sqrt{n}}"], [r"\sqrt{n}"]),
+    r"\sqrt{x^2}": ([r"|x|"], ["x"]),
+    r"\frac12": ([r"\sin 30^\circ"], [r"\cos 30^\circ"]),
+    r"(2,\infty)": (["x>2"], [r"x \ge 2"]),
+    r"\$5": (["5", r"\text{\$}5", r"#### \$5"], ["6"]),
+}  # fmt: skip
+"""Expected answers, with equal and unequal ones: the content of a box, or a whole text."""
+
+
+@pytest.mark.parametrize("gold", NOTATIONS)
+def test_notations_of_one_value_are_equal_and_those_of_others_are_not(gold):
+    from coding_model_project.grading.maths.equal_answers import equal
+    from coding_model_project.grading.maths.notation import normal
+
+    def same(text: str) -> bool:
+        found = final_answer(text if text.startswith(("#", "It", "The")) else f"\\boxed{{{text}}}")
+        assert found is not None
+        known = same_text_or_number(gold, found)
+        boxed = found.rule is not AnswerRule.sentence
+        return equal(normal(gold), normal(found.text), boxed) if known is None else known
+
+    equals, others = NOTATIONS[gold]
+    assert ([text for text in equals if not same(text)], list(filter(same, others))) == ([], [])
 
 
 @pytest.mark.sandbox
