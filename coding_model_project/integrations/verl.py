@@ -128,7 +128,7 @@ def _of_verl(
     if fallback == "raise" or data_source in _CODE:
         raise unusable
     try:
-        from verl.utils.reward_score import default_compute_score
+        from coding_model_project.verl_ext.rewards.own_scorers import default_compute_score
     except ImportError as error:
         raise DataError(f"{unusable}; verl, whose scorer is the fallback, is missing") from error
     started = time.monotonic()

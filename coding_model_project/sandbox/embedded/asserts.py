@@ -89,6 +89,7 @@ class _Tests:
             return {"failed": "raised", "line": type(error).__name__}
 
     def _outcome(self, source: bytes) -> dict[str, Any]:
+        self.caller.failed_inside = None
         try:
             code = compile(source, _FILE, "exec", dont_inherit=True)
             names = tests_source.read(source, _FILE)

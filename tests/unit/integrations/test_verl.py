@@ -58,7 +58,7 @@ def test_wrong_settings_are_refused(problems, truth, options, message):
         ("kodcode/train-7", "looks like the id of a problem"),
         ("Some words and no answer.", "neither tests nor an answer"),
         ({"target": ["x"]}, "unknown form"),
-        ('{"inputs": ["1"]}', "without lists 'inputs' and 'outputs'"),
+        ('{"inputs": ["1"]}', "unknown form"),
         ('{"inputs": ["1"], "outputs": []}', "1 test inputs, but 0 outputs"),
         ('{"inputs": ["1"], "outputs": ["a"], "fn_name": "f"}', "not JSON"),
         ('{"assert_case": [1]}', "unknown form"),
