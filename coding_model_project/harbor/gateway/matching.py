@@ -20,6 +20,7 @@ from coding_model_project.harbor.gateway.requests import Message
 
 _DIGEST_BYTES = 16
 _SAME_IDS, _SAME_TEXT, _BEGINNING = 3, 2, 1
+_Seen = tuple[frozenset[str], list[tuple[str, str]], list[str], str, list[str], list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,8 @@ def best(sent: Message, replies: Sequence[Reply], history: History) -> Found | N
         same = identity(sent)
         exact = [one for one in replies if identity(one.message) == same]
         return Found(reply=exact[-1], added="") if exact else None
-    ranked = [(rank, one) for one in reversed(replies) if (rank := _rank(sent, one)) is not None]
+    seen = _seen(sent)  # once: it may be long
+    ranked = [(rank, one) for one in reversed(replies) if (rank := _rank(seen, one)) is not None]
     if not ranked:
         return None
     (kind, *_), reply = max(ranked, key=lambda one: one[0])
@@ -76,24 +78,28 @@ def digest(before: bytes, what: list[Any]) -> bytes:
     return hashlib.blake2b(before + json.dumps(what).encode(), digest_size=_DIGEST_BYTES).digest()
 
 
-def _rank(sent: Message, reply: Reply) -> tuple[int, bool, int] | None:
+def _rank(seen: _Seen, reply: Reply) -> tuple[int, bool, int] | None:
     """Return how well a message matches a reply; None if it does not."""
-    ids = [call["id"] for call in sent.get("tool_calls", ())]
-    thought, text = _parts(sent)
-    own_thought, own = _parts(reply.message)
-    same_thought = _words(thought) == _words(own_thought)
-    if ids and {*ids} <= {call["id"] for call in reply.message.get("tool_calls", ())}:
+    ids, calls, thought, text, words, whole = seen
+    own_ids, own_calls, own_thought, own, own_words, _ = _seen(reply.message)
+    same_thought = thought == own_thought
+    if ids and ids <= own_ids:
         return _SAME_IDS, same_thought, len(ids)
-    calls = _loose_calls(sent)
-    if calls != _loose_calls(reply.message):
+    if calls != own_calls:
         return None
-    if _words(text) == _words(own) or _words(sent["content"]) == _words(own):
-        return _SAME_TEXT, same_thought, 0
-    if calls and not text:  # the client keeps calls only
-        return _SAME_TEXT, False, 0
+    if own_words in (words, whole) or (calls and not text):  # some keep calls only
+        return _SAME_TEXT, same_thought, len(words)
     if text and own and (text.startswith(own) or own.startswith(text)):
         return _BEGINNING, same_thought, min(len(text), len(own))
     return None
+
+
+def _seen(message: Message) -> _Seen:
+    """Return ids, calls, words of the thought, text, its words, and those of all content."""
+    thought, text = _parts(message)
+    ids = frozenset(call["id"] for call in message.get("tool_calls", ()))
+    whole = (message.get("content") or "").split()
+    return ids, _loose_calls(message), thought.split(), text, text.split(), whole
 
 
 def _added(sent: Message, reply: Reply) -> str:
@@ -113,10 +119,6 @@ def _parts(message: Message) -> tuple[str, str]:
         return thought.strip(), content.strip()
     thought, text = split_thought(content)
     return thought, text.strip()
-
-
-def _words(text: str | None) -> list[str]:
-    return (text or "").split()
 
 
 def _functions(message: Message) -> list[dict[str, Any]]:

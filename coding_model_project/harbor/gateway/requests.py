@@ -214,7 +214,7 @@ class Reading:
     def ask(self, messages: Sequence[Message], **options: Any) -> Ask:
         """Return the request, after all its fields were read."""
         if not messages:
-            raise RequestError("the request must have at least one message")
+            raise RequestError("no messages: a request must have at least one")
         if messages[-1]["role"] == "assistant":
             raise RequestError("the last message must not have the role assistant")
         names = sorted(self.ignored | (self._given.keys() - self._read))[:_MOST_NAMES]
