@@ -232,11 +232,10 @@ def _variables(url: str, session: Session, folder: str) -> dict[str, str]:
 
 def _codex(url: str, session: Session) -> str:
     """Return the configuration of codex, which reads no address from its environment."""
-    provider = f'{{name = "gateway", base_url = "{url}", env_key = "OPENAI_API_KEY"}}'
-    return (
-        f'model = "{MODEL}"\nmodel_context_window = {session.limits.context_tokens}\n'
-        f'model_provider = "gateway"\nmodel_providers.gateway = {provider}\n'
-    )
+    key, wire = 'env_key = "OPENAI_API_KEY"', 'wire_api = "responses"'
+    provider = f'{{name = "gateway", base_url = "{url}", {key}, {wire}}}'
+    model = f'model = "{MODEL}"\nmodel_context_window = {session.limits.context_tokens}\n'
+    return f'{model}model_provider = "gateway"\nmodel_providers.gateway = {provider}\n'
 
 
 def room_of(environment: Environment) -> Room:

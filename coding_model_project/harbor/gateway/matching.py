@@ -20,7 +20,7 @@ from coding_model_project.harbor.gateway.requests import Message
 
 _DIGEST_BYTES = 16
 _SAME_IDS, _SAME_TEXT, _BEGINNING = 3, 2, 1
-_Seen = tuple[frozenset[str], list[tuple[str, str]], list[str], str, list[str], list[str]]
+_Seen = tuple[frozenset[str], list[tuple[str, str]], list[str], str, list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +80,15 @@ def digest(before: bytes, what: list[Any]) -> bytes:
 
 def _rank(seen: _Seen, reply: Reply) -> tuple[int, bool, int] | None:
     """Return how well a message matches a reply; None if it does not."""
-    ids, calls, thought, text, words, whole = seen
-    own_ids, own_calls, own_thought, own, own_words, _ = _seen(reply.message)
+    ids, calls, thought, text, words = seen
+    own_ids, own_calls, own_thought, own, own_words = _seen(reply.message)
     same_thought = thought == own_thought
     if ids and ids <= own_ids:
         return _SAME_IDS, same_thought, len(ids)
     if calls != own_calls:
         return None
-    if own_words in (words, whole) or (calls and not text):  # some keep calls only
+    every = thought + words  # some take all for a thought, or for text
+    if own_words in (words, every) or every == own_thought + own_words or (calls and not text):
         return _SAME_TEXT, same_thought, len(words)
     if text and own and (text.startswith(own) or own.startswith(text)):
         return _BEGINNING, same_thought, min(len(text), len(own))
@@ -95,11 +96,10 @@ def _rank(seen: _Seen, reply: Reply) -> tuple[int, bool, int] | None:
 
 
 def _seen(message: Message) -> _Seen:
-    """Return ids, calls, words of the thought, text, its words, and those of all content."""
+    """Return ids, calls, words of the thought, the text, and its words."""
     thought, text = _parts(message)
     ids = frozenset(call["id"] for call in message.get("tool_calls", ()))
-    whole = (message.get("content") or "").split()
-    return ids, _loose_calls(message), thought.split(), text, text.split(), whole
+    return ids, _loose_calls(message), thought.split(), text, text.split()
 
 
 def _added(sent: Message, reply: Reply) -> str:

@@ -52,7 +52,7 @@ class Messages:
         reading.refuse(_REFUSED)
         choice = reading.get("tool_choice") or {"type": None}
         kind = choice.get("type") if isinstance(choice, dict) else choice
-        output = reading.get("output_config")
+        output = reading.given.get("output_config")
         if reading.get("output_format") or (isinstance(output, dict) and output.get("format")):
             reading.wish("output_config.format", "must be left out: the policy samples freely")
         stream = reading.flag("stream")

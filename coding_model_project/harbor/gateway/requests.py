@@ -139,13 +139,13 @@ class Reading:
     """
 
     def __init__(self, body: bytes, *, wishes: bool) -> None:
-        self._given, self._wishes = read_object(body), wishes
+        self.given, self._wishes = read_object(body), wishes
         self._read, self.ignored = {"model"}, set[str]()
 
     def get(self, name: str) -> Any:
         """Return a field's value, which has an effect."""
         self._read.add(name)
-        return self._given.get(name)
+        return self.given.get(name)
 
     def refuse(self, reasons: Mapping[str, str]) -> None:
         """Refuse options by name. The names of each reason are separated by spaces."""
@@ -217,7 +217,7 @@ class Reading:
             raise RequestError("no messages: a request must have at least one")
         if messages[-1]["role"] == "assistant":
             raise RequestError("the last message must not have the role assistant")
-        names = sorted(self.ignored | (self._given.keys() - self._read))[:_MOST_NAMES]
+        names = sorted(self.ignored | (self.given.keys() - self._read))[:_MOST_NAMES]
         ignored = frozenset(name[:_NAME_CHARS] for name in names)
         return Ask(messages=tuple(messages), ignored=ignored, **options)
 

@@ -62,7 +62,7 @@ class Responses:
         """
         reading = Reading(body, wishes=wishes)
         reading.refuse(_REFUSED)
-        text = reading.get("text")
+        text = reading.given.get("text")
         form = text.get("format") if isinstance(text, dict) else None
         if form is not None and not (isinstance(form, dict) and form.get("type") == "text"):
             reading.wish("text.format", 'must be {"type": "text"}')

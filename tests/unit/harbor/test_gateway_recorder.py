@@ -234,6 +234,8 @@ SAID = assistant("Now.\n<code>ls", reasoning_content="Hm.")
         (SAID, assistant("Now.\n<code>ls</code>"), ""),
         (SAID, assistant("Now.\n<code>ls</code>\nRan."), "Ran."),
         (SAID, assistant("Now."), ""),
+        (SAID, assistant("Hm.\n\nNow.\n<code>ls"), ""),
+        (SAID, assistant("", reasoning_content="Now.\n<code>ls"), ""),
         (SAID, assistant(""), None),
         (SAID, assistant("Another."), None),
     ],
