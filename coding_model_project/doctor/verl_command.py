@@ -27,6 +27,7 @@ _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:(\w+|[@*])|\{(\w+|[@*])(\[[@*]\])?(?::?([-=+?])([^{}]*))?\})")
 _ARITHMETIC = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
 _OVERRIDE = re.compile(r"(?:\+{0,2}[\w@./-]+=.*|~[\w@./-]+(?:=.*)?)", re.DOTALL)
+_NESTING = 5
 _MODULE = re.compile(r"(?!torch\.)\w+(?:\.\w+)+")
 _KEYWORDS = ("then", "do", "else", "{", "export", "local", "declare", "readonly", "if", "!", "exec", "time")
 
@@ -56,7 +57,11 @@ class _Shell:
         if whole is not None and (values := self._values(whole)) is not None:
             many = whole[3] is not None or whole[1] in ("@", "*") or len(values) != 1
             return [one for value in values for one in ([value] if many else _split(value))]
-        text = _VARIABLE.sub(self._text, word.replace(_OPEN, "(").replace(_CLOSE, ")"))
+        text, before = word.replace(_OPEN, "(").replace(_CLOSE, ")"), ""
+        for _ in range(_NESTING):  # the default of a variable may be a variable
+            text, before = _VARIABLE.sub(self._text, text), text
+            if text == before:
+                break
         return [_ARITHMETIC.sub(self._number, text)]
 
     def _values(self, found: re.Match[str]) -> list[str] | None:
@@ -67,7 +72,7 @@ class _Shell:
         if values is not None and operator != "+":
             return " ".join(values)
         if operator in ("-", "=") or (operator == "+" and values is not None):
-            return self.expanded(found[5])[0] if found[5] else ""
+            return found[5]
         return f"${found[1] or found[2]}"
 
     def _number(self, found: re.Match[str]) -> str:
@@ -87,7 +92,8 @@ class _Shell:
 
 def _split(text: str) -> list[str]:
     """Split the value of an unquoted variable, as the shell does."""
-    return text.split() if len(re.findall(r"(?:^|\s)\S+=", text)) > 1 else [text]
+    several = text.startswith("-") or len(re.findall(r"(?:^|\s)\S+=", text)) > 1
+    return text.split() if several else [text]
 
 
 def read(given: str) -> list[Command]:
@@ -103,7 +109,8 @@ def read(given: str) -> list[Command]:
         return [Command(entry=MAIN_PPO, overrides=(), config_name=_default(own), own=own)]
     text = path.read_text(errors="replace") if is_file else given
     folder = path.parent if is_file else Path()
-    found = [_with_own_file(one, folder) for one in _commands(text)]
+    is_script = is_file and path.suffix == ".sh"
+    found = [_with_own_file(one, folder) for one in _commands(text, is_script=is_script)]
     if not found:
         shown = given if is_file else "--verl-overrides"
         raise ConfigError(
@@ -148,10 +155,10 @@ def _with_own_file(command: Command, folder: Path) -> Command:
     return command
 
 
-def _commands(text: str) -> list[Command]:
+def _commands(text: str, *, is_script: bool) -> list[Command]:
     statements = list(_statements(text, _Shell()))
     commands = [one for words in statements if (one := _command(words)) is not None]
-    if commands:
+    if commands or is_script:
         return commands
     plain = [word for words in statements for word in words if _OVERRIDE.fullmatch(word)]
     return [Command(entry=MAIN_PPO, overrides=tuple(plain))] if plain else []
@@ -159,7 +166,7 @@ def _commands(text: str) -> list[Command]:
 
 def _statements(text: str, shell: _Shell) -> Iterator[list[str]]:
     """Yield the words of each command of a script, with its variables expanded."""
-    text = _HERE_DOCUMENT.sub(r"\2", text.replace("\r\n", "\n"))
+    text = _HERE_DOCUMENT.sub(r"\2", text.replace("\r\n", "\n") + "\n")
     text = _COMMENTED_LINE.sub("", text)  # also between continued lines, where bash would stop
     text = re.sub(r"\\[ \t]*\n", " ", text)
     text = _QUOTED_OR_COMMENT.sub(_protected, text)

@@ -62,8 +62,8 @@ def advice(key: str, value: str) -> Advice | None:
     for row in _table()[2]:
         rests = [rest for rest in (_rest(pattern, key) for pattern in row.keys) if rest is not None]
         if rests and (not row.values or value.strip("'\"").lower() in row.values):
-            last = key.rpartition(".")[2]
-            names = {"key": key, "rest": rests[0], "value": value, "last": last}
+            last, tail = key.rpartition(".")[2], key.partition(".")[2]
+            names = {"key": key, "rest": rests[0], "last": last, "tail": tail, "value": value}
             write = row.write.format(**names)
             here = write if row.here == "same" else row.here.format(**names)
             return Advice(unread=row.unread, why=row.why, write=write, here=here)
