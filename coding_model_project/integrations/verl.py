@@ -78,7 +78,7 @@ def compute_score(
     if kind not in REWARDS:
         raise ConfigError(f"reward_kwargs.kind={kind!r}: expected one of {', '.join(REWARDS)}")
     problem = (
-        _tests_of(_as_text(ground_truth))
+        tests_in(ground_truth)
         if problems is None
         else named(_loaded(str(problems)), ground_truth, "ground_truth")
     )
@@ -138,6 +138,15 @@ def _start(
 
 
 # ── tests that are kept in a row ──────────────────────────────────────────────────────────────────
+
+
+def tests_in(ground_truth: object) -> Problem:
+    """Return a problem with the tests that a row's ground truth holds.
+
+    Raises:
+        DataError: it holds none, or they cannot be read.
+    """
+    return _tests_of(_as_text(ground_truth))
 
 
 def _as_text(ground_truth: object) -> str:

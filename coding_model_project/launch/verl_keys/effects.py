@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -11,6 +12,8 @@ from typing import Any
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
+from coding_model_project.configs.typed import coding_beside
+from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.relations import GROUP_ESTIMATORS, OTHER_ESTIMATORS
 from coding_model_project.launch.verl_keys import tree
 from coding_model_project.launch.verl_keys.table import LEGACY_GROUPS, Advice, advice, is_read
@@ -214,6 +217,19 @@ def _filter_metric(config: DictConfig) -> Iterator[Fault]:
         yield key, Effect.late, why, f"{key}={line}"
 
 
+def _coding(config: DictConfig) -> Iterator[Fault]:
+    """Check this package's own keys, which CodeRewardManager reads in any recipe."""
+    given = _get(config, "coding")
+    if not OmegaConf.is_dict(given) or _get(config, f"{_MANAGER}.name") != "CodeRewardManager":
+        return
+    plain = {name: given._get_node(name) for name in given if name != "on_ungradable"}
+    try:
+        coding_beside(DictConfig({"coding": plain}))
+    except ConfigError as error:
+        key = re.split(r"[:=]", str(error))[0]
+        yield key, Effect.refused, str(error), LEAVE_OUT
+
+
 _IS = tuple(f"seq_{how}_k{n}" for how in ("sum", "mean", "max") for n in (1, 2, 3))
 VALUES: tuple[Callable[[DictConfig], Iterator[Fault]], ...] = (
     _words(f"{_ROLLOUT}.mode", ("async",), "was removed"),
@@ -232,6 +248,7 @@ VALUES: tuple[Callable[[DictConfig], Iterator[Fault]], ...] = (
     _files,
     _batches,
     _filter_metric,
+    _coding,
 )
 """Checks of values that verl makes late, or at once; each yields its faults."""
 
