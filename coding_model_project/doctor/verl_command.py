@@ -1,4 +1,4 @@
-"""Reading a command of verl's trainer: the overrides in a shell script, a list or a configuration file."""
+"""Reading the overrides of a command of verl's trainer: a shell script, a list or a YAML file."""
 
 from __future__ import annotations
 
@@ -22,14 +22,29 @@ _OPEN, _CLOSE = "\ue001", "\ue002"
 """Stand for the parentheses of arithmetic, which end no word."""
 _QUOTED_OR_COMMENT = re.compile(r"""("(?:\\.|[^"\\])*"|'[^']*'|\\.)|(?<!\S)#[^\n]*""", re.DOTALL)
 _COMMENTED_LINE = re.compile(r"(?m)^[ \t]*#.*\n?")
-_HERE_DOCUMENT = re.compile(r"<<-?[ \t]*['\"]?(\w+)['\"]?([^\n]*)\n.*?\n[ \t]*\1[ \t]*(?=\n|$)", re.DOTALL)
+_HERE_DOCUMENT = re.compile(
+    r"<<-?[ \t]*['\"]?(\w+)['\"]?([^\n]*)\n.*?\n[ \t]*\1[ \t]*(?=\n|$)", re.DOTALL
+)
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:(\w+|[@*])|\{(\w+|[@*])(\[[@*]\])?(?::?([-=+?])([^{}]*))?\})")
 _ARITHMETIC = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
 _OVERRIDE = re.compile(r"(?:\+{0,2}[\w@./-]+=.*|~[\w@./-]+(?:=.*)?)", re.DOTALL)
 _NESTING = 5
 _MODULE = re.compile(r"(?!torch\.)\w+(?:\.\w+)+")
-_KEYWORDS = ("then", "do", "else", "{", "export", "local", "declare", "readonly", "if", "!", "exec", "time")
+_KEYWORDS = (
+    "then",
+    "do",
+    "else",
+    "{",
+    "export",
+    "local",
+    "declare",
+    "readonly",
+    "if",
+    "!",
+    "exec",
+    "time",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +92,9 @@ class _Shell:
 
     def _number(self, found: re.Match[str]) -> str:
         names = {name: values[0] for name, values in self.variables.items() if values}
-        text = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda name: names.get(name[1], name[0]), found[1])
+        text = re.sub(
+            r"\$?\{?([A-Za-z_]\w*)\}?", lambda name: names.get(name[1], name[0]), found[1]
+        )
         if not re.fullmatch(r"[\d\s+*/%()-]+", text) or "**" in text:
             return "$computed"
         try:
@@ -103,7 +120,7 @@ def read(given: str) -> list[Command]:
         ConfigError: the file or the text has no override.
     """
     path = Path(given).expanduser()
-    is_file = "\n" not in given and len(given) < 4096 and path.is_file()
+    is_file = "\n" not in given and _is_file(path)
     if is_file and path.suffix in (".yaml", ".yml"):
         own = _yaml(path)
         return [Command(entry=MAIN_PPO, overrides=(), config_name=_default(own), own=own)]
@@ -118,6 +135,13 @@ def read(given: str) -> list[Command]:
             "(key=value …), or a YAML file"
         )
     return found
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # overrides, which are too long for a name
+        return False
 
 
 def _yaml(path: Path) -> DictConfig:
@@ -186,7 +210,12 @@ def _statements(text: str, shell: _Shell) -> Iterator[list[str]]:
                 if ")" in token:
                     shell.assign(array[0], words, appends=array[1] == "+")
                     words, array = [], None
-            elif token[0] == "(" and words and (found := _ASSIGNED.fullmatch(words[-1])) and not found[3]:
+            elif (
+                token[0] == "("
+                and words
+                and (found := _ASSIGNED.fullmatch(words[-1]))
+                and not found[3]
+            ):
                 array, words = (found[1], found[2]), []
                 if ")" in token:
                     shell.assign(array[0], [], appends=array[1] == "+")

@@ -55,7 +55,8 @@ def is_faulty(checked: Sequence[Checked]) -> bool:
 def as_text(checked: Sequence[Checked]) -> Iterator[str]:
     """Yield lines about each command: keys that are not simply taken, and what to write instead."""
     if tree.version() != checked_for():
-        yield f"verl {tree.version()} is installed; keys that nobody reads were checked for {checked_for()}"
+        known = f"keys that nobody reads were checked for {checked_for()}"
+        yield f"verl {tree.version()} is installed; {known}"
     for one in checked:
         counts = {effect: len(one.of(effect)) for effect in Effect}
         shown = ", ".join(f"{count} {effect}" for effect, count in counts.items() if count)
@@ -64,9 +65,15 @@ def as_text(checked: Sequence[Checked]) -> Iterator[str]:
             yield f"  the keys are compared with those of {MAIN_PPO}"
         for effect in (*FAULTS, Effect.warned, Effect.off):
             for found in (found for found in one.found if found.effect is effect):
-                yield f"{effect:<8} {found.given or found.key}" + (f": {found.why}" if found.why else "")
+                yield f"{effect:<8} {found.given or found.key}" + (
+                    f": {found.why}" if found.why else ""
+                )
                 if effect in FAULTS:
-                    here = "" if found.here in ("", found.write) else f"; our recipes: {_line(found.here)}"
+                    here = (
+                        ""
+                        if found.here in ("", found.write)
+                        else f"; our recipes: {_line(found.here)}"
+                    )
                     yield f"         → {_line(found.write)}{here}"
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -69,7 +70,9 @@ def _get(config: DictConfig, key: str) -> Any:
 
 def _critic(config: DictConfig) -> bool:
     enabled = _get(config, "critic.enable")
-    return bool(enabled) if enabled is not None else _get(config, "algorithm.adv_estimator") == "gae"
+    return (
+        bool(enabled) if enabled is not None else _get(config, "algorithm.adv_estimator") == "gae"
+    )
 
 
 def _kl_in_reward(config: DictConfig) -> bool:
@@ -131,7 +134,13 @@ def _words(
             if word.startswith("$") or word.strip() in words or not word.strip():
                 continue
             new = (renamed or {}).get(word.strip())
-            line = f"{key}={new}" if new else LEAVE_OUT if key.endswith(".mode") else f"{key}={words[0]}"
+            line = (
+                f"{key}={new}"
+                if new
+                else LEAVE_OUT
+                if key.endswith(".mode")
+                else f"{key}={words[0]}"
+            )
             yield key, Effect.late, f"{word}: {why}; expected {', '.join(words)}", line
 
     return check
@@ -147,7 +156,9 @@ def _managers(config: DictConfig) -> Iterator[Fault]:
     known = (*known, "rate_limited")
     name = str(manager.get("name"))
     if manager.get("source") == "register" and name not in known and not name.startswith("$"):
-        why = f"{name}: no such reward manager; expected {', '.join(known)}, or one of your own with "
+        why = (
+            f"{name}: no such reward manager; expected {', '.join(known)}, or one of your own with "
+        )
         yield f"{_MANAGER}.name", Effect.late, f"{why}{_MANAGER}.source=importlib", LEAVE_OUT
 
 
@@ -197,19 +208,28 @@ def _batches(config: DictConfig) -> Iterator[Fault]:
             yield old, Effect.late, "counts all GPUs; only _per_gpu is read", f"{new}={total}"
         elif per_gpu is None:
             yield new, Effect.missing, f"or {_ACTOR}.use_dynamic_bsz=True", f"{new}=N"
-    batch, mini = (_get(config, k) for k in ("data.train_batch_size", f"{_ACTOR}.ppo_mini_batch_size"))
+    batch, mini = (
+        _get(config, k) for k in ("data.train_batch_size", f"{_ACTOR}.ppo_mini_batch_size")
+    )
     if isinstance(batch, int) and isinstance(mini, int) and 0 < batch < mini:
         key = f"{_ACTOR}.ppo_mini_batch_size"
-        why = f"{mini} prompts are more than data.train_batch_size={batch}; it counts prompts, not samples"
+        why = f"{mini} exceeds data.train_batch_size={batch}; it counts prompts, not samples"
         yield key, Effect.refused, why, f"{key}={batch}"
 
 
 def _filter_metric(config: DictConfig) -> Iterator[Fault]:
     key = "algorithm.filter_groups.metric"
-    own = _get(config, "reward.custom_reward_function.path") or _get(config, f"{_MANAGER}.source") == "importlib"
+    own = (
+        _get(config, "reward.custom_reward_function.path")
+        or _get(config, f"{_MANAGER}.source") == "importlib"
+    )
     value, words = _get(config, key), ("reward", "acc")
     known_wrong = str(value).startswith(("seq_", "token_", "score"))
-    if not _get(config, "algorithm.filter_groups.enable") or value in words or str(value).startswith("$"):
+    if (
+        not _get(config, "algorithm.filter_groups.enable")
+        or value in words
+        or str(value).startswith("$")
+    ):
         return
     if known_wrong or not own:
         why = f"{value}: only reward, or a name that the reward manager returns, such as acc"
@@ -230,7 +250,12 @@ def _coding(config: DictConfig) -> Iterator[Fault]:
         yield key, Effect.refused, str(error), LEAVE_OUT
 
 
-_IS = tuple(f"seq_{how}_k{n}" for how in ("sum", "mean", "max") for n in (1, 2, 3))
+CRITERIA = (
+    *(f"token_k{n}" for n in (1, 2, 3)),
+    *(f"seq_{how}_k{n}" for how in ("sum", "mean") for n in (1, 2, 3)),
+    *("seq_max_k2", "seq_max_k3"),
+)
+"""The words of `rollout_rs` (a test compares)."""
 VALUES: tuple[Callable[[DictConfig], Iterator[Fault]], ...] = (
     _words(f"{_ROLLOUT}.mode", ("async",), "was removed"),
     _rollout_name,
@@ -239,7 +264,7 @@ VALUES: tuple[Callable[[DictConfig], Iterator[Fault]], ...] = (
     _words(f"{_CORRECTION}.rollout_is", ("token", "sequence"), "no such level"),
     _words(
         f"{_CORRECTION}.rollout_rs",
-        (*(f"token_k{n}" for n in (1, 2, 3)), *_IS),
+        CRITERIA,
         "no such criterion",
         {"geometric": "seq_mean_k1", "sequence": "seq_sum_k1", "token": "token_k1"},
     ),
@@ -248,7 +273,6 @@ VALUES: tuple[Callable[[DictConfig], Iterator[Fault]], ...] = (
     _files,
     _batches,
     _filter_metric,
-    _coding,
 )
 """Checks of values that verl makes late, or at once; each yields its faults."""
 
@@ -284,21 +308,18 @@ def examine(
         if override is None:
             refusals[text] = tree.UNREADABLE
         elif text not in refusals and not _chooses(override.key_or_group):
-            if refusal := tree.apply(config, override):
-                refusals[text] = refusal
-    faults = {key: (effect, why, line) for key, effect, why, line in value_faults(config)}
+            refusals[text] = tree.apply(config, override)
+    values = [*value_faults(config), *_coding(config)]
+    faults = {key: (effect, why, line) for key, effect, why, line in values}
     found = [_found(text, base, config, refusals.get(text, ""), faults) for text in given]
     keys = {one.key for one in found}
     found = [_without_repeats(one, keys) for one in found]
-    missing = [(key, *fault) for key, fault in faults.items() if key not in keys]
-    return [
-        *found,
-        *(
-            Found(key=key, given="", effect=Effect.missing, why=why, write=line, here="")
-            for key, effect, why, line in missing
-            if effect is Effect.missing
-        ),
+    missing = [
+        Found(key=key, given="", effect=Effect.missing, why=why, write=line)
+        for key, (_, why, line) in faults.items()
+        if key not in keys
     ]
+    return [*found, *missing]
 
 
 def _without_repeats(one: Found, given: set[str]) -> Found:
@@ -363,7 +384,7 @@ def _found(
         return _refused(text, base, refusal, known)
     if _chooses(key) or text.startswith("~"):
         return Found(key=key, given=text, effect=Effect.taken)
-    effect, why = _effect(key, base, config, known)
+    effect, why = effect_of(key, base, config, known)
     if effect in (Effect.taken, Effect.off) and key in faults:
         effect, why, line = faults[key]
         return Found(key=key, given=text, effect=effect, why=why, write=line, here=line)
@@ -386,28 +407,30 @@ def _refused(text: str, base: DictConfig, refusal: str, known: Advice | None) ->
         write = bare if tree.has(base, key) and text.startswith("+") else LEAVE_OUT
         if known is not None and known.unread:
             return _advised(key, text, Effect.refused, refusal, known)
-        return Found(key=key, given=text, effect=Effect.refused, why=refusal, write=write, here=write)
+        return Found(
+            key=key, given=text, effect=Effect.refused, why=refusal, write=write, here=write
+        )
     if known is not None:
         return _advised(key, text, Effect.refused, known.why or refusal, known)
-    if _addable(key, base):
+    if addable(key, base):
         write = f"+{bare}"
         why = "the key is read, but verl's tree lacks it"
         return Found(key=key, given=text, effect=Effect.refused, why=why, write=write, here=write)
-    near = nearest(key, base)
+    near = nearest(key, leaves(base))
     why = f"{refusal}; did you mean {near}?" if near else f"{refusal} in verl {tree.version()}"
     return Found(
         key=key, given=text, effect=Effect.refused, why=why, write=LEAVE_OUT, here=LEAVE_OUT
     )
 
 
-def _addable(key: str, base: DictConfig) -> bool:
+def addable(key: str, base: DictConfig) -> bool:
     """Return whether a key that the tree lacks has an effect once `+` adds it."""
     if is_read(key) or tree.is_open(base, key):
         return True
     return any(map(key.startswith, CONVERTED)) and not tree.unknown_field(base, key)
 
 
-def _effect(
+def effect_of(
     key: str, base: DictConfig, config: DictConfig, known: Advice | None
 ) -> tuple[Effect, str]:
     """Return the effect of an override that Hydra accepts."""
@@ -447,7 +470,9 @@ def _unread(key: str, config: DictConfig) -> str:
     if ours and key.startswith(OF_OTHER_MANAGERS):
         return "CodeRewardManager judges by itself"
     url = _get(config, "reward.sandbox_fusion.url")
-    if key.startswith("reward.sandbox_fusion.") and _get(config, "reward.custom_reward_function.path"):
+    if key.startswith("reward.sandbox_fusion.") and _get(
+        config, "reward.custom_reward_function.path"
+    ):
         return "goes to verl's own scorer only, not to reward.custom_reward_function" if url else ""
     return ""
 
@@ -466,20 +491,28 @@ def _warned(key: str, config: DictConfig) -> str:
     if key == f"{groups}.max_num_gen_batches":
         return f"no bound on batches any more; {groups}.max_inflight_gen_batches bounds concurrency"
     mode = _get(config, "trainer.v1.trainer_mode")
-    if key == "data.gen_batch_size" and _get(config, key) not in (None, 1):
-        if _get(config, f"{groups}.enable") or mode in ("colocate_async", "separate_async"):
-            return "replaced by 1 with filter_groups and in the asynchronous modes"
+    by_one = _get(config, f"{groups}.enable") or mode in ("colocate_async", "separate_async")
+    if key == "data.gen_batch_size" and by_one and _get(config, key) not in (None, 1):
+        return "replaced by 1 with filter_groups and in the asynchronous modes"
     return ""
 
 
-def nearest(key: str, base: DictConfig) -> str:
-    """Return the key with an effect that a misspelt one means; empty without a close one."""
-    section = key.partition(".")[0]
-    same = [one for one in leaves(base) if one.partition(".")[0] == section]
-    close = difflib.get_close_matches(key, same, n=3, cutoff=0.85)
-    return next((one for one in close if not _without_effect(one)), "")
+def nearest(key: str, known: Iterable[str]) -> str:
+    """Return the key with an effect that a misspelt one means; empty without a close one.
+
+    Keys of the same group are compared by their last part: a long group alone makes no likeness.
+    """
+    group, _, last = key.rpartition(".")
+    others = [one for one in known if not _without_effect(one)]
+    beside = {one.rpartition(".")[2]: one for one in others if one.rpartition(".")[0] == group}
+    if close := difflib.get_close_matches(last, beside, n=1, cutoff=0.75):
+        return beside[close[0]]
+    section = [one for one in others if one.partition(".")[0] == key.partition(".")[0]]
+    close = difflib.get_close_matches(key, section, n=1, cutoff=0.88)
+    return close[0] if close else ""
 
 
+@functools.cache
 def _without_effect(key: str) -> bool:
     known = advice(key, "")
     return key.partition(".")[0] in LEGACY_GROUPS or (known is not None and known.unread)

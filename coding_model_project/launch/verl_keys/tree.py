@@ -123,7 +123,7 @@ def has(config: DictConfig, key: str) -> bool:
     """Return whether a configuration has a key, whatever its value."""
     node: Any = config
     for part in key.split("."):
-        if not OmegaConf.is_dict(node) or part not in node.keys():
+        if not OmegaConf.is_dict(node) or part not in node.keys():  # noqa: SIM118 - `in` misses ???
             return False
         node = node._get_node(part)
     return True
@@ -138,7 +138,7 @@ def unknown_field(config: DictConfig, key: str) -> bool:
     for part in key.split("."):
         if not OmegaConf.is_dict(node):
             return False
-        if part not in node.keys():
+        if part not in node.keys():  # noqa: SIM118 - `in` misses ???
             target = str(node.get("_target_") or "").rpartition(".")[2]
             return bool(target) and part not in _fields(target)
         node = node._get_node(part)

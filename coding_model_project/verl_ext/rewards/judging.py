@@ -143,7 +143,8 @@ def _note(run_dir: Path | None, row: Mapping[str, Any], error: CodingModelError)
     unwritten = ""
     try:
         if run_dir is not None:
-            return note(run_dir, lost)
+            note(run_dir, lost)
+            return
     except OSError as error_there:
         unwritten = f", which {run_dir}/ungradable.jsonl could not take ({error_there.strerror})"
     print(  # noqa: T201

@@ -44,9 +44,7 @@ class OnNode:
         except RayActorError as error:
             if self._actor is actor:
                 self._actor = None
-            raise SandboxError(
-                f"the process that {self._task} died: {first_line(error)}"
-            ) from None
+            raise SandboxError(f"the process that {self._task} died: {first_line(error)}") from None
 
     def _joined(self) -> Any:
         node = own_node_id()

@@ -1,4 +1,4 @@
-"""Reward manager for verl recipes that are not this package's; `coding_model_project.verl_reward` is the door.
+"""Reward manager for other people's verl recipes; `coding_model_project.verl_reward` is the door.
 
 Each worker asks the node's one judge. Rows without tests that this package can run get their score as in
 verl's naive manager.
@@ -112,11 +112,15 @@ class CodeRewardManager(RewardManagerBase):
             UngradableError: there is no truthful score.
         """
         if self._failed is not None:
-            raise UngradableError(f"coding.on_ungradable=raise, and a sample failed: {self._failed}")
+            raise UngradableError(
+                f"coding.on_ungradable=raise, and a sample failed: {self._failed}"
+            )
         item = cast(Any, data[-1:])[0]
         about = item.non_tensor_batch
         try:
-            with leaving_out(self._run_dir, {"global_steps": -1, "session_id": 0, "uid": "", **about}):
+            with leaving_out(
+                self._run_dir, {"global_steps": -1, "session_id": 0, "uid": "", **about}
+            ):
                 found = await self._node.call("score", *self._question(item, about))
                 return found if found is not None else await self._by_verl(data, about)
         except UngradableError as error:
@@ -135,8 +139,9 @@ class CodeRewardManager(RewardManagerBase):
             found = await self._others.run_single(data)
         except NotImplementedError as error:
             raise DataError(
-                f"data_source={about.get('data_source')}: the ground truth is no id of coding.problems and "
-                "holds no tests, and verl has no scorer for it; set reward.custom_reward_function.path"
+                f"data_source={about.get('data_source')}: verl has no scorer for it, and the ground "
+                "truth is neither an id of coding.problems nor tests; set "
+                "reward.custom_reward_function.path"
             ) from error
         score = float(found["reward_score"])
         given = found["reward_extra_info"].get("acc", score)

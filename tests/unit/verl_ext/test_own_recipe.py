@@ -34,8 +34,7 @@ def verls(**coding):
     config.reward.reward_manager.source = "importlib"
     config.reward.reward_manager.name = "CodeRewardManager"
     config.reward.reward_manager.module.path = "pkg://coding_model_project.verl_reward"
-    if coding:
-        config.coding = coding
+    config.coding = {"sandbox": {"workers": 1}} | coding
     return config
 
 
@@ -64,7 +63,10 @@ def row(answer, truth, data_source="taco"):
 
     tokens = torch.tensor(list(map(ord, answer)))
     item = SimpleNamespace(
-        batch={"responses": tokens, "attention_mask": torch.ones(len(tokens) + 1, dtype=torch.long)},
+        batch={
+            "responses": tokens,
+            "attention_mask": torch.ones(len(tokens) + 1, dtype=torch.long),
+        },
         non_tensor_batch={
             "data_source": data_source,
             "reward_model": {"ground_truth": truth},
@@ -74,7 +76,8 @@ def row(answer, truth, data_source="taco"):
 
     class Rows(list):
         def __getitem__(self, key):
-            return Rows(list.__getitem__(self, key)) if isinstance(key, slice) else list.__getitem__(self, key)
+            found = list.__getitem__(self, key)
+            return Rows(found) if isinstance(key, slice) else found
 
     return Rows([item])
 
