@@ -458,6 +458,9 @@ def effect_of(
 def _unread(key: str, config: DictConfig) -> str:
     """Return why a key has no effect beside other keys; empty if it has one."""
     ours = _get(config, f"{_MANAGER}.name") == "CodeRewardManager"
+    in_own_recipe = (
+        _get(config, f"{_MANAGER}.module.path") == "pkg://coding_model_project.verl_reward"
+    )
     if key.startswith("coding.") or key == "coding":
         return "" if ours else f"read by {_MANAGER}.name=CodeRewardManager only"
     if key.startswith("reward.reward_kwargs."):
@@ -467,7 +470,7 @@ def _unread(key: str, config: DictConfig) -> str:
             return f"read by {_MANAGER}.name=dapo only ({', '.join(_OF_DAPO)})"
     if key == f"{_ACTOR}.clip_ratio":
         return f"{_ACTOR}.clip_ratio_low and clip_ratio_high win, which have defaults"
-    if ours and key.startswith(OF_OTHER_MANAGERS):
+    if ours and not in_own_recipe and key.startswith(OF_OTHER_MANAGERS):
         return "CodeRewardManager judges by itself"
     url = _get(config, "reward.sandbox_fusion.url")
     if key.startswith("reward.sandbox_fusion.") and _get(
@@ -483,7 +486,7 @@ OF_OTHER_MANAGERS = (
     "reward.sandbox_fusion.",
     "reward.reward_kwargs.",
 )
-"""Keys that CodeRewardManager does not read."""
+"""Keys that the recipes' CodeRewardManager does not read."""
 
 
 def _warned(key: str, config: DictConfig) -> str:
@@ -505,8 +508,10 @@ def nearest(key: str, known: Iterable[str]) -> str:
     group, _, last = key.rpartition(".")
     others = [one for one in known if not _without_effect(one)]
     beside = {one.rpartition(".")[2]: one for one in others if one.rpartition(".")[0] == group}
-    if close := difflib.get_close_matches(last, beside, n=1, cutoff=0.75):
+    if close := difflib.get_close_matches(last, beside, n=1, cutoff=0.8):
         return beside[close[0]]
+    if beside:
+        return ""
     section = [one for one in others if one.partition(".")[0] == key.partition(".")[0]]
     close = difflib.get_close_matches(key, section, n=1, cutoff=0.88)
     return close[0] if close else ""
