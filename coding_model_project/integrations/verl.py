@@ -210,6 +210,20 @@ def _start(
 # ── ground truths in rows ───────────────────────────────────────────────────────────────────────
 
 
+def tests_in(ground_truth: object) -> Problem:
+    """Return a problem with the tests that a row's ground truth holds.
+
+    Raises:
+        DataError: it holds none, or they cannot be read.
+    """
+    found = _problem_of(_as_text(ground_truth), "")
+    if isinstance(found, DataError):
+        raise found.with_traceback(None)
+    if not found.tests:
+        raise DataError(f"ground_truth={str(ground_truth)[:60]!r}: holds no tests of programs")
+    return found
+
+
 def _as_text(ground_truth: object) -> str:
     if isinstance(ground_truth, str):
         return ground_truth

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -20,6 +19,7 @@ from coding_model_project.launch.checks import (
     bash_checks,
     harbor_checks,
     length_checks,
+    own_keys,
     problem_checks,
     repair_checks,
 )
@@ -31,9 +31,6 @@ from coding_model_project.launch.sizing.machine import free_memory_gb
 from coding_model_project.runs.checkpoints import FOLDER
 from coding_model_project.types import Problem
 
-LEGACY_KEYS = ("custom_reward_function", "reward_model", "sandbox_fusion")
-"""Top-level keys that verl 0.9 accepts but ignores in favour of `reward.*`."""
-
 
 def check_values(config: DictConfig) -> None:
     """Check the values of any recipe's configuration, before anything is prepared.
@@ -41,7 +38,8 @@ def check_values(config: DictConfig) -> None:
     Raises:
         ConfigError: a value is invalid; the message names the key and the fix.
     """
-    refuse_legacy_keys(config)
+    if refused := [*own_keys.refusals(config)]:
+        raise ConfigError("\n".join(refused))
     check_rules(config)
     coding = coding_of(config)
     make_sandbox(coding.sandbox)
@@ -216,12 +214,6 @@ def _check_divides(config: DictConfig, key: str, by: str, times: int) -> None:
         raise ConfigError(f"{key}={value} is not a multiple of {by}{ranks}: set {key}={near}")
 
 
-def refuse_legacy_keys(config: DictConfig) -> None:
-    for key in LEGACY_KEYS:
-        if key in config and any(value is not None for value in _leaves(config[key])):
-            raise ConfigError(f"{key}.*: verl ignores this legacy key; set reward.* instead")
-
-
 def check_model(key: str, path: str | None) -> None:
     """Check that a model is a folder with a config.json, or a model of the hub ("owner/name").
 
@@ -262,9 +254,3 @@ def files(config: DictConfig, key: str) -> list[str]:
     if value is None:
         return []
     return [str(value)] if isinstance(value, str) else [str(path) for path in value]
-
-
-def _leaves(node: Any) -> list[Any]:
-    if OmegaConf.is_dict(node):
-        return [leaf for value in node.values() for leaf in _leaves(value)]
-    return [node]

@@ -28,6 +28,9 @@ EPISODE = "bash_episode"
 """Key of a bash agent's episode, which its agent loop has judged: ending, replies
 (`bash_loop.ReplyRecord`) and verdict, as plain data."""
 
+_SHOWN = 80
+"""Characters of a ground truth that name a sample; it may be a row's tests."""
+
 AGENT = "agent_work"
 """Key of an agent's work at the gateway, from `gateway_loop`."""
 
@@ -45,6 +48,10 @@ class JudgePool:
         self._files = [_open_here(path) for path in reversed(coding.problems)]
         self._stack = AsyncExitStack()
         self._starting: asyncio.Task[Graders] | None = None
+
+    def knows(self, problem_id: object) -> bool:
+        """Return whether a file of coding.problems has a problem of this id."""
+        return isinstance(problem_id, str) and problem_id in self._problems
 
     def problem(self, problem_id: str) -> Problem:
         """Return a problem by its id.
@@ -98,10 +105,11 @@ def _open_here(path: str) -> ProblemFile:
 
 
 @contextmanager
-def leaving_out(run_dir: Path, row: Mapping[str, Any]) -> Iterator[None]:
+def leaving_out(run_dir: Path | None, row: Mapping[str, Any]) -> Iterator[None]:
     """Note in the run's ungradable.jsonl why a sample is dropped, if the body fails.
 
     Args:
+        run_dir: the run's folder; None prints the reason instead.
         row: row of verl's batch, as agent loops and reward managers get it.
 
     Raises:
@@ -119,24 +127,27 @@ def leaving_out(run_dir: Path, row: Mapping[str, Any]) -> Iterator[None]:
         raise failed from error
 
 
-def _note(run_dir: Path, row: Mapping[str, Any], error: CodingModelError) -> None:
+def _note(run_dir: Path | None, row: Mapping[str, Any], error: CodingModelError) -> None:
     """Note a dropped sample in ungradable.jsonl, or print it if the file cannot be written."""
     host = socket.gethostname()
     lost = Ungradable(
         step=int(row["global_steps"]),
-        problem=str(row["reward_model"]["ground_truth"]),
+        problem=str(row["reward_model"]["ground_truth"])[:_SHOWN],
         sample=f"{row['uid']}_{row['session_id']}",
         error=type(error).__name__,
         reason=reason_of(error),
         at=time.time(),
         host=host,
     )
+    unwritten = ""
     try:
-        note(run_dir, lost)
-    except OSError as unwritten:
-        print(  # noqa: T201
-            f"{run_dir}: node {host} could not note in ungradable.jsonl ({unwritten.strerror}) that a "
-            f"sample of {lost.problem} is left out: {lost.error}: {lost.reason}",
-            file=sys.stderr,
-            flush=True,
-        )
+        if run_dir is not None:
+            note(run_dir, lost)
+            return
+    except OSError as error_there:
+        unwritten = f", which {run_dir}/ungradable.jsonl could not take ({error_there.strerror})"
+    print(  # noqa: T201
+        f"node {host}: a sample of {lost.problem} is left out{unwritten}: {lost.error}: {lost.reason}",
+        file=sys.stderr,
+        flush=True,
+    )
