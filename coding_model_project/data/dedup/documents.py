@@ -59,7 +59,7 @@ class Document:
 def document(problem: Problem) -> Document:
     """Return the compared parts of a problem."""
     source = intern(problem.id.split("/")[0])
-    statement = prose(problem.statement)
+    statement = prose(problem.asked)
     words = words_of(statement)
     distinct = dict.fromkeys(words)
     names = names_of(statement, distinct)
