@@ -246,7 +246,7 @@ def essence(verdict: Verdict) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("stop_early", [False, True])
 async def test_verdicts_are_those_of_the_embedded_sandbox(shared_server, stop_early):
-    programs = tinycode_programs(100 if stop_early else 300)
+    programs = tinycode_programs(90)
 
     async def judged(sandbox, at_once: int) -> list[tuple[object, ...]]:
         limiter = Limiter(at_once)

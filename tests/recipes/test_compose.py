@@ -158,7 +158,6 @@ def leaves(node, prefix=""):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_add_no_key_to_the_profile(preset):
-    """`test_verl_validates` composes them with every profile."""
     config = composed("grpo", "hardware=cpu", f"experiment={preset}")
     OmegaConf.to_container(config, resolve=True)
     assert leaves(config).keys() == keys_of_grpo()
@@ -240,7 +239,8 @@ def test_presets_are_not_for_sft():
 @pytest.mark.parametrize(
     ("hardware", "recipe", "preset"),
     [
-        *((hardware, "grpo", preset) for hardware in PROFILES for preset in PRESETS),
+        *(("gpu_8x", "grpo", preset) for preset in PRESETS),
+        *((hardware, "grpo", "none") for hardware in PROFILES[:2]),
         *((hardware, "repair", "none") for hardware in PROFILES),
         ("gpu_multi", "grpo", "golf"),
     ],

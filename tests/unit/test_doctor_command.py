@@ -82,6 +82,7 @@ def test_for_real_without_a_heavy_import():
 
 
 @pytest.mark.verl
+@pytest.mark.soak  # half a minute of imports that every training makes
 def test_deep_for_real():
     findings = list(deep.imports())
     assert [finding.status for finding in findings] == [Status.ok] * len(findings)

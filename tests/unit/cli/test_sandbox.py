@@ -10,8 +10,6 @@ import threading
 import pytest
 
 import coding_model_project.cli as cli
-from coding_model_project.cli import common
-from coding_model_project.isolation.confine import Tier
 from coding_model_project.types import Execution, Status
 
 
@@ -86,14 +84,19 @@ def test_who_waits_for_standard_input_says_so(tmp_path, sandbox, capsys, monkeyp
     assert "reading standard input" in capsys.readouterr().err
 
 
-def test_options_reach_the_sandbox():
-    assert common.embedded_sandbox(1, Tier.rlimit) is not None
+@pytest.mark.sandbox
+@pytest.mark.soak  # the whole conformance suite, which other tests run, and a measurement
+def test_check_and_bench_for_real(capsys):
+    assert cli.main(["sandbox", "check"]) == 0
+    assert "tier: " in capsys.readouterr().out
+    assert cli.main(["sandbox", "bench", "--json", "--rounds", "1"]) == 0
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(line) == {"tier", "embedded", "shared", "subprocess", "scaling"}
+    assert line["embedded"]["tests_per_s"] > 0
 
 
 @pytest.mark.sandbox
-def test_check_and_run_for_real(tmp_path, capsys):
-    assert cli.main(["sandbox", "check"]) == 0
-    assert "tier: " in capsys.readouterr().out
+def test_run_for_real(tmp_path, capsys):
     (tmp_path / "a.py").write_text("print(input()[::-1])")
     assert cli.main(["sandbox", "run", str(tmp_path / "a.py"), "--stdin", "abc"]) == 0
     assert capsys.readouterr().out == "cba\n"
@@ -102,7 +105,3 @@ def test_check_and_run_for_real(tmp_path, capsys):
         [*program, str(tmp_path / "a.py")], input=b"xyz", capture_output=True, check=True
     )
     assert done.stdout == b"zyx\n"
-    assert cli.main(["sandbox", "bench", "--json", "--rounds", "1"]) == 0
-    line = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert set(line) == {"tier", "embedded", "shared", "subprocess", "scaling"}
-    assert line["embedded"]["tests_per_s"] > 0

@@ -90,10 +90,10 @@ PROGRAMS: dict[str, tuple[Problem, list[bytes | str]]] = {
 }  # fmt: skip
 
 
-def both_ways(folder: Path, tried: Sequence[tuple[Problem, bytes | str]]):
-    """Rewards and integrity of programs, by the verifier and without it."""
+def judged(folder: Path, tried: Sequence[tuple[Problem, bytes | str]], *, shortcuts: bool):
+    """Return rewards, integrity and exception of programs, by the verifier or without it."""
 
-    async def run(environments, number: int, shortcuts: bool, places: asyncio.Semaphore):
+    async def run(environments, number: int, places: asyncio.Semaphore):
         given, program = tried[number]
         (exported,) = export([given], folder / f"{number}-{shortcuts}").tasks
         async with places:
@@ -101,19 +101,19 @@ def both_ways(folder: Path, tried: Sequence[tuple[Problem, bytes | str]]):
             outcome = await Trials(environments).run(load_task(exported), agent)
         return outcome.rewards, outcome.integrity, outcome.exception
 
-    async def all_of_them(shortcuts: bool):
+    async def all_of_them():
         places = asyncio.Semaphore(AT_ONCE)
         async with EmbeddedEnvironments(shortcuts=shortcuts) as environments:
-            one = (run(environments, n, shortcuts, places) for n in range(len(tried)))
-            return await asyncio.gather(*one)
+            return await asyncio.gather(*(run(environments, n, places) for n in range(len(tried))))
 
     run_in_environments(nothing)
-    return [
-        (program, slow, fast)
-        for (_, program), slow, fast in zip(
-            tried, asyncio.run(all_of_them(False)), asyncio.run(all_of_them(True)), strict=True
-        )
-    ]
+    return asyncio.run(all_of_them())
+
+
+def both_ways(folder: Path, tried: Sequence[tuple[Problem, bytes | str]]):
+    """Return each program with its outcomes by the verifier and without it."""
+    slow, fast = (judged(folder, tried, shortcuts=shortcuts) for shortcuts in (False, True))
+    return [(program, *ends) for (_, program), *ends in zip(tried, slow, fast, strict=True)]
 
 
 async def nothing(_):
@@ -155,7 +155,7 @@ def test_no_attack_on_the_verifier_earns_more_without_it(tmp_path):
         for given in (script, function)
         if given is script or "def f(" in text
     ]
-    earned = [fast for _, _, fast in both_ways(tmp_path, tried)]
+    earned = judged(tmp_path, tried, shortcuts=True)
     assert [one for one in earned if (one[0] or {}).get("reward") != 0.0] == []
 
 

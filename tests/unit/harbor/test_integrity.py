@@ -141,7 +141,8 @@ def test_check_names_what_is_wrong_with_a_task(tmp_path):
     assert "exits where its program is imported" in checked["forgeable"].forged
 
 
-@pytest.mark.slow
+@pytest.mark.soak  # every forgery in every verifier; the test above has one of each kind
+@pytest.mark.timeout(600)
 def test_no_forgery_is_believed_by_a_sound_verifier(tmp_path):
     """Rewarded forgeries are `in_process`, so training drops them."""
     tasks = [
