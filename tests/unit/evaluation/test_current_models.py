@@ -3,7 +3,6 @@
 import json
 import random
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -19,7 +18,6 @@ from coding_model_project.evaluation.backends.openai_backend import OpenAIBacken
 from coding_model_project.evaluation.evaluate import evaluate
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.evaluation.profiles import profile_names, read_profile, with_profile
-from coding_model_project.evaluation.protocols import GREEDY, SAMPLED
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.evaluation.settings import simple_backend
 from tests.completion_server import CompletionServer, Thinking, serving
@@ -128,28 +126,6 @@ def test_tokens_of_reasoning_by_its_marks():
 
 
 # ── options ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_every_option_is_in_the_hash_and_none_changes_it_where_it_is_not_set():
-    changes = [
-        {"top_k": 20},
-        {"min_p": 0.0},
-        {"presence_penalty": 0.5},
-        {"frequency_penalty": 0.5},
-        {"repetition_penalty": 1.1},
-        {"stop": ("\n\n",)},
-        {"chat_template_kwargs": {"enable_thinking": True}},
-        {"chat_template_kwargs": {"enable_thinking": False}},
-    ]
-    hashes = [
-        replace(SAMPLED, sampling=replace(SAMPLED.sampling, **change)).described({})["hash"]
-        for change in [{}, *changes]
-    ]
-    assert len(set(hashes)) == len(hashes)
-    # Of evaluations before these options were there.
-    assert replace(GREEDY, grader_version="1").described({"a": "1", "b": "2"})["hash"] == (
-        "43fb819b2a6b96f2"
-    )
 
 
 async def test_a_server_gets_every_option():

@@ -36,12 +36,6 @@ def test_pass_at_k_is_the_share_of_draws_that_hold_an_accepted_sample(size):
     assert math.isclose(pass_at_k(n, c, k), sum(draws) / len(draws), abs_tol=1e-12)
 
 
-def test_pass_at_n_is_certain_with_one_accepted():
-    assert pass_at_k(8, 1, 8) == 1.0
-    assert pass_at_k(8, 2, 1) == 0.25
-    assert 0 < pass_at_k(10_000, 1, 100) < 1
-
-
 @pytest.mark.parametrize("wrong", [(4, 5, 1), (4, -1, 1), (4, 2, 5), (4, 2, 0)])
 def test_pass_at_k_of_nonsense_raises(wrong):
     with pytest.raises(ValueError, match="not defined"):

@@ -48,12 +48,6 @@ async def test_an_outage_is_an_error_and_never_an_empty_completion():
     )
 
 
-async def test_nobody_there():
-    with pytest.raises(GenerationError, match="retried for"):
-        async with OpenAIBackend("http://127.0.0.1:9/v1", "toy", retry_s=0.2):
-            pass
-
-
 async def test_a_refused_prompt_concerns_that_prompt_alone():
     with pytest.raises(PromptError, match="HTTP 400"):
         await complete(CompletionServer(lambda *_: "", faults=["400"]))

@@ -1,9 +1,5 @@
 from dataclasses import replace
 
-import pytest
-
-from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.backends.generation import Sampling
 from coding_model_project.evaluation.protocols import GREEDY, SAMPLED, data_version, protocol
 from coding_model_project.grading.prompts import PromptStyle
 from tests.fakes import stdin_problem
@@ -16,11 +12,22 @@ def described(chosen=SAMPLED, problem=PROBLEM):
 
 
 def test_the_hash_changes_with_all_that_a_number_depends_on_and_with_nothing_else():
+    options = [
+        {"temperature": 0.7},
+        {"n": 8},
+        {"max_tokens": 10},
+        {"top_p": 1.0},
+        {"top_k": 20},
+        {"min_p": 0.0},
+        {"presence_penalty": 0.5},
+        {"frequency_penalty": 0.5},
+        {"repetition_penalty": 1.1},
+        {"stop": ("\n\n",)},
+        {"chat_template_kwargs": {"enable_thinking": True}},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+    ]
     changed = [
-        replace(SAMPLED, sampling=replace(SAMPLED.sampling, temperature=0.7)),
-        replace(SAMPLED, sampling=replace(SAMPLED.sampling, n=8)),
-        replace(SAMPLED, sampling=replace(SAMPLED.sampling, max_tokens=10)),
-        replace(SAMPLED, sampling=replace(SAMPLED.sampling, top_p=1.0)),
+        *(replace(SAMPLED, sampling=replace(SAMPLED.sampling, **option)) for option in options),
         replace(SAMPLED, prompt=PromptStyle.bare),
         replace(SAMPLED, stop_early=True),
         replace(SAMPLED, system_prompt="Be brief."),
@@ -50,21 +57,3 @@ def test_what_no_server_was_sent_is_not_in_the_record():
     assert not {"system_prompt", "extra_body"} & set(SAMPLED.described({}))
     sent = replace(SAMPLED, system_prompt="Be brief.", extra_body={"top_k": 20}).described({})
     assert (sent["system_prompt"], sent["extra_body"]) == ("Be brief.", {"top_k": 20})
-
-
-def test_settings_are_recorded_with_it():
-    assert described()["sampling"] == {
-        "n": 16,
-        "temperature": 0.8,
-        "top_p": 0.95,
-        "max_tokens": 2048,
-    }
-    assert SAMPLED.ks == (1, 2, 4, 8, 16)
-    assert replace(SAMPLED, sampling=Sampling(n=10, temperature=1.0)).ks == (1, 2, 4, 8, 10)
-
-
-def test_named_protocols_take_changes():
-    changed = protocol("sampled", prompt=PromptStyle.bare, stop_early=False, n=4, top_p=None)
-    assert (changed.sampling.n, changed.sampling.top_p) == (4, 0.95)
-    with pytest.raises(ConfigError, match="would be identical"):
-        protocol("greedy", prompt=PromptStyle.bare, stop_early=False, n=2)

@@ -32,6 +32,7 @@ def test_mcnemar_is_the_count_of_all_ways_to_toss(gained, lost):
     assert mcnemar(gained, lost) == pytest.approx(exact, abs=1e-12)
 
 
+@pytest.mark.soak  # a simulation
 def test_mcnemar_seldom_cries_wolf():
     rng = np.random.default_rng(0)
     first, second = rng.random((2, 600, 80)) < 0.5
@@ -39,11 +40,15 @@ def test_mcnemar_seldom_cries_wolf():
     assert np.mean([mcnemar(int(g), int(x)) <= 0.05 for g, x in changes]) <= 0.05 + 0.02
 
 
-def test_holm_is_his_own_example_and_keeps_any_false_alarm_rare():
+def test_holm_is_his_own_example():
     # Four tests: multiplied by 4, 3, 2, 1 in order of size, and never less than the one before.
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]) == [1.0, 1.0]
     assert holm([]) == []
+
+
+@pytest.mark.soak  # a simulation
+def test_holm_keeps_any_false_alarm_rare():
     p_values = np.random.default_rng(1).random((4000, 6))
     alarms = np.mean([min(holm(row.tolist())) <= 0.05 for row in p_values])
     assert 0.035 < alarms < 0.06
@@ -56,6 +61,7 @@ def test_welch_is_scipys_and_says_nothing_without_variation():
     assert welch([0.5, 0.5], [0.6, 0.6]) is None
 
 
+@pytest.mark.soak  # a simulation
 def test_a_difference_called_detectable_is_found_in_four_of_five_cases():
     rng = np.random.default_rng(2)
     n, spread = 200, 0.4
@@ -82,6 +88,7 @@ def test_with_one_seed_the_interval_is_the_bootstrap_over_problems():
     assert ours == hierarchical_interval(first, second)
 
 
+@pytest.mark.soak  # a simulation
 @pytest.mark.parametrize(("seeds", "seed_std", "samples"), [(3, 0.0, 1), (3, 0.05, 4), (5, 0.1, 4)])
 def test_the_interval_over_seeds_covers_the_true_difference(seeds, seed_std, samples):
     """The difference is between methods: each side's seeds are draws with their own spread."""
@@ -99,6 +106,7 @@ def test_the_interval_over_seeds_covers_the_true_difference(seeds, seed_std, sam
     assert covered / n >= 0.88
 
 
+@pytest.mark.soak  # a simulation
 def test_an_interval_over_problems_alone_would_cover_less():
     rng = np.random.default_rng(5)
     alone = 0

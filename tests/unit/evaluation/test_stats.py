@@ -16,6 +16,7 @@ def test_the_interval_holds_the_mean_and_narrows_with_problems():
     assert narrow_high - narrow_low < (high - low) / 3
 
 
+@pytest.mark.soak  # a simulation
 def test_the_interval_covers_as_often_as_it_says():
     rng = np.random.default_rng(2)
     covered = 0
@@ -31,6 +32,7 @@ def test_the_same_seed_gives_the_same_numbers():
     assert bootstrap_interval([0.5, 0.5]) == (0.5, 0.5)
 
 
+@pytest.mark.soak  # a simulation
 @pytest.mark.parametrize("rate", [0.01, 0.02, 0.3, 0.99])
 @pytest.mark.parametrize("n", [40, 200])
 def test_a_rate_s_interval_covers_near_the_ends_too(rate, n):
@@ -79,6 +81,7 @@ def test_no_difference_is_no_evidence_and_a_large_one_is_never_certain():
     assert paired_test([0.0] * 60, [1.0] * 60).delta == -1.0
 
 
+@pytest.mark.soak  # a simulation
 def test_false_alarms_come_as_often_as_they_should():
     rng = np.random.default_rng(3)
     alarms = 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from coding_model_project.cli import main
 from coding_model_project.errors import CheckpointError, ConfigError
 from coding_model_project.evaluation.watch import Plan, watch, watcher
 from coding_model_project.reports import write_report
@@ -263,21 +264,13 @@ def test_two_watches_do_not_share_a_folder(place):
     assert "another watch" in errors[0]
 
 
-def test_the_command_draws_the_curve(place):
+def test_the_command_draws_the_curve(place, capsys):
     for step in (2, 10):
         checkpoint(place / "runs" / "grpo", step)
     words = ["watch", str(place / "runs" / "*"), "--once", "--out", str(place / "watch")]
     words += ["--command", plan(place).command]
-    watched = [
-        subprocess.run(
-            [sys.executable, "-m", "coding_model_project", *words, *more],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        for more in ((), ("--devices", "0,"))
-    ]
-    assert [one.returncode for one in watched] == [0, 2]
-    assert "grpo step 2: toy 10.0%" in watched[0].stdout
-    assert "▁█  10.0% → 50.0%" in watched[0].stdout
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "grpo step 2: toy 10.0%" in said
+    assert "▁█  10.0% → 50.0%" in said
+    assert main([*words, "--devices", "0,"]) == 2
