@@ -50,6 +50,8 @@ def test_every_profile_passes(recipe, hardware):
         ("grpo", "trainer.total_training_steps", -5, "a whole number of at least 1"),
         ("sft", "trainer.total_training_steps", 0, "trainer.total_training_steps=0"),
         ("sft", "trainer.test_freq", 0, "after_each_epoch, or -1"),
+        ("sft", "trainer.nnodes", 2, "trainer.nnodes=2: SFT and DPO train on one node"),
+        ("dpo", "trainer.nnodes", 2, "set trainer.nnodes=1"),
         ("sft", "trainer.save_freq", "each_epoch", "trainer.save_freq=each_epoch"),
         ("grpo", "data.train_batch_size", -32, "data.train_batch_size=-32"),
         ("dpo", "data.train_batch_size", None, "data.train_batch_size=null: set it to a whole"),
