@@ -20,8 +20,6 @@ class Option:
     names: tuple[str, ...]
     """Such as ("-n", "--per-problem")."""
     help: str
-    module: str
-    """Module that defines the command."""
 
     @property
     def name(self) -> str:
@@ -46,7 +44,6 @@ def options() -> list[Option]:
             command=name,
             names=(*one.opts, *one.secondary_opts),
             help=one.help or "",
-            module=getattr(command.callback, "__module__", ""),
         )
         for name, command in commands()
         for one in command.params

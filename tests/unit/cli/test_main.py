@@ -7,15 +7,6 @@ import sys
 import pytest
 
 import coding_model_project.cli as cli
-from tests.unit.cli.options import commands
-
-HELP = [name.split() for name, _ in commands()]
-
-
-@pytest.mark.parametrize("command", HELP, ids=" ".join)
-def test_help(command, capsys):
-    assert cli.main([*command, "--help"]) == 0
-    assert "Usage:" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("program", ["coding_model_project", "recipes.sft"])
@@ -30,17 +21,6 @@ def test_a_reader_that_has_seen_enough_ends_it_without_a_word(program):
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, b"")
-
-
-def test_help_imports_nothing_heavy():
-    heavy = "torch numpy pyarrow verl ray vllm hydra scipy"
-    code = (
-        "import sys; from coding_model_project import cli;"
-        f"[cli.main([*command, '--help']) for command in {HELP}];"
-        f"sys.exit(','.join(m for m in '{heavy}'.split() if m in sys.modules) or 0)"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert result.returncode == 0, result.stderr.decode()[-300:]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import coding_model_project.cli as cli
 from coding_model_project.program import MODULE, RECIPES, SCRIPT, program
 
 ROOT = Path(__file__).parents[3]
-HEAVY = {"numpy", "pyarrow", "hydra", "omegaconf", "httpx", "torch", "ray", "verl"}
+HEAVY = {"numpy", "pyarrow", "hydra", "omegaconf", "httpx", "torch", "ray", "verl", "vllm", "scipy"}
 """pydantic is not among them: typer itself imports it."""
 
 EVERY_HELP = """

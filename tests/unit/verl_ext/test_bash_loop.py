@@ -194,12 +194,10 @@ async def test_a_rollout_that_cannot_be_reached_is_no_wrong_answer(config, token
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ("coding.bash.turns=-1", "turns"),
         ("coding.bash.rooms=0", "rooms"),
         ("coding.bash.reply_tokens=700", "reply_tokens"),
         ("coding.repair.rounds=1", "repair"),
         ("coding.reward.shaping.format_weight=1", "format_weight"),
-        ("actor_rollout_ref.rollout.max_model_len=300", "max_model_len"),
     ],
 )
 def test_bad_input_is_named(config, wrong, named):

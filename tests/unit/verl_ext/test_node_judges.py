@@ -203,13 +203,6 @@ async def test_what_a_node_lacks_is_named_with_the_node(monkeypatch):
             pass
 
 
-def test_a_plan_travels(monkeypatch):
-    import pickle
-
-    plan = JudgePlan(sandbox=SandboxConfig(), bare=True, stop_early=False, stop_on_timeout=True)
-    assert pickle.loads(pickle.dumps(plan)) == plan
-
-
 class Hanging:
     """A node on which Ray starts no process, and does not say so."""
 

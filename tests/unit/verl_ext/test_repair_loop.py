@@ -258,10 +258,8 @@ async def test_no_rounds_are_verls_own_single_turn(config, tokenizer):
     ("wrong", "named"),
     [
         ("coding.repair.rounds=-1", "rounds"),
-        ("coding.repair.discount=1.5", "discount"),
         ("coding.repair.observation_bytes=10", "observation_bytes"),
         ("coding.repair.attempt_tokens=500", "attempt_tokens"),
-        ("actor_rollout_ref.rollout.max_model_len=300", "max_model_len"),
     ],
 )
 def test_bad_input_is_named(config, wrong, named):
