@@ -7,7 +7,6 @@ import pytest
 
 from coding_model_project.cli import main
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.live_view import sparkline
 from tests.unit.runs.test_folder import end_attempt, start
 
 
@@ -55,13 +54,3 @@ def test_watching_a_run_that_has_ended_shows_its_last_state(run, capsys):
     shown = capsys.readouterr().out
     assert "step 2/5" in shown
     assert "▁█" in shown
-
-
-@pytest.mark.parametrize("command", ["show", "watch"])
-def test_another_folder_is_no_run(command, tmp_path, capsys):
-    assert main(["runs", command, str(tmp_path)]) == 2
-    assert "not a run's folder" in capsys.readouterr().err
-
-
-def test_a_flat_curve_is_flat():
-    assert sparkline([1, 1, 1]) == "▁▁▁"

@@ -166,11 +166,6 @@ def test_the_same_configuration_goes_on(tmp_path):
     assert RunFolder(tmp_path).provenance()["created"] == created
 
 
-def test_a_new_folder_holds_no_empty_page_of_results(tmp_path):
-    start(tmp_path)
-    assert not list(tmp_path.glob("*.md"))
-
-
 def test_an_attempt_that_made_nothing_does_not_bind_the_next(tmp_path):
     run = RunFolder(tmp_path)
     said = []

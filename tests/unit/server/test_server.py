@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import signal
 
@@ -11,7 +10,6 @@ import pytest
 
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.sandbox.fusion import bundle, capabilities, driver_messages, wire
-from coding_model_project.server import fetching
 from coding_model_project.server.app import Settings, create_app
 from coding_model_project.server.listening import check_exposure, listen, serve
 from coding_model_project.server.run_code import Bounds
@@ -229,17 +227,6 @@ def test_a_port_that_is_taken():
             listen("127.0.0.1", port)
     with pytest.raises(ConfigError, match=r"--host=192\.0\.2\.1: .*--host 127\.0\.0\.1"):
         listen("192.0.2.1", 0)
-
-
-# ── files handed over ─────────────────────────────────────────────────────────────────────────────
-
-
-def test_files_are_split_from_the_output():
-    _source, mark = fetching.wrap("print(1)", ["a"])
-    content = base64.b64encode(b"\x00").decode()
-    assert fetching.split(f'1\n{mark}{{"a": "{content}"}}', mark) == ("1\n", {"a": content})
-    assert fetching.split("1\n", mark) == ("1\n", {})
-    assert fetching.split(f"1\n{mark}{{", mark) == ("1\n", {})
 
 
 def test_a_sandbox_that_does_not_start_is_said():

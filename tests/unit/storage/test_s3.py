@@ -135,7 +135,11 @@ def test_a_bucket_that_does_not_exist(s3):
         CheckpointStore("s3://nowhere/run", 3, print).check_writable()
 
 
-def test_an_endpoint_that_is_down(s3):
+def test_an_endpoint_that_is_down(s3, monkeypatch):
+    from s3fs import S3FileSystem
+
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    S3FileSystem.clear_instance_cache()
     with s3.outage(), pytest.raises(DownloadError) as raised:
         on_disk("s3://bucket/x")
     assert str(raised.value) == (
