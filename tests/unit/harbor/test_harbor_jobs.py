@@ -62,11 +62,6 @@ def test_a_time_out_of_the_agent_is_its_own_doing():
     assert (counted.passed, counted.failed, counted.errors) == (0, 1, {})
 
 
-def test_pass_at_k_is_the_unbiased_estimate():
-    counted = score([trial("a", {"reward": int(i == 0)}) for i in range(5)])
-    assert counted.pass_at_k == pytest.approx({1: 0.2, 2: 0.4, 4: 0.8, 5: 1.0})
-
-
 def test_several_rewards_need_a_main_one():
     counted = score([trial("a", {"x": 1, "y": 1}), trial("a", {"reward": 1, "bytes": 41})])
     assert (counted.passed, counted.errors) == (1, {"no_main_reward": 1})
