@@ -50,10 +50,11 @@ fast: setup ## the fast tests only
 # keep two cores busy (tests/conftest.py defines the groups that share one).
 BROWSER := $(and $(shell command -v chromium),$(shell command -v chromedriver))
 SLOW := (sandbox or verl or e2e or contract or slow$(if $(BROWSER), or browser)) and not soak
+ALONE = $(shell grep -rl 'mark\.alone' tests)
 test: check ## all tests, as in CI
 	@test -n "$(BROWSER)" || echo "left out: tests in a browser (apt-get install chromium chromium-driver)"
 	@$(BIN)/pytest -q $(TIMED)/slow.xml -n 2 --dist loadgroup -m "$(SLOW) and not alone"
-	@$(BIN)/pytest -q $(TIMED)/alone.xml -m "alone and not soak"
+	@$(BIN)/pytest -q $(TIMED)/alone.xml -m "alone and not soak" $(ALONE)
 
 # End-to-end tests (pytest, 10 minutes), then every fault injected into real GRPO runs and their judge's
 # server, 100,000 executions and 10,000 gradings: about an hour and a half.
