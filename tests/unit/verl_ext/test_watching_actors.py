@@ -47,3 +47,19 @@ def test_a_dead_worker_ends_the_run(watched):
 
     (reason,) = watched(ActorDiedError())
     assert reason.startswith("The actor died")
+
+
+def test_a_weight_sync_that_hangs_ends_the_run_and_one_that_ends_in_time_does_not():
+    from coding_model_project.verl_ext.trainers import watch
+
+    ended, reasons = threading.Event(), []
+
+    def fatal(reason):
+        reasons.append(reason)
+        ended.set()
+
+    with watch.deadline(60.0, fatal, "too late"):
+        pass
+    with watch.deadline(0.05, fatal, "the weight sync hangs"):
+        assert ended.wait(60)
+    assert reasons == ["the weight sync hangs"]
