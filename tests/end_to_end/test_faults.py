@@ -88,39 +88,3 @@ def test_sigterm_saves_and_damage_falls_back(world, tmp_path, popen):
     assert lines(run)[n_lines] == before + 1
     assert output.read_text().count("W&B's service has died") == 1  # and training went on
     assert "Traceback" not in output.read_text()
-
-
-ON_A_SMALL_DISK = """
-import json, subprocess, sys
-run, *command = sys.argv[1:]
-mount = ["mount", "-t", "tmpfs", "-o"]
-subprocess.run([*mount, "size=3m", "tmpfs", run], check=True)
-full = subprocess.run(command, capture_output=True, text=True)
-subprocess.run([*mount, "remount,size=100m", "tmpfs", run], check=True)
-roomy = subprocess.run(command, capture_output=True, text=True)
-steps = [json.loads(line)["step"] for line in open(run + "/metrics.jsonl")]
-print(json.dumps({"codes": [full.returncode, roomy.returncode], "error": full.stderr, "steps": steps}))
-"""
-
-
-@pytest.mark.soak  # `fault_matrix` fills the disk of a GRPO run; of an evaluation it is a fast test
-def test_a_full_disk_is_one_error_and_room_resumes(world, tmp_path):
-    run_dir = tmp_path / "run"
-    run_dir.mkdir()
-    overrides = [*world.overrides(run_dir, "sft"), "trainer.save_freq=10", "trainer.test_freq=-1"]
-    overrides += ["trainer.total_training_steps=60", "trainer.logger=[file]"]
-    command = [sys.executable, "-m", "recipes.sft", *overrides]
-    namespace = ["unshare", "--user", "--map-root-user", "--mount"]
-    result = subprocess.run(
-        [*namespace, sys.executable, "-c", ON_A_SMALL_DISK, str(run_dir), *command],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    seen = json.loads(result.stdout.splitlines()[-1])
-    assert seen["codes"] == [3, 0], seen["error"][-3000:]
-    assert "is full" in seen["error"].splitlines()[-1]
-    steps = seen["steps"]
-    again = next(i for i in range(1, len(steps)) if steps[i] <= steps[i - 1])
-    assert steps[again] % 10 == 1  # after the last whole checkpoint
-    assert steps[-1] == 60

@@ -93,13 +93,3 @@ def test_killed_then_resumed_elsewhere_then_interrupted(world, tmp_path, popen):
     resumed = steps(tmp_path)[len(seen) :]
     assert resumed[0] == saved + 1  # nothing lost but the steps since that checkpoint
     assert resumed == list(range(resumed[0], resumed[0] + len(resumed)))
-
-
-def test_what_a_worker_finds_wrong_with_the_installation_is_one_line(
-    world, tmp_path, monkeypatch, popen
-):
-    monkeypatch.setenv("VERL_USE_EXTERNAL_PLUGINS", "none")
-    assert start(popen, tmp_path, world.overrides(tmp_path)).wait() == 2
-    last = (tmp_path / "log.txt").read_text().splitlines()[-1]
-    assert last.startswith("error: verl did not load the CPU platform")
-    assert left_running(tmp_path) == []
