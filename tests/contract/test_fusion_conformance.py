@@ -193,9 +193,9 @@ async def test_a_program_cannot_pose_as_the_driver_or_disturb_it(plain, name):
         assert not any(word in execution.stdout for word in ("opened", "may signal", "found"))
 
 
-async def test_an_answer_too_long_for_standard_output_is_fetched_whole(plain):
+async def test_an_answer_too_long_for_standard_output_is_fetched_whole():
     source = "import random\nprint(random.Random(1).randbytes(200_000).hex())"
-    async with FusionSandbox(["http://plain:1"], transport=plain) as sandbox:
+    async with FusionSandbox(["http://plain:1"], transport=PlainServer()) as sandbox:
         (execution,) = await sandbox.run(Program(source=source), [Stdin("")], LIMITS)
         assert execution.stdout == random.Random(1).randbytes(200_000).hex() + "\n"
 
@@ -348,8 +348,9 @@ async def test_beyond_capacity_nothing_is_lost_and_waiting_costs_no_time():
         small.stop()
 
 
-async def test_a_program_longer_than_a_batchs_budget_goes_on_in_another(plain, monkeypatch):
+async def test_a_program_longer_than_a_batchs_budget_goes_on_in_another(monkeypatch):
     monkeypatch.setattr(packing, "BUDGET_S", 0.3)
+    plain = PlainServer()
     async with FusionSandbox(["http://plain:1"], transport=plain) as sandbox:
         asked = len(plain.requests)
         assert await outputs(sandbox, SLOW, *"abcdef") == [f"{letter}\n" for letter in "abcdef"]

@@ -191,6 +191,12 @@ async def test_a_rollout_that_cannot_be_reached_is_no_wrong_answer(config, token
     assert lost.error == "GenerationError"
 
 
+def test_a_configuration_of_ones_own_is_accepted(config):
+    from coding_model_project.launch.checks.checks import check_values
+
+    check_values(config("actor_rollout_ref.model.path=own/model"))
+
+
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
@@ -204,7 +210,6 @@ def test_bad_input_is_named(config, wrong, named):
     from coding_model_project.launch.checks.checks import check_values
 
     roomy = "actor_rollout_ref.model.path=own/model"  # the tiny model's context is 512
-    check_values(config(roomy))
     with pytest.raises(ConfigError, match=named):
         check_values(config(roomy, wrong))
 
