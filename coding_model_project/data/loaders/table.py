@@ -164,6 +164,11 @@ class TableLoader:
         self, place: Place, wanted: str | None, trail: Trail
     ) -> Iterator[Problem | SetAside]:
         parts = [part for part in self.published.parts if _may_hold(part, wanted)]
+        if self.published.hub is None and not any(part.files for part in self.published.parts):
+            raise ConfigError(
+                f"{self.published.name}: this form has no file of its own; pass their file: "
+                f"{self.published.name}=PATH"
+            )
         looked = parts[0].files[:2] if parts else ()
         name = self.published.name + (f"_{wanted}" if wanted and not self.only_split else "")
         fetch = ""

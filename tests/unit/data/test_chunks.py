@@ -115,5 +115,7 @@ def test_the_command_resumes_from_its_journal(tmp_path, monkeypatch, capsys):
     assert cli.main([*command, *kept]) == 0
     captured = capsys.readouterr()
     assert "resuming with 8 of 9 chunks" in captured.err
-    assert len(sandbox.calls) == 6, "the three problems of the chunk that failed, gold and bad"
+    assert len(sandbox.calls) == 9, (
+        "the three problems of the chunk that failed, gold, bad and idle"
+    )
     assert orjson.loads(captured.out.splitlines()[-1]) | {"seconds": 0} == whole | {"seconds": 0}

@@ -48,7 +48,8 @@ def test_names_that_may(name):
 
 
 def rows_of(name, split):
-    return rl_rows([Problem(id=name, split=split, statement="?", tests=())], PromptStyle.bare)
+    problem = Problem(id=name, split=split, statement="?", tests=())
+    return list(rl_rows([problem], PromptStyle.bare))
 
 
 @pytest.mark.parametrize(

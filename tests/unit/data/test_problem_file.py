@@ -75,7 +75,7 @@ def test_bad_lines_name_themselves(path):
         file.write(orjson.dumps({"id": "mine/30", "split": "train"}) + b"\n")
     with pytest.raises(DataError, match=r"problems.jsonl:10: "):
         ProblemFile(path)
-    write_problems(path, [problem(1), problem(1)])
+    path.write_bytes(problem_line(problem(1)) * 2)
     with pytest.raises(DataError, match=r":2: id 'mine/1' occurs twice"):
         ProblemFile(path)
 
