@@ -68,7 +68,7 @@ class SlurmBackend:
         wrong = next((one for one in self.options if not one.startswith("--")), None)
         if wrong is not None:
             raise ConfigError(f"--sbatch={wrong}: expected an option of sbatch, as in --gres=gpu:8")
-        given = dict(one.partition("=")[::2] for one in self.options)
+        given = {name: value for name, _, value in (one.partition("=") for one in self.options)}
         if (limit_s := _seconds(given.get("--time", ""))) and limit_s <= self.signal_s:
             raise ConfigError(
                 f"--sbatch=--time={given['--time']}: --signal-s={self.signal_s} would stop the job as it "

@@ -51,7 +51,7 @@ class JudgePool:
 
     def knows(self, problem_id: object) -> bool:
         """Return whether a file of coding.problems has a problem of this id."""
-        return isinstance(problem_id, str) and problem_id in self._problems
+        return isinstance(problem_id, str) and any(problem_id in file for file in self._files)
 
     def problem(self, problem_id: str) -> Problem:
         """Return a problem by its id.

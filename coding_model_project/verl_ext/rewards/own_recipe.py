@@ -93,7 +93,8 @@ class CodeRewardManager(RewardManagerBase):
     ) -> None:
         super().__init__(config, tokenizer, compute_score)
         coding, self._on_ungradable = settings(config)
-        self._others = NaiveRewardManager(
+        naive: Any = NaiveRewardManager  # its decorator loses its signature
+        self._others = naive(
             config, tokenizer, compute_score, reward_router_address, reward_model_tokenizer
         )
         most = config.data.max_response_length
@@ -131,7 +132,8 @@ class CodeRewardManager(RewardManagerBase):
     def _question(self, item: Any, about: Mapping[str, Any]) -> tuple[str, object, str, int]:
         responses = item.batch["responses"]
         n_valid = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
-        answer = self.tokenizer.decode(responses[:n_valid], skip_special_tokens=True)
+        tokenizer: Any = self.tokenizer
+        answer = tokenizer.decode(responses[:n_valid], skip_special_tokens=True)
         return str(about.get("data_source")), about["reward_model"]["ground_truth"], answer, n_valid
 
     async def _by_verl(self, data: DataProto, about: Mapping[str, Any]) -> dict[str, Any]:

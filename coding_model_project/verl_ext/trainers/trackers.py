@@ -115,8 +115,8 @@ def _start_mlflow(config: DictConfig) -> None:
     # MLflow's own bounds are 7 retries of 120 s, during which it reacts to no signal.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-    import mlflow
-    from mlflow.exceptions import MlflowException
+    import mlflow  # pyright: ignore[reportMissingImports]
+    from mlflow.exceptions import MlflowException  # pyright: ignore[reportMissingImports]
 
     known = run_dir / _MLFLOW_RUN
     if "MLFLOW_RUN_ID" in os.environ:
@@ -144,7 +144,7 @@ def _trackio(config: DictConfig) -> None:
     """Start or continue Trackio's run, in the run's folder without TRACKIO_DIR."""
     run_dir = Path(config.coding.run_dir)
     os.environ.setdefault("TRACKIO_DIR", str(run_dir.absolute() / "trackio"))
-    import trackio
+    import trackio  # pyright: ignore[reportMissingImports]
 
     trackio.init(
         project=config.trainer.project_name,
