@@ -140,6 +140,16 @@ class Caller:
         """Return whether the program raised an exception."""
         return id(error) in self._theirs
 
+    def bare(self, error: BaseException) -> BaseException | None:
+        """Return what the program may see of an error of the tests: its built-in class, or nothing."""
+        if isinstance(error, AssertionError):
+            self.failed_inside = self.failed_inside or error
+            return None
+        kind: Any = next(one for one in type(error).__mro__ if one.__module__ == "builtins")
+        with contextlib.suppress(TypeError):  # such as UnicodeDecodeError, which needs arguments
+            return kind()
+        return None
+
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
         """Record any exception in the context as the program's failure, and raise ProgramFailed."""
