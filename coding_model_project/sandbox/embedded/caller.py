@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from coding_model_project.sandbox.embedded.crossing import (
+    ARRAYS,
     BINARY,
     UNARY,
     Oversized,
     Pipe,
     from_picture,
     is_data,
+    name_of,
     named,
     python_class,
     rebuilt,
@@ -33,7 +35,7 @@ TESTS = "tests"
 _NEVER_RAISED = (StopIteration, StopAsyncIteration, GeneratorExit)
 """Exceptions that would end a loop of the tests, and its asserts, instead of failing them."""
 
-_ITERABLES = ("builtins", "itertools")
+_ITERABLES = ("builtins", "itertools", "_collections")
 """Modules of iterators and views whose items the program may take."""
 
 
@@ -69,6 +71,8 @@ class Caller:
         self._ours: list[Any] = []
         """The tests' objects that the program has."""
         self._our_numbers: dict[int, int] = {}
+        self._n_answering = 0
+        """Questions of the program that are being answered. Refusing one would be its choice."""
         self._stdout = sys.stdout
         self._lock = threading.RLock()
         """Held during a request, since tests may call the program from several threads."""
@@ -283,13 +287,25 @@ class Caller:
             return {"x": [base, given, self._number(value)]}
         if is_data(value):
             return None
+        if name_of(kind) == "numpy.ndarray" and not value.size and value.dtype.kind in ARRAYS:
+            return {"y": [value.dtype.str, list(value.shape), []]}
         is_object = kind.__module__ == TESTS
-        takes = hasattr(kind, "__iter__") and kind.__module__ in _ITERABLES
-        if not (is_object or callable(value) or takes):
+        if not (is_object or callable(value) or self._may_be_chosen(value)):
             name = kind.__name__
             self.refuse(f"pass a {name} to the program, which runs in a process of its own")
         name = str(getattr(value, "__name__", kind.__name__))
         return {"r": [self._number(value), name, is_object and not isinstance(value, type)]}
+
+    def _may_be_chosen(self, value: Any) -> bool:
+        """Return whether a program may choose that the tests pass this value.
+
+        A refusal would be its way out of being judged. So the program gets a reference.
+        """
+        if self._n_answering or id(value) in self._our_numbers:
+            return True
+        kind = type(value)
+        is_numpy = kind.__module__.partition(".")[0] == "numpy"
+        return is_numpy or (hasattr(kind, "__iter__") and kind.__module__ in _ITERABLES)
 
     def _number(self, value: Any) -> int:
         number = self._our_numbers.get(id(value))
@@ -305,6 +321,7 @@ class Caller:
         if id(target) not in self._our_numbers:
             raise ValueError("not an object of the tests")
         is_object = type(target).__module__ == TESTS
+        self._n_answering += 1
         try:
             value = _offered(operation, target, arguments, is_object=is_object)
             answer = {"value": to_picture(value, self._refer)}
@@ -317,6 +334,8 @@ class Caller:
             if id(error) in self._theirs:
                 return {"error": {"h": self._theirs[id(error)][1]}}
             return {"error": self._refer(error, 0)}
+        finally:
+            self._n_answering -= 1
 
 
 def _offered(operation: str, target: Any, arguments: list[Any], *, is_object: bool) -> Any:

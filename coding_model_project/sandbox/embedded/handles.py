@@ -67,6 +67,7 @@ class Handle(metaclass=Kind):
     """An object that stays in the program's process."""
 
     __slots__ = ("_own",)
+    __array_ufunc__ = None  # numpy would take a handle of an empty sequence for an empty array
     _of = None
     _holds_data = False
     _own: tuple[Caller, int]
