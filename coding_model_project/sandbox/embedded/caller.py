@@ -60,10 +60,8 @@ class Caller:
         """A failed assert in a function of the tests that the program called, and may have caught."""
         self.named: set[type] = set()
         """Classes of the program that the tests name."""
-        self.brings_changes = False
-        """Whether arguments are changed here too after a call that returned a value."""
-        self.lets_stop = False
-        """Whether the tests expect exceptions that end loops."""
+        self.was_asked = False
+        """Whether the tests have used the program, which may have chosen what they did next."""
         self._kinds: dict[int, Kind] = {}
         self._handles: dict[int, Handle] = {}
         self._theirs: dict[int, tuple[Any, int, str]] = {}
@@ -97,27 +95,38 @@ class Caller:
         self.failure, self.refused = "data", what
         raise ProgramFailed(what)
 
-    def ask(self, operation: str, *arguments: Any) -> Any:
+    def ask(self, operation: str, *arguments: Any, changed: int | None = None) -> Any:
         """Send a request and return the program's answer.
+
+        Args:
+            changed: place of an argument that is changed here too if a call returns a value; all are if
+                it returns None.
 
         Raises:
             ProgramFailed: it gave none, or the tests cannot be judged.
             ValueError: an argument nests too deep.
             Exception: the program's exception.
         """
+        self.was_asked = self.was_asked or operation != "find"
         prints = sys.stdout is not self._stdout and sys.stdout is not None
         picture = to_picture(arguments, self._refer)
         with self._lock, self._failing():
-            request = [operation, picture, self.brings_changes, prints]
+            request = [operation, picture, changed is not None, prints]
             reply = self._pipe.ask(request, self._answer)
             error = None
             if "error" in reply:
-                may_end = self.lets_stop or arguments[1:2] == ("__next__",) or operation == "await"
+                is_next = operation == "special" and arguments[1] == "__next__"
+                may_end = is_next or operation == "await"
                 error = self._to_raise(self._value(reply["error"]), may_end)
             value = None if "error" in reply else self._value(reply["value"])
-            if operation == "call" and (value is None or self.brings_changes):
-                changed = reply.get("arguments")
-                restore(arguments[1:], () if changed is None else tuple(self._value(changed)))
+            theirs = reply.get("arguments") if operation == "call" else None
+            if theirs is not None and value is None:
+                restore(arguments[1:], tuple(self._value(theirs)))
+            elif theirs is not None and changed is not None:
+                restore(
+                    arguments[1][changed : changed + 1],
+                    self._value(theirs)[0][changed : changed + 1],
+                )
         if prints:
             print(str(reply.get("printed", "")), end="")  # noqa: T201 - to what the tests put there
         if error is not None:

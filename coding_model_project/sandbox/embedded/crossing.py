@@ -35,7 +35,8 @@ _LIBRARY = """
 builtins.bytearray builtins.range builtins.slice array.array decimal.Decimal fractions.Fraction
 datetime.date datetime.datetime datetime.time datetime.timedelta datetime.timezone
 collections.deque collections.OrderedDict collections.Counter collections.defaultdict
-uuid.UUID zoneinfo.ZoneInfo pathlib.PosixPath pathlib.PurePosixPath ipaddress.IPv4Address ipaddress.IPv6Address
+uuid.UUID zoneinfo.ZoneInfo
+pathlib.PosixPath pathlib.PurePosixPath ipaddress.IPv4Address ipaddress.IPv6Address
 """
 LIBRARY = frozenset(_LIBRARY.split())
 """Classes of the standard library whose values cross. They are rebuilt from what pickling them needs."""
