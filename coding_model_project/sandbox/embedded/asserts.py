@@ -95,6 +95,8 @@ class _Tests:
     def _outcome(self, source: bytes) -> dict[str, Any]:
         self.caller.failed_inside = None
         try:
+            if b"assertSetEqual" in source:
+                _require_sets()
             names = tests_source.read(source, _FILE)
             code = names.compiled(_FILE)
         except (SyntaxError, ValueError, RecursionError) as error:
@@ -106,7 +108,7 @@ class _Tests:
             outcome = {"failed": "memory", "line": _line(error, source)}
         except AssertionError as error:
             kind = "raised" if self.caller.is_of_program(error) else "assertion"
-            outcome = {"failed": kind, "line": _line(error, source)}
+            outcome = {"failed": kind, "line": _line(error, source) or _text(error)}
         except BaseException as error:  # noqa: BLE001 - the tests' own exit is not a pass either
             outcome = {"failed": "raised", "line": f"{_line(error, source)} {_text(error)}".strip()}
         if self.caller.failed_inside is not None and "passed" in outcome:
@@ -184,6 +186,21 @@ class _Tests:
         return lambda *arguments, **keywords: self.caller.ask(
             "call", function, arguments, keywords, changed=place
         )
+
+
+def _require_sets() -> None:
+    """Let `assertSetEqual` take real sets only: it asks what it gets for the difference."""
+    import unittest
+
+    compare: Any = unittest.TestCase.assertSetEqual
+
+    def strict(self: Any, set1: Any, set2: Any, msg: Any = None) -> None:
+        for value in (set1, set2):
+            self.assertIsInstance(value, (set, frozenset), msg)
+        compare(self, set1, set2, msg)
+
+    if compare.__module__ != __name__:
+        unittest.TestCase.assertSetEqual = strict
 
 
 def _line(error: BaseException, source: bytes) -> str:

@@ -27,7 +27,7 @@ from coding_model_project.sandbox.embedded.crossing import (
     restore,
     to_picture,
 )
-from coding_model_project.sandbox.embedded.handles import Handle, Kind
+from coding_model_project.sandbox.embedded.handles import DOC, Handle, Kind
 
 TESTS = "tests"
 """Name of the tests' module."""
@@ -123,10 +123,8 @@ class Caller:
             if theirs is not None and value is None:
                 restore(arguments[1:], tuple(self._value(theirs)))
             elif theirs is not None and changed is not None:
-                restore(
-                    arguments[1][changed : changed + 1],
-                    self._value(theirs)[0][changed : changed + 1],
-                )
+                at = slice(changed, changed + 1)
+                restore(arguments[1][at], self._value(theirs)[0][at])
         if prints:
             print(str(reply.get("printed", "")), end="")  # noqa: T201 - to what the tests put there
         if error is not None:
@@ -233,7 +231,7 @@ class Caller:
             body["__getattr__"] = lambda error, name: self._attribute_of(error, name)
         else:
             bases = [base for base in bases if isinstance(base, Kind)] or [Handle]
-            body |= {"__slots__": (), "_holds_data": holds_data is True}
+            body |= {"__slots__": (), "__doc__": DOC, "_holds_data": holds_data is True}
         self._kinds[number] = Kind(str(name)[:80], tuple(errors or bases), body)
         return self._kinds[number]
 
@@ -296,8 +294,9 @@ class Caller:
             return {"x": [base, given, self._number(value)]}
         if is_data(value):
             return None
-        if name_of(kind) == "numpy.ndarray" and not value.size and value.dtype.kind in ARRAYS:
-            return {"y": [value.dtype.str, list(value.shape), []]}
+        array: Any = value
+        if name_of(kind) == "numpy.ndarray" and not array.size and array.dtype.kind in ARRAYS:
+            return {"y": [array.dtype.str, list(array.shape), []]}
         is_object = kind.__module__ == TESTS
         if not (is_object or callable(value) or self._may_be_chosen(value)):
             name = kind.__name__

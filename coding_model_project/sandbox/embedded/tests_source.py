@@ -87,7 +87,8 @@ class Names:
 
 
 def _expression(source: str) -> Any:
-    return compile(source, "tests", "eval", _ONLY_TREE, dont_inherit=True).body
+    tree: Any = compile(source, "tests", "eval", _ONLY_TREE, dont_inherit=True)
+    return tree.body
 
 
 def _set_to_literal(node: Any) -> str | None:
