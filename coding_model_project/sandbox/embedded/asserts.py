@@ -138,14 +138,15 @@ class _Tests:
             caller.refuse(reason)
         namespace[tests_source.COUNTED] = self._counted
         namespace[tests_source.CHANGING] = self._changing
-        before = namespace.get("check")
+        before = dict(namespace)
         caller.was_asked = self._was_checked = False
         try:
             exec(code, namespace)
         finally:
-            self._own |= names.stored & namespace.keys()
+            changed = {n for n, value in namespace.items() if before.get(n) is not value}
+            self._own |= changed | (names.stored & namespace.keys())
         check: Any = namespace.get("check")
-        if entry_point and check is not before and not self._was_checked:
+        if entry_point and check is not before.get("check") and not self._was_checked:
             self._check(check, {"candidate", entry_name}, "check" in names.loaded)
 
     def _check(self, check: Any, own: set[str | None], is_used: bool) -> None:
