@@ -254,11 +254,14 @@ def from_picture(picture: Any, resolve: Callable[[str, Any], Any]) -> Any:
         return tuple_kind(str(name), *map(str, fields))._make(inside(values))
     if tag == "y" and content[2]:
         dtype, shape, items = content
-        if type(dtype) is not str or dtype[1:2] not in ARRAYS:
+        if type(dtype) is not str or dtype[1:2] not in ARRAYS or not dtype[2:].isdigit():
             raise ValueError(f"an array of {dtype}")
         import numpy as np  # the tests' own import fails where it is missing
 
-        return np.array(inside(items), dtype=dtype).reshape(inside(shape))
+        array = np.array(inside(items), dtype=dtype).reshape(inside(shape))
+        if array.size != len(items):
+            raise ValueError("an array of other things")
+        return array
     for base, name in _TAGS.items():
         if tag == name:
             return base(inside(content))
