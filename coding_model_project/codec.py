@@ -78,7 +78,7 @@ def to_json(value: Any, depth: int = 0, ordered: bool = True) -> Any:
 
 
 _SEQUENCES: dict[type, str] = {tuple: "t", set: "s", frozenset: "z"}
-_BASES: tuple[type, ...] = (int, float, str, list, tuple, dict, set, frozenset)
+_BASES: tuple[type, ...] = (int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
 
 
 def members(value: Iterable[Any]) -> list[Any]:
@@ -110,7 +110,7 @@ def _subclass_to_json(value: Any, depth: int, ordered: bool) -> Any:
         if isinstance(value, base):
             if base is dict:
                 return to_json(dict(dict.items(value)), depth, ordered)
-            if base in (int, float):
+            if base in (int, float, complex):
                 return to_json(base.__pos__(value), depth, ordered)
             if base is str:
                 return to_json(str.__str__(value), depth, ordered)

@@ -7,8 +7,8 @@ Only data crosses (`crossing`, `handles`, `caller`), so nothing the program does
   always the program's, whatever its name.
 - Modules that the program imported are imported again here.
 - Arguments that the program changed in place are changed here if its call returned None. After other
-  calls they are only if the tests compare them with values of their own alone (`tests_source`). Otherwise
-  `x.clear(); return []` would pass `f(x) == sorted(x)`.
+  calls one is only if the tests do no more with it than compare it with literals (`tests_source`).
+  Otherwise `x.clear(); return []` would pass `f(x) == sorted(x)`.
 - The program may call the tests' functions and use their objects; a failed assert in one is a failure,
   whatever the program does with it.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -26,6 +27,7 @@ from typing import Any, NoReturn
 from coding_model_project.sandbox.embedded import exchange, tests_source
 from coding_model_project.sandbox.embedded.caller import TESTS, Caller
 from coding_model_project.sandbox.embedded.crossing import Pipe
+from coding_model_project.sandbox.embedded.handles import Handle, Kind
 
 ANSWER, READER, WRITER, REQUESTS = 3, 4, 5, 6
 """Descriptors: the tests' results, the program's answers, requests to it, and the tests (`exchange`)."""
@@ -76,6 +78,8 @@ class _Tests:
         self._entry_point = entry_point
         self._namespace: dict[str, Any] = {"__name__": TESTS, "__builtins__": builtins}
         self._defined: tuple[set[str], set[str]] | None = None
+        self._was_checked = False
+        """Whether the tests that run have called their `check`."""
         self._candidate: Any = None
         """Handle of the program's function."""
         self._own: set[str] = set()
@@ -91,8 +95,10 @@ class _Tests:
     def _outcome(self, source: bytes) -> dict[str, Any]:
         self.caller.failed_inside = None
         try:
-            code = compile(source, _FILE, "exec", dont_inherit=True)
+            if b"assertSetEqual" in source:
+                _require_sets()
             names = tests_source.read(source, _FILE)
+            code = names.compiled(_FILE)
         except (SyntaxError, ValueError, RecursionError) as error:
             return {"failed": "data", "line": f"do not compile: {_text(error)}"}
         try:
@@ -102,7 +108,7 @@ class _Tests:
             outcome = {"failed": "memory", "line": _line(error, source)}
         except AssertionError as error:
             kind = "raised" if self.caller.is_of_program(error) else "assertion"
-            outcome = {"failed": kind, "line": _line(error, source)}
+            outcome = {"failed": kind, "line": _line(error, source) or _text(error)}
         except BaseException as error:  # noqa: BLE001 - the tests' own exit is not a pass either
             outcome = {"failed": "raised", "line": f"{_line(error, source)} {_text(error)}".strip()}
         if self.caller.failed_inside is not None and "passed" in outcome:
@@ -130,25 +136,72 @@ class _Tests:
             namespace[entry_name] = namespace["candidate"] = self._candidate
         if reason := names.refusal():
             caller.refuse(reason)
-        caller.lets_stop = "StopIteration" in names.loaded
-        of_program = {"candidate", entry_name} | (used & others)
-        caller.brings_changes = names.checks_changes({name for name in of_program if name})
-        before = namespace.get("check")
+        namespace[tests_source.COUNTED] = self._counted
+        namespace[tests_source.CHANGING] = self._changing
+        before = dict(namespace)
+        caller.was_asked = self._was_checked = False
         try:
             exec(code, namespace)
         finally:
-            self._own |= names.stored & namespace.keys()
+            changed = {n for n, value in namespace.items() if before.get(n) is not value}
+            self._own |= changed | (names.stored & namespace.keys())
         check: Any = namespace.get("check")
-        is_called = check is before or "check" in names.loaded
-        if entry_point and not is_called and _takes_one(check):
+        if entry_point and check is not before.get("check") and not self._was_checked:
+            self._check(check, {"candidate", entry_name}, "check" in names.loaded)
+
+    def _check(self, check: Any, own: set[str | None], is_used: bool) -> None:
+        """Call a `check` that the tests define and did not call, unless it is a helper.
+
+        Args:
+            own: names of a parameter that takes the program's function.
+            is_used: whether the tests name `check`, perhaps where nothing runs it.
+        """
+        function = getattr(check, "__wrapped__", check)
+        if not isinstance(function, types.FunctionType):
+            return
+        code = function.__code__
+        takes_program = code.co_argcount > 0 and code.co_varnames[0] in own
+        n_given = code.co_argcount - len(function.__defaults__ or ())
+        n_given += code.co_kwonlyargcount - len(function.__kwdefaults__ or ())
+        if n_given == 1 and code.co_argcount and (takes_program or not is_used):
             check(self._candidate)
+        elif takes_program and n_given > 1:
+            if is_used and self.caller.was_asked:
+                raise AssertionError("check was not called")
+            self.caller.refuse("define a check of several arguments, and do not call it")
+
+    def _counted(self, check: Any) -> Any:
+        """Return `check` so that its calls are known."""
+
+        @functools.wraps(check)
+        def counted(*arguments: Any, **keywords: Any) -> Any:
+            self._was_checked = True
+            return check(*arguments, **keywords)
+
+        return counted
+
+    def _changing(self, function: Any, place: int) -> Any:
+        """Return a function of the program so that its change of an argument is brought back."""
+        if not isinstance(function, (Handle, Kind)):
+            return function
+        return lambda *arguments, **keywords: self.caller.ask(
+            "call", function, arguments, keywords, changed=place
+        )
 
 
-def _takes_one(check: Any) -> bool:
-    """Return whether this is a function with one argument that must be given."""
-    if not isinstance(check, types.FunctionType):
-        return False
-    return check.__code__.co_argcount - len(check.__defaults__ or ()) == 1
+def _require_sets() -> None:
+    """Let `assertSetEqual` take real sets only: it asks what it gets for the difference."""
+    import unittest
+
+    compare: Any = unittest.TestCase.assertSetEqual
+
+    def strict(self: Any, set1: Any, set2: Any, msg: Any = None) -> None:
+        for value in (set1, set2):
+            self.assertIsInstance(value, (set, frozenset), msg)
+        compare(self, set1, set2, msg)
+
+    if compare.__module__ != __name__:
+        unittest.TestCase.assertSetEqual = strict
 
 
 def _line(error: BaseException, source: bytes) -> str:

@@ -189,6 +189,10 @@ class _Program:
             error = rebuilt(found(kind), from_picture(arguments, self._resolve))
             setattr(error, _ORIGIN, number)
             return error
+        if tag == "y":  # an empty array
+            import numpy as np
+
+            return np.empty(content[1], content[0])
         number, name, is_object = content
         if number not in self._given:
             self._given[number] = (_GivenObject if is_object else _Given)(self, number, name)

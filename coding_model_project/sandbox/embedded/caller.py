@@ -13,19 +13,21 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from coding_model_project.sandbox.embedded.crossing import (
+    ARRAYS,
     BINARY,
     UNARY,
     Oversized,
     Pipe,
     from_picture,
     is_data,
+    name_of,
     named,
     python_class,
     rebuilt,
     restore,
     to_picture,
 )
-from coding_model_project.sandbox.embedded.handles import Handle, Kind
+from coding_model_project.sandbox.embedded.handles import DOC, Handle, Kind
 
 TESTS = "tests"
 """Name of the tests' module."""
@@ -33,7 +35,7 @@ TESTS = "tests"
 _NEVER_RAISED = (StopIteration, StopAsyncIteration, GeneratorExit)
 """Exceptions that would end a loop of the tests, and its asserts, instead of failing them."""
 
-_ITERABLES = ("builtins", "itertools")
+_ITERABLES = ("builtins", "itertools", "_collections")
 """Modules of iterators and views whose items the program may take."""
 
 
@@ -58,10 +60,8 @@ class Caller:
         """A failed assert in a function of the tests that the program called, and may have caught."""
         self.named: set[type] = set()
         """Classes of the program that the tests name."""
-        self.brings_changes = False
-        """Whether arguments are changed here too after a call that returned a value."""
-        self.lets_stop = False
-        """Whether the tests expect exceptions that end loops."""
+        self.was_asked = False
+        """Whether the tests have used the program, which may have chosen what they did next."""
         self._kinds: dict[int, Kind] = {}
         self._handles: dict[int, Handle] = {}
         self._theirs: dict[int, tuple[Any, int, str]] = {}
@@ -69,6 +69,8 @@ class Caller:
         self._ours: list[Any] = []
         """The tests' objects that the program has."""
         self._our_numbers: dict[int, int] = {}
+        self._n_answering = 0
+        """Questions of the program that are being answered. Refusing one would be its choice."""
         self._stdout = sys.stdout
         self._lock = threading.RLock()
         """Held during a request, since tests may call the program from several threads."""
@@ -93,27 +95,36 @@ class Caller:
         self.failure, self.refused = "data", what
         raise ProgramFailed(what)
 
-    def ask(self, operation: str, *arguments: Any) -> Any:
+    def ask(self, operation: str, *arguments: Any, changed: int | None = None) -> Any:
         """Send a request and return the program's answer.
+
+        Args:
+            changed: place of an argument that is changed here too if a call returns a value; all are if
+                it returns None.
 
         Raises:
             ProgramFailed: it gave none, or the tests cannot be judged.
             ValueError: an argument nests too deep.
             Exception: the program's exception.
         """
+        self.was_asked = self.was_asked or operation != "find"
         prints = sys.stdout is not self._stdout and sys.stdout is not None
         picture = to_picture(arguments, self._refer)
         with self._lock, self._failing():
-            request = [operation, picture, self.brings_changes, prints]
+            request = [operation, picture, changed is not None, prints]
             reply = self._pipe.ask(request, self._answer)
             error = None
             if "error" in reply:
-                may_end = self.lets_stop or arguments[1:2] == ("__next__",) or operation == "await"
+                is_next = operation == "special" and arguments[1] == "__next__"
+                may_end = is_next or operation == "await"
                 error = self._to_raise(self._value(reply["error"]), may_end)
             value = None if "error" in reply else self._value(reply["value"])
-            if operation == "call" and (value is None or self.brings_changes):
-                changed = reply.get("arguments")
-                restore(arguments[1:], () if changed is None else tuple(self._value(changed)))
+            theirs = reply.get("arguments") if operation == "call" else None
+            if theirs is not None and value is None:
+                restore(arguments[1:], tuple(self._value(theirs)))
+            elif theirs is not None and changed is not None:
+                at = slice(changed, changed + 1)
+                restore(arguments[1][at], self._value(theirs)[0][at])
         if prints:
             print(str(reply.get("printed", "")), end="")  # noqa: T201 - to what the tests put there
         if error is not None:
@@ -139,6 +150,16 @@ class Caller:
     def is_of_program(self, error: BaseException) -> bool:
         """Return whether the program raised an exception."""
         return id(error) in self._theirs
+
+    def bare(self, error: BaseException) -> BaseException | None:
+        """Return what the program may see of an error of the tests: its built-in class, or nothing."""
+        if isinstance(error, AssertionError):
+            self.failed_inside = self.failed_inside or error
+            return None
+        kind: Any = next(one for one in type(error).__mro__ if one.__module__ == "builtins")
+        with contextlib.suppress(TypeError):  # such as UnicodeDecodeError, which needs arguments
+            return kind()
+        return None
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
@@ -210,7 +231,7 @@ class Caller:
             body["__getattr__"] = lambda error, name: self._attribute_of(error, name)
         else:
             bases = [base for base in bases if isinstance(base, Kind)] or [Handle]
-            body |= {"__slots__": (), "_holds_data": holds_data is True}
+            body |= {"__slots__": (), "__doc__": DOC, "_holds_data": holds_data is True}
         self._kinds[number] = Kind(str(name)[:80], tuple(errors or bases), body)
         return self._kinds[number]
 
@@ -273,13 +294,26 @@ class Caller:
             return {"x": [base, given, self._number(value)]}
         if is_data(value):
             return None
+        array: Any = value
+        if name_of(kind) == "numpy.ndarray" and not array.size and array.dtype.kind in ARRAYS:
+            return {"y": [array.dtype.str, list(array.shape), []]}
         is_object = kind.__module__ == TESTS
-        takes = hasattr(kind, "__iter__") and kind.__module__ in _ITERABLES
-        if not (is_object or callable(value) or takes):
+        if not (is_object or callable(value) or self._may_be_chosen(value)):
             name = kind.__name__
             self.refuse(f"pass a {name} to the program, which runs in a process of its own")
         name = str(getattr(value, "__name__", kind.__name__))
         return {"r": [self._number(value), name, is_object and not isinstance(value, type)]}
+
+    def _may_be_chosen(self, value: Any) -> bool:
+        """Return whether a program may choose that the tests pass this value.
+
+        A refusal would be its way out of being judged. So the program gets a reference.
+        """
+        if self._n_answering or id(value) in self._our_numbers:
+            return True
+        kind = type(value)
+        is_numpy = kind.__module__.partition(".")[0] == "numpy"
+        return is_numpy or (hasattr(kind, "__iter__") and kind.__module__ in _ITERABLES)
 
     def _number(self, value: Any) -> int:
         number = self._our_numbers.get(id(value))
@@ -295,6 +329,7 @@ class Caller:
         if id(target) not in self._our_numbers:
             raise ValueError("not an object of the tests")
         is_object = type(target).__module__ == TESTS
+        self._n_answering += 1
         try:
             value = _offered(operation, target, arguments, is_object=is_object)
             answer = {"value": to_picture(value, self._refer)}
@@ -307,6 +342,8 @@ class Caller:
             if id(error) in self._theirs:
                 return {"error": {"h": self._theirs[id(error)][1]}}
             return {"error": self._refer(error, 0)}
+        finally:
+            self._n_answering -= 1
 
 
 def _offered(operation: str, target: Any, arguments: list[Any], *, is_object: bool) -> Any:

@@ -29,13 +29,14 @@ _LENGTH = struct.Struct("<I")
 _CHUNK = 1 << 20
 _TAGS: dict[type, str] = {tuple: "t", set: "s", frozenset: "z"}
 
-_OF_CODEC = "ifbco"
+_OF_CODEC = "ifbc"
 
 _LIBRARY = """
 builtins.bytearray builtins.range builtins.slice array.array decimal.Decimal fractions.Fraction
 datetime.date datetime.datetime datetime.time datetime.timedelta datetime.timezone
 collections.deque collections.OrderedDict collections.Counter collections.defaultdict
-uuid.UUID pathlib.PosixPath pathlib.PurePosixPath ipaddress.IPv4Address ipaddress.IPv6Address
+uuid.UUID zoneinfo.ZoneInfo
+pathlib.PosixPath pathlib.PurePosixPath ipaddress.IPv4Address ipaddress.IPv6Address
 """
 LIBRARY = frozenset(_LIBRARY.split())
 """Classes of the standard library whose values cross. They are rebuilt from what pickling them needs."""
@@ -52,7 +53,7 @@ _pickle socket ssl sqlite3 urllib http email xml subprocess shutil tarfile local
 _ERRORS_OF = frozenset(_WITH_ERRORS.split())
 """Modules whose exceptions cross. Those of test frameworks do not: some of them end a test as passed."""
 
-_ARRAYS = "biufcSU"
+ARRAYS = "biufcSU"
 """Kinds of numpy arrays that cross."""
 
 
@@ -142,7 +143,7 @@ def to_picture(value: Any, refer: Refer, depth: int = 0) -> Any:
         return {"d": [inside(pair) for pair in list(value.items())]}
     if kind in _TAGS:
         return {_TAGS[kind]: inside(value)}
-    if (name := name_of(kind)) in LIBRARY:
+    if (name := name_of(kind)) in LIBRARY and _has_known_zone(value):
         return {"l": [name, *map(inside, _parts(value, kind))]}
     if kind.__module__ == "numpy" and (array := _array(value)) is not None:
         return array if type(array) is dict else codec.to_json(array)
@@ -157,6 +158,11 @@ def to_picture(value: Any, refer: Refer, depth: int = 0) -> Any:
             items = inside(base.__iter__(value))  # type: ignore[attr-defined]
             return {tag: items} if tag else items
     return codec.to_json(value)
+
+
+def _has_known_zone(value: Any) -> bool:
+    zone = getattr(value, "tzinfo", None)
+    return zone is None or name_of(type(zone)) in LIBRARY
 
 
 def is_data(value: Any) -> bool:
@@ -184,6 +190,7 @@ def python_class(name: Any) -> Any:
     if type(name) is not str:
         return None
     if name in _PLAIN or name in LIBRARY:
+        __import__(name.rpartition(".")[0])
         return found(name)
     kind = found(name) if name.partition(".")[0] in _ERRORS_OF else None
     return kind if isinstance(kind, type) and issubclass(kind, BaseException) else None
@@ -209,8 +216,8 @@ def _parts(value: Any, kind: Any) -> tuple[Iterable[Any], Iterable[Any], Iterabl
 def _array(value: Any) -> Any:
     """Return the picture of a numpy array, or the plain value of a scalar; None for other values."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
-    if not kind or kind not in _ARRAYS or (value.size == 0 and value.ndim > 1):
-        return None  # an array without items is close to any other: they are broadcast
+    if not kind or kind not in ARRAYS or value.size == 0:
+        return None  # an array without items equals any other: they are broadcast
     if value.ndim == 0:
         return value.item()
     items = [codec.to_json(item) for item in value.ravel().tolist()]
@@ -245,13 +252,16 @@ def from_picture(picture: Any, resolve: Callable[[str, Any], Any]) -> Any:
     if tag == "n":
         name, fields, values = content
         return tuple_kind(str(name), *map(str, fields))._make(inside(values))
-    if tag == "y":
+    if tag == "y" and content[2]:
         dtype, shape, items = content
-        if type(dtype) is not str or dtype[1:2] not in _ARRAYS or (not items and len(shape) > 1):
+        if type(dtype) is not str or dtype[1:2] not in ARRAYS or not dtype[2:].isdigit():
             raise ValueError(f"an array of {dtype}")
         import numpy as np  # the tests' own import fails where it is missing
 
-        return np.array(inside(items), dtype=dtype).reshape(inside(shape))
+        array = np.array(inside(items), dtype=dtype).reshape(inside(shape))
+        if array.size != len(items):
+            raise ValueError("an array of other things")
+        return array
     for base, name in _TAGS.items():
         if tag == name:
             return base(inside(content))

@@ -11,12 +11,9 @@ Classes cross as classes, so that `except`, `isinstance` and `type` work.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from coding_model_project.sandbox.embedded.crossing import BINARY, UNARY
-
-if TYPE_CHECKING:
-    from coding_model_project.sandbox.embedded.caller import Caller
 
 
 class Kind(type):
@@ -63,13 +60,25 @@ def _attribute(target: Any, own: Any, name: str) -> Any:
     return own[0].ask("get", target, name)
 
 
-class Handle(metaclass=Kind):
-    """An object that stays in the program's process."""
+class _Text:
+    """`__doc__` of the program's objects and classes."""
 
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        target, own = (owner, owner._of) if instance is None else (instance, instance._own)
+        return own and own[0].ask("get", target, "__doc__")
+
+
+DOC = _Text()
+
+
+class Handle(metaclass=Kind):
+    # An object that stays in the program's process. `_own` is the caller and the object's number.
+
+    __doc__ = DOC  # type: ignore[assignment]
     __slots__ = ("_own",)
+    __array_ufunc__ = None  # numpy would take a handle of an empty sequence for an empty array
     _of = None
     _holds_data = False
-    _own: tuple[Caller, int]
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self._own[0].ask("call", self, arguments, keywords)
@@ -95,8 +104,18 @@ class Handle(metaclass=Kind):
     def __enter__(self) -> Any:
         return self._own[0].ask("special", self, "__enter__")
 
-    def __exit__(self, kind: Any, error: Any, _: Any) -> Any:
-        return self._own[0].ask("special", self, "__exit__", kind, error, None)
+    def __exit__(self, kind: Any, error: Any, _: Any) -> bool:
+        """Leave the context. It suppresses nothing: the program would skip the asserts that follow.
+
+        The program sees an error of the tests without its text, and a failed assert not at all.
+        """
+        caller = self._own[0]
+        if error is not None and not caller.is_of_program(error):
+            error = caller.bare(error)
+            kind = type(error) if error is not None else None
+        if caller.failure is None:
+            caller.ask("special", self, "__exit__", kind, error, None)
+        return False
 
     def __await__(self) -> Any:
         return self._own[0].ask("await", self)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import builtins
+import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,9 +14,9 @@ _ONLY_TREE = 0x400
 """`ast.PyCF_ONLY_AST`."""
 
 _DEFINITIONS = ("FunctionDef", "AsyncFunctionDef", "ClassDef", "ExceptHandler")
-_DATA_ATTRIBUTES = frozenset(
-    name for kind in (str, bytes, list, tuple, dict, set, int, float, complex) for name in dir(kind)
-)
+
+COUNTED, CHANGING = "__counted__", "__changing__"
+"""Names of a decorator of `check`, and of a function that makes a call change an argument here too."""
 
 
 def read(source: bytes, file: str) -> Names:
@@ -30,10 +30,10 @@ def read(source: bytes, file: str) -> Names:
     for node in _walk(tree):
         kind = _kind(node)
         if kind == "Name":
-            names.parts.append(node)
             (names.loaded if _kind(node.ctx) == "Load" else names.stored).add(node.id)
         elif kind in _DEFINITIONS:
             names.stored.add(str(node.name))
+            names.defined |= set() if kind == "ExceptHandler" else {node.name}
         elif kind == "alias":
             names.stored.add((node.asname or node.name).partition(".")[0])
     return names
@@ -47,8 +47,8 @@ class Names:
     loaded: set[str] = field(default_factory=set)
     stored: set[str] = field(default_factory=set)
     """Names that it sets in any scope."""
-    parts: list[Any] = field(default_factory=list)
-    """The nodes of all names."""
+    defined: set[str] = field(default_factory=set)
+    """Names of its functions and classes."""
 
     def refusal(self) -> str | None:
         """Return what the tests do that no separate process can be judged by, as in "replace input"."""
@@ -56,105 +56,85 @@ class Names:
             kind = _kind(node)
             if kind == "Assign" and any(map(_is_stdin, node.targets)):
                 return "replace sys.stdin, which the program does not share"
-            if kind == "Call" and _stays_here(node):
+            is_own = kind == "Call" and _dotted(node.func).partition(".")[0] in self.defined
+            if kind == "Call" and not is_own and _stays_here(node):
                 return f"use {_dotted(node.func)}, which does not reach the program's process"
-            if kind in ("BinOp", "Compare") and (name := self._own_operator(node)):
-                return f"apply an operator to the program's {name} and to a value of their own"
         return None
 
-    def _own_operator(self, node: Any) -> str | None:
-        """Return the class whose object an operator combines with a literal.
+    def compiled(self, file: str) -> types.CodeType:
+        """Return the code of the tests, with calls of `COUNTED` and `CHANGING` added."""
+        for node in self.tree.body:
+            if _kind(node) == "FunctionDef" and node.name == "check":
+                node.decorator_list.insert(0, _expression(COUNTED))
+        for call, place in list(self._changes()):
+            marked = _expression(f"{CHANGING}(0, {place})")
+            marked.args[0], call.func = call.func, marked
+        return compile(self.tree, file, "exec", dont_inherit=True)
 
-        The program's operators would see the literal. An object is one that the tests make of a class
-        and that has attributes which plain data has not: a function's value may be anything.
+    def _changes(self) -> Iterator[tuple[Any, int]]:
+        """Yield calls whose change of an argument the tests compare with a literal, and its place.
+
+        That is `x = LITERAL`, a statement with `f(x)`, and comparisons of x with literals, in one block
+        and with no other use of x: a value that the program changed is then never an expected one.
         """
-        made = self._made()
-        sides = (
-            [node.left, node.right] if _kind(node) == "BinOp" else [node.left, *node.comparators]
-        )
-        if any(_kind(one) in ("Is", "IsNot") for one in getattr(node, "ops", ())):
-            return None
-        classes = [made.get(side.id) if _kind(side) == "Name" else None for side in sides]
-        others = [s for s, kind in zip(sides, classes, strict=True) if kind is None]
-        is_mixed = others and len(others) < len(sides) and all(map(_is_literal, others))
-        return next(filter(None, classes)) if is_mixed else None
-
-    def _made(self) -> dict[str, str]:
-        """Return the variables that hold objects of classes, with the class."""
-        if not hasattr(self, "_made_objects"):
-            made: dict[str, str] = {}
-            used: set[str] = set()
-            for node in _walk(self.tree):
-                if _kind(node) == "Assign" and _kind(node.value) == "Call":
-                    function, (target, *_) = node.value.func, node.targets
-                    is_named = _kind(function) == _kind(target) == "Name"
-                    if is_named and function.id[:1].isupper() and function.id not in self.stored:
-                        made[target.id] = function.id
-                elif _kind(node) == "Attribute" and _kind(node.value) == "Name":
-                    used |= set() if node.attr in _DATA_ATTRIBUTES else {node.value.id}
-            own = {made[name] for name in used & made.keys()}
-            self._made_objects = {name: kind for name, kind in made.items() if kind in own}
-        return self._made_objects
-
-    def checks_changes(self, of_program: set[str]) -> bool:
-        """Return whether all uses of what calls of the program may have changed compare it with values
-        that neither the program nor a changed argument has a part in, and there is one.
-
-        Args:
-            of_program: names of the program.
-        """
-        dependent = self._dependent(of_program)
-        passed: set[str] = set()
-        allowed: set[int] = set()
-        calls = [node for node in _walk(self.tree) if _kind(node) == "Call"]
-        for call in calls:
-            if _used(call.func) & dependent:
-                given = [*call.args, *(keyword.value for keyword in call.keywords)]
-                passed |= {one.id for one in given if _kind(one) == "Name"}
-                allowed |= {id(one) for one in given}
-        passed -= dependent
-        compared: set[int] = set()
-        for sides in self._compared(calls):
-            for side in sides:
-                others = set().union(*(_used(other) for other in sides if other is not side))
-                if not others & (dependent | passed):
-                    compared |= {
-                        id(n) for n in _walk(side) if _kind(n) == "Name" and n.id in passed
-                    }
-        uses = [n for n in self.parts if n.id in passed and _kind(n.ctx) == "Load"]
-        return any(id(n) in compared for n in uses) and all(
-            id(n) in compared or id(n) in allowed for n in uses
-        )
-
-    def _compared(self, calls: list[Any]) -> Iterator[list[Any]]:
-        """Yield the sides of each comparison: by an operator, or by `assertEqual` and the like."""
         for node in _walk(self.tree):
-            if _kind(node) == "Compare":
-                yield [node.left, *node.comparators]
-        for call in calls:
-            if _kind(call.func) == "Attribute" and call.func.attr.startswith("assert"):
-                yield call.args[:2]
+            for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+                for at, start in enumerate(block if isinstance(block, list) else ()):
+                    if (name := _set_to_literal(start)) and isinstance(block, list):
+                        call, *others = _uses(name, block[at + 1 :]) or [None]
+                        if others and all(_compares(other, name) for other in others):
+                            yield from _calls_with(name, call)
 
-    def _dependent(self, of_program: set[str]) -> set[str]:
-        """Return the names whose values may depend on the program, and parameters of functions."""
-        found = set(of_program)
-        flows: list[tuple[Any, Any]] = []
-        for node in _walk(self.tree):
-            match _kind(node):
-                case "Assign" | "AugAssign" | "AnnAssign" | "NamedExpr" | "For" | "comprehension":
-                    value = node.iter if hasattr(node, "iter") else node.value
-                    flows.append((getattr(node, "targets", None) or node.target, value))
-                case "withitem":
-                    flows.append((node.optional_vars, node.context_expr))
-                case "arg":
-                    found.add(node.arg)
-        size = -1
-        while size != len(found):
-            size = len(found)
-            for targets, value in flows:
-                if _used(value) & found:
-                    found |= {n.id for n in _walk(targets) if _kind(n) == "Name"}
-        return found - set(dir(builtins))
+
+def _expression(source: str) -> Any:
+    tree: Any = compile(source, "tests", "eval", _ONLY_TREE, dont_inherit=True)
+    return tree.body
+
+
+def _set_to_literal(node: Any) -> str | None:
+    """Return the variable that an assignment sets to a literal."""
+    if _kind(node) != "Assign" or len(node.targets) > 1 or _kind(node.targets[0]) != "Name":
+        return None
+    return node.targets[0].id if _is_literal(node.value) else None
+
+
+def _uses(name: str, block: list[Any]) -> list[Any]:
+    """Return the statements that use a variable, up to one that sets it anew."""
+    uses = []
+    for node in block:
+        if _set_to_literal(node) == name:
+            break
+        if any(_kind(one) == "Name" and one.id == name for one in _walk(node)):
+            uses.append(node)
+    return uses
+
+
+def _compares(statement: Any, name: str) -> bool:
+    """Return whether an assert uses a variable only to compare it with literals."""
+    if _kind(statement) not in ("Assert", "Expr"):
+        return False
+    compared: set[int] = set()
+    tested = getattr(statement, "test", statement)
+    for node in _walk(tested):
+        sides: list[Any] = []
+        if _kind(node) == "Compare":
+            sides = [node.left, *node.comparators]
+        elif _kind(node) == "Call" and _dotted(node.func).startswith("self.assert"):
+            sides = node.args[:2]
+        for side in sides:
+            if all(_is_literal(other) for other in sides if other is not side) and sides[1:]:
+                compared |= set(map(id, _walk(side)))
+    return all(id(n) in compared for n in _walk(tested) if _kind(n) == "Name" and n.id == name)
+
+
+def _calls_with(name: str, statement: Any) -> Iterator[tuple[Any, int]]:
+    """Yield the call that a variable is an argument of, and its place, if the statement has no more."""
+    uses = [one for one in _walk(statement) if _kind(one) == "Name" and one.id == name]
+    if len(uses) > 1 or _kind(statement) not in ("Expr", "Assign", "Assert"):
+        return
+    for call in _walk(statement):
+        if _kind(call) == "Call" and not any(_kind(one) == "Starred" for one in call.args):
+            yield from ((call, place) for place, one in enumerate(call.args) if one is uses[0])
 
 
 _HERE = """
@@ -193,10 +173,6 @@ def _walk(node: Any) -> Iterator[Any]:
 
 def _kind(node: Any) -> str:
     return type(node).__name__
-
-
-def _used(node: Any) -> set[str]:
-    return {one.id for one in _walk(node) if _kind(one) == "Name"}
 
 
 def _dotted(node: Any) -> str:
