@@ -83,7 +83,7 @@ def row(answer, truth, data_source="taco"):
 
 
 async def test_rows_with_tests_are_run_and_verls_own_scorers_keep_theirs(manager):
-    judge = manager(verls())
+    judge = manager(verls(reward={"kind": "dense"}))
     full = await judge.run_single(row(RIGHT, json.dumps(SUMS)))
     half = await judge.run_single(row(HALF, SUMS, "mine"))
     maths = await judge.run_single(row("I think\n#### 72", "72", "openai/gsm8k"))
