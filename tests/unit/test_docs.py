@@ -165,7 +165,15 @@ def has_key(recipe, key):
     return OmegaConf.is_dict(node) and last in list(node.keys())
 
 
-@pytest.mark.parametrize("page", docs.READ, ids=lambda page: str(page.relative_to(docs.ROOT)))
+OF_OTHERS = ("verl-command.md",)
+"""Pages of keys that do not exist; `test_verl_command` has theirs."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in docs.READ if page.name not in OF_OTHERS],
+    ids=lambda page: str(page.relative_to(docs.ROOT)),
+)
 def test_keys_exist(page):
     for where, key in docs.keys(page):
         recipes = ("grpo", "sft", "dpo", "repair", "baseline", "pipeline")
