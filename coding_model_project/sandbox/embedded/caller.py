@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
+from _thread import RLock  # `threading` would run a handler in every fork
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -72,7 +72,7 @@ class Caller:
         self._n_answering = 0
         """Questions of the program that are being answered. Refusing one would be its choice."""
         self._stdout = sys.stdout
-        self._lock = threading.RLock()
+        self._lock = RLock()
         """Held during a request, since tests may call the program from several threads."""
 
     def names_of_program(self) -> tuple[set[str], set[str]]:
