@@ -333,7 +333,7 @@ class Problem:
 
     @property
     def asked(self) -> str:
-        """What the user asks, without a system message that many problems share."""
+        """The user's question, without a system message that many problems share."""
         asked = [turn.content for turn in self.messages if turn.role == "user"]
         return "\n\n".join(asked) or self.statement
 

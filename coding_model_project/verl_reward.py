@@ -45,7 +45,7 @@ def _manager() -> type:
     from coding_model_project.integrations.verl import tests_in as read_tests
     from coding_model_project.verl_ext.rewards import own_recipe
 
-    class CodeRewardManager(own_recipe.CodeRewardManager):
+    class CodeRewardManager(own_recipe.AnyRecipeManager):
         tests_in = staticmethod(read_tests)
 
     return CodeRewardManager

@@ -1,4 +1,4 @@
-"""What becomes of a command's keys in verl's main_ppo: for people, and in one JSON line."""
+"""A command's keys in verl's main_ppo, for people and in one JSON line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 from coding_model_project.doctor.verl_command import MAIN_PPO, Command, read
 from coding_model_project.launch.verl_keys import tree
-from coding_model_project.launch.verl_keys.effects import LEAVE_OUT, Effect, Found, examine
+from coding_model_project.launch.verl_keys.effects import examine
+from coding_model_project.launch.verl_keys.found import LEAVE_OUT, Effect, Found
 from coding_model_project.launch.verl_keys.table import checked_for
 
 FAULTS = (Effect.refused, Effect.missing, Effect.late, Effect.ignored)

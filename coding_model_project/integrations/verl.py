@@ -27,6 +27,7 @@ from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.rewards import REWARDS
 from coding_model_project.integrations.given_problems import by_id, named
 from coding_model_project.types import ERROR_GROUPS, ErrorType, GradedBy, Limits, Problem
+from coding_model_project.verl_ext.rewards.own_scorers import PROGRAMS, score_by_verl
 
 _LIMITS = Limits(cpu_s=10.0, wall_s=30.0, output_kb=16_384)
 """Limits of each test in a row: the same time as verl's own scorers give a program."""
@@ -125,15 +126,13 @@ def _of_verl(
     Raises:
         DataError: the fallback is "raise", the source is one of code, or verl has no scorer for it.
     """
-    if fallback == "raise" or data_source in _CODE:
+    if fallback == "raise" or data_source in PROGRAMS:
         raise unusable
-    try:
-        from coding_model_project.verl_ext.rewards.own_scorers import default_compute_score
-    except ImportError as error:
-        raise DataError(f"{unusable}; verl, whose scorer is the fallback, is missing") from error
     started = time.monotonic()
     try:
-        found: Any = default_compute_score(data_source, solution_str, ground_truth, extra_info)
+        found = score_by_verl(data_source, solution_str, ground_truth, extra_info)
+    except ImportError as error:
+        raise DataError(f"{unusable}; verl, whose scorer is the fallback, is missing") from error
     except NotImplementedError:
         raise DataError(
             f"data_source={data_source!r}: {unusable}; verl has no scorer for it"
@@ -151,9 +150,6 @@ _JUDGES = {
     GradedBy.math: "the final answer, compared by this package",
     GradedBy.instructions: "instructions, checked by this package",
 }
-_CODE = ("codecontests", "apps", "codeforces", "taco")
-"""verl's sources of code. Its scorer gives 0 for tests that it cannot read."""
-
 _said: set[tuple[str, str]] = set()
 
 

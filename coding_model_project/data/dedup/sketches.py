@@ -3,6 +3,9 @@
 A band is a key of several minima over a set's hashed members. Two sets have the same minimum with a
 probability equal to their (weighted) Jaccard similarity, so similar sets share the key of some band. The
 pairs are candidates: compute their similarity exactly.
+
+This is not datasketch, which makes a Python object for each set, and whose weighted sketches, which the
+words need, take an array of all words for each set.
 """
 
 from __future__ import annotations

@@ -7,21 +7,19 @@ key. A form that it does not know is an error that describes what it saw.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
-from coding_model_project import strict_json
+from coding_model_project.data.loaders.answers import NESTED, answer_of
 from coding_model_project.data.loaders.base import NoTests, Unusable
 from coding_model_project.data.loaders.checks import language_of
 from coding_model_project.data.loaders.instructions import instructions_of
 from coding_model_project.data.loaders.modules import instance, pieces
+from coding_model_project.data.loaders.values import decoded_of, json_of, looks_like_code, shown
 from coding_model_project.data.problem_rows import problem_of
 from coding_model_project.data.problem_values import Malformed
-from coding_model_project.grading.maths.final_answer import final_answer
 from coding_model_project.types import Asserts, Call, Instruction, Plain, Stdin, Test
 
 _FUNCTION = ("fn_name", "func_name", "function_name", "entry_point")
@@ -29,17 +27,8 @@ _INPUT = ("input", "stdin", "inputs")
 _OUTPUT = ("output", "expected_output", "stdout", "outputs", "expected")
 _CODE = ("functional", "test_code", "code", "assertion", "assert", "test")
 _SETUP = ("import_prefix", "test_setup_code", "setup", "prefix")
-_NESTED = (
-    "unit_tests", "test_cases", "hidden_tests", "tests", "test_list", "cases", "input_output",
-    "verification_info", "verifier_metadata", "info", "reward_model", "reward_spec", "ground_truth",
-)  # fmt: skip
-"""Keys of objects that hold the tests or the answer, the innermost first."""
-
 _CALL_TYPES = ("function_call", "functional", "call")
 _STDIN_TYPES = ("stdin_stdout", "stdin", "stdio", "standard_input")
-_LONGEST_ANSWER = 1000
-"""Maximum length of a final answer, in characters. Longer ones are solutions, or programs."""
-
 ONE_ITEM = "value_or_only_item"
 """The comparison for values that a data set may have wrapped in a list of one."""
 
@@ -92,7 +81,7 @@ def truth_of(value: Any, hints: Hints = Hints()) -> Truth:
                 f"field '{hints.field}' is {shown(decoded)}: neither tests nor an answer"
             )
         return Truth(answer=answer_of(value, hints.field))
-    if is_text and not _looks_like_code(decoded):
+    if is_text and not looks_like_code(decoded):
         named = "; rows made by `data rows` name a problem: use the problems.jsonl beside them"
         is_id = "/" in decoded and not decoded.strip().count(" ")
         raise Unusable(
@@ -113,7 +102,7 @@ def tests_of(value: Any, hints: Hints = Hints()) -> Truth:
     if isinstance(decoded, Mapping):
         return _of_object(decoded, hints)
     if isinstance(decoded, str):
-        if decoded.lstrip()[:1] in ("[", "{") and not _looks_like_code(decoded):
+        if decoded.lstrip()[:1] in ("[", "{") and not looks_like_code(decoded):
             raise Unusable(f"field '{hints.field}' is not JSON: {decoded.strip()[:60]!r}")
         return _of_code([decoded], hints)
     if not isinstance(decoded, list):
@@ -123,52 +112,6 @@ def tests_of(value: Any, hints: Hints = Hints()) -> Truth:
     if all(isinstance(one, Mapping) for one in decoded):
         return _of_cases(decoded, hints)
     raise _unknown(decoded, hints)
-
-
-def answer_of(value: Any, field: str) -> str:
-    """Return a final answer: text, a number, the end of a solution, or a list of one of these.
-
-    Raises:
-        Unusable: it is empty or of another form; says what was seen.
-    """
-    decoded = decoded_of(value)
-    if isinstance(value, str) and not _is_list_of_one_text(decoded):
-        decoded = value
-    match decoded:
-        case bool() | None:
-            raise Unusable(f"field '{field}' is {shown(decoded)}, not an answer")
-        case int():
-            return str(decoded)
-        case Decimal():
-            return format(decoded.normalize(), "f")
-        case float():
-            return str(int(decoded)) if decoded.is_integer() else repr(decoded)
-        case str():
-            return _final(decoded.strip(), field)
-        case [one]:
-            return answer_of(one, field)
-        case list() if decoded and all(one == decoded[0] for one in decoded):
-            return answer_of(decoded[0], field)
-        case Mapping():
-            inner = next((decoded[name] for name in _NESTED if decoded.get(name)), None)
-            if inner is not None:
-                return answer_of(inner, field)
-    raise Unusable(f"field '{field}' is {shown(decoded)}, not one answer")
-
-
-def _final(text: str, field: str) -> str:
-    if not text:
-        raise Unusable("the answer is empty")
-    if "####" in text or "\\boxed" in text:
-        found = final_answer(text)
-        text = found.text if found is not None else text
-    if len(text) > _LONGEST_ANSWER or _looks_like_code(text):
-        raise Unusable(f"field '{field}' is {shown(text)}, not a final answer")
-    return text
-
-
-def _is_list_of_one_text(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 1 and isinstance(value[0], str)
 
 
 # ── forms ─────────────────────────────────────────────────────────────────────────────────────────
@@ -200,10 +143,10 @@ def _of_object(kept: Mapping[str, Any], hints: Hints) -> Truth:
     code = next((kept[name] for name in _CODE if isinstance(kept.get(name), str)), None)
     if code is not None and code.strip():
         return _of_code([code], hints)
-    inner = next((kept[name] for name in _NESTED if not _is_empty(kept.get(name))), None)
+    inner = next((kept[name] for name in NESTED if not _is_empty(kept.get(name))), None)
     if inner is not None:
         return replace(tests_of(inner, hints), language=hints.language)
-    if any(name in kept for name in (*_NESTED, *_CODE, "assert_case")) or not any(kept.values()):
+    if any(name in kept for name in (*NESTED, *_CODE, "assert_case")) or not any(kept.values()):
         raise NoTests("no hidden tests")
     raise _unknown(kept, hints)
 
@@ -301,8 +244,8 @@ def columns(
     if not name:
         return Truth(tests=_stdin_tests(inputs, outputs, public))
     if all(isinstance(given, str) for given in inputs):
-        inputs = [[_json(line) for line in given.split("\n") if line.strip()] for given in inputs]
-        outputs = [_json(one) if isinstance(one, str) else one for one in outputs]
+        inputs = [[json_of(line) for line in given.split("\n") if line.strip()] for given in inputs]
+        outputs = [json_of(one) if isinstance(one, str) else one for one in outputs]
     if not all(isinstance(given, list) for given in inputs):
         raise Unusable("the arguments of a call are not a list")
     wrapped = not exact and all(isinstance(one, list) and len(one) == 1 for one in outputs)
@@ -339,61 +282,7 @@ def _stdin(value: Any) -> str:
     raise Unusable(f"a test's standard input or output is not text: {shown(value)}")
 
 
-# ── values ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def decoded_of(value: Any) -> Any:
-    """Decode JSON text, however often it was encoded, or the `str` of a Python value.
-
-    Returns:
-        The value; text that is neither is returned unchanged. Tuples and arrays become lists.
-
-    Raises:
-        Unusable: it is JSON with a value that nothing can handle.
-    """
-    for _ in range(4):
-        if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
-            break
-        try:
-            value = strict_json.loads(value)
-        except strict_json.UnusableValue as error:
-            raise Unusable(str(error)) from error
-        except ValueError:
-            try:
-                value = ast.literal_eval(value.strip())
-            except (ValueError, SyntaxError, MemoryError, RecursionError):
-                break
-    if tolist := getattr(value, "tolist", None):
-        return tolist()
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _json(text: str) -> Any:
-    try:
-        return strict_json.loads(text)
-    except ValueError as error:
-        raise Unusable(f"a test's argument or value is not JSON: {error}") from error
-
-
-def shown(value: Any) -> str:
-    """Describe a value for a message: its kind, and the start of its content or its keys."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            start = " ".join(value.split())[:60]
-            return f'the text "{start}{"…" if len(value) > 60 else ""}"'
-        case int() | float():
-            return f"the number {value}"
-        case Mapping():
-            return f"an object with {', '.join(map(str, list(value)[:8])) or 'no keys'}"
-        case []:
-            return "an empty list"
-        case [first, *_]:
-            return f"a list of {len(value)} that begins with {shown(first)}"
-    return f"of type {type(value).__name__}"
+# ── keys and values ───────────────────────────────────────────────────────────────────────────────
 
 
 def _unknown(value: Any, hints: Hints) -> Unusable:
@@ -407,18 +296,8 @@ def _holds_tests(value: Any) -> bool:
     if isinstance(value, Mapping):
         return True
     if isinstance(value, list):
-        return any(isinstance(one, Mapping) or _looks_like_code(one) for one in value)
-    return _looks_like_code(value)
-
-
-def _looks_like_code(value: Any) -> bool:
-    return isinstance(value, str) and (
-        re.search(
-            r"^\s*(assert\b|def \w+\(|async def |class \w+|import \w|from \w+ import)", value, re.M
-        )
-        is not None
-        or "assert" in value
-    )
+        return any(isinstance(one, Mapping) or looks_like_code(one) for one in value)
+    return looks_like_code(value)
 
 
 def _instructions(value: Any) -> tuple[Instruction, ...]:

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.data.loaders.answers import answer_of
 from coding_model_project.data.loaders.base import BAD_ROW, IGNORED, Part, Published, Row, Unusable
-from coding_model_project.data.loaders.cases import Hints, answer_of, decoded_of, tests_of
+from coding_model_project.data.loaders.cases import Hints, tests_of
 from coding_model_project.data.loaders.prompts import prompt_of
 from coding_model_project.data.loaders.rows import (
     EXTRA,
@@ -23,6 +24,7 @@ from coding_model_project.data.loaders.rows import (
     value_at,
 )
 from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.data.loaders.values import decoded_of
 from coding_model_project.data.problem_rows import FIELDS, JUDGED_BY
 from coding_model_project.errors import ConfigError
 

@@ -9,19 +9,13 @@ from datetime import date
 from typing import Any
 
 from coding_model_project.data.governance import split_word
+from coding_model_project.data.loaders.answers import answer_of
 from coding_model_project.data.loaders.base import NoTests, Part, Row, Unusable
-from coding_model_project.data.loaders.cases import (
-    Hints,
-    Truth,
-    answer_of,
-    decoded_of,
-    shown,
-    tests_of,
-    truth_of,
-)
+from coding_model_project.data.loaders.cases import Hints, Truth, tests_of, truth_of
 from coding_model_project.data.loaders.checks import checked, language_of
 from coding_model_project.data.loaders.modules import root
 from coding_model_project.data.loaders.prompts import Prompt, prompt_of
+from coding_model_project.data.loaders.values import decoded_of, shown
 from coding_model_project.data.problem_rows import JUDGED_BY, problem_of
 from coding_model_project.data.problem_values import Malformed
 from coding_model_project.grading.extract import extract

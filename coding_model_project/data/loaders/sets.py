@@ -1,7 +1,7 @@
-"""The table of public data sets: names, columns, files and what else no column says.
+"""The table of public data sets: names, columns, files.
 
 A row of the table gives a set's name, licence, hub repository, the columns of a problem's fields and its
-splits with their published number of rows. Code here (`_…` functions) is for what a set says otherwise.
+splits with their published number of rows. What a set says otherwise is a function of `quirks`.
 """
 
 from __future__ import annotations
@@ -19,26 +19,19 @@ from coding_model_project.data.loaders import (
     humaneval,
     humaneval_x,
     mbpp,
+    quirks,
 )
 from coding_model_project.data.loaders.base import (
     Part,
     Published,
-    Row,
     ToProblem,
-    Unusable,
-    text,
 )
-from coding_model_project.data.loaders.cases import tests_of
 from coding_model_project.data.loaders.evalplus import EvalPlusLoader
 from coding_model_project.data.loaders.forms import VERL
 from coding_model_project.data.loaders.gsm8k_5shot import FewShotLoader
-from coding_model_project.data.loaders.prompts import prompt_of
 from coding_model_project.data.loaders.rows import OUTPUT_KB, SLOW, Form
-from coding_model_project.data.loaders.safe_pickle import HostilePickle, decode
 from coding_model_project.data.loaders.table import TableLoader
-from coding_model_project.grading.maths.final_answer import AnswerRule, final_answer
-from coding_model_project.sandbox.embedded.languages import cpp
-from coding_model_project.types import Checker, Limits, Predicted, Protocol, Stdin
+from coding_model_project.types import Limits, Predicted
 
 _STDIN = Limits(output_kb=OUTPUT_KB)
 _NEEDED = ("statement", "tests", "truth", "answer")
@@ -117,153 +110,6 @@ def _set(
     )
 
 
-# ── what no column says ───────────────────────────────────────────────────────────────────────────
-
-
-def _codecontests(row: Row, _part: Part) -> Row:
-    if row.get("input_file") or row.get("output_file"):
-        raise Unusable("reads or writes files")
-    return row
-
-
-_DOES_MORE = re.compile(
-    r"\binf\s*\.|readDouble|readReal|doubleCompare|\bf?abs\s*\(|\b(upper|lower)Case|\bto(upper|lower)\b|"
-    r"\bsort\s*\(|\b(multi|unordered_)?(set|map)\s*<|\btransform\s*\(|quitp|_points",
-)
-"""Signs of a checker that judges more than the equality of tokens: it reads the test's input, compares
-numbers by a tolerance, ignores case or order, or gives points."""
-
-
-def _codecontests_plus(row: Row, _part: Part) -> Row:
-    statement, title, source = text(row, "description"), row.get("title"), row.get("checker")
-    checker = None
-    if isinstance(source, str) and source.strip() and _DOES_MORE.search(_uncommented(source)):
-        if cpp.find() is None:
-            raise Unusable("needs its checker program: install g++ with static libraries")
-        if "testlib.h" in source and not cpp.has_testlib():
-            raise Unusable(f"needs its checker program: set {cpp.TESTLIB} to the path of testlib.h")
-        checker = Checker(source=source, language="cpp")
-    titled = f"{title}\n\n{statement}" if isinstance(title, str) and title else statement
-    return {**row, "_statement": titled, "checker": checker}
-
-
-def _uncommented(source: str) -> str:
-    return re.sub(r"/\*.*?\*/|//[^\n]*", "", source, flags=re.S)
-
-
-def _codeforces(row: Row, _part: Part) -> Row:
-    if row.get("input_mode") not in (None, "stdio"):
-        raise Unusable("reads or writes files")
-    sections = [text(row, "description")]
-    for field, heading in (
-        ("input_format", "Input"),
-        ("output_format", "Output"),
-        ("note", "Note"),
-    ):
-        content = row.get(field)
-        if isinstance(content, str) and content.strip():
-            sections.append(f"{heading}\n\n{content.strip()}")
-    shown = tests_of(row["examples"]).tests if row.get("examples") else ()
-    for test in shown:
-        assert isinstance(test.input, Stdin)
-        given, expected = test.input.text.strip(), str(test.expected).strip()
-        sections.append(f"Example input\n\n{given}\n\nExample output\n\n{expected}")
-    hidden = [
-        one for one in row.get("official_tests") or () if one not in (row.get("examples") or ())
-    ]
-    source = row.get("generated_checker")
-    return {
-        **row,
-        "_statement": "\n\n".join(sections),
-        "_hidden": hidden,
-        "_cut": None if row.get("official_tests_complete") else "official tests cut",
-        "checker": Checker(source=source, protocol=Protocol.score) if source else None,
-    }
-
-
-def _with_config(row: Row, part: Part) -> Row:
-    return {**row, "_config": part.config or "any"}
-
-
-_EURUS_END = "Write Python code to solve the problem."
-"""The start of the instructions at the end of Eurus's prompts, which ours replace."""
-
-
-def _eurus(row: Row, _part: Part) -> Row:
-    prompt = prompt_of(row["prompt"], "prompt")
-    last = prompt.turns[-1].content if prompt.turns else prompt.text
-    return {**row, "prompt": last.split(_EURUS_END)[0].strip()}
-
-
-_SYNTHETIC_LEAD = "Solve the following coding problem using the programming language"
-_SYNTHETIC_END = "Now solve the problem and return the code."
-"""The fixed text around the statement in Prime Intellect's prompts, which ours replace."""
-
-
-def _prime_intellect(tasks: Mapping[str, str], row: Row, _part: Part) -> Row:
-    kind = tasks.get(str(row.get("task_type")))
-    if kind is None:
-        raise Unusable(f"task type {row.get('task_type')!r}; judged are {', '.join(tasks)}")
-    prompt = prompt_of(row.get("prompt"), "prompt").text
-    first, newline, rest = prompt.partition("\n")
-    statement = rest if newline and first.startswith(_SYNTHETIC_LEAD) else prompt
-    return {
-        **row,
-        "prompt": statement.strip().removesuffix(_SYNTHETIC_END).strip(),
-        "_kind": kind,
-    }
-
-
-def _taco(row: Row, _part: Part) -> Row:
-    if str(row.get("picture_num") or "0").strip() not in ("", "0", "0.0"):
-        raise Unusable("the statement refers to an image")
-    return row
-
-
-def _kodcode(row: Row, _part: Part) -> Row:
-    info = row.get("test_info") or []
-    info = info if isinstance(info, list) else [info]
-    names = [one["function_name"] for one in info if one.get("function_name")]
-    declared = [one["function_declaration"] for one in info if one.get("function_declaration")]
-    return {
-        **row,
-        "_function": names[0] if len(names) == 1 else None,
-        "_declared": "\n".join(declared),
-    }
-
-
-def _ends_in(column: str, rule: AnswerRule, what: str, row: Row, _part: Part) -> Row:
-    found = final_answer(text(row, column))
-    if found is None or found.rule is not rule:
-        raise Unusable(f"field '{column}' has no {what}")
-    return {**row, "_answer": found.text}
-
-
-_GSM8K = partial(_ends_in, "answer", AnswerRule.hashes, "'####' line with a number")
-_BOXED = partial(_ends_in, "solution", AnswerRule.boxed, "\\boxed answer")
-
-
-def _livecodebench(row: Row, _part: Part) -> Row:
-    packed = row["private_test_cases"]
-    if not isinstance(packed, str) or packed.lstrip().startswith("["):
-        return row
-    try:
-        return {**row, "private_test_cases": decode(packed)}
-    except HostilePickle as error:
-        raise Unusable(f"field 'private_test_cases': {error}") from error
-
-
-def _instructions(row: Row, _part: Part) -> Row:
-    kinds = {"instruction_id": row["instruction_id_list"], "kwargs": row["kwargs"]}
-    return {**row, "_truth": kinds}
-
-
-def _pairs(row: Row, _part: Part) -> Row:
-    """Return a row whose inputs and outputs are two columns."""
-    named = row.get("func_name") or row.get("fn_name") or None
-    return {**row, "_tests": {"inputs": row["inputs"], "outputs": row["outputs"], "fn_name": named}}
-
-
 # ── the table ─────────────────────────────────────────────────────────────────────────────────────
 
 _APPS = {
@@ -300,7 +146,7 @@ def _codecontests_plus_set(size: str) -> TableLoader:
         (Part(split="train", files=tuple(one.format(size=size) for one in files), n_rows=11_690,
               config=size),),
         needed=("id", "description", "test_cases"), optional=("title",), whole=True,
-        tests="standard input, checkers", id="{id}", limits=_STDIN, prepare=_codecontests_plus,
+        tests="standard input, checkers", id="{id}", limits=_STDIN, prepare=quirks.codecontests_plus,
     )  # fmt: skip
 
 
@@ -317,7 +163,7 @@ def _livecodebench_set(release: int | None) -> TableLoader:
         needed=("question_content", "question_id", "starter_code", "public_test_cases",
                 "private_test_cases", "metadata"),
         revision="0fe84c3912ea0c4d4a78037083943e8f0c4dd505", whole=release is not None,
-        id="{id}", prepare=_livecodebench, tolerant=True,
+        id="{id}", prepare=quirks.livecodebench, tolerant=True,
         limits=replace(SLOW, memory_mb=1024),
     )  # fmt: skip
     name = f"livecodebench_v{release}" if release else "livecodebench"
@@ -329,7 +175,7 @@ def _ifeval(name: str, hub: str, licence: str, n_rows: int, files: tuple[str, ..
         name, licence, hub, {"id": "key", "statement": "prompt", "truth": "_truth"},
         (Part(split="test", files=files, n_rows=n_rows, config=name, hub_split="train"),),
         needed=("key", "prompt", "instruction_id_list", "kwargs"), tests="instructions", whole=True,
-        id="{id}", prepare=_instructions,
+        id="{id}", prepare=quirks.instructions,
     )  # fmt: skip
 
 
@@ -419,7 +265,7 @@ GSM8K = _set(
     ("gsm8k/{split}.jsonl", "grade_school_math/data/{split}.jsonl", "gsm8k/main/{split}-*.parquet",
      "main/{split}-*.parquet"),
     needed=("question", "answer"), tests="answers", config="main",
-    revision="740312add88f781978c0658806c59bc2815b9866", prepare=_GSM8K,
+    revision="740312add88f781978c0658806c59bc2815b9866", prepare=quirks.ENDS_IN_HASHES,
 )  # fmt: skip
 _MATH = {
     "statement": "problem", "answer": "_answer", "gold": "solution", "difficulty": "level",
@@ -468,7 +314,7 @@ SETS: dict[str, TableLoader | EvalPlusLoader | FewShotLoader] = {
         needed=("name", "description", "public_tests", "private_tests", "generated_tests"),
         optional=("input_file", "output_file"), words={"validation": "valid"},
         revision="802411c3010cb00d1b05bad57ca77365a3c699d6", tests="standard input",
-        limits=_STDIN, prepare=_codecontests,
+        limits=_STDIN, prepare=quirks.codecontests,
     ),
     "codecontests_plus": _codecontests_plus_set("1x"),
     **{f"codecontests_plus_{size}": _codecontests_plus_set(size) for size in SIZES},
@@ -482,7 +328,7 @@ SETS: dict[str, TableLoader | EvalPlusLoader | FewShotLoader] = {
         {"train": 9_556, "test": 468}, ("data/{split}-*.parquet", "codeforces_{split}.jsonl"),
         needed=("description", "official_tests", "official_tests_complete", "input_mode"),
         optional=("input_format", "output_format", "note", "generated_checker"),
-        tests="standard input, checkers", id="{id}", limits=_STDIN, prepare=_codeforces,
+        tests="standard input, checkers", id="{id}", limits=_STDIN, prepare=quirks.codeforces,
     ),
     "cruxeval_i": _cruxeval(Predicted.input),
     "cruxeval_o": _cruxeval(Predicted.output),
@@ -509,7 +355,8 @@ SETS: dict[str, TableLoader | EvalPlusLoader | FewShotLoader] = {
                 ("codeforces", "test"), ("lcbv5", "test"),
             )
         ),
-        tests="standard input, calls", id="{config}/{split}/{index}", limits=SLOW, prepare=_with_config,
+        tests="standard input, calls", id="{config}/{split}/{index}", limits=SLOW,
+        prepare=quirks.with_config,
     ),
     "deepscaler": _set(
         "deepscaler", "MIT", "agentica-org/DeepScaleR-Preview-Dataset",
@@ -523,7 +370,7 @@ SETS: dict[str, TableLoader | EvalPlusLoader | FewShotLoader] = {
         {key: column for key, column in VERL.items() if key != "source"},
         {"train": None, "validation": None}, ("{split}.parquet", "data/{split}-*.parquet"),
         needed=("data_source", "prompt", "reward_model"), tests="standard input, calls, answers",
-        limits=SLOW, prepare=_eurus,
+        limits=SLOW, prepare=quirks.eurus,
     ),
     "gsm8k": GSM8K,
     "gsm8k_5shot": FewShotLoader(
@@ -584,7 +431,7 @@ SETS: dict[str, TableLoader | EvalPlusLoader | FewShotLoader] = {
         {"train": None, "use_with_caution": None},
         ("KodCode-V1/data/{split}-*.parquet", "kodcode_{split}.parquet", "kodcode_{split}.jsonl"),
         needed=("question_id", "question", "solution"), optional=("test_info",), tests="asserts",
-        id="{id}", limits=Limits(cpu_s=10.0, wall_s=30.0), prepare=_kodcode,
+        id="{id}", limits=Limits(cpu_s=10.0, wall_s=30.0), prepare=quirks.kodcode,
     ),
     "leetcode": _set(
         "leetcode", "Apache-2.0", "newfacade/LeetCodeDataset",
@@ -602,13 +449,13 @@ SETS: dict[str, TableLoader | EvalPlusLoader | FewShotLoader] = {
     "math": _set(
         "math", "MIT", "DigitalLearningGmbH/MATH-lighteval", _MATH, {"train": 7_500, "test": 5_000},
         ("MATH-lighteval/data/{split}-*.parquet", "MATH/{split}.jsonl"),
-        needed=("problem", "solution"), tests="answers", prepare=_BOXED,
+        needed=("problem", "solution"), tests="answers", prepare=quirks.ENDS_IN_BOX,
     ),
     "math500": _set(
         "math500", "MIT", "HuggingFaceH4/MATH-500", _MATH, {"test": 500},
         ("MATH-500/test.jsonl", "math500.jsonl"), needed=("problem", "solution", "answer"),
         config="math500", hub_file="test.jsonl", whole=True, tests="answers",
-        revision="6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be", prepare=_BOXED,
+        revision="6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be", prepare=quirks.ENDS_IN_BOX,
     ),
     "mbpp": _mbpp("mbpp", mbpp.full, full=True),
     "mbpp_plus": _evalplus("mbpp_plus", "MbppPlus", 378, evalplus.mbpp, ("assertion",)),
@@ -637,7 +484,8 @@ SETS: dict[str, TableLoader | EvalPlusLoader | FewShotLoader] = {
         {"train": None},
         ("rStar-Coder/seed_testcase/*.parquet", "seed_testcase/*.parquet", "rstar_coder.jsonl"),
         needed=("question", "inputs", "outputs"), optional=("func_name", "fn_name"),
-        tests="standard input, calls", config="seed_testcase", id="{id}", limits=SLOW, prepare=_pairs,
+        tests="standard input, calls", config="seed_testcase", id="{id}", limits=SLOW,
+        prepare=quirks.pairs,
     ),
     "skywork_code": _set(
         "skywork_code", "see its card", "Skywork/Skywork-OR1-RL-Data",
@@ -657,7 +505,7 @@ SETS: dict[str, TableLoader | EvalPlusLoader | FewShotLoader] = {
          "synthetic_1.parquet", "synthetic_1.jsonl"),
         needed=("task_type", "prompt", "verification_info", "problem_id"), tests="standard input, calls",
         whole=True, once=True, id="{id}", limits=SLOW,
-        prepare=partial(_prime_intellect, {"verifiable_code": "code"}),
+        prepare=partial(quirks.prime_intellect, {"verifiable_code": "code"}),
     ),
     "synthetic_2": _set(
         "synthetic_2", "Apache-2.0", "PrimeIntellect/SYNTHETIC-2-RL", _PRIME, {"train": None},
@@ -665,7 +513,7 @@ SETS: dict[str, TableLoader | EvalPlusLoader | FewShotLoader] = {
         needed=("task_type", "prompt", "verification_info", "problem_id"),
         tests="standard input, calls, answers", once=True, id="{id}", limits=SLOW,
         prepare=partial(
-            _prime_intellect,
+            quirks.prime_intellect,
             {"verifiable_code": "code", "prime_rl_code": "code", "verifiable_math": "math"},
         ),
     ),
@@ -679,7 +527,7 @@ SETS: dict[str, TableLoader | EvalPlusLoader | FewShotLoader] = {
         ("TACO/ALL/{split}-*.parquet", "TACO/{split}/data-*.arrow", "taco_{split}.parquet",
          "taco_{split}.jsonl"),
         needed=("question", "input_output", "solutions"), optional=("picture_num",), config="ALL",
-        tests="standard input, calls", limits=SLOW, prepare=_taco,
+        tests="standard input, calls", limits=SLOW, prepare=quirks.taco,
     ),
 }  # fmt: skip
 """The loader of each set by name."""

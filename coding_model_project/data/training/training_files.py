@@ -85,7 +85,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What the choice of rows needs of a problem."""
+    """The part of a problem that the choice of rows needs."""
 
     id: str
     split: str

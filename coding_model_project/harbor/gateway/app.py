@@ -15,11 +15,15 @@ from starlette.routing import Route
 
 from coding_model_project.harbor.gateway.chat import Chat
 from coding_model_project.harbor.gateway.messages import Messages, error_body
-from coding_model_project.harbor.gateway.requests import MODEL, RequestError, read_object
+from coding_model_project.harbor.gateway.requests import (
+    MODEL,
+    Exchange,
+    RequestError,
+    read_object,
+)
 from coding_model_project.harbor.gateway.responses import Responses
 from coding_model_project.harbor.gateway.session import IsGone, Pending, Session
 
-Exchange = Chat | Responses | Messages
 _CLIENT_GONE = 499
 _KEEP_ALIVE_S = 5.0
 """Seconds between signs of life in a stream whose reply is being generated."""

@@ -27,7 +27,7 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """A request, and the form of its reply."""
+    """See `requests.Exchange`."""
 
     ask: Ask
     stream: bool
@@ -37,14 +37,6 @@ class Chat:
 
     @classmethod
     def read(cls, body: bytes, *, wishes: bool) -> Chat:
-        """Read a request's body.
-
-        Args:
-            wishes: see `requests.Reading.wish`.
-
-        Raises:
-            RequestError: it is malformed, or uses an unsupported option.
-        """
         reading = Reading(body, wishes=wishes)
         if reading.get("n") not in (None, 1):
             raise wrong("n", "must be 1: each sample has its own agent")
@@ -70,23 +62,17 @@ class Chat:
         return cls(ask=ask, stream=stream, usage=usage, id=f"chatcmpl-{uuid4().hex}")
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        """Return the reply as one JSON object."""
         choice = _choice(_finish_reason(answer), message=answer.message)
         return {**self._head("chat.completion"), "choices": [choice], "usage": _usage(answer)}
 
     def begin(self, prompt_tokens: int) -> Iterator[str]:
-        """Yield a stream's events before the policy has replied."""
         yield self._chunk({"role": "assistant", "content": ""})
 
     def waiting(self) -> str:
-        """Return a sign of life for a stream."""
         return ": wait\n\n"
 
     def rest(self, answer: Answer) -> Iterator[str]:
-        """Yield the events of the reply, up to the stream's end.
-
-        A text is one chunk, because the policy replies in one piece.
-        """
+        # A text is one chunk, because the policy replies in one piece.
         message = answer.message
         for name in ("reasoning_content", "content"):
             if message.get(name):
@@ -100,7 +86,6 @@ class Chat:
         yield "data: [DONE]\n\n"
 
     def failed(self, error: requests.RequestError) -> str:
-        """Return the event that ends a stream without a reply."""
         return requests.event(**error.body())
 
     def _head(self, kind: str) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _KINDS |= {500: "api_error", 503: "overloaded_error"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Messages:
-    """A request, and the form of its reply."""
+    """See `requests.Exchange`."""
 
     ask: requests.Ask
     stream: bool
@@ -40,14 +40,6 @@ class Messages:
 
     @classmethod
     def read(cls, body: bytes, *, wishes: bool) -> Messages:
-        """Read a request's body.
-
-        Args:
-            wishes: see `requests.Reading.wish`.
-
-        Raises:
-            RequestError: it is malformed, or uses an unsupported option.
-        """
         reading = Reading(body, wishes=wishes)
         reading.refuse(_REFUSED)
         choice = reading.get("tool_choice") or {"type": None}
@@ -67,23 +59,19 @@ class Messages:
         return cls(ask=ask, stream=stream, id=f"msg_{uuid4().hex}")
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        """Return the reply as one JSON object."""
         ending = {"stop_reason": _stop_reason(answer), "stop_sequence": answer.stopped_at}
         usage = _usage(answer.prompt_tokens, answer.completion_tokens)
         return self._message(content=_blocks(answer), usage=usage, **ending)
 
     def begin(self, prompt_tokens: int) -> Iterator[str]:
-        """Yield a stream's events before the policy has replied."""
         yield requests.event(
             type="message_start", message=self._message(usage=_usage(prompt_tokens, 0))
         )
 
     def waiting(self) -> str:
-        """Return a sign of life for a stream."""
         return requests.event(type="ping")
 
     def rest(self, answer: Answer) -> Iterator[str]:
-        """Yield the events of the reply, up to the stream's end."""
         whole = self.whole(answer)
         for index, block in enumerate(whole["content"]):
             empty, deltas = _deltas(block)
@@ -96,7 +84,6 @@ class Messages:
         yield requests.event(type="message_stop")
 
     def failed(self, error: requests.RequestError) -> str:
-        """Return the requests.event that ends a stream without a reply."""
         return requests.event(**error_body(error))
 
     def _message(self, **fields: Any) -> dict[str, Any]:

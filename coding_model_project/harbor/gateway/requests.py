@@ -6,10 +6,10 @@ Of the sampling options only a length and stop texts apply; the training sets th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol, Self
 
 from coding_model_project import strict_json
 
@@ -125,6 +125,48 @@ class Answer:
             message["content"] = self.text or None
             message["tool_calls"] = [one.entry() for one in self.calls]
         return message
+
+
+class Exchange(Protocol):
+    """A request of one API, and its reply in that API's form. Each adapter implements it."""
+
+    @property
+    def ask(self) -> Ask: ...
+
+    @property
+    def stream(self) -> bool: ...
+
+    @classmethod
+    def read(cls, body: bytes, *, wishes: bool) -> Self:
+        """Read a request's body.
+
+        Args:
+            wishes: see `Reading.wish`.
+
+        Raises:
+            RequestError: it is malformed, or uses an unsupported option.
+        """
+        ...
+
+    def whole(self, answer: Answer) -> dict[str, Any]:
+        """Return the reply as one JSON object."""
+        ...
+
+    def begin(self, prompt_tokens: int) -> Iterator[str]:
+        """Yield a stream's events before the policy has replied."""
+        ...
+
+    def waiting(self) -> str:
+        """Return a sign of life for a stream."""
+        ...
+
+    def rest(self, answer: Answer) -> Iterator[str]:
+        """Yield the events of the reply, up to the stream's end."""
+        ...
+
+    def failed(self, error: RequestError) -> str:
+        """Return the event that ends a stream without a reply."""
+        ...
 
 
 class Reading:

@@ -40,7 +40,7 @@ class _Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Responses:
-    """A request, and the form of its reply."""
+    """See `requests.Exchange`."""
 
     ask: requests.Ask
     stream: bool
@@ -52,14 +52,6 @@ class Responses:
 
     @classmethod
     def read(cls, body: bytes, *, wishes: bool) -> Responses:
-        """Read a request's body.
-
-        Args:
-            wishes: see `requests.Reading.wish`.
-
-        Raises:
-            RequestError: it is malformed, or uses an unsupported option.
-        """
         reading = Reading(body, wishes=wishes)
         reading.refuse(_REFUSED)
         text = reading.given.get("text")
@@ -78,7 +70,6 @@ class Responses:
         return cls(ask=ask, stream=stream, tools=names, id=_id("resp"))
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        """Return the reply as one JSON object."""
         n, made = answer.prompt_tokens, answer.completion_tokens
         usage = {"input_tokens": n, "output_tokens": made, "total_tokens": n + made}
         usage |= {"input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0}}
@@ -89,16 +80,14 @@ class Responses:
         return self._response(status, output=items, usage=usage, incomplete_details=cut)
 
     def begin(self, prompt_tokens: int) -> Iterator[str]:
-        """Yield a stream's events before the policy has replied."""
         yield self._event("created", response=self._response("in_progress"))
         yield self.waiting()
 
     def waiting(self) -> str:
-        """Return a sign of life for a stream: some clients count events, and no comments."""
+        # Some clients count events, and no comments.
         return self._event("in_progress", response=self._response("in_progress"))
 
     def rest(self, answer: Answer) -> Iterator[str]:
-        """Yield the events of the reply, up to the stream's end."""
         whole = self.whole(answer)
         for index, item in enumerate(whole["output"]):
             empty = {name: type(item[name])() for name in _FILLED if name in item}
@@ -109,7 +98,6 @@ class Responses:
         yield self._event(whole["status"], response=whole)
 
     def failed(self, error: requests.RequestError) -> str:
-        """Return the event that ends a stream without a reply."""
         why = {"code": error.code or "server_error", "message": str(error)}
         return self._event("failed", response=self._response("failed", error=why))
 

@@ -8,14 +8,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.launch.verl_keys.effects import (
-    LEAVE_OUT,
-    OF_OTHER_MANAGERS,
-    Effect,
-    effect_of,
-    value_faults,
-)
+from coding_model_project.launch.verl_keys.effects import OF_OTHER_MANAGERS, effect_of
+from coding_model_project.launch.verl_keys.found import LEAVE_OUT, Effect
 from coding_model_project.launch.verl_keys.table import LEGACY_GROUPS, advice
+from coding_model_project.launch.verl_keys.values import value_faults
 
 _MANAGER = {
     "source": "importlib",

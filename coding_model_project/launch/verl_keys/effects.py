@@ -4,83 +4,33 @@ from __future__ import annotations
 
 import difflib
 import functools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any
 
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.typed import coding_beside
-from coding_model_project.errors import ConfigError
-from coding_model_project.launch.checks.relations import GROUP_ESTIMATORS, OTHER_ESTIMATORS
 from coding_model_project.launch.verl_keys import tree
+from coding_model_project.launch.verl_keys.found import LEAVE_OUT, Effect, Found
 from coding_model_project.launch.verl_keys.table import LEGACY_GROUPS, Advice, advice, is_read
-
-LEAVE_OUT = "leave out"
-
-
-class Effect(StrEnum):
-    """What becomes of a key."""
-
-    taken = "taken"
-    off = "off"
-    """Read only if another key switches it on."""
-    warned = "warned"
-    """verl replaces the value, and its log says so."""
-    ignored = "ignored"
-    """Accepted and read by nobody, without a word."""
-    late = "late"
-    """The command fails after Ray has started, mostly after models are loaded."""
-    refused = "refused"
-    """Hydra or verl's validation refuses the command at once."""
-    missing = "missing"
-    """Not in the command, which fails without it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The effect of one override."""
-
-    key: str
-    given: str
-    """The override as written; empty for a missing key."""
-    effect: Effect
-    why: str = ""
-    write: str = ""
-    """The line to write for main_ppo; empty to keep it."""
-    here: str = ""
-    """The line to write for this package's recipes."""
-
+from coding_model_project.launch.verl_keys.tree import select
+from coding_model_project.launch.verl_keys.values import coding_faults, has_critic, value_faults
 
 _A = "actor_rollout_ref"
 _ACTOR, _ROLLOUT, _REF = f"{_A}.actor", f"{_A}.rollout", f"{_A}.ref"
-_CORRECTION = "algorithm.rollout_correction"
 _MANAGER = "reward.reward_manager"
 
 
 # ── switches ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _get(config: DictConfig, key: str) -> Any:
-    return tree.select(config, key)
-
-
-def _critic(config: DictConfig) -> bool:
-    enabled = _get(config, "critic.enable")
-    return (
-        bool(enabled) if enabled is not None else _get(config, "algorithm.adv_estimator") == "gae"
-    )
-
-
 def _kl_in_reward(config: DictConfig) -> bool:
-    return bool(_get(config, "algorithm.use_kl_in_reward"))
+    return bool(select(config, "algorithm.use_kl_in_reward"))
 
 
 def _kl_loss(config: DictConfig) -> bool:
-    return bool(_get(config, f"{_ACTOR}.use_kl_loss"))
+    return bool(select(config, f"{_ACTOR}.use_kl_loss"))
 
 
 def _reference(config: DictConfig) -> bool:
@@ -88,17 +38,17 @@ def _reference(config: DictConfig) -> bool:
 
 
 SWITCHES: Mapping[str, tuple[Callable[[DictConfig], bool], str]] = {
-    "critic.": (_critic, "this algorithm.adv_estimator has no critic"),
+    "critic.": (has_critic, "this algorithm.adv_estimator has no critic"),
     "algorithm.kl_ctrl.": (_kl_in_reward, "needs algorithm.use_kl_in_reward=True"),
     "algorithm.kl_penalty": (_kl_in_reward, "needs algorithm.use_kl_in_reward=True"),
     f"{_ACTOR}.kl_loss_": (_kl_loss, f"needs {_ACTOR}.use_kl_loss=True"),
     f"{_REF}.": (_reference, f"needs {_ACTOR}.use_kl_loss or algorithm.use_kl_in_reward"),
     "reward.reward_model.": (
-        lambda config: bool(_get(config, "reward.reward_model.enable")),
+        lambda config: bool(select(config, "reward.reward_model.enable")),
         "needs reward.reward_model.enable=True",
     ),
     f"{_ACTOR}.ppo_micro_batch_size": (
-        lambda config: not _get(config, f"{_ACTOR}.use_dynamic_bsz"),
+        lambda config: not select(config, f"{_ACTOR}.use_dynamic_bsz"),
         f"{_ACTOR}.use_dynamic_bsz makes batches by tokens",
     ),
 }
@@ -114,174 +64,6 @@ CONVERTED: Mapping[str, Effect] = {
     f"{_A}.model.": Effect.late,
 }
 """Parts of the tree that become dataclasses, and when a key fails that they lack."""
-
-
-# ── values ────────────────────────────────────────────────────────────────────────────────────────
-
-Fault = tuple[str, Effect, str, str]
-"""Key, effect, reason and the line to write for main_ppo."""
-
-
-def _words(
-    key: str, words: Sequence[str], why: str, renamed: Mapping[str, str] | None = None
-) -> Callable[[DictConfig], Iterator[Fault]]:
-    """Return a check that a key has one of some words; unknown shell variables pass."""
-
-    def check(config: DictConfig) -> Iterator[Fault]:
-        value = _get(config, key)
-        given = str(value).split(",") if isinstance(value, str) else []
-        for word in given:
-            if word.startswith("$") or word.strip() in words or not word.strip():
-                continue
-            new = (renamed or {}).get(word.strip())
-            line = (
-                f"{key}={new}"
-                if new
-                else LEAVE_OUT
-                if key.endswith(".mode")
-                else f"{key}={words[0]}"
-            )
-            yield key, Effect.late, f"{word}: {why}; expected {', '.join(words)}", line
-
-    return check
-
-
-def _managers(config: DictConfig) -> Iterator[Fault]:
-    manager = _get(config, _MANAGER)
-    if not OmegaConf.is_dict(manager):
-        yield _MANAGER, Effect.late, "a mapping is expected", f"{_MANAGER}.name={manager}"
-        return
-    pattern = r'@register\(["\'](\w+)["\']\)'
-    known = tree.registered("experimental/reward_loop/reward_manager", pattern)
-    known = (*known, "rate_limited")
-    name = str(manager.get("name"))
-    if manager.get("source") == "register" and name not in known and not name.startswith("$"):
-        why = (
-            f"{name}: no such reward manager; expected {', '.join(known)}, or one of your own with "
-        )
-        yield f"{_MANAGER}.name", Effect.late, f"{why}{_MANAGER}.source=importlib", LEAVE_OUT
-
-
-def _strategies(config: DictConfig) -> Iterator[Fault]:
-    for part in (_ACTOR, *(["critic"] if _critic(config) else [])):
-        value = str(_get(config, f"{part}.strategy"))
-        fsdp = tree.has(config, f"{_ACTOR}.fsdp_config")
-        words = ("fsdp2", "fsdp") if fsdp else ("megatron", "veomni", "torchtitan")
-        if value not in words and not value.startswith("$"):
-            why = f"{value}: no such backend; expected {' or '.join(words)}"
-            yield f"{part}.strategy", Effect.late, why, f"{part}.strategy={words[0]}"
-
-
-def _rollout_name(config: DictConfig) -> Iterator[Fault]:
-    key = f"{_ROLLOUT}.name"
-    if tree.has(config, key) and OmegaConf.is_missing(_get(config, _ROLLOUT), "name"):
-        yield key, Effect.missing, "has no default any more", f"{key}=vllm"
-
-
-def _files(config: DictConfig) -> Iterator[Fault]:
-    if _get(config, "data.custom_cls.path"):
-        return
-    for key in ("data.train_files", "data.val_files"):
-        value = _get(config, key)
-        for path in value if OmegaConf.is_list(value) else [value]:
-            known = str(path).endswith((".parquet", ".json", ".jsonl"))
-            if path is not None and not known and "$" not in str(path):
-                why = f"{path}: verl reads .parquet, .json and .jsonl files"
-                yield key, Effect.late, why, f"{key}=FILE.parquet"
-
-
-def _batches(config: DictConfig) -> Iterator[Fault]:
-    """Check batch sizes that the actor refuses without dynamic batches."""
-    dynamic = _get(config, f"{_ACTOR}.use_dynamic_bsz")
-    if _get(config, f"{_ROLLOUT}.log_prob_use_dynamic_bsz") != dynamic:
-        key = f"{_ROLLOUT}.log_prob_use_dynamic_bsz"
-        why = f"must equal {_ACTOR}.use_dynamic_bsz={dynamic}"
-        yield key, Effect.late, why, f"{key}={dynamic}"
-    if dynamic:
-        return
-    for part, name in ((_ACTOR, "ppo_micro_batch_size"), (_ROLLOUT, "log_prob_micro_batch_size")):
-        old, new = f"{part}.{name}", f"{part}.{name}_per_gpu"
-        total, per_gpu = _get(config, old), _get(config, new)
-        if total is not None and per_gpu is not None:
-            yield old, Effect.refused, f"{new} is set as well", LEAVE_OUT
-        elif total is not None:
-            yield old, Effect.late, "counts all GPUs; only _per_gpu is read", f"{new}={total}"
-        elif per_gpu is None:
-            yield new, Effect.missing, f"or {_ACTOR}.use_dynamic_bsz=True", f"{new}=N"
-    batch, mini = (
-        _get(config, k) for k in ("data.train_batch_size", f"{_ACTOR}.ppo_mini_batch_size")
-    )
-    if isinstance(batch, int) and isinstance(mini, int) and 0 < batch < mini:
-        key = f"{_ACTOR}.ppo_mini_batch_size"
-        why = f"{mini} exceeds data.train_batch_size={batch}; it counts prompts, not samples"
-        yield key, Effect.refused, why, f"{key}={batch}"
-
-
-def _filter_metric(config: DictConfig) -> Iterator[Fault]:
-    key = "algorithm.filter_groups.metric"
-    own = (
-        _get(config, "reward.custom_reward_function.path")
-        or _get(config, f"{_MANAGER}.source") == "importlib"
-    )
-    value, words = _get(config, key), ("reward", "acc")
-    known_wrong = str(value).startswith(("seq_", "token_", "score"))
-    if (
-        not _get(config, "algorithm.filter_groups.enable")
-        or value in words
-        or str(value).startswith("$")
-    ):
-        return
-    if known_wrong or not own:
-        why = f"{value}: only reward, or a name that the reward manager returns, such as acc"
-        line = "reward" if known_wrong else "acc"
-        yield key, Effect.late, why, f"{key}={line}"
-
-
-def _coding(config: DictConfig) -> Iterator[Fault]:
-    """Check this package's own keys, which CodeRewardManager reads in any recipe."""
-    given = _get(config, "coding")
-    if not OmegaConf.is_dict(given) or _get(config, f"{_MANAGER}.name") != "CodeRewardManager":
-        return
-    plain = {name: given._get_node(name) for name in given if name != "on_ungradable"}
-    try:
-        coding_beside(DictConfig({"coding": plain}))
-    except ConfigError as error:
-        key = re.split(r"[:=]", str(error))[0]
-        yield key, Effect.refused, str(error), LEAVE_OUT
-
-
-CRITERIA = (
-    *(f"token_k{n}" for n in (1, 2, 3)),
-    *(f"seq_{how}_k{n}" for how in ("sum", "mean") for n in (1, 2, 3)),
-    *("seq_max_k2", "seq_max_k3"),
-)
-"""The words of `rollout_rs` (a test compares)."""
-VALUES: tuple[Callable[[DictConfig], Iterator[Fault]], ...] = (
-    _words(f"{_ROLLOUT}.mode", ("async",), "was removed"),
-    _rollout_name,
-    _words(f"{_ROLLOUT}.name", ("vllm", "sglang", "trtllm"), "no such rollout"),
-    _words("algorithm.adv_estimator", (*GROUP_ESTIMATORS, *OTHER_ESTIMATORS), "no such estimator"),
-    _words(f"{_CORRECTION}.rollout_is", ("token", "sequence"), "no such level"),
-    _words(
-        f"{_CORRECTION}.rollout_rs",
-        CRITERIA,
-        "no such criterion",
-        {"geometric": "seq_mean_k1", "sequence": "seq_sum_k1", "token": "token_k1"},
-    ),
-    _managers,
-    _strategies,
-    _files,
-    _batches,
-    _filter_metric,
-)
-"""Checks of values that verl makes late, or at once; each yields its faults."""
-
-
-def value_faults(config: DictConfig) -> list[Fault]:
-    """Return the faults of a composed configuration's values."""
-    own_modules = _get(config, f"{_A}.model.external_lib")
-    found = [fault for check in VALUES for fault in check(config)]
-    return [one for one in found if not (own_modules and one[0] == "algorithm.adv_estimator")]
 
 
 # ── one command ───────────────────────────────────────────────────────────────────────────────────
@@ -309,7 +91,7 @@ def examine(
             refusals[text] = tree.UNREADABLE
         elif text not in refusals and not _chooses(override.key_or_group):
             refusals[text] = tree.apply(config, override)
-    values = [*value_faults(config), *_coding(config)]
+    values = [*value_faults(config), *coding_faults(config)]
     faults = {key: (effect, why, line) for key, effect, why, line in values}
     found = [_found(text, base, config, refusals.get(text, ""), faults) for text in given]
     keys = {one.key for one in found}
@@ -450,21 +232,21 @@ def effect_of(
             if tree.unknown_field(base, key):
                 return effect, f"no such field in verl {tree.version()}: a TypeError"
             return Effect.taken, ""
-    if key.startswith("data.") and _get(config, "data.custom_cls.path"):
+    if key.startswith("data.") and select(config, "data.custom_cls.path"):
         return Effect.taken, "read by data.custom_cls, if at all"
     return Effect.ignored, f"no such key in verl {tree.version()}, and nobody reads what + adds"
 
 
 def _unread(key: str, config: DictConfig) -> str:
     """Return why a key has no effect beside other keys; empty if it has one."""
-    ours = _get(config, f"{_MANAGER}.name") == "CodeRewardManager"
+    ours = select(config, f"{_MANAGER}.name") == "CodeRewardManager"
     in_own_recipe = (
-        _get(config, f"{_MANAGER}.module.path") == "pkg://coding_model_project.verl_reward"
+        select(config, f"{_MANAGER}.module.path") == "pkg://coding_model_project.verl_reward"
     )
     if key.startswith("coding.") or key == "coding":
         return "" if ours else f"read by {_MANAGER}.name=CodeRewardManager only"
     if key.startswith("reward.reward_kwargs."):
-        manager, source = (_get(config, f"{_MANAGER}.{name}") for name in ("name", "source"))
+        manager, source = (select(config, f"{_MANAGER}.{name}") for name in ("name", "source"))
         name = key.split(".")[2]
         if ours or (source == "register" and (manager != "dapo" or name not in _OF_DAPO)):
             return f"read by {_MANAGER}.name=dapo only ({', '.join(_OF_DAPO)})"
@@ -472,8 +254,8 @@ def _unread(key: str, config: DictConfig) -> str:
         return f"{_ACTOR}.clip_ratio_low and clip_ratio_high win, which have defaults"
     if ours and not in_own_recipe and key.startswith(OF_OTHER_MANAGERS):
         return "CodeRewardManager judges by itself"
-    url = _get(config, "reward.sandbox_fusion.url")
-    if key.startswith("reward.sandbox_fusion.") and _get(
+    url = select(config, "reward.sandbox_fusion.url")
+    if key.startswith("reward.sandbox_fusion.") and select(
         config, "reward.custom_reward_function.path"
     ):
         return "goes to verl's own scorer only, not to reward.custom_reward_function" if url else ""
@@ -493,9 +275,9 @@ def _warned(key: str, config: DictConfig) -> str:
     groups = "algorithm.filter_groups"
     if key == f"{groups}.max_num_gen_batches":
         return f"no bound on batches any more; {groups}.max_inflight_gen_batches bounds concurrency"
-    mode = _get(config, "trainer.v1.trainer_mode")
-    by_one = _get(config, f"{groups}.enable") or mode in ("colocate_async", "separate_async")
-    if key == "data.gen_batch_size" and by_one and _get(config, key) not in (None, 1):
+    mode = select(config, "trainer.v1.trainer_mode")
+    by_one = select(config, f"{groups}.enable") or mode in ("colocate_async", "separate_async")
+    if key == "data.gen_batch_size" and by_one and select(config, key) not in (None, 1):
         return "replaced by 1 with filter_groups and in the asynchronous modes"
     return ""
 

@@ -79,7 +79,7 @@ class _Tests:
         self._namespace: dict[str, Any] = {"__name__": TESTS, "__builtins__": builtins}
         self._defined: tuple[set[str], set[str]] | None = None
         self._was_checked = False
-        """Whether the tests that run have called their `check`."""
+        """True once the tests that run have called their `check`."""
         self._candidate: Any = None
         """Handle of the program's function."""
         self._own: set[str] = set()

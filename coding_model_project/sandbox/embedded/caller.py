@@ -44,7 +44,7 @@ class ProgramFailed(BaseException):
 
 
 class _Broad(Exception):
-    """What the program's other names of `Exception` are here: they catch none of the tests' own."""
+    """Stand-in for `Exception` and its bases in the program's names, so that they catch no test's own."""
 
 
 class Caller:
@@ -55,13 +55,13 @@ class Caller:
         self.failure: str | None = None
         """Reason for a missing answer; the tests then cannot pass, whatever they caught."""
         self.refused = ""
-        """What the tests do that cannot be judged, if that is the reason."""
+        """The tests' act that cannot be judged, if that is the reason."""
         self.failed_inside: AssertionError | None = None
         """A failed assert in a function of the tests that the program called, and may have caught."""
         self.named: set[type] = set()
         """Classes of the program that the tests name."""
         self.was_asked = False
-        """Whether the tests have used the program, which may have chosen what they did next."""
+        """True once the tests have used the program, which may have chosen what they did next."""
         self._kinds: dict[int, Kind] = {}
         self._handles: dict[int, Handle] = {}
         self._theirs: dict[int, tuple[Any, int, str]] = {}

@@ -16,7 +16,6 @@ from coding_model_project.data.quality.faults import Fault
 from coding_model_project.data.quality.preflight import Preflight
 from coding_model_project.errors import (
     ClusterError,
-    CodingModelError,
     ConfigError,
     SandboxError,
     UngradableError,
@@ -30,7 +29,13 @@ from coding_model_project.grading.spread import SpreadGrader
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import Problem
 from coding_model_project.verl_ext.cluster.node_judge import JudgePlan, NodeFacts, NodeJudge
-from coding_model_project.verl_ext.cluster.nodes import Node, alive_nodes, first_line, pinned
+from coding_model_project.verl_ext.cluster.nodes import (
+    Node,
+    alive_nodes,
+    answer_of,
+    first_line,
+    pinned,
+)
 
 Join = Callable[[], AbstractContextManager[None]]
 """A function that joins the cluster (`ray_driver.joined`); opening the judge calls it."""
@@ -149,10 +154,8 @@ class RayNode:
         if actor is None:
             raise SandboxError("its judge has ended")
         try:
-            outcome = await getattr(actor, method).remote(*arguments)
-        except RayTaskError as error:
-            if isinstance(error.cause, CodingModelError):
-                raise error.cause from None
+            outcome = await answer_of(getattr(actor, method).remote(*arguments))
+        except RayTaskError:
             raise
         except RayError as error:
             if self._actor is actor:

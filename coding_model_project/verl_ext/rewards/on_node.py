@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayActorError
 
-from coding_model_project.errors import CodingModelError, SandboxError
-from coding_model_project.verl_ext.cluster.nodes import first_line, own_node_id, pinned
+from coding_model_project.errors import SandboxError
+from coding_model_project.verl_ext.cluster.nodes import (
+    answer_of,
+    first_line,
+    own_node_id,
+    pinned,
+)
 
 
 class OnNode:
@@ -36,11 +41,7 @@ class OnNode:
             self._actor = self._joined()
         actor = self._actor
         try:
-            return await getattr(actor, method).remote(*arguments)
-        except RayTaskError as error:
-            if isinstance(error.cause, CodingModelError):
-                raise error.cause from None
-            raise
+            return await answer_of(getattr(actor, method).remote(*arguments))
         except RayActorError as error:
             if self._actor is actor:
                 self._actor = None

@@ -26,16 +26,14 @@ from coding_model_project.harbor.integrity import Integrity, require
 from coding_model_project.types import ERROR_GROUPS, Problem, Verdict
 from coding_model_project.verl_ext.rewards.judging import JudgePool, leaving_out
 from coding_model_project.verl_ext.rewards.on_node import OnNode
+from coding_model_project.verl_ext.rewards.own_scorers import PROGRAMS
 
 TestsIn = Callable[[object], Problem]
 """A function that reads the tests that a row's ground truth holds (`integrations.verl.tests_in`)."""
 
-PROGRAMS = ("codecontests", "apps", "codeforces", "taco")
-"""Data sources whose programs verl's own scorer would run without a sandbox."""
-
 
 class OnUngradable(StrEnum):
-    """What becomes of a sample that could not be judged."""
+    """The end of a sample that could not be judged."""
 
     drop = "drop"
     """verl leaves it out of the batch."""
@@ -73,7 +71,7 @@ def settings(config: DictConfig) -> tuple[CodingConfig, OnUngradable]:
     return coding, OnUngradable(word)
 
 
-class CodeRewardManager(RewardManagerBase):
+class AnyRecipeManager(RewardManagerBase):
     """A reward manager for any `main_ppo`: programs are judged in the sandbox, once per node.
 
     A row's `reward_model.ground_truth` is the id of a problem in `coding.problems`, or holds tests. All
@@ -186,20 +184,12 @@ class NodeScorer:
     def _problem(self, data_source: str, ground_truth: object) -> Problem | None:
         if self._pool.knows(ground_truth):
             return self._pool.problem(str(ground_truth))
-        if data_source in PROGRAMS or _holds_tests(ground_truth):
+        try:
             return self._tests_in(ground_truth)
-        return None
-
-
-def _holds_tests(ground_truth: object) -> bool:
-    """Return whether a ground truth looks like tests; other scorers have JSON of their own."""
-    if isinstance(ground_truth, Mapping):
-        return any(name in ground_truth for name in _OF_TESTS)
-    text = ground_truth.lstrip() if isinstance(ground_truth, str) else ""
-    return text.startswith("{") and any(f'"{name}"' in text for name in _OF_TESTS)
-
-
-_OF_TESTS = ("inputs", "outputs", "assert_case")
+        except DataError:
+            if data_source in PROGRAMS:
+                raise
+            return None
 
 
 def _info_names() -> tuple[str, ...]:

@@ -9,8 +9,9 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from coding_model_project import cli
-from coding_model_project.launch.verl_keys import effects, tree
-from coding_model_project.launch.verl_keys.effects import Effect, examine
+from coding_model_project.launch.verl_keys import tree, values
+from coding_model_project.launch.verl_keys.effects import examine
+from coding_model_project.launch.verl_keys.found import LEAVE_OUT, Effect
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +43,7 @@ def test_the_page(old, word, write, here):
     assert found.effect == word
     assert found.write == write.strip("`")
     assert found.here == (found.write if here == "same" else here.strip("`"))
-    if found.write != effects.LEAVE_OUT:  # what is proposed has an effect
+    if found.write != LEAVE_OUT:  # what is proposed has an effect
         lines = found.write.replace("=T", "=1").split()
         others = [one for one in WORKS if one.split("=")[0] not in found.write]
         assert {one.effect for one in examine([*others, *lines])} == {Effect.taken}
@@ -160,6 +161,6 @@ def test_verl_itself_agrees():
     with pytest.raises(Exception, match="of_a_fork"):
         omega_conf_to_dataclass(config.actor_rollout_ref.actor)
     assert {name for name, _ in _ROLLOUT_REGISTRY} == {"vllm", "sglang", "trtllm"}
-    words = {*effects.GROUP_ESTIMATORS, *effects.OTHER_ESTIMATORS}
+    words = {*values.GROUP_ESTIMATORS, *values.OTHER_ESTIMATORS}
     assert {str(name) for name in core_algos.ADV_ESTIMATOR_REGISTRY} == words
-    assert {*effects.CRITERIA} == rollout_corr_helper.SUPPORTED_ROLLOUT_RS_OPTIONS
+    assert {*values.CRITERIA} == rollout_corr_helper.SUPPORTED_ROLLOUT_RS_OPTIONS
