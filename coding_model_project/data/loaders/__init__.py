@@ -3,6 +3,17 @@
 A name is one of `LOADERS`, optionally followed by a split ("codecontests_valid"). The set is searched for
 at `path`, then under the data folder by its publisher's file names, then on the hub. Any other name with
 a path is a file in our own schema, or a folder of Harbor tasks.
+
+From a row to a problem, for every set and for `--map`:
+
+    rows      a form: the columns of a problem's fields, and the three steps below in order
+    prompts   1. the prompt: text, or messages
+    cases     2. the tests or the answer, in any form (`answers`, `modules`, `values`)
+    checks    3. what no test can judge: checkers, interaction, images, any order or letter case
+
+    sets      the table of public sets; `quirks` prepares the rows of those that no column describes
+    forms     files without a name: the unmistakable forms, `--map`, and the refusal of all others
+    table     finds, reads and counts a set's files; `files` and `remote` read them
 """
 
 from __future__ import annotations
