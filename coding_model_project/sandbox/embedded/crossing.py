@@ -21,7 +21,7 @@ import struct
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from coding_model_project import codec
 
@@ -115,7 +115,7 @@ class Pipe:
         return bytes(buffer)
 
 
-Refer = Callable[[Any, int], Any]
+Refer: TypeAlias = "Callable[[Any, int], Any]"
 """A function (value, depth) → the picture of a reference; None for a value that may cross as data."""
 
 
