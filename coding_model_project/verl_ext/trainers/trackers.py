@@ -46,7 +46,11 @@ def _start_wandb(config: DictConfig) -> None:
 
     The environment variable WANDB_RUN_GROUP names the study or sweep that it belongs to.
     """
+    import stamina
     import wandb
+    from wandb.sdk.mailbox.mailbox_handle import ServerResponseError
+
+    refusals = (wandb.Error, ServerResponseError)
 
     def start() -> Any:
         return wandb.init(
@@ -62,7 +66,7 @@ def _start_wandb(config: DictConfig) -> None:
 
     try:
         run = start()
-    except wandb.Error as error:
+    except refusals as error:
         reason = " ".join(str(error).split())[:200]
         _say(
             f"W&B cannot be reached ({reason}): logging offline; `wandb sync {config.coding.run_dir}"
@@ -70,7 +74,8 @@ def _start_wandb(config: DictConfig) -> None:
         )
         os.environ["WANDB_MODE"] = "offline"
         wandb.teardown()
-        run = start()
+        # On a busy machine the old service lives on for a moment, and the run's id is in use there.
+        run = stamina.retry(on=refusals, timeout=float(_START_S))(start)()
     # verl calls it again, and each call leaves an empty folder.
     wandb.init = lambda **_: run  # type: ignore[assignment]
     _outlive_wandb(config.coding.run_dir)

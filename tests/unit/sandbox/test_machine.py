@@ -38,9 +38,10 @@ async def sandbox(request):
 async def leaves(n: int, zygote: str = f"{slot.__package__}.zygote") -> list[psutil.Process]:
     """The processes that run a program and its tests, once there are `n` of them."""
     while True:
-        found = [one for one in below(zygote) if not one.children()]
-        if len(found) == n and all(one.ppid() != os.getpid() for one in found):
-            return found
+        with contextlib.suppress(psutil.NoSuchProcess):  # one that ends meanwhile
+            found = [one for one in below(zygote) if not one.children()]
+            if len(found) == n and all(one.ppid() != os.getpid() for one in found):
+                return found
         await asyncio.sleep(0.02)
 
 
