@@ -126,10 +126,6 @@ Benchmarks = Annotated[
         "report its totals separately; repeatable, or comma-separated names.",
     ),
 ]
-Rootfs = Annotated[
-    Path | None,
-    typer.Option(help="Use this root file system (a folder or tar file). Default: this machine's."),
-]
 MinTier = Annotated[Tier, typer.Option(help="Refuse isolation weaker than this tier.")]
 OnCluster = Annotated[
     Cluster | None,

@@ -45,7 +45,6 @@ READERS = [
     "evaluation/watch/found.py",
     "handover/export.py",
     "harbor/containers/container.py",
-    "harbor/environment/harbor_backend.py",
     "harbor/environment/image.py",
     "harbor/environment/tar_files.py",
     "harbor/environment/tree.py",

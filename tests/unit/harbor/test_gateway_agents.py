@@ -73,7 +73,7 @@ def trial(tmp_path: Path, config: AgentConfig, *replies, toml="", limits=ROOMY):
     async def run():
         agent_folder = Path(config.folder) if config.place is AgentPlace.room else None
         async with (
-            EmbeddedEnvironments(None, agent_folder) as environments,
+            EmbeddedEnvironments(agent_folder) as environments,
             Gateway(max_bytes=1 << 20) as gateway,
         ):
             agent = GatewayAgent(
