@@ -12,7 +12,8 @@ from dataclasses import fields
 from datetime import date
 from typing import Any
 
-from coding_model_project.data.problem_values import (
+from coding_model_project.data.problem_values import value_of
+from coding_model_project.data.row_readers import (
     Malformed,
     Reader,
     fail,
@@ -20,7 +21,8 @@ from coding_model_project.data.problem_values import (
     object_with,
     one_of,
     shown,
-    value_of,
+    text,
+    text_or_null,
     value_that,
 )
 from coding_model_project.grading.wellformed import is_positive, is_tolerance
@@ -75,15 +77,6 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_day(value: Any) -> bool:
-    try:
-        return bool(date.fromisoformat(value))
-    except (TypeError, ValueError):
-        return False
-
-
-_TEXT = value_that("text", _is_text)
-_NAME = value_that("text or null", lambda value: value is None or _is_text(value))
 _FLAG = value_that("true or false", lambda value: isinstance(value, bool))
 _TOLERANCE = value_that("a number of at least 0", is_tolerance, float)
 _SECONDS = value_that("a number above 0", is_positive)
@@ -94,7 +87,7 @@ _SIZE = value_that(
 _TESTS = {
     "stdin": object_with(
         lambda stdin, expected, public=False: Test(Stdin(stdin), expected=expected, public=public),
-        stdin=_TEXT,
+        stdin=text,
         expected=value_that("the expected output as text", _is_text),
         public=_FLAG,
     ),
@@ -102,7 +95,7 @@ _TESTS = {
         lambda call, args, expected, public=False: Test(
             Call(call, args), expected=expected, public=public
         ),
-        call=_TEXT,
+        call=text,
         args=list_of("arguments", value_of),
         expected=value_of,
         public=_FLAG,
@@ -111,8 +104,8 @@ _TESTS = {
         lambda asserts, entry_point=None, expected=None, public=False: Test(
             Asserts(asserts, entry_point), expected=expected, public=public
         ),
-        asserts=_TEXT,
-        entry_point=_NAME,
+        asserts=text,
+        entry_point=text_or_null,
         expected=value_of,
         public=_FLAG,
     ),
@@ -129,9 +122,9 @@ def _test(value: Any, path: str) -> Test:
 
 
 _SCHEMA: dict[str, tuple[Reader, str]] = {
-    "id": (_TEXT, '"mine/1"'),
-    "split": (_TEXT, '"train"'),
-    "statement": (_TEXT, '"Define add(a, b)."'),
+    "id": (text, '"mine/1"'),
+    "split": (text, '"train"'),
+    "statement": (text, '"Define add(a, b)."'),
     "tests": (
         list_of("tests", _test),
         '[{"call": "f", "args": [1, 2], "expected": 3}, {"stdin": "1 2", "expected": "3"}, '
@@ -141,24 +134,24 @@ _SCHEMA: dict[str, tuple[Reader, str]] = {
         object_with(Limits, cpu_s=_SECONDS, wall_s=_SECONDS, memory_mb=_SIZE, output_kb=_SIZE),
         '{"cpu_s": 5, "wall_s": 15, "memory_mb": 512, "output_kb": 1024}',
     ),
-    "comparison": (_TEXT, '"tokens"'),
+    "comparison": (text, '"tokens"'),
     "atol": (_TOLERANCE, "1e-6"),
     "rtol": (_TOLERANCE, "1e-6"),
     "checker": (
-        object_with(Checker, source=_TEXT, language=_TEXT, protocol=one_of(Protocol)),
+        object_with(Checker, source=text, language=text, protocol=one_of(Protocol)),
         '{"source": "import sys…", "language": "python", "protocol": "testlib"}',
     ),
     "isolation": (one_of(Isolation), '"shared"'),
-    "entry_point": (_NAME, '"add"'),
-    "language": (_TEXT, '"python"'),
+    "entry_point": (text_or_null, '"add"'),
+    "language": (text, '"python"'),
     "difficulty": (value_that("a whole number or null", _is_whole), "2"),
     "date": (
-        value_that("a day or null", _is_day, lambda value: date.fromisoformat(value).isoformat()),
+        value_that("a day or null", _is_text, lambda day: date.fromisoformat(day).isoformat()),
         '"2024-08-01"',
     ),
-    "tags": (list_of("texts", _TEXT), '["lists"]'),
-    "gold": (list_of("programs", _TEXT), '["def add(a, b): ..."]'),
-    "bad": (list_of("programs", _TEXT), '["def add(a, b): ..."]'),
+    "tags": (list_of("texts", text), '["lists"]'),
+    "gold": (list_of("programs", text), '["def add(a, b): ..."]'),
+    "bad": (list_of("programs", text), '["def add(a, b): ..."]'),
     "task": (value_that("a folder", _is_text), '"tasks/17"'),
     "answer": (
         value_that("text that is not blank", lambda value: _is_text(value) and value.strip()),
@@ -169,22 +162,22 @@ _SCHEMA: dict[str, tuple[Reader, str]] = {
             "instructions",
             object_with(
                 Instruction,
-                kind=_TEXT,
+                kind=text,
                 arguments=value_that("an object", lambda value: isinstance(value, Mapping)),
             ),
         ),
         '[{"kind": "punctuation:no_comma", "arguments": {}}]',
     ),
     "prediction": (
-        object_with(Prediction, of=one_of(Predicted), program=_TEXT, output=value_of),
+        object_with(Prediction, of=one_of(Predicted), program=text, output=value_of),
         '{"of": "output", "program": "def f(x): return [x]", "output": [1]}',
     ),
     "harness": (
-        object_with(Harness, before=_TEXT, after=_TEXT),
+        object_with(Harness, before=text, after=text),
         '{"after": "assert f(1) == 2\\nprint(\\"\\\\n\\" + input())"}',
     ),
     "messages": (
-        list_of("messages", object_with(Turn, role=_TEXT, content=_TEXT)),
+        list_of("messages", object_with(Turn, role=text, content=text)),
         '[{"role": "user", "content": "Define add(a, b)."}]',
     ),
     "base_tests": (

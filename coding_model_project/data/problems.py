@@ -39,7 +39,7 @@ from coding_model_project import strict_json
 from coding_model_project.codec import to_json
 from coding_model_project.data.problem_index import ProblemIndex
 from coding_model_project.data.problem_rows import JUDGED_BY, problem_of
-from coding_model_project.data.problem_values import Malformed
+from coding_model_project.data.row_readers import Malformed
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.types import Asserts, Call, GradedBy, Prediction, Problem, Stdin, Test
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from coding_model_project.errors import DataError
 from coding_model_project.types import Asserts, Call, Limits, Problem, Stdin, Test
@@ -45,16 +46,19 @@ def check_problem(problem: Problem) -> None:
             raise DataError(f"problem {problem.id}, test {number}: {fault}")
 
 
-def is_positive(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is an int or a float, and not a bool."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_positive(value: object) -> TypeGuard[float]:
     """Return whether a value is a finite number above 0."""
     return is_tolerance(value) and value != 0
 
 
 def is_tolerance(value: object) -> bool:
     """Return whether a value is valid for a problem's `atol` or `rtol`: a finite number of at least 0."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return 0 <= value < math.inf
+    return is_number(value) and 0 <= value < math.inf
 
 
 def _fault(test: object) -> str | None:

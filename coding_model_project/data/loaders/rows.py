@@ -17,7 +17,7 @@ from coding_model_project.data.loaders.modules import root
 from coding_model_project.data.loaders.prompts import Prompt, prompt_of
 from coding_model_project.data.loaders.values import decoded_of
 from coding_model_project.data.problem_rows import JUDGED_BY, problem_of
-from coding_model_project.data.problem_values import Malformed, shown
+from coding_model_project.data.row_readers import Malformed, shown
 from coding_model_project.grading.extract import extract
 from coding_model_project.types import Checker, Limits, Problem, Turn
 

@@ -140,6 +140,11 @@ def test_a_malformed_row_is_one_line_with_file_line_field_and_right_form(
     assert not INTERNALS.search(said)
 
 
+def test_a_tolerance_beyond_all_floats_is_malformed():
+    with pytest.raises(DataError, match=r"f:1: field 'atol': expected a number of at least 0, got"):
+        problem_from_json({**GOOD, "atol": 10**400}, "f:1")
+
+
 def test_a_missing_field_names_the_columns_and_the_option_that_maps_one():
     row = {"task_id": 1, "question": "?", "tests": [CALL]}
     with pytest.raises(DataError) as caught:
