@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,8 +39,6 @@ This page is generated: `{command}`.
 """
 
 ROLE_WORDS = {Role.train: "train", Role.validation: "validation", Role.test: "test only"}
-_SOURCES = {"tinycode_asserts": "tinycode"}
-"""First parts of problem ids that differ from the set's name, for governance."""
 
 GENERATED = "generated here"
 BY_PATH = "by --path"
@@ -50,8 +49,8 @@ class Entry:
     """A data set known by name."""
 
     name: str
-    roles: tuple[tuple[str, Role], ...]
-    """Its splits, each with its permitted use."""
+    splits: Mapping[str, Role]
+    """The permitted use of each of its splits."""
     tests: str
     licence: str
     hub: str | None
@@ -73,23 +72,11 @@ class Entry:
         if self.status == BY_PATH:
             return "as its rows say"
         by_role: dict[Role, list[str]] = {}
-        for split, allowed in self.roles:
+        for split, allowed in self.splits.items():
             by_role.setdefault(allowed, []).append(split)
         return "; ".join(
             f"{ROLE_WORDS[one]}: {', '.join(splits)}" for one, splits in by_role.items()
         )
-
-    def as_json(self) -> dict[str, object]:
-        """Return the entry as a JSON object."""
-        return {
-            "name": self.name,
-            "splits": {split: str(allowed) for split, allowed in self.roles},
-            "tests": self.tests,
-            "licence": self.licence,
-            "hub": self.hub,
-            "files": list(self.files),
-            "found": None if self.found is None else list(self.found),
-        }
 
 
 def catalogue(data_dir: Path | None = None) -> tuple[Entry, ...]:
@@ -103,7 +90,6 @@ def catalogue(data_dir: Path | None = None) -> tuple[Entry, ...]:
 
 def _entry(name: str, loader: Loader, data_dir: Path | None) -> Entry:
     published = loader.published
-    source = _SOURCES.get(published.name, published.name)
     parts = published.parts
     files = tuple(dict.fromkeys(file for part in parts for file in part.files))
     found: list[str] | None = None
@@ -113,7 +99,7 @@ def _entry(name: str, loader: Loader, data_dir: Path | None) -> Entry:
         found = [str(path) for paths in existing for path in paths] if whole else []
     return Entry(
         name=name,
-        roles=tuple((split, role(source, split)) for split in _splits(loader)),
+        splits={split: role(published.name, split) for split in _splits(loader)},
         tests=published.tests,
         licence=published.licence,
         hub=published.hub,

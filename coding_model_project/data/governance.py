@@ -60,38 +60,14 @@ VALIDATION_ONLY = frozenset(
 _SPLIT_WORDS = {"valid": "validation", "val": "validation", "dev": "validation"}
 """Synonyms of splits."""
 
-_TRAINING_SPLITS = {
-    "acecode": {"train"},
-    "apps": {"train"},
-    "big_math": {"train"},
-    "codecontests": {"train"},
-    "codecontests_plus": {"train"},
-    "codeforces": {"train"},
-    "dapo": {"train"},
-    "deepcoder": {"train"},
-    "deepscaler": {"train"},
-    "eurus": {"train"},
-    "gsm8k": {"train"},
-    "intellect_3_code": {"train"},
-    "intellect_3_math": {"train"},
-    "kodcode": {"train"},
-    "leetcode": {"train"},
-    "math": {"train"},
-    "mbpp": {"train"},
-    "mbpp_sanitized": {"train"},
-    "nemotron_code": {"train"},
-    "rlvr": {"train"},
-    "rstar_coder": {"train"},
-    "skywork_code": {"train"},
-    "skywork_math": {"train"},
-    "synthetic_1": {"train"},
-    "synthetic_2": {"train"},
-    "taco": {"train"},
-    "tinycode": {"train"},
-    "tinyshell": {"train"},
-    "arithmetic": {"train"},
-}
-"""Training splits of the known sets; no other split of them may train."""
+_WITH_TRAINING_SPLIT = {
+    "acecode", "apps", "arithmetic", "big_math", "codecontests", "codecontests_plus", "codeforces",
+    "dapo", "deepcoder", "deepscaler", "eurus", "gsm8k", "intellect_3_code", "intellect_3_math",
+    "kodcode", "leetcode", "math", "mbpp", "mbpp_sanitized", "nemotron_code", "rlvr", "rstar_coder",
+    "skywork_code", "skywork_math", "synthetic_1", "synthetic_2", "taco", "tinycode",
+    "tinycode_asserts", "tinyshell",
+}  # fmt: skip
+"""Known sets of which the split "train" may train, and no other."""
 
 EVALUATION_SETS = (
     "humaneval",
@@ -119,8 +95,8 @@ def role(source: str, split: str = "") -> Role:
             return Role.test
         if _names_one_of(name, VALIDATION_ONLY):
             return Role.validation
-    training = _TRAINING_SPLITS.get(source.lower().replace("-", "_"))
-    if training is None or not split or split.lower() in training:
+    is_known = source.lower().replace("-", "_") in _WITH_TRAINING_SPLIT
+    if not is_known or split.lower() in ("", "train"):
         return Role.train
     return Role.test if split.lower() == "test" else Role.validation
 

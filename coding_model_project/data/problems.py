@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 from weakref import WeakValueDictionary
@@ -38,10 +38,10 @@ import orjson
 from coding_model_project import strict_json
 from coding_model_project.codec import to_json
 from coding_model_project.data.problem_index import ProblemIndex
-from coding_model_project.data.problem_rows import problem_of
-from coding_model_project.data.problem_values import Malformed
+from coding_model_project.data.problem_rows import JUDGED_BY, problem_of
+from coding_model_project.data.row_readers import Malformed
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.types import Asserts, Call, GradedBy, Isolation, Problem, Stdin, Test
+from coding_model_project.types import Asserts, Call, GradedBy, Prediction, Problem, Stdin, Test
 
 
 def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
@@ -182,69 +182,29 @@ def problem_from_json(row: Any, where: str) -> Problem:
         raise DataError(f"{where}: {error}") from error
 
 
+_DEFAULTS = {one.name: one.default for one in fields(Problem)}
+_ALWAYS = {
+    "id", "split", "statement", "tests", "limits", "comparison", "entry_point", "language",
+    "difficulty", "tags", "gold", "bad",
+}  # fmt: skip
+"""Fields that every line has. Others are written if they differ from their default, so that a new field
+leaves the lines of other problems, and the versions of their sets, as they are."""
+
+
 def _problem_to_json(problem: Problem) -> dict[str, Any]:
-    return {
-        "id": problem.id,
-        "split": problem.split,
-        "statement": problem.statement,
-        "tests": [_test_to_json(test) for test in problem.tests],
-        "limits": asdict(problem.limits),
-        "comparison": problem.comparison,
-        **_tolerance_to_json(problem),
-        **({"checker": asdict(problem.checker)} if problem.checker else {}),
-        **_isolation_to_json(problem),
-        "entry_point": problem.entry_point,
-        "language": problem.language,
-        "difficulty": problem.difficulty,
-        **({} if problem.date is None else {"date": problem.date}),
-        "tags": problem.tags,
-        "gold": problem.gold,
-        "bad": problem.bad,
-        **({"messages": [asdict(one) for one in problem.messages]} if problem.messages else {}),
-        **({} if problem.base_tests is None else {"base_tests": problem.base_tests}),
-        **_judged_by_to_json(problem),
-    }
-
-
-def _judged_by_to_json(problem: Problem) -> dict[str, Any]:
-    """Return the grader and its field; nothing for tests."""
+    row: dict[str, Any] = {}
+    for name, default in _DEFAULTS.items():
+        value = getattr(problem, name)
+        if name in _ALWAYS or (name not in JUDGED_BY.values() and value != default):
+            row[name] = value
+    row["tests"] = [_test_to_json(test) for test in problem.tests]
     grader = problem.graded_by
-    match grader:
-        case GradedBy.tests:
-            return {}
-        case GradedBy.harbor:
-            return {"grader": grader, "task": problem.task}
-        case GradedBy.math:
-            return {"grader": grader, "answer": problem.answer}
-        case GradedBy.instructions:
-            rules = [{"kind": one.kind, "arguments": one.arguments} for one in problem.instructions]
-            return {"grader": grader, "instructions": rules}
-        case GradedBy.prediction:
-            prediction = problem.prediction
-            assert prediction is not None
-            return {
-                "grader": grader,
-                "prediction": {
-                    "of": prediction.of,
-                    "program": prediction.program,
-                    "output": to_json(prediction.output),
-                },
-            }
-        case GradedBy.harness:
-            assert problem.harness is not None
-            return {"grader": grader, "harness": asdict(problem.harness)}
-
-
-def _tolerance_to_json(problem: Problem) -> dict[str, float]:
-    """Return the tolerances that are not the default, so that other problems' lines stay the same."""
-    default = {field.name: field.default for field in fields(Problem)}
-    tolerance = {"atol": problem.atol, "rtol": problem.rtol}
-    return {name: value for name, value in tolerance.items() if value != default[name]}
-
-
-def _isolation_to_json(problem: Problem) -> dict[str, str]:
-    is_default = problem.isolation is Isolation.per_test
-    return {} if is_default else {"isolation": str(problem.isolation)}
+    if grader is not GradedBy.tests:
+        value = getattr(problem, JUDGED_BY[grader])
+        if isinstance(value, Prediction):
+            value = replace(value, output=to_json(value.output))
+        row |= {"grader": grader, JUDGED_BY[grader]: value}
+    return row
 
 
 def _test_to_json(test: Test) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from coding_model_project.data.loaders.base import Unusable
-from coding_model_project.data.loaders.values import decoded_of, looks_like_code, shown
+from coding_model_project.data.loaders.values import decoded_of, looks_like_code
+from coding_model_project.data.row_readers import shown
 from coding_model_project.grading.maths.final_answer import final_answer
 
 NESTED = (

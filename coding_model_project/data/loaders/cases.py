@@ -17,9 +17,9 @@ from coding_model_project.data.loaders.base import NoTests, Unusable
 from coding_model_project.data.loaders.checks import language_of
 from coding_model_project.data.loaders.instructions import instructions_of
 from coding_model_project.data.loaders.modules import instance, pieces
-from coding_model_project.data.loaders.values import decoded_of, json_of, looks_like_code, shown
+from coding_model_project.data.loaders.values import decoded_of, json_of, looks_like_code
 from coding_model_project.data.problem_rows import problem_of
-from coding_model_project.data.problem_values import Malformed
+from coding_model_project.data.row_readers import Malformed, shown
 from coding_model_project.types import Asserts, Call, Instruction, Plain, Stdin, Test
 
 _FUNCTION = ("fn_name", "func_name", "function_name", "entry_point")

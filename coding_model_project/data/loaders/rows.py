@@ -15,9 +15,9 @@ from coding_model_project.data.loaders.cases import Hints, Truth, tests_of, trut
 from coding_model_project.data.loaders.checks import checked, language_of
 from coding_model_project.data.loaders.modules import root
 from coding_model_project.data.loaders.prompts import Prompt, prompt_of
-from coding_model_project.data.loaders.values import decoded_of, shown
+from coding_model_project.data.loaders.values import decoded_of
 from coding_model_project.data.problem_rows import JUDGED_BY, problem_of
-from coding_model_project.data.problem_values import Malformed
+from coding_model_project.data.row_readers import Malformed, shown
 from coding_model_project.grading.extract import extract
 from coding_model_project.types import Checker, Limits, Problem, Turn
 

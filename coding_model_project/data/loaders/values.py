@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from coding_model_project import strict_json
@@ -47,27 +46,6 @@ def json_of(text: str) -> Any:
         return strict_json.loads(text)
     except ValueError as error:
         raise Unusable(f"a test's argument or value is not JSON: {error}") from error
-
-
-def shown(value: Any) -> str:
-    """Describe a value for a message: its kind, and the start of its content or its keys."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            start = " ".join(value.split())[:60]
-            return f'the text "{start}{"…" if len(value) > 60 else ""}"'
-        case int() | float():
-            return f"the number {value}"
-        case Mapping():
-            return f"an object with {', '.join(map(str, list(value)[:8])) or 'no keys'}"
-        case []:
-            return "an empty list"
-        case [first, *_]:
-            return f"a list of {len(value)} that begins with {shown(first)}"
-    return f"of type {type(value).__name__}"
 
 
 def looks_like_code(value: Any) -> bool:

@@ -27,8 +27,8 @@ from coding_model_project.data.dedup.contamination import MIN_RUNS, MIN_SHARE, N
 from coding_model_project.data.dedup.documents import document, hashed, prose, shape, words_of
 from coding_model_project.data.dedup.search import MIN_SHARED_CASES, MIN_SHARED_SHARE, ngrams
 from coding_model_project.data.problem_rows import problem_of
-from coding_model_project.data.problem_values import Malformed
 from coding_model_project.data.problems import problem_line
+from coding_model_project.data.row_readers import Malformed
 from coding_model_project.harbor.posttrain.verifier.judgements import Judgement, Verdict
 from coding_model_project.harbor.posttrain.verifier.left_files import Left
 from coding_model_project.types import Problem
