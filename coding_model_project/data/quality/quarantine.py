@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import orjson
@@ -11,23 +11,22 @@ from coding_model_project.data.loaders.base import SetAside
 from coding_model_project.data.problems import problem_line, write_problems
 from coding_model_project.types import Problem
 
-Reasons = Sequence[tuple[str, tuple[str, ...]]]
-"""Ids of unfit problems, with the reasons."""
+Reasons = Mapping[str, Sequence[str]]
+"""The reasons by the id of each unfit problem."""
 
 
 def write_quarantine(
     path: Path, problems: Iterable[Problem], quarantined: Reasons, set_aside: Iterable[SetAside]
 ) -> None:
     """Write {"id", "reasons", "problem"} per problem, and {"where", "reasons"} per row set aside."""
-    reasons = dict(quarantined)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     with partial.open("wb") as file:
         for problem in problems:
-            if problem.id in reasons:
+            if problem.id in quarantined:
                 row = {
                     "id": problem.id,
-                    "reasons": reasons[problem.id],
+                    "reasons": quarantined[problem.id],
                     "problem": orjson.loads(problem_line(problem)),
                 }
                 file.write(orjson.dumps(row) + b"\n")
@@ -38,5 +37,4 @@ def write_quarantine(
 
 def write_passed(path: Path, problems: Iterable[Problem], quarantined: Reasons) -> None:
     """Write the problems without faults."""
-    unfit = {problem_id for problem_id, _ in quarantined}
-    write_problems(path, (problem for problem in problems if problem.id not in unfit))
+    write_problems(path, (problem for problem in problems if problem.id not in quarantined))
