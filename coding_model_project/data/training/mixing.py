@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from coding_model_project.data.json_lines import read_lines
 from coding_model_project.data.training.rows import source_of
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
-from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import Problem
 
 CountTokens = Callable[[Problem], int]
@@ -147,21 +147,11 @@ def read_order(path: str | Path) -> list[str]:
     Raises:
         ConfigError: a line is neither, or the file is missing.
     """
-    local = on_disk(path)
-    if not local.is_file():
-        raise ConfigError(f"--order: {path}: no such file")
-    ids = []
-    for number, line in enumerate(local.read_text().splitlines(), 1):
-        if not line.strip():
-            continue
-        if not line.lstrip().startswith("{"):
-            ids.append(line.strip())
-            continue
-        try:
-            ids.append(str(json.loads(line)["id"]))
-        except (ValueError, KeyError) as error:
-            raise ConfigError(f"--order: {path}:{number}: expected an object with 'id'") from error
-    return ids
+
+    def named(line: str) -> str:
+        return str(json.loads(line)["id"]) if line.lstrip().startswith("{") else line.strip()
+
+    return read_lines(path, named, option="--order", expected="an id, or an object with 'id'")
 
 
 def ordered(problems: Sequence[T], ids: Sequence[str], where: str) -> list[T]:
