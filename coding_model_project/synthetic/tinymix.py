@@ -48,9 +48,10 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
             p for members in problems for p in [one for one in members if one.split == split][:most]
         ]
 
-    train = mixing.shuffled(mixing.mixed(of("train"), WEIGHTS, None, seed), seed)
+    trains = {problem.id: problem for problem in of("train")}
+    order = mixing.shuffled(mixing.mixed(list(trains), WEIGHTS, None, seed), seed)
     written = {
-        "rl_train": train,
+        "rl_train": [trains[name] for name in order],
         "rl_validation": of("validation", N_VALIDATION),
         "test": of("test", N_TEST),
     }

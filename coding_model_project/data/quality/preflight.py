@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import chain
 from operator import add
+from typing import Any
 
 from coding_model_project.concurrency import each
 from coding_model_project.data.quality.faults import Fault, faults
@@ -114,7 +115,7 @@ class Preflight:
 def merged(parts: Sequence[Preflight]) -> Preflight:
     """Add the results of problems."""
 
-    def total(name: str) -> object:
+    def total(name: str) -> Any:
         values = [getattr(part, name) for part in parts]
         if isinstance(values[0], tuple):
             return tuple(chain.from_iterable(values))

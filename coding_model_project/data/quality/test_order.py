@@ -14,7 +14,7 @@ from pathlib import Path
 
 import orjson
 
-from coding_model_project.data.json_lines import read_lines
+from coding_model_project.data.json_files import read_lines
 from coding_model_project.data.problems import problem_line
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Problem

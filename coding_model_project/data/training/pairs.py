@@ -46,14 +46,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A problem's samples, and the numbers of unusable ones."""
+    """A problem's usable samples."""
 
     problem: Problem
     candidates: tuple[Candidate, ...]
-    n_ungradable: int = 0
-    """Number of samples without a verdict, which get into no pair."""
-    n_truncated: int = 0
-    """Number of samples cut off by the token limit; a pair would teach an end that nobody wrote."""
 
 
 class Similarity(StrEnum):
@@ -139,8 +135,6 @@ def make_pairs(judged: Sequence[Judged], controls: Controls, style: PromptStyle)
     without: dict[str, list[str]] = defaultdict(list)
     left_out: Counter[str] = Counter()
     for one in judged:
-        left_out["ungradable samples"] += one.n_ungradable
-        left_out["samples cut off by the token limit"] += one.n_truncated
         sides = _sides(one, controls, style, left_out)
         made, reason = _of_problem(one.problem, *sides, controls, rng)
         pairs += made

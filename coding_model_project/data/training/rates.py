@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from coding_model_project import strict_json
-from coding_model_project.data.json_lines import read_lines, write_lines
+from coding_model_project.data.json_files import read_lines, write_lines
 from coding_model_project.data.quality.rates import Rate
-from coding_model_project.data.training.mixing import T
 from coding_model_project.errors import ConfigError
 
 
@@ -59,40 +58,37 @@ def read_samples(path: str | Path) -> dict[str, tuple[float, float]]:
     )
 
 
-def within(
-    problems: Sequence[T],
+def outside(
+    ids: Sequence[str],
     rates: Mapping[str, float],
     low: float,
     high: float,
     others: Collection[str] = (),
-) -> tuple[list[T], dict[str, int]]:
-    """Keep problems whose pass rate is from `low` to `high`, inclusive.
+) -> dict[str, str]:
+    """Return the problems whose pass rate is not from `low` to `high`, inclusive, with the reason.
 
     Args:
         others: ids of known problems that do not train, such as those of another split.
 
-    Returns:
-        The problems, and the numbers of those left out, by reason.
-
     Raises:
         ConfigError: no problem has a rate, or none is within the bounds.
     """
-    known = [problem for problem in problems if problem.id in rates]
+    known = [name for name in ids if name in rates]
     if not known and (untrained := [name for name in rates if name in others]):
         raise ConfigError(
             f"--rates: it has rates only of problems that do not train, such as {untrained[0]}; expected "
-            f"rates of training problems, such as {problems[0].id}, from `data rates`"
+            f"rates of training problems, such as {ids[0]}, from `data rates`"
         )
     if not known:
         of = next(iter(rates), "nothing")
         raise ConfigError(
             f"--rates: a file of another data set: it has {of} and {len(rates) - 1} others, but no rate "
-            f"for any of these problems, such as {problems[0].id}"
+            f"for any of these problems, such as {ids[0]}"
         )
-    kept = [problem for problem in known if low <= rates[problem.id] <= high]
-    if not kept:
+    out = {name: "no measured rate" for name in ids if name not in rates}
+    for name in known:
+        if not low <= rates[name] <= high:
+            out[name] = f"rate not within {low} to {high}"
+    if len(out) == len(ids):
         raise ConfigError(f"--min-rate, --max-rate: no problem has a rate from {low} to {high}")
-    return kept, {
-        "no measured rate": len(problems) - len(known),
-        f"rate not within {low} to {high}": len(known) - len(kept),
-    }
+    return out

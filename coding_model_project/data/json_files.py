@@ -1,7 +1,8 @@
-"""Files of one JSON value, or one word, per line."""
+"""Files of JSON and JSON lines, written atomically."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,13 +15,28 @@ from coding_model_project.storage.fetching import on_disk
 _Row = TypeVar("_Row")
 
 
+def write_json(path: Path, value: Any) -> None:
+    """Write a value, indented."""
+    _write(path, [orjson.dumps(value, option=orjson.OPT_INDENT_2)])
+
+
 def write_lines(path: Path, rows: Iterable[Any]) -> None:
-    """Write rows atomically, one per line."""
+    """Write rows, one per line."""
+    _write(path, map(orjson.dumps, rows))
+
+
+def _write(path: Path, lines: Iterable[bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     with partial.open("wb") as file:
-        file.writelines(orjson.dumps(row) + b"\n" for row in rows)
+        file.writelines(line + b"\n" for line in lines)
     partial.replace(path)
+
+
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_lines(
