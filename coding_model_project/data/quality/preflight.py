@@ -258,7 +258,8 @@ class Checker:
         return replace(result, faults=tuple(what for what, _ in found))
 
     async def _checked(self, problem: Problem, n_mutants: int, repeats: int) -> Preflight:
-        gold = await self._judged(_all_hidden(problem), problem.gold)
+        everything = _all_hidden(problem)
+        gold = await self._judged(everything, problem.gold)
         idle = idle_program(problem)
         reached = idle is None or not (await self._verdict(problem, idle)).passed
         # That tests which reach no program accept a known-bad one too says nothing more.
@@ -268,7 +269,7 @@ class Checker:
         if n_mutants and reached and right is not None and _mutable(problem):
             mutated, mutation = await self._mutants(problem, right, n_mutants)
         for _ in range(repeats - 1):
-            await each(gold, partial(self._again, _all_hidden(problem)))
+            await each(gold, partial(self._again, everything))
             await each(bad, partial(self._again, problem))
         changing = [one for one in (*gold, *bad) if not (one.accepted or one.rejected)]
         reasons = [f"{GOLD_REJECTED}: {_why(one.verdicts[0])}" for one in gold if one.rejected]

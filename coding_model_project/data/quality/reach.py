@@ -46,22 +46,16 @@ async def unreached(
     known = _read(_path())
     async with open_checker(sandbox) as checker:
 
-        async def judged(name: str) -> Fault | None:
+        async def fault(name: str) -> Fault | None:
             problem = _first_gold(problems[name])
-            if not _is_judged(problem):
-                return None
-            if (key := _key(problem, sandbox.identity)) not in known:
-                result = await checker.check(problem, *faults([problem]))
-                known[key] = _keep(key, result)
-            return known[key]
-
-        async def one(name: str) -> Fault | None:
-            fault = await judged(name)
+            key = _key(problem, sandbox.identity) if _is_judged(problem) else ""
+            if key and key not in known:
+                known[key] = _keep(key, await checker.check(problem, *faults([problem])))
             progress()
-            return fault
+            return known.get(key)
 
-        found = await each(ids, one, at_once=AT_ONCE)
-    return {name: fault for name, fault in zip(ids, found, strict=True) if fault is not None}
+        found = await each(ids, fault, at_once=AT_ONCE)
+    return {name: one for name, one in zip(ids, found, strict=True) if one is not None}
 
 
 def remember(problem: Problem, result: Preflight, sandbox: str) -> None:
@@ -105,14 +99,11 @@ def _path() -> Path:
 
 def _read(path: Path) -> dict[str, Fault | None]:
     known: dict[str, Fault | None] = {}
-    try:
-        lines = path.read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return known
-    for line in lines:
-        try:
-            key, fault = json.loads(line)
-            known[key] = None if fault is None else (str(fault[0]), str(fault[1]))
-        except (ValueError, TypeError, IndexError):  # the end of a command that was killed
-            continue
+    with suppress(OSError):
+        for line in path.read_text("utf-8", "replace").splitlines():
+            with suppress(
+                ValueError, TypeError, IndexError
+            ):  # the end of a command that was killed
+                key, fault = json.loads(line)
+                known[key] = fault and (str(fault[0]), str(fault[1]))
     return known
