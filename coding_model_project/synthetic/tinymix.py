@@ -35,7 +35,8 @@ HABIT = 0.5
 
 def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
     """Write the task set's files, unless the folder already holds them."""
-    settings = {"tinycode": tinycode.VERSION, "arithmetic": arithmetic.VERSION, "seed": seed}
+    versions = {"tinycode": tinycode.VERSION, "arithmetic": arithmetic.VERSION}
+    settings = {"generator": versions, "seed": seed}
     manifest = data_dir / "manifest.json"
     if is_made(manifest, settings):
         return
