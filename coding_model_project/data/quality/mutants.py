@@ -74,7 +74,10 @@ def mutants(source: str) -> Iterator[Mutant]:
     seen = {original}
     for turn in zip_longest(*sites.values()):
         for operator, site in zip(sites, turn, strict=True):
-            code = None if site is None else _changed(tree, *site)
+            if site is None:
+                continue
+            node, change = site
+            code = _changed(tree, node, change)
             if code is not None and code not in seen:
                 seen.add(code)
                 yield Mutant(operator=operator, code=code)

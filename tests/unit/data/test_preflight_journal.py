@@ -58,7 +58,7 @@ def test_a_journal_holds_all_that_was_found(tmp_path, sandbox):
     )
     for n_calls in (True, False):
         fake = sandbox()
-        found = asyncio.run(preflight_run.run_preflight(made, options, lambda: None))
+        found = asyncio.run(preflight_run.run_preflight(made, options, lambda *_: None))
         assert found == whole
         assert bool(fake.calls) is n_calls
 
