@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,37 +59,40 @@ def read_samples(path: str | Path) -> dict[str, tuple[float, float]]:
     )
 
 
-def outside(
-    ids: Sequence[str],
-    rates: Mapping[str, float],
-    low: float,
-    high: float,
-    others: Collection[str] = (),
-) -> dict[str, str]:
-    """Return the problems whose pass rate is not from `low` to `high`, inclusive, with the reason.
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Measured pass rates by problem id, and the bounds of those to train on."""
 
-    Args:
-        others: ids of known problems that do not train, such as those of another split.
+    by_id: Mapping[str, float]
+    low: float
+    high: float
 
-    Raises:
-        ConfigError: no problem has a rate, or none is within the bounds.
-    """
-    known = [name for name in ids if name in rates]
-    if not known and (untrained := [name for name in rates if name in others]):
-        raise ConfigError(
-            f"--rates: it has rates only of problems that do not train, such as {untrained[0]}; expected "
-            f"rates of training problems, such as {ids[0]}, from `data rates`"
-        )
-    if not known:
-        of = next(iter(rates), "nothing")
-        raise ConfigError(
-            f"--rates: a file of another data set: it has {of} and {len(rates) - 1} others, but no rate "
-            f"for any of these problems, such as {ids[0]}"
-        )
-    out = {name: "no measured rate" for name in ids if name not in rates}
-    for name in known:
-        if not low <= rates[name] <= high:
-            out[name] = f"rate not within {low} to {high}"
-    if len(out) == len(ids):
-        raise ConfigError(f"--min-rate, --max-rate: no problem has a rate from {low} to {high}")
-    return out
+    def outside(self, ids: Sequence[str], others: Collection[str]) -> dict[str, str]:
+        """Return the problems whose pass rate is not within the bounds, with the reason.
+
+        Args:
+            others: ids of known problems that do not train, such as those of another split.
+
+        Raises:
+            ConfigError: no problem has a rate, or none is within the bounds.
+        """
+        rates, low, high = self.by_id, self.low, self.high
+        known = [name for name in ids if name in rates]
+        if not known and (untrained := [name for name in rates if name in others]):
+            raise ConfigError(
+                f"--rates: it has rates only of problems that do not train, such as {untrained[0]}; "
+                f"expected rates of training problems, such as {ids[0]}, from `data rates`"
+            )
+        if not known:
+            of = next(iter(rates), "nothing")
+            raise ConfigError(
+                f"--rates: a file of another data set: it has {of} and {len(rates) - 1} others, but no "
+                f"rate for any of these problems, such as {ids[0]}"
+            )
+        out = {name: "no measured rate" for name in ids if name not in rates}
+        for name in known:
+            if not low <= rates[name] <= high:
+                out[name] = f"rate not within {low} to {high}"
+        if len(out) == len(ids):
+            raise ConfigError(f"--min-rate, --max-rate: no problem has a rate from {low} to {high}")
+        return out

@@ -35,7 +35,7 @@ from coding_model_project.data.training.earlier_files import (
     settings_of,
 )
 from coding_model_project.data.training.mixing import CountTokens
-from coding_model_project.data.training.rates import outside
+from coding_model_project.data.training.rates import Rates
 from coding_model_project.data.training.rows import (
     VerlRow,
     refuse_training,
@@ -57,15 +57,6 @@ class RowKind(StrEnum):
 
     rl = "rl"
     sft = "sft"
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Measured pass rates by problem id, and the bounds of those to train on."""
-
-    by_id: Mapping[str, float]
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +214,7 @@ def _training(
     ignored: Counter[str] = Counter()
     if (rates := plan.rates) is not None:
         ignored["--rates"] = len(left & rates.by_id.keys())
-        out = outside(ids, rates.by_id, rates.low, rates.high, left)
+        out = rates.outside(ids, left)
         left_out |= {name: (reason, "") for name, reason in out.items()}
         left |= out.keys()
         ids = [name for name in ids if name not in out]
