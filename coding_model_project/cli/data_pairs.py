@@ -132,36 +132,28 @@ def _read(
     from coding_model_project.types import ErrorType
 
     candidates: dict[str, list[Candidate]] = defaultdict(list)
-    ungradable: Counter[str] = Counter()
-    truncated: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
     read = [read_judged(folder, problems) for folder in folders]
     for generated, result in (sample for one in read for sample in one.samples):
         usable = candidates[result.problem]
         if result.passed is None:
-            ungradable[result.problem] += 1
-        elif result.truncated:
-            truncated[result.problem] += 1
+            left_out["ungradable samples"] += 1
+        elif result.truncated:  # a pair would teach an end that nobody wrote
+            left_out["samples cut off by the token limit"] += 1
         else:
             error = None if result.error is None else ErrorType(result.error).group
             usable.append(
                 Candidate(completion=generated.completion, error=error, tokens=result.tokens)
             )
     judged = [
-        Judged(
-            problem=problems[name],
-            candidates=tuple(candidates[name]),
-            n_ungradable=ungradable[name],
-            n_truncated=truncated[name],
-        )
-        for name in problems
+        Judged(problem=problem, candidates=tuple(candidates[name]))
+        for name, problem in problems.items()
         if name in candidates
     ]
     if not judged:
         raise ConfigError(f"{', '.join(map(str, folders))}: no judged samples")
-    held_out: Counter[str] = Counter()
-    for one in read:
-        held_out.update(one.held_out)
-    left_out = {f"samples of {split} problems": n for split, n in held_out.items()}
+    for split, n in (held_out for one in read for held_out in one.held_out.items()):
+        left_out[f"samples of {split} problems"] += n
     return judged, one_style(read), left_out
 
 

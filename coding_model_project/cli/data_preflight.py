@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
+from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +30,7 @@ from coding_model_project.cli.common import (
     given_dataset,
     print_set_aside,
 )
-from coding_model_project.cli.preflight_chunks import PreflightOptions, n_programs, run_preflight
+from coding_model_project.cli.preflight_run import PreflightOptions, run_preflight
 from coding_model_project.errors import ConfigError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.progress import progress_bar
@@ -102,8 +105,10 @@ def preflight(
         address=ray_address,
         journal=journal,
     )
-    with progress_bar(name, n_programs(problems, mutants)) as advance:
+    started = time.monotonic()
+    with progress_bar(name, len(problems)) as advance:
         result = asyncio.run(run_preflight(problems, options, advance))
+    seconds = time.monotonic() - started
     if quarantine is not None:
         files.write_quarantine(quarantine, problems, result.quarantined, loaded.set_aside)
     if passed is not None:
@@ -111,7 +116,8 @@ def preflight(
     if not as_json:
         print_set_aside(loaded.notes, loaded.set_aside, len(loaded.problems))
         _say_preflight(result)
-    print(json.dumps(_last_line(name, loaded, result, detailed=repeats > 1 or mutants > 0)))
+    detailed = repeats > 1 or mutants > 0
+    print(json.dumps(_last_line(name, loaded, result, seconds, detailed=detailed)))
     shown = bool(result.gold.total or result.bad.total)
     if not shown and result.compared_with_itself:
         print(f"{name}: its answers come from its solutions: nothing is shown", file=sys.stderr)
@@ -129,7 +135,7 @@ def preflight(
 def _say_preflight(result: Preflight) -> None:
     if result.without_gold:
         print(f"{result.without_gold} problems have no gold solution")
-    for fault, count in result.faults.items():
+    for fault, count in Counter(result.faults).items():
         print(f"{count} problems not judged: {fault}")
     if result.compared_with_itself:
         print(
@@ -153,31 +159,26 @@ def _say_preflight(result: Preflight) -> None:
         print(f"and {len(result.complaints) - N_SHOWN} more", file=sys.stderr)
 
 
-def _last_line(name: str, loaded: Loaded, result: Preflight, *, detailed: bool) -> dict[str, Any]:
+def _last_line(
+    name: str, loaded: Loaded, result: Preflight, seconds: float, *, detailed: bool
+) -> dict[str, Any]:
     """Return the machine-readable line; `detailed` adds keys."""
     line: dict[str, Any] = {
         "dataset": name,
         "problems": result.problems,
         "gold_accepted": result.gold_accepted,
-        "bad_total": result.bad_total,
-        "bad_rejected": result.bad_rejected,
-        "seconds": round(result.seconds, 3),
+        "bad_total": result.bad.total,
+        "bad_rejected": result.bad.hits,
+        "seconds": round(seconds, 3),
     }
     if loaded.set_aside:
         line["set_aside"] = len(loaded.set_aside)
     if result.faults:
-        line["faults"] = dict(result.faults)
+        line["faults"] = Counter(result.faults)
     if result.compared_with_itself:
         line["compared_with_itself"] = result.compared_with_itself
     if detailed:
-        mutation = result.mutation
-        line["mutants"] = {
-            "judged": mutation.judged,
-            "rejected": mutation.rejected,
-            "set_aside": mutation.set_aside,
-            "problems": mutation.problems,
-            "with_two_operators": mutation.with_two_operators,
-        }
+        line["mutants"] = asdict(result.mutation)
         line["true_positives"] = result.gold.as_json()
         line["true_negatives"] = result.bad.as_json()
         line["flaky"] = list(result.flaky)

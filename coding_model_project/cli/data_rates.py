@@ -14,7 +14,7 @@ from coding_model_project.cli.common import AsJson, DataDir
 from coding_model_project.errors import DataError
 
 if TYPE_CHECKING:
-    from coding_model_project.data.training.rates import Rate
+    from coding_model_project.data.quality.rates import Rate
 
 
 def rates(
@@ -44,7 +44,7 @@ def rates(
     the file as --rates, to filter by --min-rate and --max-rate, and as --order.
     """
     from coding_model_project.data.loaders import given_set, published_rates
-    from coding_model_project.data.training.rates import Rate
+    from coding_model_project.data.quality.rates import Rate
     from coding_model_project.evaluation.results import read_evaluation
 
     if column is not None:
@@ -52,8 +52,11 @@ def rates(
         for word in evaluations:
             name, path = given_set(word)
             found |= published_rates(name, column, path=path, data_dir=data_dir)
-        measured = [Rate.of(name, round(rate * samples), samples) for name, rate in found.items()]
-        _write(out, measured, as_json)
+        _write(
+            out,
+            {name: Rate(hits=round(rate * samples), total=samples) for name, rate in found.items()},
+            as_json,
+        )
         return
     verdicts: dict[str, list[bool]] = defaultdict(list)
     models = set()
@@ -69,21 +72,20 @@ def rates(
         raise DataError(
             f"evaluations of several models: {', '.join(sorted(models))}; pass those of one model"
         )
-    measured = [Rate.of(name, sum(passed), len(passed)) for name, passed in verdicts.items()]
-    _write(out, measured, as_json)
+    _write(out, {name: Rate.of(passed) for name, passed in verdicts.items()}, as_json)
 
 
-def _write(out: Path, measured: list[Rate], as_json: bool) -> None:
+def _write(out: Path, measured: dict[str, Rate], as_json: bool) -> None:
     from coding_model_project.data.training.rates import write_rates
 
     write_rates(out, measured)
-    never = sum(rate.passed == 0 for rate in measured)
-    always = sum(rate.passed == rate.judged for rate in measured)
+    never = sum(rate.hits == 0 for rate in measured.values())
+    always = sum(rate.hits == rate.total for rate in measured.values())
     if as_json:
         print(json.dumps({"problems": len(measured), "never": never, "always": always}))
         return
-    mean = fmean(rate.rate for rate in measured)
-    judged = fmean(rate.judged for rate in measured)
+    mean = fmean(rate.hits / rate.total for rate in measured.values())
+    judged = fmean(rate.total for rate in measured.values())
     print(
         f"{out}: {len(measured)} problems, {judged:.3g} samples each, mean rate {mean:.3f}; "
         f"{never} never passed, {always} always"

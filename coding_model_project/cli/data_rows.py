@@ -123,12 +123,8 @@ def rows(
     from coding_model_project.data.loaders.forms import parse_map
     from coding_model_project.data.quality.test_order import read_orders
     from coding_model_project.data.training import mixing
-    from coding_model_project.data.training.rates import read_rates
-    from coding_model_project.data.training.training_files import (
-        Plan,
-        Rates,
-        write_training_files,
-    )
+    from coding_model_project.data.training.rates import Rates, read_rates
+    from coding_model_project.data.training.training_files import Plan, write_training_files
 
     if (max_prompt_tokens is None) != (tokenizer is None):
         raise ConfigError("--max-prompt-tokens and --tokenizer need each other; pass both")

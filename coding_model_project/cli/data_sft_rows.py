@@ -28,7 +28,7 @@ from coding_model_project.cli.common import (
     Workers,
     given_problems,
 )
-from coding_model_project.cli.preflight_chunks import PreflightOptions, run_preflight
+from coding_model_project.cli.preflight_run import PreflightOptions, run_preflight
 from coding_model_project.data.training.sft_rows import Choose
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
@@ -174,9 +174,9 @@ def _gold(
     if not problems:
         return [], ()
     judged = [replace(one, bad=()) for one in problems]
-    with progress_bar("solutions", sum(len(one.gold) for one in problems)) as advance:
+    with progress_bar("solutions", len(problems)) as advance:
         found = asyncio.run(run_preflight(judged, checking, advance))
-    rejected = tuple(name for name, _ in found.quarantined)
+    rejected = tuple(found.quarantined)
     return gold_candidates(one for one in problems if one.id not in rejected), rejected
 
 

@@ -7,8 +7,9 @@ and do not count.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -31,24 +32,17 @@ def contaminated(documents: Sequence[Document]) -> list[Match]:
     if not owners:
         return []
     known = np.array(sorted(owners), dtype=np.uint64)
-    training = [i for i, document in enumerate(documents) if document.role.may_train]
-    hits = {i: runs for i in training if (runs := _found(documents[i], known))}
-    n_training: dict[int, int] = defaultdict(int)
-    for runs in hits.values():
-        for run in runs:
-            n_training[run] += 1
-    usable = {run for run in owners if n_training[run] <= MAX_DOCUMENTS}
-    totals: dict[int, int] = defaultdict(int)
-    for run in usable:
-        for owner in owners[run]:
-            totals[owner] += 1
+    hits = {
+        index: runs
+        for index, document in enumerate(documents)
+        if document.role.may_train and (runs := _found(document, known))
+    }
+    n_training = Counter(chain.from_iterable(hits.values()))
+    usable = {run: of for run, of in owners.items() if n_training[run] <= MAX_DOCUMENTS}
+    totals = Counter(chain.from_iterable(usable.values()))
     found = []
     for index, runs in hits.items():
-        shared: dict[int, int] = defaultdict(int)
-        for run in runs:
-            if run in usable:
-                for owner in owners[run]:
-                    shared[owner] += 1
+        shared = Counter(owner for run in runs for owner in usable.get(run, ()))
         for owner, count in shared.items():
             share = count / totals[owner]
             if count >= MIN_RUNS and share >= MIN_SHARE:

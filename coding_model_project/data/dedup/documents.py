@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding_model_project.data.governance import Role, role
+from coding_model_project.data.program_identity import drop_docstring
 from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
 
@@ -63,7 +64,8 @@ def document(problem: Problem) -> Document:
     words = words_of(statement)
     distinct = dict.fromkeys(words)
     names = names_of(statement, distinct)
-    cases = sorted({_case_hash(text) for test in problem.tests for text in _cases(test)})
+    texts = {text for test in problem.tests for text in _cases(test)}
+    cases = sorted({hashed_64(text.encode("utf-8", "replace")) for text in texts})
     return Document(
         id=problem.id,
         source=source,
@@ -125,26 +127,17 @@ def shape(code: str) -> str | None:
         tree = syntax_tree(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    names: dict[str, str] = {}
-    n_nodes = 0
-    for node in ast.walk(tree):
-        n_nodes += 1
-        _anonymise(node, names)
-    if n_nodes < MIN_SHAPE_NODES:
+    nodes = list(ast.walk(tree))
+    if len(nodes) < MIN_SHAPE_NODES:
         return None
+    names: dict[str, str] = {}
+    for node in nodes:
+        drop_docstring(node)
+        for field in ("id", "arg", "name"):
+            value = getattr(node, field, None)
+            if isinstance(value, str) and not (field == "id" and value in _BUILTINS):
+                setattr(node, field, names.setdefault(value, f"n{len(names)}"))
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-
-
-def _anonymise(node: ast.AST, names: dict[str, str]) -> None:
-    for field in ("id", "arg", "name"):
-        value = getattr(node, field, None)
-        if isinstance(value, str) and not (field == "id" and value in _BUILTINS):
-            setattr(node, field, names.setdefault(value, f"n{len(names)}"))
-    body = getattr(node, "body", None)
-    if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
-        value = body[0].value
-        if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            body[0] = ast.Pass()
 
 
 _BUILTINS = frozenset(dir(builtins))
@@ -176,5 +169,6 @@ def _assertions(tests: Asserts) -> list[str]:
         return []
 
 
-def _case_hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
+def hashed_64(content: bytes) -> int:
+    """Return a hash of 64 bits, which is equal in every process."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest())

@@ -15,17 +15,15 @@ Completely reworded texts are found only by their tests or code.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coding_model_project.data.dedup.documents import Document, Words
+from coding_model_project.data.dedup.documents import Document, Words, hashed_64
 from coding_model_project.data.dedup.sketches import (
     MAX_GROUP,
     Sets,
@@ -111,31 +109,29 @@ def matches(documents: Sequence[Document], say: Say = lambda _: None) -> list[Ma
 
 def equal_texts(documents: Sequence[Document]) -> Iterator[Match]:
     """Yield exact and normalised duplicates."""
-    yield from _grouped(documents, Kind.exact, lambda document: document.sha256)
-    yield from _grouped(documents, Kind.normalised, lambda document: document.words.tobytes())
+    yield from _equal(documents, Kind.exact, lambda document: document.sha256.encode())
+    yield from _equal(documents, Kind.normalised, lambda document: document.words.tobytes())
 
 
 def equal_code(documents: Sequence[Document]) -> Iterator[Match]:
     """Yield documents whose solutions have the same structure."""
-    yield from _grouped(documents, Kind.code, lambda document: document.shape)
+    yield from _equal(documents, Kind.code, lambda document: (document.shape or "").encode())
 
 
-def _grouped(
-    documents: Sequence[Document], kind: Kind, key: Callable[[Document], Hashable]
+def _equal(
+    documents: Sequence[Document], kind: Kind, key: Callable[[Document], bytes]
 ) -> Iterator[Match]:
-    """Yield all pairs of equal documents; in very large groups, pairs with one representative only."""
-    groups: dict[Hashable, list[int]] = defaultdict(list)
-    for index, document in enumerate(documents):
-        if value := key(document):
-            groups[value].append(index)
-    for members in groups.values():
-        if len(members) <= MAX_GROUP:
-            pairs = combinations(members, 2)
-        else:  # represented by an evaluation problem if there is one, whose repeats must be found
-            held_out = [i for i in members if not documents[i].role.may_train]
-            chosen = (held_out or members)[0]
-            pairs = (tuple(sorted((chosen, i))) for i in members if i != chosen)
-        yield from (Match(a=a, b=b, kind=kind) for a, b in pairs)
+    """Yield all pairs of equal documents; in very large groups, pairs with one representative only.
+
+    An evaluation problem represents its group if there is one, since its repeats must be found.
+    """
+    keys = [key(document) for document in documents]
+    filled = np.array([index for index, one in enumerate(keys) if one], np.int64)
+    hashes = np.array([hashed_64(keys[index]) for index in filled], np.uint64)
+    first = np.array([not documents[index].role.may_train for index in filled], np.bool_)
+    for a, b in zip(*equal_pairs(hashes, MAX_GROUP, first), strict=True):
+        i, j = sorted((int(filled[a]), int(filled[b])))
+        yield Match(a=i, b=j, kind=kind)
 
 
 def similar(documents: Sequence[Document]) -> Iterator[Match]:

@@ -11,6 +11,7 @@ from itertools import islice
 from coding_model_project.concurrency import each
 from coding_model_project.data.quality.mutants import mutants
 from coding_model_project.data.quality.preflight import mutant_limits
+from coding_model_project.data.quality.rates import NONE, Rate, Sums
 from coding_model_project.data.quality.test_order import (
     TestOrder,
     additional_greedy,
@@ -27,25 +28,7 @@ MAX_TIMEOUTS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """Number of known-bad programs rejected by some tests, out of those that any test rejects."""
-
-    hits: int
-    total: int
-
-    @property
-    def share(self) -> float:
-        return self.hits / self.total if self.total else 1.0
-
-    def __add__(self, other: Kept) -> Kept:
-        return Kept(hits=self.hits + other.hits, total=self.total + other.total)
-
-
-NOTHING = Kept(hits=0, total=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discrimination:
+class Discrimination(Sums):
     """The value of the chosen tests, for one problem or summed over several."""
 
     problems: int = 0
@@ -54,11 +37,11 @@ class Discrimination:
     chosen: int = 0
     undetected: int = 0
     """Programs that no test rejects: equivalent mutants, or faults that the tests miss."""
-    kept: Kept = NOTHING
-    """Rejections by the chosen tests, of the programs that they were chosen for."""
-    held_out: Kept = NOTHING
+    kept: Rate = NONE
+    """Rejections by the chosen tests, out of those by all tests."""
+    held_out: Rate = NONE
     """Rejections by tests chosen for the other half of a problem's programs, as expected for new ones."""
-    as_given: Kept = NOTHING
+    as_given: Rate = NONE
     """Rejections by the same number of tests in the data set's own order."""
     executions: int = 0
     """Number of executions of rejected programs on all tests."""
@@ -66,11 +49,6 @@ class Discrimination:
     """Number of executions with an early stop, in the data set's order."""
     stopped_ordered: int = 0
     """Number of executions with an early stop, in an order chosen for the other half of the programs."""
-
-    def __add__(self, other: Discrimination) -> Discrimination:
-        return Discrimination(
-            **{name: getattr(self, name) + getattr(other, name) for name in self.__slots__}
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,9 +122,9 @@ def _selected(
         tests=n,
         chosen=k,
         undetected=n_programs - len(detected),
-        kept=Kept(hits=len(rejected_by(rejects, order[:k])), total=len(detected)),
-        held_out=Kept(hits=held_out, total=len(detected)),
-        as_given=Kept(hits=len(rejected_by(rejects, range(k))), total=len(detected)),
+        kept=Rate(hits=len(rejected_by(rejects, order[:k])), total=len(detected)),
+        held_out=Rate(hits=held_out, total=len(detected)),
+        as_given=Rate(hits=len(rejected_by(rejects, range(k))), total=len(detected)),
         executions=n * len(detected),
         stopped_as_given=sum(first_rejection(rejects, range(n), p) for p in detected),
         stopped_ordered=sum(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import builtins
+import symtable
+import warnings
 from collections.abc import Iterator
 
 from coding_model_project.grading.literals import syntax_tree
@@ -61,26 +62,14 @@ def _entry_points(problem: Problem) -> Iterator[str]:
 def _needed(source: str) -> list[str]:
     """Return the names that test code uses and does not define."""
     try:
-        nodes = list(ast.walk(syntax_tree(source)))
+        syntax_tree(source)  # refuses what takes too long to parse
+        with warnings.catch_warnings(action="ignore"):
+            tables = [symtable.symtable(source, "tests", "exec")]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    used: dict[str, None] = {}
-    defined = set(dir(builtins))
-    for node in nodes:
-        match node:
-            case ast.Name(id=name, ctx=ast.Load()):
-                used[name] = None
-            case (
-                ast.Name(id=name)
-                | ast.arg(arg=name)
-                | ast.FunctionDef(name=name)
-                | ast.AsyncFunctionDef(name=name)
-                | ast.ClassDef(name=name)
-                | ast.ExceptHandler(name=str(name))
-            ):
-                defined.add(name)
-            case ast.alias(name=name, asname=renamed):
-                defined.add(renamed or name.split(".")[0])
-            case _:
-                pass
-    return [name for name in used if name not in defined]
+    for table in tables:
+        tables += table.get_children()
+    symbols = [symbol for table in tables for symbol in table.get_symbols() if symbol.is_global()]
+    defined = {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
+    used = dict.fromkeys(one.get_name() for one in symbols if one.is_referenced())
+    return [name for name in used if name not in defined and not hasattr(builtins, name)]

@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import orjson
 
+from coding_model_project.data.json_files import write_lines
 from coding_model_project.data.loaders.base import SetAside
 from coding_model_project.data.problems import problem_line, write_problems
 from coding_model_project.types import Problem
 
-Reasons = Sequence[tuple[str, tuple[str, ...]]]
-"""Ids of unfit problems, with the reasons."""
+Reasons = Mapping[str, Sequence[str]]
+"""The reasons by the id of each unfit problem."""
 
 
 def write_quarantine(
     path: Path, problems: Iterable[Problem], quarantined: Reasons, set_aside: Iterable[SetAside]
 ) -> None:
     """Write {"id", "reasons", "problem"} per problem, and {"where", "reasons"} per row set aside."""
-    reasons = dict(quarantined)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        for problem in problems:
-            if problem.id in reasons:
-                row = {
-                    "id": problem.id,
-                    "reasons": reasons[problem.id],
-                    "problem": orjson.loads(problem_line(problem)),
-                }
-                file.write(orjson.dumps(row) + b"\n")
-        for one in set_aside:
-            file.write(orjson.dumps({"where": one.where, "reasons": [one.reason]}) + b"\n")
-    partial.replace(path)
+    unfit = (
+        {
+            "id": problem.id,
+            "reasons": quarantined[problem.id],
+            "problem": orjson.Fragment(problem_line(problem).rstrip()),
+        }
+        for problem in problems
+        if problem.id in quarantined
+    )
+    aside = ({"where": one.where, "reasons": [one.reason]} for one in set_aside)
+    write_lines(path, chain(unfit, aside))
 
 
 def write_passed(path: Path, problems: Iterable[Problem], quarantined: Reasons) -> None:
     """Write the problems without faults."""
-    unfit = {problem_id for problem_id, _ in quarantined}
-    write_problems(path, (problem for problem in problems if problem.id not in unfit))
+    write_problems(path, (problem for problem in problems if problem.id not in quarantined))

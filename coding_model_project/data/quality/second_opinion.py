@@ -100,7 +100,7 @@ def _prints(execution: Execution, expected: str) -> bool:
         return False
     wanted, got = expected.split(), execution.stdout.split()
     return len(wanted) == len(got) and all(
-        w == g or (_is_fraction(w) and _near(_number(w), _number(g)))
+        w == g or (any(sign in w for sign in ".eE") and _near(_number(w), _number(g)))
         for w, g in zip(wanted, got, strict=True)
     )
 
@@ -183,10 +183,6 @@ def _equal(expected: Any, got: Any) -> bool:
     if isinstance(expected, float) and isinstance(got, (int, float)):
         return _near(expected, float(got))
     return type(expected) is type(got) and expected == got
-
-
-def _is_fraction(token: str) -> bool:
-    return any(sign in token for sign in ".eE") and _number(token) is not None
 
 
 def _number(token: str) -> float | None:

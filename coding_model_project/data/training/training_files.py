@@ -6,16 +6,15 @@
       manifest.json           settings, counts, numbers of problems left out, hashes
 
 A later command into the same folder keeps the files that it does not replace: with their problems, and
-with the settings of their command under "earlier" in the manifest (`earlier_files`).
+with the settings of their command under "earlier_settings" in the manifest (`earlier_files`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -23,14 +22,20 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from coding_model_project.data.governance import Role, role, split_word
+from coding_model_project.data.json_files import file_hash, write_json
 from coding_model_project.data.problems import ProblemFile, write_problems
 from coding_model_project.data.quality.faults import Fault
 from coding_model_project.data.quality.faults import ungradable as ungradable_of
 from coding_model_project.data.quality.test_order import TestOrder, ordered
 from coding_model_project.data.training import mixing
-from coding_model_project.data.training.earlier_files import MANIFEST, PROBLEMS, earlier_files
+from coding_model_project.data.training.earlier_files import (
+    MANIFEST,
+    PROBLEMS,
+    earlier_files,
+    settings_of,
+)
 from coding_model_project.data.training.mixing import CountTokens
-from coding_model_project.data.training.rates import within
+from coding_model_project.data.training.rates import Rates
 from coding_model_project.data.training.rows import (
     VerlRow,
     refuse_training,
@@ -54,15 +59,6 @@ class RowKind(StrEnum):
     sft = "sft"
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Measured pass rates by problem id, and the bounds of those to train on."""
-
-    by_id: Mapping[str, float]
-    low: float
-    high: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Settings for converting problems into rows."""
@@ -81,14 +77,6 @@ class Plan:
     tests: Mapping[str, TestOrder] | None = None
     """The tests to keep of training problems; evaluation problems keep all."""
     seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """The part of a problem that the choice of rows needs."""
-
-    id: str
-    split: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,123 +115,78 @@ def write_training_files(
     """
     parent = next(folder for folder in out.absolute().parents if folder.is_dir())
     with TemporaryDirectory(prefix=f".{out.name}-", dir=parent) as folder:
-        usable, left_out, unfit = _usable(problems, Path(folder) / PROBLEMS, plan, count_tokens)
+        left_out: dict[str, Fault] = {}
+        splits = _copied(problems, Path(folder) / PROBLEMS, plan, count_tokens, left_out)
         file = ProblemFile(Path(folder) / PROBLEMS)
-        known = {*file, *unfit}
-        if usable and check is not None:
-            _by_file(usable, plan)  # refuses what must not train before anything is judged
-            unfit |= check([one.id for one in usable], file)
-            usable = [one for one in usable if one.id not in unfit]
-        left_out = {**Counter(kind for kind, _ in unfit.values()), **left_out}
-        lines = tuple(f"{name}: {kind}: {detail}" for name, (kind, detail) in unfit.items())
+        if check is not None and (usable := [name for name in splits if name not in left_out]):
+            _by_file(usable, splits, plan)  # refuses what must not train before anything is judged
+            left_out |= check(usable, file)
+        lines = tuple(f"{name}: {kind}: {why}" for name, (kind, why) in left_out.items() if why)
+        usable = [name for name in splits if name not in left_out]
         if not usable:
-            why = "; ".join(f"{n} × {reason}" for reason, n in left_out.items() if n)
+            why = "; ".join(f"{n} × {reason}" for reason, n in _counts(left_out).items())
             first = f"; the first: {lines[0]}" if lines else ""
             raise ConfigError(f"no problem is left to write{f': {why}' if why else ''}{first}")
-        return _written(usable, file, known, out, plan, left_out, settings, lines)
+        files = _by_file(usable, splits, plan)
+        ignored: dict[str, int] = {}
+        if "train" in files:
+            others = {*splits, *left_out} - {*files["train"]}
+            files["train"], ignored = _training(files["train"], others, plan, left_out)
+        counts = _write(files, file, out, plan, {**(settings or {}), "left_out": _counts(left_out)})
+        return Written(rows=counts, left_out=_counts(left_out), ignored=ignored, ungradable=lines)
 
 
-def _written(
-    usable: list[_Entry],
-    file: ProblemFile,
-    known: set[str],
-    out: Path,
+def _copied(
+    problems: Iterable[Problem],
+    path: Path,
     plan: Plan,
-    left_out: dict[str, int],
-    settings: Mapping[str, Any] | None,
-    lines: tuple[str, ...],
-) -> Written:
-    files = _by_file(usable, plan)
-    ignored: dict[str, int] = {}
-    if "train" in files:
-        if (rates := plan.rates) is not None:
-            others = known - {one.id for one in files["train"]}
-            ignored["--rates"] = len(others & rates.by_id.keys())
-            files["train"], out_of = within(
-                files["train"], rates.by_id, rates.low, rates.high, others
-            )
-            left_out |= out_of
-        n_before = len(files["train"])
-        order = _order(files["train"], known, plan)
-        ignored["--order"] = len(plan.order or ()) - len(order or ())
-        files["train"] = _arranged(files["train"], replace(plan, order=order))
-        what = "beyond its share of the mixture" if plan.mixture else "not in the order"
-        left_out[what] = n_before - len({one.id for one in files["train"]})
-    orders = dict.fromkeys((one.id for members in files.values() for one in members), None)
-    if plan.tests:
-        orders |= {one.id: plan.tests.get(one.id) for one in files.get("train", ())}
-
-    def final(problem_id: str) -> Problem | None:
-        return ordered(file[problem_id], orders[problem_id]) if problem_id in orders else None
-
-    earlier = earlier_files(out, [f"{plan.kind}_{name}" for name in files], final)
-    write_problems(
-        out / PROBLEMS,
-        chain((ordered(file[name], order) for name, order in orders.items()), earlier.problems()),
-    )
-    counts = {}
-    for name, members in files.items():
-        rows = _rows((file[one.id] for one in members), plan)
-        write_rows(out / f"{plan.kind}_{name}.parquet", rows, trains=name == "train")
-        counts[f"{plan.kind}_{name}"] = len(members)
-    left_out = {reason: n for reason, n in left_out.items() if n}
-    write_manifest(
-        out / MANIFEST,
-        {**_settings(plan), **(settings or {}), "left_out": left_out},
-        {**earlier.counts, **counts},
-        earlier.commands,
-    )
-    ignored = {option: n for option, n in ignored.items() if n}
-    return Written(rows=counts, left_out=left_out, ignored=ignored, ungradable=lines)
-
-
-def _usable(
-    problems: Iterable[Problem], path: Path, plan: Plan, count_tokens: CountTokens | None
-) -> tuple[list[_Entry], dict[str, int], dict[str, Fault]]:
-    """Copy the problems with usable tests into a file.
+    count_tokens: CountTokens | None,
+    left_out: dict[str, Fault],
+) -> dict[str, str]:
+    """Copy the problems with usable tests into a file, and note those that the plan leaves out.
 
     Returns:
-        Those that the plan can use, the numbers of the others by reason, and the faults of problems
-        without usable tests.
+        The split of each problem in the file, by id.
     """
-    entries: dict[str, _Entry] = {}
-    unfit: dict[str, Fault] = {}
-    too_long = f"prompt over {plan.max_prompt_tokens} tokens"
-    left_out: dict[str, set[str]] = {"no gold solution": set(), too_long: set()}
+    splits: dict[str, str] = {}
 
     def copied() -> Iterator[Problem]:
         for problem in problems:
             if (fault := next(ungradable_of(problem), None)) is not None:
-                unfit[problem.id] = fault
+                left_out[problem.id] = fault
                 continue
             yield problem
             if plan.kind is RowKind.sft and not problem.gold:
-                left_out["no gold solution"].add(problem.id)
-            elif plan.max_prompt_tokens is not None and problem.id not in entries:
+                left_out[problem.id] = "no gold solution", ""
+            elif plan.max_prompt_tokens is not None and problem.id not in splits:
                 assert count_tokens is not None
                 if count_tokens(problem) > plan.max_prompt_tokens:
-                    left_out[too_long].add(problem.id)
-            entries[problem.id] = _Entry(problem.id, problem.split)
+                    left_out[problem.id] = f"prompt over {plan.max_prompt_tokens} tokens", ""
+            splits[problem.id] = problem.split
 
     write_problems(path, copied())
-    gone = set().union(*left_out.values())
-    numbers = {reason: len(ids) for reason, ids in left_out.items()}
-    return [one for one in entries.values() if one.id not in gone], numbers, unfit
+    return splits
 
 
-def _by_file(problems: Sequence[_Entry], plan: Plan) -> dict[str, list[_Entry]]:
+def _counts(left_out: Mapping[str, Fault]) -> dict[str, int]:
+    """Return the number of problems by reason."""
+    return dict(Counter(kind for kind, _ in left_out.values()))
+
+
+def _by_file(ids: Sequence[str], splits: Mapping[str, str], plan: Plan) -> dict[str, list[str]]:
     if plan.use is not Role.train:
-        return {"validation": list(problems)}
-    files: dict[str, list[_Entry]] = defaultdict(list)
-    for problem in problems:
-        if problem.split == "train":  # such a row must not be silently moved to another file
-            refuse_training(source_of(problem.id), problem.split, problem.id)
-        allowed = role(source_of(problem.id), problem.split)
-        word = split_word(problem.split)
+        return {"validation": list(ids)}
+    files: dict[str, list[str]] = defaultdict(list)
+    for name in ids:
+        split = splits[name]
+        if split == "train":  # such a row must not be silently moved to another file
+            refuse_training(source_of(name), split, name)
+        allowed = role(source_of(name), split)
+        word = split_word(split)
         own_word = word if word in tuple(Role) else Role.train
-        files[str(allowed if not allowed.may_train else own_word)].append(problem)
+        files[str(allowed if not allowed.may_train else own_word)].append(name)
     if "train" not in files:
-        names = sorted({f"{source_of(problem.id)}_{problem.split}" for problem in problems})
+        names = sorted({f"{source_of(name)}_{splits[name]}" for name in ids})
         raise ConfigError(
             f"{', '.join(names)}: test only, so nothing may train; to write rows for evaluation, use "
             "--as validation"
@@ -251,36 +194,85 @@ def _by_file(problems: Sequence[_Entry], plan: Plan) -> dict[str, list[_Entry]]:
     return dict(files)
 
 
-def _order(
-    training: Sequence[_Entry], known: Collection[str], plan: Plan
-) -> tuple[str, ...] | None:
-    """Return the plan's order without the known problems that do not train.
+def _training(
+    ids: list[str], others: Collection[str], plan: Plan, left_out: dict[str, Fault]
+) -> tuple[list[str], dict[str, int]]:
+    """Return the problems of training rows in order, and note those that the plan leaves out.
 
-    A file of rates also names problems of other splits, and problems that the plan leaves out.
+    A file of rates or an order also names problems of other splits, and problems that are left out.
+
+    Args:
+        others: ids of given problems that do not train.
+
+    Returns:
+        The ids, and the numbers of ignored entries by option (`Written.ignored`).
 
     Raises:
-        ConfigError: the order names no training problem.
+        ConfigError: the rates or the order do not fit the training problems.
     """
-    if plan.order is None:
-        return None
-    trained = {problem.id for problem in training}
-    order = tuple(name for name in plan.order if name in trained or name not in known)
-    if not order:
-        raise ConfigError(
-            f"--order: it names none of the {len(trained)} training problems; expected their ids, such "
-            f"as {training[0].id}"
-        )
-    return order
-
-
-def _arranged(problems: Sequence[_Entry], plan: Plan) -> list[_Entry]:
-    if plan.order is not None and plan.mixture is not None:
-        return mixing.mixed_in_order(problems, plan.mixture, plan.size, plan.seed, plan.order)
+    left = {*others}
+    ignored: Counter[str] = Counter()
+    if (rates := plan.rates) is not None:
+        ignored["--rates"] = len(left & rates.by_id.keys())
+        out = rates.outside(ids, left)
+        left_out |= {name: (reason, "") for name, reason in out.items()}
+        left |= out.keys()
+        ids = [name for name in ids if name not in out]
+    order = None
     if plan.order is not None:
-        return mixing.ordered(problems, plan.order, "the order file")
+        order = [name for name in plan.order if name not in left]
+        ignored["--order"] = len(plan.order) - len(order)
+        if not order:
+            raise ConfigError(
+                f"--order: it names none of the {len(ids)} training problems; expected their ids, such "
+                f"as {ids[0]}"
+            )
+    chosen = _arranged(ids, order, plan)
+    reason = "beyond its share of the mixture" if plan.mixture else "not in the order"
+    left_out |= dict.fromkeys({*ids} - {*chosen}, (reason, ""))
+    return chosen, dict(+ignored)
+
+
+def _arranged(ids: Sequence[str], order: Sequence[str] | None, plan: Plan) -> list[str]:
+    if order is not None and plan.mixture is not None:
+        return mixing.mixed_in_order(ids, plan.mixture, plan.size, plan.seed, order)
+    if order is not None:
+        return mixing.ordered(ids, order)
     if plan.mixture is not None:
-        problems = mixing.mixed(problems, plan.mixture, plan.size, plan.seed)
-    return mixing.shuffled(problems, plan.seed)
+        ids = mixing.mixed(ids, plan.mixture, plan.size, plan.seed)
+    return mixing.shuffled(ids, plan.seed)
+
+
+def _write(
+    files: Mapping[str, Sequence[str]],
+    file: Mapping[str, Problem],
+    out: Path,
+    plan: Plan,
+    settings: Mapping[str, Any],
+) -> dict[str, int]:
+    """Write rows, problems and manifest; return the number of rows by file."""
+    orders = dict.fromkeys((name for members in files.values() for name in members), None)
+    if plan.tests:
+        orders |= {name: plan.tests.get(name) for name in files.get("train", ())}
+
+    def final(problem_id: str) -> Problem | None:
+        return ordered(file[problem_id], orders[problem_id]) if problem_id in orders else None
+
+    earlier = earlier_files(out, [f"{plan.kind}_{name}" for name in files], final)
+    new = (ordered(file[name], order) for name, order in orders.items())
+    write_problems(out / PROBLEMS, chain(new, earlier.problems))
+    counts = {}
+    for name, members in files.items():
+        rows = _rows((file[one] for one in members), plan)
+        write_rows(out / f"{plan.kind}_{name}.parquet", rows, trains=name == "train")
+        counts[f"{plan.kind}_{name}"] = len(members)
+    write_manifest(
+        out / MANIFEST,
+        {**_settings(plan), **settings},
+        {**earlier.counts, **counts},
+        earlier.settings,
+    )
+    return counts
 
 
 def _rows(problems: Iterable[Problem], plan: Plan) -> Iterator[VerlRow]:
@@ -330,10 +322,9 @@ def style_of_rows(path: Path) -> PromptStyle | None:
     try:
         manifest = json.loads(path.with_name("manifest.json").read_text())
         recorded = manifest["sha256"][path.name]
-        parts = [part for part in manifest.get("earlier", ()) if path.stem in part["counts"]]
-        style = PromptStyle((parts or [manifest])[-1]["settings"]["style"])
-        content = _sha256(path)
-    except (OSError, ValueError, KeyError, TypeError):  # none, or another program's
+        style = PromptStyle(settings_of(manifest, path.stem)["style"])
+        content = file_hash(path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or another program's
         return None
     return style if content == recorded else None
 
@@ -342,28 +333,17 @@ def write_manifest(
     path: Path,
     settings: Mapping[str, Any],
     counts: Mapping[str, int],
-    earlier: Sequence[Mapping[str, Any]] = (),
+    earlier_settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a manifest. Call it last, since a manifest marks the files as complete.
 
     Args:
         counts: the number of rows of every file.
-        earlier: the settings and counts of each earlier command whose files are still in the folder.
+        earlier_settings: the settings of files that an earlier command wrote, by file.
     """
-    hashes = {
-        file.name: _sha256(file)
-        for file in sorted(path.parent.iterdir())
-        if file.suffix in (".parquet", ".jsonl")
-    }
+    files = sorted(path.parent.iterdir())
+    hashes = {file.name: file_hash(file) for file in files if file.suffix in (".parquet", ".jsonl")}
     content = {"settings": settings, "counts": counts, "sha256": hashes}
-    if earlier:
-        content["earlier"] = earlier
-    text = json.dumps(content, indent=2)
-    partial = path.with_suffix(".partial")
-    partial.write_text(text + "\n")
-    partial.replace(path)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    if earlier_settings:
+        content["earlier_settings"] = earlier_settings
+    write_json(path, content)

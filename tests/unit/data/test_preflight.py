@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from coding_model_project import cli
-from coding_model_project.cli import preflight_chunks
+from coding_model_project.cli import preflight_run
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.data.quality.preflight import UNPROVEN, UNREACHED, preflight
 from coding_model_project.errors import DataError, SandboxError
@@ -28,7 +28,6 @@ async def test_mutants_that_the_tests_tell_apart_are_judged_and_rejected():
     said = result.mutation
     assert said.judged == said.rejected == 5
     assert (said.problems, said.with_two_operators) == (1, 1)
-    assert (result.bad_total, result.bad_rejected) == (5, 5)
     assert result.bad.hits == result.bad.total == 5
 
 
@@ -65,7 +64,7 @@ async def test_a_judge_that_accepts_a_mutant_is_found():
     result = await preflight([fooled], FakeSandbox(answer=accept), mutants_per_problem=9)
     assert not result.passed
     assert "mutant accepted" in result.complaints[0]
-    assert result.quarantined[0][0] == "fake/2"
+    assert list(result.quarantined) == ["fake/2"]
 
 
 async def test_flaky_problems_are_found_by_repeats():
@@ -84,7 +83,7 @@ async def test_flaky_problems_are_found_by_repeats():
     result = await preflight(problems, FakeSandbox(answer=sometimes), repeats=4)
     assert result.flaky == ("fake/1",)
     assert not result.passed
-    assert "flaky: accepted in" in dict(result.quarantined)["fake/1"][0]
+    assert "flaky: accepted in" in result.quarantined["fake/1"][0]
     assert result.gold_accepted == 1
 
 
@@ -93,7 +92,7 @@ async def test_unusable_problems_are_quarantined_and_an_outage_is_not_their_faul
     problems = [stdin_problem(("", "1"), gold=("1",)), unusable]
     result = await preflight(problems, FakeSandbox())
     assert result.gold_accepted == 1
-    assert "unusable" in dict(result.quarantined)["fake/2"][0]
+    assert "unusable" in result.quarantined["fake/2"][0]
     with pytest.raises(SandboxError):
         await preflight(problems[:1], FakeSandbox(failures=10))
 
@@ -102,14 +101,14 @@ async def test_tests_that_accept_a_program_that_does_nothing_are_named():
     empty = stdin_problem(("4", " "), id="fake/1", gold=("",))
     result = await preflight([doubled("fake/0"), empty], FakeSandbox(answer=run))
     assert not result.passed
-    assert [name for name, why in result.quarantined if UNREACHED in why[0]] == ["fake/1"]
-    assert (result.bad_total, result.gold_accepted) == (0, 2)
+    assert [name for name, why in result.quarantined.items() if UNREACHED in why[0]] == ["fake/1"]
+    assert (result.bad.total, result.gold_accepted) == (0, 2)
 
 
 async def test_problems_without_gold_are_unproven_but_not_wrong():
     result = await preflight([stdin_problem(("", "1"), bad=("2",))], FakeSandbox())
     assert result.passed
-    assert result.quarantined == (("fake/1", (UNPROVEN,)),)
+    assert result.quarantined == {"fake/1": (UNPROVEN,)}
 
 
 async def test_public_tests_count_for_gold():
@@ -127,7 +126,7 @@ async def test_public_tests_count_for_gold():
 @pytest.fixture
 def sandbox(monkeypatch):
     fake = FakeSandbox(answer=run)
-    monkeypatch.setattr(preflight_chunks, "embedded_sandbox", lambda *_: fake)
+    monkeypatch.setattr(preflight_run, "embedded_sandbox", lambda *_: fake)
     return fake
 
 
@@ -161,7 +160,7 @@ def test_solutions_that_cannot_be_judged_are_not_missing(
         raise DataError("the tests do not compile")
 
     sandbox = FakeSandbox(answer=refuse)
-    monkeypatch.setattr(preflight_chunks, "embedded_sandbox", lambda *_: sandbox)
+    monkeypatch.setattr(preflight_run, "embedded_sandbox", lambda *_: sandbox)
     problem = stdin_problem(("", "1"), gold=("print(1)",), comparison=comparison)
     write_problems(tmp_path / "p.jsonl", [problem])
     command = ["data", "preflight", f"mine={tmp_path / 'p.jsonl'}"]

@@ -61,8 +61,8 @@ async def test_an_outage_is_no_fault_and_what_was_judged_before_it_is_kept():
 
 async def test_a_preflight_spares_rows_the_judge():
     sandbox = FakeSandbox(answer=run)
-    result = await preflight(PROBLEMS, sandbox)
-    remember(PROBLEMS, result, sandbox.identity)
+    for one in PROBLEMS:
+        remember(one, await preflight([one], sandbox), sandbox.identity)
     sandbox.calls.clear()
     assert len(await faults(PROBLEMS, sandbox)) == 2
     assert sandbox.calls == []
