@@ -76,13 +76,20 @@ time.sleep(100)
 """
 
 
+def named(process: psutil.Process) -> str:
+    """The name of a process; none if it has ended meanwhile."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.name()
+    return ""
+
+
 def test_the_memory_limit_also_holds_between_commands(tmp_path):
     async def use(room):
         await room.write_file("/app/hog.py", HOG.encode())
         await room.run_command("setsid python3 hog.py & setsid sleep 77 &")
         most = 0
         async with asyncio.timeout(60):
-            while found := [one for one in below("keeper") if one.name() in ("python3", "sleep")]:
+            while found := [one for one in below("keeper") if named(one) in ("python3", "sleep")]:
                 sizes = [0]
                 for one in found:
                     with contextlib.suppress(psutil.Error):
