@@ -7,7 +7,7 @@ from pathlib import Path
 
 from coding_model_project.data.governance import Role, role
 from coding_model_project.data.loaders import LOADERS, Loader
-from coding_model_project.data.loaders.table import TableLoader, matching
+from coding_model_project.data.loaders.table import matching
 
 COMMAND = "python -m coding_model_project data list --out docs/data-sets.md"
 """The command that regenerates the page."""
@@ -113,21 +113,13 @@ def _entry(name: str, loader: Loader, data_dir: Path | None) -> Entry:
         found = [str(path) for paths in existing for path in paths] if whole else []
     return Entry(
         name=name,
-        roles=tuple((split, role(source, split)) for split in _splits(loader)),
+        roles=tuple((split, role(source, split)) for split in published.splits),
         tests=published.tests,
         licence=published.licence,
         hub=published.hub,
         files=files,
         found=None if found is None else tuple(dict.fromkeys(found)),
     )
-
-
-def _splits(loader: Loader) -> tuple[str, ...]:
-    if isinstance(loader, TableLoader) and loader.only_split is not None:
-        return (loader.only_split,)
-    published = loader.published
-    named = [part.split for part in published.parts if part.split is not None]
-    return tuple(dict.fromkeys(named)) or published.splits
 
 
 def render() -> str:

@@ -195,7 +195,7 @@ async def test_a_completion_is_text(completion):
 def test_what_cannot_be_loaded_says_why(tmp_path):
     with pytest.raises(cmp.ConfigError, match=r"nofile\.json: no such file"):
         cmp.load("nofile.json")
-    with pytest.raises(cmp.ConfigError, match="split=trian: expected one of train"):
+    with pytest.raises(cmp.ConfigError, match="split=trian: humaneval has only test"):
         cmp.load("humaneval", split="trian")
     with pytest.raises(cmp.ConfigError, match="max_tests=0: must be at least 1"):
         cmp.load("tinycode", max_tests=0)

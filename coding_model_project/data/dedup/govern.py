@@ -32,7 +32,6 @@ from coding_model_project.data.loaders import (
     given_set,
     stream,
 )
-from coding_model_project.data.loaders.table import NO_COLUMNS
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.types import Problem
@@ -80,6 +79,7 @@ def govern(
     download: bool = False,
     max_tests: int = DEFAULT_MAX_TESTS,
     columns: Mapping[str, str] | None = None,
+    split: str | None = None,
     say: Say = lambda _: None,
 ) -> Governed:
     """Search training sets for duplicates and for evaluation problems, and write the remaining problems.
@@ -90,6 +90,7 @@ def govern(
         folder: the folder to search by name.
         download: whether to search for evaluation sets on the hub too.
         columns: the column for each field that has another name in training files given by path.
+        split: the split of the training sets to read; see `Place.split`.
 
     Raises:
         ConfigError: a training set was not found, or holds nothing that may train.
@@ -97,8 +98,8 @@ def govern(
     """
     started = time.monotonic()
     documents: list[Document] = []
-    mapped = columns or {}
-    read = [_read(word, folder, True, max_tests, documents, say, mapped) for word in training]
+    place = Place(data_dir=data_dir(folder), columns=columns or {}, split=split)
+    read = [_read(word, place, max_tests, documents, say) for word in training]
     if not any(one.role.may_train for one in documents):
         raise ConfigError(f"{', '.join(training)}: test only or empty: nothing there may train")
     n_training = len(documents)
@@ -107,7 +108,8 @@ def govern(
         if word in training:
             continue
         try:
-            found.append(_read(word, folder, download, max_tests, documents, say))
+            searched = Place(data_dir=place.data_dir, hub=download)
+            found.append(_read(word, searched, max_tests, documents, say))
         except (ConfigError, DownloadError) as error:
             absent.append((word, str(error)))
     documents = _deduplicated(documents, n_training)
@@ -121,19 +123,11 @@ def govern(
         seconds=time.monotonic() - started,
     )
     say("writing the remaining problems")
-    _write(governed, _read_again(training, folder, max_tests, mapped), out)
+    _write(governed, _read_again(training, place, max_tests), out)
     return governed
 
 
-def _read(
-    word: str,
-    folder: Path | None,
-    hub: bool,
-    max_tests: int,
-    documents: list[Document],
-    say: Say,
-    columns: Mapping[str, str] = NO_COLUMNS,
-) -> SetFacts:
+def _read(word: str, place: Place, max_tests: int, documents: list[Document], say: Say) -> SetFacts:
     say(f"reading {word}")
     name, path = given_set(word)
     loader = find(name)
@@ -142,9 +136,7 @@ def _read(
     )
     trail = Trail(origins=[], notes=[])
     digest = hashlib.sha256()
-    mapped = columns if path is not None else NO_COLUMNS
-    place = Place(path=path, data_dir=data_dir(folder), hub=hub, columns=mapped)
-    for item in stream(name, place, trail, max_tests=max_tests):
+    for item in stream(name, _at(place, path), trail, max_tests=max_tests):
         if isinstance(item, SetAside):
             facts.set_aside[item.reason] += 1
             continue
@@ -156,6 +148,11 @@ def _read(
     facts.origin, facts.notes = ", ".join(trail.origins), tuple(trail.notes)
     facts.sha256 = digest.hexdigest()
     return facts
+
+
+def _at(place: Place, path: str | None) -> Place:
+    """Return a place at a path; the columns are those of files."""
+    return replace(place, path=path, columns=place.columns if path is not None else {})
 
 
 def _deduplicated(documents: Sequence[Document], n_training: int) -> list[Document]:
@@ -186,15 +183,12 @@ def _write(governed: Governed, problems: Iterable[Problem], out: Path) -> None:
     partial.replace(out / "manifest.json")
 
 
-def _read_again(
-    training: Sequence[str], folder: Path | None, max_tests: int, columns: Mapping[str, str]
-) -> Iterable[Problem]:
+def _read_again(training: Sequence[str], place: Place, max_tests: int) -> Iterable[Problem]:
     """Read the training sets again, since keeping their tests during the search takes too much memory."""
     for word in training:
         name, path = given_set(word)
-        mapped = columns if path is not None else NO_COLUMNS
-        place = Place(path=path, data_dir=data_dir(folder), columns=mapped)
-        for item in stream(name, place, Trail(origins=[], notes=[]), max_tests=max_tests):
+        trail = Trail(origins=[], notes=[])
+        for item in stream(name, _at(place, path), trail, max_tests=max_tests):
             if not isinstance(item, SetAside):
                 yield item
 

@@ -30,6 +30,30 @@ _MAX_LINE = 1 << 30
 """Maximum length of a line; rows of LiveCodeBench hold up to a few hundred MB."""
 
 
+def files_of(path: Path) -> list[Path]:
+    """Return the files of a path: itself, or those of a folder, which may be one of `save_to_disk`.
+
+    Raises:
+        ConfigError: the path does not exist, or the folder has no files of rows.
+    """
+    if not path.exists():
+        raise ConfigError(f"{path}: no such file")
+    if not path.is_dir():
+        return [path]
+    if (path / "dataset_dict.json").exists():
+        splits = json.loads((path / "dataset_dict.json").read_text())["splits"]
+        return [file for split in splits for file in files_of(below(path, str(split)))]
+    if (path / "state.json").exists():
+        state = json.loads((path / "state.json").read_text())
+        return [below(path, str(file["filename"])) for file in state["_data_files"]]
+    files = [file for file in sorted(path.rglob("*")) if file.name.endswith(SUFFIXES)]
+    for file in files:
+        check_plain(path, file)
+    if not files:
+        raise ConfigError(f"{path}: the folder has no {', '.join(SUFFIXES)}")
+    return files
+
+
 def read_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Located]:
     """Yield the rows of a file or folder, each with its location.
 
@@ -40,20 +64,17 @@ def read_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Located]:
         ConfigError: the file does not exist, or its format is unknown.
         DataError: it is damaged; names file and line.
     """
-    if path.is_dir():
-        yield from _folder(path, columns)
-    elif not path.exists():
-        raise ConfigError(f"{path}: no such file")
-    elif path.name.endswith(".parquet"):
-        yield from _parquet(path, columns)
-    elif path.name.endswith((".jsonl", ".jsonl.gz")):
-        yield from _json_lines(path)
-    elif path.name.endswith(".json"):
-        yield from _json(path)
-    elif path.name.endswith(".arrow"):
-        yield from _arrow(path)
-    else:
-        raise ConfigError(f"{path}: expected {', '.join(SUFFIXES)} or a folder of them")
+    for file in files_of(path):
+        if file.name.endswith(".parquet"):
+            yield from _parquet(file, columns)
+        elif file.name.endswith((".jsonl", ".jsonl.gz")):
+            yield from _json_lines(file)
+        elif file.name.endswith(".json"):
+            yield from _json(file)
+        elif file.name.endswith(".arrow"):
+            yield from _arrow(file)
+        else:
+            raise ConfigError(f"{file}: expected {', '.join(SUFFIXES)} or a folder of them")
 
 
 def _json_lines(path: Path) -> Iterator[Located]:
@@ -102,8 +123,13 @@ def _json(path: Path) -> Iterator[Located]:
 
 
 def first_row(path: Path) -> Row | None:
-    """Return a file's first usable row, of parquet without reading the others; None without one."""
-    rows = _parquet(path, (), "LIMIT 1") if path.name.endswith(".parquet") else read_rows(path)
+    """Return the first usable row of a file or folder, of parquet without reading the others.
+
+    Returns:
+        None without one.
+    """
+    first = files_of(path)[0]
+    rows = _parquet(first, (), "LIMIT 1") if first.name.endswith(".parquet") else read_rows(first)
     return next((row for _, row in rows if not isinstance(row, SetAside)), None)
 
 
@@ -207,21 +233,3 @@ def _size(value: object) -> int:
     if isinstance(value, list | tuple):
         return 50 + sum(map(_size, value))
     return 50 + sum(map(_size, value.values())) if isinstance(value, dict) else 50
-
-
-def _folder(path: Path, columns: Sequence[str]) -> Iterator[Located]:
-    """Read a `save_to_disk` folder, whole or one split of it, or a folder of files."""
-    if (path / "dataset_dict.json").exists():
-        splits = json.loads((path / "dataset_dict.json").read_text())["splits"]
-        members = [below(path, str(split)) for split in splits]
-    elif (path / "state.json").exists():
-        state = json.loads((path / "state.json").read_text())
-        members = [below(path, str(file["filename"])) for file in state["_data_files"]]
-    else:
-        members = [file for file in sorted(path.rglob("*")) if file.name.endswith(SUFFIXES)]
-        for file in members:
-            check_plain(path, file)
-    if not members:
-        raise ConfigError(f"{path}: the folder has no {', '.join(SUFFIXES)}")
-    for member in members:
-        yield from read_rows(member, columns)

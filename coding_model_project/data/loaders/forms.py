@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from coding_model_project.data.loaders.answers import answer_of
-from coding_model_project.data.loaders.base import BAD_ROW, IGNORED, Part, Published, Row, Unusable
+from coding_model_project.data.loaders.base import (
+    BAD_ROW,
+    IGNORED,
+    SPLITS,
+    Part,
+    Published,
+    Row,
+    Unusable,
+)
 from coding_model_project.data.loaders.cases import Hints, tests_of
 from coding_model_project.data.loaders.prompts import prompt_of
 from coding_model_project.data.loaders.rows import (
@@ -95,9 +103,6 @@ def parse_map(given: Sequence[str] | None) -> dict[str, str]:
             raise ConfigError(f"--map={word}: the field {name} is mapped twice")
         found[name] = column
     return found
-
-
-SPLITS = ("train", "validation", "test")
 
 
 def mapped_loader(

@@ -62,12 +62,10 @@ class FewShotLoader:
             found = list(self.examples.items(train, trail))
         except (ConfigError, DownloadError) as error:
             why = f": {error.__cause__}" if error.__cause__ else ""
-            hub = self.published.hub
             raise type(error)(
                 f"{NAME}: its examples are GSM8K's train split, which was not found under "
-                f"{place.data_dir} (as gsm8k/train.jsonl or main/train-*.parquet); add it (hf download "
-                f"{hub} --repo-type dataset --local-dir {place.data_dir / 'gsm8k'}), or pass its "
-                f"folder (--data-dir){why}"
+                f"{place.data_dir} (as gsm8k/train.jsonl or main/train-*.parquet); add it "
+                f"({self.published.fetch(place.data_dir)}), or pass its folder (--data-dir){why}"
             ) from error
         return [f"{_asked(p.statement)} {p.gold[0]}\n\n" for p in found if isinstance(p, Problem)]
 

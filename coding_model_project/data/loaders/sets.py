@@ -187,7 +187,7 @@ def _benchmark(
     splits = more.pop("splits", ())
     published = Published(
         name=name, licence=licence, fields=fields, parts=(part,), hub=hub, revision=revision,
-        tests=tests, splits=splits,
+        tests=tests, row_splits=splits, split=more.pop("only", None),
     )  # fmt: skip
     return TableLoader(published=published, to_problem=to_problem, **more)
 
@@ -459,7 +459,7 @@ SETS: dict[str, TableLoader | EvalPlusLoader | FewShotLoader] = {
     ),
     "mbpp": _mbpp("mbpp", mbpp.full, full=True),
     "mbpp_plus": _evalplus("mbpp_plus", "MbppPlus", 378, evalplus.mbpp, ("assertion",)),
-    "mbpp_reg": _mbpp("mbpp_reg", mbpp.regression, full=False, only_split="test", n_problems=257),
+    "mbpp_reg": _mbpp("mbpp_reg", mbpp.regression, full=False, only="test"),
     "mbpp_sanitized": _mbpp("mbpp_sanitized", mbpp.sanitized, full=False),
     "nemotron_code": _set(
         "nemotron_code", "CC-BY-4.0", "nvidia/Nemotron-RL-coding-competitive_coding",
