@@ -29,6 +29,9 @@ repeat an evaluation problem. The licence is the publisher's: read the set's car
 |---|---|---|---|---|---|
 {rows}
 
+`hardtests` needs two repositories: the tests that the table names, and `sigcp/hardtests_problems`, with
+the statements.
+
 To read a file whose columns have other names, use `--map FIELD=COLUMN` ([your own problems](my-data.md)).
 Rows made for verl load under any name: `NAME=PATH`. From KodCode's pytest modules, the loader converts
 plain test functions. It sets aside rows that need more of pytest, other libraries or files, and counts

@@ -72,6 +72,7 @@ _TRAINING_SPLITS = {
     "deepscaler": {"train"},
     "eurus": {"train"},
     "gsm8k": {"train"},
+    "hardtests": {"train"},
     "intellect_3_code": {"train"},
     "intellect_3_math": {"train"},
     "kodcode": {"train"},

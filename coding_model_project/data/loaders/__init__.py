@@ -11,7 +11,7 @@ From a row to a problem, for every set and for `--map`:
     cases     2. the tests or the answer, in any form (`answers`, `modules`, `values`)
     checks    3. what no test can judge: checkers, interaction, images, any order or letter case
 
-    sets      the table of public sets; `quirks` prepares the rows of those that no column describes
+    sets      loaders of the public sets in `sets.yaml`; `quirks` prepares rows that no column describes
     forms     files without a name: the unmistakable forms, `--map`, and the refusal of all others
     table     finds, reads and counts a set's files; `files` and `remote` read them
 """
@@ -64,19 +64,6 @@ __all__ = [
 ]
 
 
-def _tinycode(name: str, tests: str) -> Loader:
-    published = Published(
-        name=name,
-        licence="Apache-2.0",
-        fields=own.OWN_FIELDS,
-        parts=(),
-        row_splits=SPLITS,
-        tests=tests,
-    )
-    source = "coding_model_project.synthetic.tinycode_loader:problems"
-    return LoaderByName(published=published, source=source)
-
-
 def _harbor(name: str) -> Loader:
     published = Published(name=name, licence="yours", fields=(), parts=())
     return LoaderByName(published=published, source="coding_model_project.harbor.loader:problems")
@@ -90,8 +77,6 @@ def is_task_folder(path: Path) -> bool:
 
 LOADERS: dict[str, Loader] = {
     **SETS,
-    "tinycode": _tinycode("tinycode", "standard input, calls"),
-    "tinycode_asserts": _tinycode("tinycode_asserts", "asserts"),
     "verl": forms.form_loader("verl", forms.VERL),
 }
 

@@ -92,11 +92,13 @@ class Published:
     hub: str | None = None
     revision: str | None = None
     """The pinned commit or ref; None takes the newest commit and records it."""
-    whole: bool = True
+    whole: bool = False
     """True if all parts are required; False if those that are found suffice."""
+    completes: str | None = None
+    """The set whose rows its rows complete, if it is no set of its own."""
     tests: str = ""
     """The kind of tests, in words, for the table of data sets."""
-    row_splits: tuple[str, ...] = ()
+    row_splits: Sequence[str] = ()
     """The splits that its rows name, if `parts` do not."""
     split: str | None = None
     """The only split that is loaded, for a name that is one split of a set."""
@@ -107,7 +109,7 @@ class Published:
         if self.split is not None:
             return (self.split,)
         named = [part.split for part in self.parts if part.split is not None]
-        return tuple(dict.fromkeys(named)) or self.row_splits
+        return tuple(dict.fromkeys(named)) or tuple(self.row_splits)
 
     def fields_are_in(self, row: Row) -> bool:
         """Return whether a row has all required columns."""

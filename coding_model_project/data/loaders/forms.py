@@ -75,12 +75,7 @@ _NESTED_FORMS: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
     (("prompt", "info"), {"statement": "prompt", "truth": "info.tests|answer"}),
     (
         ("messages", "ground_truth", "dataset"),
-        {
-            "statement": "messages",
-            "truth": "ground_truth",
-            "ability": "dataset",
-            "tags": "dataset",
-        },
+        {"statement": "messages", "truth": "ground_truth", "ability": "dataset", "tags": "dataset"},
     ),
 )
 """Required columns of a form, and its fields' columns."""
@@ -179,7 +174,6 @@ def _loader(form: Form, needed: tuple[str, ...], splits: Sequence[str] = SPLITS)
             fields=needed,
             optional=(*optional, "images", "image"),
             parts=tuple(Part(split=split, files=()) for split in splits),
-            whole=False,
             tests="any form",
         ),
         to_problem=form,

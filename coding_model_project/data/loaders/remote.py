@@ -48,7 +48,8 @@ def hub_patterns(published: Published, part: Part) -> list[str]:
         return [part.hub_file]
     repository = f"{(published.hub or '').split('/')[-1]}/"
     split = part.hub_split or part.split
-    usual = [f"{part.config or 'default'}/{split}-*.parquet", f"data/{split}-*.parquet"]
+    folders = (part.config or "default", "data") if split else ()
+    usual = [f"{folder}/{split}-*.parquet" for folder in folders]
     named = [file.removeprefix(repository) for file in part.files]
     return list(dict.fromkeys([*(one for one in named if "*" in one), *usual, *named]))
 

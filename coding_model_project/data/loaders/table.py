@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import (
@@ -48,6 +49,27 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """Another repository, whose rows complete those of a set. Its prepared rows are held in memory."""
+
+    published: Published
+    key: str
+    """The column that has the same value in both."""
+    prepare: Callable[[Row], Row]
+    """A function that reduces a row to what a problem needs."""
+
+    def rows(self, place: Place, trail: Trail) -> dict[Any, Row]:
+        """Return the prepared rows by their keys.
+
+        Raises:
+            ConfigError, DataError, DownloadError: see `rows_of`.
+        """
+        beside = replace(place, path=None, columns={}, split=None, revision=None)
+        found = (one.row for one in rows_of(self.published, beside, trail))
+        return {row[self.key]: self.prepare(row) for row in found if not isinstance(row, SetAside)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableLoader:
     """See `base.Loader`.
 
@@ -59,12 +81,16 @@ class TableLoader:
     to_problem: ToProblem
     once: bool = False
     """True if rows may repeat a problem's id: the first is loaded, and the others are set aside."""
+    joined: Joined | None = None
 
     def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
         """See `base.Loader.items`."""
+        others: Mapping[Any, Row] = {}
         known: set[str] = set()
-        for found in self.rows(place, trail):
-            item = self._converted(found)
+        for found in rows_of(self.published, place, trail):
+            if self.joined is not None and not others:
+                others = self.joined.rows(place, trail)
+            item = self._converted(found, others)
             if self.once and isinstance(item, Problem):
                 if item.id in known:
                     reason = "a problem that an earlier row holds"
@@ -73,32 +99,17 @@ class TableLoader:
                     known.add(item.id)
             yield item
 
-    def rows(self, place: Place, trail: Trail) -> Iterator[Found]:
-        """Yield the rows of the set, the mapped columns also under the names of their fields.
-
-        Raises:
-            ConfigError, DataError: see `base.Loader.items`.
-        """
-        columns = (*self.published.fields, *self.published.optional, *place.columns.values())
-        for part, files in self._files(place, trail):
-            index, is_first = -1, True
-            located = ((file, *one) for file in files for one in read_rows(file, columns))
-            for index, (file, where, row) in enumerate(located):
-                if not isinstance(row, SetAside):
-                    if is_first:
-                        _check_columns(where, row, place.columns)
-                    row = _renamed(row, place.columns) if place.columns else row
-                    if is_first:
-                        _check_schema(where, row, self.published)
-                    is_first = False
-                yield Found(row, where, file, part, index)
-            self._check_count(part, index + 1, place, trail)
-
-    def _converted(self, found: Found) -> Problem | SetAside:
-        if isinstance(found.row, SetAside):
-            return found.row
+    def _converted(self, found: Found, others: Mapping[Any, Row]) -> Problem | SetAside:
+        row = found.row
+        if isinstance(row, SetAside):
+            return row
         try:
-            problem = self.to_problem(found.row, found.part, found.index)
+            if self.joined is not None:
+                other = others.get(row[self.joined.key])
+                if other is None:
+                    raise Unusable(f"{self.joined.published.name} has no row of this problem")
+                row = {**other, **row}
+            problem = self.to_problem(row, found.part, found.index)
             return from_file(checked(problem, tolerant=True), found.file)
         except (Unusable, Malformed) as reason:
             return SetAside(where=found.where, reason=str(reason))
@@ -106,87 +117,130 @@ class TableLoader:
             reason = f"a field has another form than published: {type(error).__name__}: {error}"
             return SetAside(where=found.where, reason=" ".join(reason.split())[:200])
 
-    def _files(self, place: Place, trail: Trail) -> Iterable[tuple[Part, list[Path]]]:
-        """Return each part with its files: those at `place.path`, else local copies, else the hub's."""
-        if place.path is not None:
-            given = on_disk(place.path)
-            trail.origins.append(str(given))
-            by_part: dict[Part, list[Path]] = {}
-            for file in files_of(given):
-                by_part.setdefault(self._part_of(file, given, place.split), []).append(file)
-            return by_part.items()
-        parts = [part for part in self.published.parts if part.may_hold(place.split)]
-        copies = [(part, matching(place.data_dir, part, self.published)) for part in parts]
-        missing = [part for part, files in copies if not files]
-        present = [(part, files) for part, files in copies if files]
-        if not present:
-            return self._from_hub(parts, place, trail)
-        if missing and self.published.whole:
-            raise ConfigError(
-                f"{self.published.name}: found {present[0][1][0]}, but none of "
-                f"{', '.join(missing[0].files)} under {place.data_dir}; add them, or pass one file: "
-                f"{self.published.name}=PATH"
-            )
-        trail.origins += [str(file) for _, files in present for file in files]
-        return present
 
-    def _part_of(self, file: Path, given: Path, wanted: str | None) -> Part:
-        """Return the part of a file below a path that the user gave.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletedLoader:
+    """See `base.Loader`. A function makes its items from those of a table."""
 
-        The split is a word of the file's name, else of its folder's, up to the given path; else the split
-        that the user named; else the only one of the set. Otherwise it is "unknown", which may not train.
-        """
-        parts = self.published.parts
-        fitting = [part for part in parts if any(file.match(pattern) for pattern in part.files)]
-        if fitting:
-            return fitting[0]
-        folders = [folder for folder in file.parents if folder.is_relative_to(given)]
-        for name in (file.name, *(folder.name for folder in folders)):
-            words = {split_word(word) for word in re.split(r"[^a-z]+", name.lower())}
-            named = [part for part in parts if {part.split, part.hub_split} & words]
-            others = (words & {*SPLITS}) - {part.hub_split for part in parts}
-            said = {part.split for part in named} | others
-            if len(said) == 1:
-                break
-        else:
-            named, said = parts, {wanted} if wanted else {part.split for part in parts}
-        split = said.pop() if len(said) == 1 else UNKNOWN_SPLIT
-        return Part(split=split, files=(), config=named[0].config if len(named) == 1 else None)
+    table: TableLoader
+    complete: Callable[[TableLoader, Place, Trail], Iterator[Problem | SetAside]]
 
-    def _from_hub(
-        self, parts: list[Part], place: Place, trail: Trail
-    ) -> list[tuple[Part, list[Path]]]:
-        published = self.published
-        if published.hub is None and not any(part.files for part in published.parts):
-            raise ConfigError(
-                f"{published.name}: this form has no file of its own; pass their file: "
-                f"{published.name}=PATH"
-            )
-        name = f"{published.name}_{place.split}" if place.split else published.name
-        name = published.name if published.split else name
-        fetch = f" ({published.fetch(place.data_dir)})" if published.hub else ""
-        absent = (
-            f"{name}: not found under {place.data_dir} (as {' or '.join(parts[0].files[:2])}); add "
-            f"it{fetch}, or pass its file ({name}=PATH) or its folder (--data-dir)"
+    @property
+    def published(self) -> Published:
+        return self.table.published
+
+    def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
+        """See `base.Loader.items`."""
+        return self.complete(self.table, place, trail)
+
+
+def rows_of(published: Published, place: Place, trail: Trail) -> Iterator[Found]:
+    """Yield the rows of a set, the mapped columns also under the names of their fields.
+
+    Raises:
+        ConfigError, DataError, DownloadError: see `base.Loader.items`.
+    """
+    columns = (*published.fields, *published.optional, *place.columns.values())
+    for part, files in _files(published, place, trail):
+        index, is_first = -1, True
+        located = ((file, *one) for file in files for one in read_rows(file, columns))
+        for index, (file, where, row) in enumerate(located):
+            if not isinstance(row, SetAside):
+                if is_first:
+                    _check_columns(where, row, place.columns)
+                row = _renamed(row, place.columns) if place.columns else row
+                if is_first:
+                    _check_schema(where, row, published)
+                is_first = False
+            yield Found(row, where, file, part, index)
+        _check_count(published, part, index + 1, place, trail)
+
+
+def _files(published: Published, place: Place, trail: Trail) -> Iterable[tuple[Part, list[Path]]]:
+    """Return each part with its files: those at `place.path`, else local copies, else the hub's."""
+    if place.path is not None:
+        given = on_disk(place.path)
+        trail.origins.append(str(given))
+        by_part: dict[Part, list[Path]] = {}
+        for file in files_of(given):
+            by_part.setdefault(_part_of(published, file, given, place.split), []).append(file)
+        return by_part.items()
+    parts = [part for part in published.parts if part.may_hold(place.split)]
+    copies = [(part, matching(place.data_dir, part, published)) for part in parts]
+    missing = [part for part, files in copies if not files]
+    present = [(part, files) for part, files in copies if files]
+    if not present:
+        return _from_hub(published, parts, place, trail)
+    if missing and published.whole:
+        raise ConfigError(
+            f"{published.name}: found {present[0][1][0]}, but none of "
+            f"{', '.join(missing[0].files)} under {place.data_dir}; add them, or pass one file: "
+            f"{published.name}=PATH"
         )
-        if published.hub is None or not place.hub:
-            raise ConfigError(absent)
-        try:
-            revision = hub_revision(published, place.revision or published.revision)
-            found = [(part, hub_files(published, part, revision)) for part in parts]
-        except (ConfigError, DownloadError) as error:
-            raise type(error)(f"{absent}: {error}") from error
-        trail.origins.append(f"{published.hub}@{revision}")
-        return found
+    trail.origins += [str(file) for _, files in present for file in files]
+    return present
 
-    def _check_count(self, part: Part, n_rows: int, place: Place, trail: Trail) -> None:
-        if part.n_rows in (None, n_rows):
-            return
-        split = f" {part.split}" if part.split else ""
-        note = f"{self.published.name}{split}: {n_rows} rows, {part.n_rows} published"
-        if place.path is None and place.revision is None:
-            raise DataError(f"{note}; to load an incomplete file, pass {self.published.name}=PATH")
-        trail.notes.append(note)
+
+def _part_of(published: Published, file: Path, given: Path, wanted: str | None) -> Part:
+    """Return the part of a file below a path that the user gave.
+
+    The split is a word of the file's name, else of its folder's, up to the given path; else the split
+    that the user named; else the only one of the set. Otherwise it is "unknown", which may not train.
+    """
+    parts = published.parts
+    fitting = [part for part in parts if any(file.match(pattern) for pattern in part.files)]
+    if fitting:
+        return fitting[0]
+    folders = [folder for folder in file.parents if folder.is_relative_to(given)]
+    for name in (file.name, *(folder.name for folder in folders)):
+        words = {split_word(word) for word in re.split(r"[^a-z]+", name.lower())}
+        named = [part for part in parts if {part.split, part.hub_split} & words]
+        others = (words & {*SPLITS}) - {part.hub_split for part in parts}
+        said = {part.split for part in named} | others
+        if len(said) == 1:
+            break
+    else:
+        named, said = parts, {wanted} if wanted else {part.split for part in parts}
+    split = said.pop() if len(said) == 1 else UNKNOWN_SPLIT
+    return Part(split=split, files=(), config=named[0].config if len(named) == 1 else None)
+
+
+def _from_hub(
+    published: Published, parts: list[Part], place: Place, trail: Trail
+) -> list[tuple[Part, list[Path]]]:
+    if published.hub is None and not any(part.files for part in published.parts):
+        raise ConfigError(
+            f"{published.name}: this form has no file of its own; pass their file: "
+            f"{published.name}=PATH"
+        )
+    split = f"_{place.split}" if place.split and not published.split else ""
+    name = f"{published.name}{split}"
+    fetch = f" ({published.fetch(place.data_dir)})" if published.hub else ""
+    needed_by = f", which {published.completes} needs" if published.completes else ""
+    file = "" if published.completes else f" its file ({name}=PATH) or"
+    absent = (
+        f"{name}{needed_by}: not found under {place.data_dir} (as "
+        f"{' or '.join(parts[0].files[:2])}); add it{fetch}, or pass{file} its folder (--data-dir)"
+    )
+    if published.hub is None or not place.hub:
+        raise ConfigError(absent)
+    try:
+        revision = hub_revision(published, place.revision or published.revision)
+        found = [(part, hub_files(published, part, revision)) for part in parts]
+    except (ConfigError, DownloadError) as error:
+        raise type(error)(f"{absent}: {error}") from error
+    trail.origins.append(f"{published.hub}@{revision}")
+    return found
+
+
+def _check_count(published: Published, part: Part, n_rows: int, place: Place, trail: Trail) -> None:
+    if part.n_rows in (None, n_rows):
+        return
+    split = f" {part.split}" if part.split else ""
+    note = f"{published.name}{split}: {n_rows} rows, {part.n_rows} published"
+    if place.path is None and place.revision is None:
+        raise DataError(f"{note}; to load an incomplete file, pass {published.name}=PATH")
+    trail.notes.append(note)
 
 
 def matching(data_dir: Path, part: Part, published: Published) -> list[Path]:
