@@ -237,11 +237,11 @@ def _of_split(
         raise _no_split(name, given[0], given[1:])
     if wanted and place.path is None and wanted not in (published.splits or [wanted]):
         raise _no_split(name, wanted, published.splits)
-    others: set[str] = set()
+    others: dict[str, None] = {}
     n_kept = 0
     for item in loader.items(replace(place, split=wanted), trail):
         if isinstance(item, Problem) and wanted not in (None, split_word(item.split)):
-            others.add(item.split)
+            others[item.split] = None
             continue
         n_kept += isinstance(item, Problem)
         yield item
@@ -250,7 +250,7 @@ def _of_split(
 
 
 def _no_split(name: str, split: str, known: Iterable[str]) -> ConfigError:
-    return ConfigError(f"split={split}: {name} has only {', '.join(sorted(known))}")
+    return ConfigError(f"split={split} (--split): {name} has only {', '.join(known)}")
 
 
 def _loader(name: str, place: Place) -> tuple[Loader, str | None]:

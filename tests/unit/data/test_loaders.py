@@ -267,9 +267,9 @@ def test_each_file_of_a_folder_has_the_split_of_its_name(tmp_path):
 def test_a_split_that_a_set_lacks_is_refused_with_those_that_it_has(tmp_path):
     path = written(tmp_path, "mine_test.jsonl", rows.GSM8K)
     for name, split in (("gsm8k", "validation"), ("mbpp_reg", "train"), ("mbpp_train", "test")):
-        with pytest.raises(ConfigError, match=rf"split={split}: {name} has only "):
+        with pytest.raises(ConfigError, match=rf"split={split} \(--split\): {name} has only "):
             load(name, data_dir=tmp_path, split=split)
-    with pytest.raises(ConfigError, match="split=train: gsm8k has only test"):
+    with pytest.raises(ConfigError, match=r"split=train \(--split\): gsm8k has only test"):
         load("gsm8k", path=path, split="train")
 
 
