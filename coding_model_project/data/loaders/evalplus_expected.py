@@ -104,7 +104,9 @@ async def computed(sandbox: EmbeddedSandbox, problem: Problem) -> _Values | str:
 
 async def _at_once(sandbox: EmbeddedSandbox, problem: Problem) -> _Values | None:
     program = problem.gold[0] + _ALL.format(function=problem.entry_point)
-    arguments = [list(test.input.args) for test in problem.tests if isinstance(test.input, Call)]
+    arguments: list[Any] = [
+        list(test.input.args) for test in problem.tests if isinstance(test.input, Call)
+    ]
     call = Call("_expected_values", (arguments,))
     (execution,) = await sandbox.run(Program(source=program), [call], LIMITS)
     value = execution.value
