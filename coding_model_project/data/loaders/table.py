@@ -285,10 +285,6 @@ def _check_columns(where: str, row: Row, columns: Mapping[str, str]) -> None:
 
 
 def _renamed(row: Row, columns: Mapping[str, str]) -> Row:
-    return {
-        **row,
-        **{
-            name: None if column == IGNORED else value_at(row, column)
-            for name, column in columns.items()
-        },
-    }
+    """Return a row with the mapped columns also under the names of their fields."""
+    read = {name: column for name, column in columns.items() if column != IGNORED}
+    return {**row, **dict.fromkeys(columns), **{name: value_at(row, read[name]) for name in read}}
