@@ -230,8 +230,8 @@ def load(
     Args:
         name_or_path: a name (`coding-model data list` shows them), NAME=PATH for a local copy of a
             public set, or a file of problems in the format of `docs/my-data.md`.
-        split: "train", "validation" or "test"; by default the set's own default split, or all problems
-            of a file.
+        split: the split to load, such as "train"; by default all. It is also the split of a file whose
+            name and rows name none.
         data_dir: the folder searched for local copies before the hub; by default $CODING_DATA_DIR,
             else ./data.
         columns: the column for each field that has another name in a file, such as
@@ -257,13 +257,10 @@ def load(
     if "=" not in given and given.endswith(SUFFIXES) and not Path(given).exists():
         raise ConfigError(f"{given}: no such file")
     name, path = loaders.given_set(given)
-    if split is not None and loaders.find(name) and split not in loaders.SPLITS:
-        raise ConfigError(f"split={split}: expected one of {', '.join(loaders.SPLITS)}")
-    known = loaders.find(name)
-    wanted = name if split is None or known is None or known[1] else f"{name}_{split}"
     loaded = loaders.load(
-        wanted,
+        name,
         path=path,
+        split=split,
         data_dir=Path(data_dir) if data_dir else None,
         columns=columns,
         max_tests=max_tests,
@@ -274,15 +271,7 @@ def load(
             f"{name}: left out {len(loaded.set_aside)} rows that cannot be judged; the first: {first}",
             stacklevel=2,
         )
-    kept = loaded.problems
-    if split is not None and wanted == name:
-        kept = tuple(problem for problem in loaded.problems if problem.split == split)
-        if not kept:
-            splits = sorted({problem.split for problem in loaded.problems})
-            raise ConfigError(
-                f"split={split}: {name} has only {', '.join(splits) or 'no problems'}"
-            )
-    return _reached(name, kept) if check else kept
+    return _reached(name, loaded.problems) if check else loaded.problems
 
 
 def _reached(name: str, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:

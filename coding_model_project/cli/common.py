@@ -66,7 +66,12 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="Look here for named data sets. Default: $CODING_DATA_DIR or ./data."),
 ]
-Split = Annotated[str | None, typer.Option(help="Use only problems of this split.")]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        help="Load only this split; also the split of a file whose name and rows name none."
+    ),
+]
 Limit = Annotated[int | None, typer.Option(help="Use only the first N problems.", min=1)]
 MaxTests = Annotated[
     int | None, typer.Option(help="Keep at most N hidden tests per problem.", min=1)
@@ -191,11 +196,13 @@ def given_problems(
     datasets: Sequence[str] | None,
     data_dir: Path | None,
     map_columns: Sequence[str] | None = None,
+    split: str | None = None,
 ) -> dict[str, Problem]:
     """Return the problems of `--problems FILE` or `--dataset NAME[=PATH]`, by id.
 
     Args:
         map_columns: values of `--map`; only for files.
+        split: value of `--split`.
 
     Raises:
         ConfigError: neither or both options are given, or a file is missing, damaged or empty; names
@@ -210,13 +217,14 @@ def given_problems(
         raise ConfigError("pass exactly one of --problems FILE and --dataset NAME[=PATH]")
     try:
         columns = parse_map(map_columns)
-        if problems is not None and not columns:
+        if problems is not None and not columns and split is None:
             found = read_problems(existing_file(problems, "--problems"))
         else:
             file = problems and existing_file(problems, "--problems")
             named = [(file.stem, file)] if file else [given_set(word) for word in datasets or ()]
             loaded = [
-                load(name, path=path, data_dir=data_dir, columns=columns) for name, path in named
+                load(name, path=path, split=split, data_dir=data_dir, columns=columns)
+                for name, path in named
             ]
             for one in loaded:
                 if one.set_aside:

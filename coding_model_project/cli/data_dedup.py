@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import AsJson, DataDir, MapColumns
+from coding_model_project.cli.common import AsJson, DataDir, MapColumns, Split
 
 
 def dedup(
@@ -27,6 +27,7 @@ def dedup(
         ),
     ] = None,
     map_columns: MapColumns = None,
+    split: Split = None,
     data_dir: DataDir = None,
     download: Annotated[
         bool, typer.Option("--download", help="Download missing evaluation sets.")
@@ -58,6 +59,7 @@ def dedup(
         download=download,
         max_tests=max_tests,
         columns=parse_map(map_columns),
+        split=split,
         say=lambda line: None if as_json else print(line, file=sys.stderr),
     )
     if not as_json:

@@ -16,6 +16,7 @@ from coding_model_project.cli.common import (
     PerProblem,
     ProblemsFile,
     Seed,
+    Split,
     given_problems,
 )
 from coding_model_project.data.training.pairs import Similarity
@@ -39,6 +40,7 @@ def pairs(
     ],
     problems: ProblemsFile = None,
     dataset: Datasets = None,
+    split: Split = None,
     data_dir: DataDir = None,
     contrasts: Annotated[
         str, typer.Option(help="Pair accepted programs with programs that fail with these errors.")
@@ -78,8 +80,8 @@ def pairs(
         Controls,
         make_pairs,
         pair_rows,
-        split,
     )
+    from coding_model_project.data.training.pairs import split as divided
     from coding_model_project.data.training.rows import write_rows
     from coding_model_project.runs.folder import write_json
     from coding_model_project.types import ErrorType
@@ -99,9 +101,10 @@ def pairs(
         gold=gold,
         seed=seed,
     )
-    judged, style, left_out = _read(evaluations, given_problems(problems, dataset, data_dir))
+    known_problems = given_problems(problems, dataset, data_dir, split=split)
+    judged, style, left_out = _read(evaluations, known_problems)
     paired = make_pairs(judged, controls, style)
-    train, held_out = split(paired.pairs, validation, seed)
+    train, held_out = divided(paired.pairs, validation, seed)
     report = bias_report(paired)
     report["left_out"] = {**report["left_out"], **left_out}
     files = {out: train, out.with_name(f"{out.stem}_validation{out.suffix}"): held_out}

@@ -26,6 +26,7 @@ from coding_model_project.cli.common import (
     Mutants,
     OnCluster,
     RayAddress,
+    Split,
     Workers,
     given_dataset,
     print_set_aside,
@@ -46,6 +47,7 @@ def preflight(
     name: DatasetName,
     path: DatasetPath = None,
     map_columns: MapColumns = None,
+    split: Split = None,
     data_dir: DataDir = None,
     mutants: Mutants = 0,
     repeats: Annotated[
@@ -87,6 +89,7 @@ def preflight(
     loaded = load(
         name,
         path=path,
+        split=split,
         data_dir=data_dir,
         revision=revision,
         columns=parse_map(map_columns),

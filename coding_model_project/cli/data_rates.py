@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coding_model_project.cli.common import AsJson, DataDir
+from coding_model_project.cli.common import AsJson, DataDir, Split
 from coding_model_project.errors import DataError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def rates(
     samples: Annotated[
         int, typer.Option(help="Samples per problem that the column's rates are of.", min=1)
     ] = 8,
+    split: Split = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -51,7 +52,7 @@ def rates(
         found: dict[str, float] = {}
         for word in evaluations:
             name, path = given_set(word)
-            found |= published_rates(name, column, path=path, data_dir=data_dir)
+            found |= published_rates(name, column, path=path, split=split, data_dir=data_dir)
         _write(
             out,
             {name: Rate(hits=round(rate * samples), total=samples) for name, rate in found.items()},

@@ -18,6 +18,7 @@ from coding_model_project.cli.common import (
     DataDir,
     MapColumns,
     Seed,
+    Split,
     Tokenizer,
     Workers,
     embedded_sandbox,
@@ -55,6 +56,7 @@ def rows(
     ],
     out: Annotated[Path, typer.Option(help="Write the files to this folder.")],
     map_columns: MapColumns = None,
+    split: Split = None,
     kind: Annotated[RowKind, typer.Option(help="Write rows for RL or for SFT.")] = RowKind.rl,
     prompt: Annotated[
         PromptStyle,
@@ -152,9 +154,8 @@ def rows(
 
     def read() -> Iterator[Problem]:
         for one in sets:
-            yield from one.problems(
-                data_dir, columns if one.path is not None or len(sets) == 1 else {}
-            )
+            mapped = columns if one.path is not None or len(sets) == 1 else {}
+            yield from one.problems(data_dir, mapped, split)
             origins[one.name] = redacted(", ".join(one.trail.origins))
             if not as_json:
                 print_set_aside(one.trail.notes, one.set_aside, one.n_used)
@@ -208,11 +209,13 @@ class _Set:
     set_aside: list[SetAside] = field(default_factory=list)
     n_used: int = 0
 
-    def problems(self, folder: Path | None, columns: Mapping[str, str]) -> Iterator[Problem]:
+    def problems(
+        self, folder: Path | None, columns: Mapping[str, str], split: str | None
+    ) -> Iterator[Problem]:
         """Yield the problems, and count the rows set aside."""
         from coding_model_project.data.loaders import Place, SetAside, data_dir, stream
 
-        place = Place(path=self.path, data_dir=data_dir(folder), columns=columns)
+        place = Place(path=self.path, data_dir=data_dir(folder), split=split, columns=columns)
         for item in stream(self.name, place, self.trail):
             if isinstance(item, SetAside):
                 self.set_aside.append(item)

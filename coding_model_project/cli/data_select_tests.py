@@ -43,9 +43,9 @@ def select_tests(
     ] = None,
     path: DatasetPath = None,
     map_columns: MapColumns = None,
+    split: Split = None,
     data_dir: DataDir = None,
     mutants: Mutants = 10,
-    split: Split = None,
     limit: Limit = None,
     as_json: AsJson = False,
     workers: Workers = None,
@@ -61,8 +61,9 @@ def select_tests(
     from coding_model_project.data.quality.discrimination import select_tests as select
 
     name, path = given_dataset(name, path)
-    loaded = load(name, path=path, data_dir=data_dir, columns=parse_map(map_columns))
-    problems = [p for p in loaded.problems if split is None or p.split == split][:limit]
+    columns = parse_map(map_columns)
+    loaded = load(name, path=path, split=split, data_dir=data_dir, columns=columns)
+    problems = list(loaded.problems[:limit])
     if not problems:
         raise ConfigError(f"data select-tests {name}: no usable problems ({loaded.origin})")
     sandbox = embedded_sandbox(workers, min_tier)

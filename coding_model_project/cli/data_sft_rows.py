@@ -24,6 +24,7 @@ from coding_model_project.cli.common import (
     ProblemsFile,
     RayAddress,
     Seed,
+    Split,
     Tokenizer,
     Workers,
     given_problems,
@@ -53,6 +54,7 @@ def sft_rows(
     ] = None,
     problems: ProblemsFile = None,
     dataset: Datasets = None,
+    split: Split = None,
     data_dir: DataDir = None,
     n: PerProblem = 4,
     choose: Annotated[
@@ -86,7 +88,7 @@ def sft_rows(
     from coding_model_project.evaluation.judged import read_judged
 
     _check(evaluations or [], out, gold)
-    known = given_problems(problems, dataset, data_dir)
+    known = given_problems(problems, dataset, data_dir, split=split)
     read = [read_judged(path, known) for path in evaluations or []]
     style = _style(prompt, read)
     targets = list({name: one for each in read for name, one in each.problems.items()}.values())

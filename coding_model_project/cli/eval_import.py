@@ -14,6 +14,7 @@ from coding_model_project.cli.common import (
     MinTier,
     NeededDatasets,
     Seed,
+    Split,
     StopEarly,
     Workers,
     say,
@@ -62,6 +63,7 @@ def import_(
         ),
     ] = None,
     seed: Seed = 1,
+    split: Split = None,
     limit: Limit = None,
     max_tests: MaxTests = None,
     stop_early: StopEarly = False,
@@ -78,7 +80,9 @@ def import_(
         raise ConfigError(
             f"--dataset={dataset[1]}: a samples file has one data set; import each file separately"
         )
-    (data,) = load_datasets(dataset, data_dir=data_dir, limit=limit, max_tests=max_tests)
+    (data,) = load_datasets(
+        dataset, data_dir=data_dir, split=split, limit=limit, max_tests=max_tests
+    )
     found = match(samples, data, format)
     if found.n > 1 and temperature is None:
         raise ConfigError(
@@ -98,6 +102,7 @@ def import_(
             "data_dir": str(data_dir) if data_dir else None,
             "n": found.n,
             "temperature": temperature,
+            "split": split,
             "limit": limit,
             "max_tests": max_tests,
             "stop_early": stop_early,

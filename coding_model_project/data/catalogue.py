@@ -8,7 +8,7 @@ from pathlib import Path
 
 from coding_model_project.data.governance import Role, role
 from coding_model_project.data.loaders import LOADERS, Loader
-from coding_model_project.data.loaders.table import TableLoader, matching
+from coding_model_project.data.loaders.table import matching
 
 COMMAND = "python -m coding_model_project data list --out docs/data-sets.md"
 """The command that regenerates the page."""
@@ -29,6 +29,9 @@ repeat an evaluation problem. The licence is the publisher's: read the set's car
 | name | permitted use: splits | tests | licence | hub | file names |
 |---|---|---|---|---|---|
 {rows}
+
+`hardtests` needs two repositories: the tests that the table names, and `sigcp/hardtests_problems`, with
+the statements.
 
 To read a file whose columns have other names, use `--map FIELD=COLUMN` ([your own problems](my-data.md)).
 Rows made for verl load under any name: `NAME=PATH`. From KodCode's pytest modules, the loader converts
@@ -99,21 +102,13 @@ def _entry(name: str, loader: Loader, data_dir: Path | None) -> Entry:
         found = [str(path) for paths in existing for path in paths] if whole else []
     return Entry(
         name=name,
-        splits={split: role(published.name, split) for split in _splits(loader)},
+        splits={split: role(published.name, split) for split in published.splits},
         tests=published.tests,
         licence=published.licence,
         hub=published.hub,
         files=files,
         found=None if found is None else tuple(dict.fromkeys(found)),
     )
-
-
-def _splits(loader: Loader) -> tuple[str, ...]:
-    if isinstance(loader, TableLoader) and loader.only_split is not None:
-        return (loader.only_split,)
-    published = loader.published
-    named = [part.split for part in published.parts if part.split is not None]
-    return tuple(dict.fromkeys(named)) or published.splits
 
 
 def render() -> str:

@@ -122,7 +122,9 @@ class EvaluationConfig:
         "Cutoff day of the model's training data: rates of problems from before it and from it on are "
         "reported separately. null: disabled.",
     )
-    split: str | None = key(None, "Use only problems of this split. null: all.")
+    split: str | None = key(
+        None, "Load only this split; also the split of a file that names none. null: all."
+    )
     limit: int | None = key(
         None, "Number of first problems of each data set to use. null: all.", unit="problems"
     )

@@ -32,7 +32,6 @@ from coding_model_project.data.loaders import (
     given_set,
     stream,
 )
-from coding_model_project.data.loaders.table import NO_COLUMNS
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.types import Problem
@@ -80,6 +79,7 @@ def govern(
     download: bool = False,
     max_tests: int = DEFAULT_MAX_TESTS,
     columns: Mapping[str, str] | None = None,
+    split: str | None = None,
     say: Say = lambda _: None,
 ) -> Governed:
     """Search training sets for duplicates and for evaluation problems, and write the remaining problems.
@@ -90,6 +90,7 @@ def govern(
         folder: the folder to search by name.
         download: whether to search for evaluation sets on the hub too.
         columns: the column for each field that has another name in training files given by path.
+        split: the split of the training sets to read; see `Place.split`.
 
     Raises:
         ConfigError: a training set was not found, or holds nothing that may train.
@@ -100,8 +101,14 @@ def govern(
 
     def items(word: str, trail: Trail, *, trains: bool) -> Iterator[Problem | SetAside]:
         name, path = given_set(word)
-        mapped = columns if columns and trains and path is not None else NO_COLUMNS
-        place = Place(path=path, data_dir=data_dir(folder), hub=trains or download, columns=mapped)
+        mapped = columns if columns and trains and path is not None else {}
+        place = Place(
+            path=path,
+            data_dir=data_dir(folder),
+            hub=trains or download,
+            columns=mapped,
+            split=split if trains else None,
+        )
         return stream(name, place, trail, max_tests=max_tests)
 
     def read(word: str, *, trains: bool) -> SetFacts:
@@ -160,6 +167,11 @@ def _facts(
     facts.origin, facts.notes = ", ".join(trail.origins), tuple(trail.notes)
     facts.sha256 = digest.hexdigest()
     return facts
+
+
+def _at(place: Place, path: str | None) -> Place:
+    """Return a place at a path; the columns are those of files."""
+    return replace(place, path=path, columns=place.columns if path is not None else {})
 
 
 def _deduplicated(documents: Sequence[Document], n_training: int) -> list[Document]:

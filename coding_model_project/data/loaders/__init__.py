@@ -11,7 +11,7 @@ From a row to a problem, for every set and for `--map`:
     cases     2. the tests or the answer, in any form (`answers`, `modules`, `values`)
     checks    3. what no test can judge: checkers, interaction, images, any order or letter case
 
-    sets      the table of public sets; `quirks` prepares the rows of those that no column describes
+    sets      loaders of the public sets in `sets.yaml`; `quirks` prepares rows that no column describes
     forms     files without a name: the unmistakable forms, `--map`, and the refusal of all others
     table     finds, reads and counts a set's files; `files` and `remote` read them
 """
@@ -19,14 +19,16 @@ From a row to a problem, for every set and for `--map`:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
+from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders import forms, own
 from coding_model_project.data.loaders.base import (
+    SPLITS,
     Loaded,
     Loader,
     LoaderByName,
@@ -62,19 +64,6 @@ __all__ = [
 ]
 
 
-def _tinycode(name: str, tests: str) -> Loader:
-    published = Published(
-        name=name,
-        licence="Apache-2.0",
-        fields=own.OWN_FIELDS,
-        parts=(),
-        splits=("train", "validation", "test"),
-        tests=tests,
-    )
-    source = "coding_model_project.synthetic.tinycode_loader:problems"
-    return LoaderByName(published=published, source=source)
-
-
 def _harbor(name: str) -> Loader:
     published = Published(name=name, licence="yours", fields=(), parts=())
     return LoaderByName(published=published, source="coding_model_project.harbor.loader:problems")
@@ -86,19 +75,12 @@ def is_task_folder(path: Path) -> bool:
     return path.is_dir() and any(next(path.glob(pattern), None) for pattern in patterns)
 
 
-def _verl() -> Loader:
-    """Return the loader of any file of rows for verl."""
-    return forms.form_loader("verl", forms.VERL)
-
-
 LOADERS: dict[str, Loader] = {
     **SETS,
-    "tinycode": _tinycode("tinycode", "standard input, calls"),
-    "tinycode_asserts": _tinycode("tinycode_asserts", "asserts"),
-    "verl": _verl(),
+    "verl": forms.form_loader("verl", forms.VERL),
 }
 
-SPLITS = ("train", "validation", "valid", "test", "prompt")
+_SPLITS_IN_NAMES = (*SPLITS, "valid", "prompt")
 DATA_DIR_VARIABLE = "CODING_DATA_DIR"
 
 
@@ -113,7 +95,7 @@ def find(name: str) -> tuple[Loader, str | None] | None:
     if plain in LOADERS:
         return LOADERS[plain], None
     base, _, split = plain.rpartition("_")
-    if base in LOADERS and split in SPLITS:
+    if base in LOADERS and split in _SPLITS_IN_NAMES:
         return LOADERS[base], split
     return None
 
@@ -145,7 +127,7 @@ def stream(
         DataError: a file is damaged or is not this data set; names file and line.
     """
     loader, split = _loader(name, place)
-    for item in loader.items(replace(place, split=split or place.split), trail):
+    for item in _of_split(loader, name, place, split, trail):
         yield item if isinstance(item, SetAside) or max_tests is None else _capped(item, max_tests)
 
 
@@ -153,6 +135,7 @@ def load(
     name: str,
     *,
     path: str | Path | None = None,
+    split: str | None = None,
     data_dir: Path | None = None,
     revision: str | None = None,
     columns: Mapping[str, str] | None = None,
@@ -163,6 +146,7 @@ def load(
 
     Args:
         path: its file, folder or URL.
+        split: the split to load; also the split of a file whose name and rows name none.
         data_dir: the folder to search by name.
         revision: the revision of the hub's repository; overrides the pinned one.
         columns: the column in the file at `path` for each field that has another name there.
@@ -173,7 +157,13 @@ def load(
         ConfigError, DataError: see `stream`.
     """
     trail = Trail(origins=[], notes=[])
-    place = Place(path=path, data_dir=_data_dir(data_dir), revision=revision, columns=columns or {})
+    place = Place(
+        path=path,
+        data_dir=_data_dir(data_dir),
+        revision=revision,
+        split=split,
+        columns=columns or {},
+    )
     problems: list[Problem] = []
     set_aside: list[SetAside] = []
     for item in stream(name, place, trail, max_tests=max_tests):
@@ -193,31 +183,37 @@ def load(
 
 
 def published_rates(
-    name: str, column: str, *, path: str | Path | None = None, data_dir: Path | None = None
+    name: str,
+    column: str,
+    *,
+    path: str | Path | None = None,
+    split: str | None = None,
+    data_dir: Path | None = None,
 ) -> dict[str, float]:
     """Return the pass rate of each problem that its publisher measured and stored in a column.
 
     Raises:
         ConfigError: the set is unknown or has no such column.
     """
-    place = Place(path=path, data_dir=_data_dir(data_dir))
-    loader, split = _loader(name, place)
+    place = Place(path=path, data_dir=_data_dir(data_dir), split=split)
+    loader, named = _loader(name, place)
     if not isinstance(loader, TableLoader):
         raise ConfigError(f"{name}: --column needs a set of rows")
-    found: dict[str, float] = {}
+    rates: dict[str, object] = {}
 
     def recorded(row: Row, part: Part, index: int) -> Problem:
         problem = loader.to_problem(row, part, index)
-        value = value_at(row, column)
-        if isinstance(value, int | float) and 0 <= value <= 1:
-            found[problem.id] = float(value)
+        rates[problem.id] = value_at(row, column)
         return problem
 
     optional = (*loader.published.optional, column)
     published = replace(loader.published, optional=optional)
     reader = replace(loader, to_problem=recorded, published=published)
-    for _ in reader.items(replace(place, split=split), Trail(origins=[], notes=[])):
-        pass
+    found: dict[str, float] = {}
+    for item in _of_split(reader, name, place, named, Trail(origins=[], notes=[])):
+        rate = rates[item.id] if isinstance(item, Problem) else None
+        if isinstance(item, Problem) and isinstance(rate, int | float) and 0 <= rate <= 1:
+            found[item.id] = float(rate)
     if not found:
         raise ConfigError(f"{name}: no rates from 0 to 1 in a column {column!r}")
     return found
@@ -226,50 +222,67 @@ def published_rates(
 _data_dir = data_dir  # `load` has an argument of that name
 
 
+def _of_split(
+    loader: Loader, name: str, place: Place, named: str | None, trail: Trail
+) -> Iterator[Problem | SetAside]:
+    """Yield a loader's items of one split: the one in the name, the only one loaded, or the place's.
+
+    Raises:
+        ConfigError: there is no such split; names those that there are.
+    """
+    published = loader.published
+    given = [split_word(one) for one in (place.split, named, published.split) if one]
+    wanted = given[0] if given else None
+    if len(set(given)) > 1:
+        raise _no_split(name, given[0], given[1:])
+    if wanted and place.path is None and wanted not in (published.splits or [wanted]):
+        raise _no_split(name, wanted, published.splits)
+    others: dict[str, None] = {}
+    n_kept = 0
+    for item in loader.items(replace(place, split=wanted), trail):
+        if isinstance(item, Problem) and wanted not in (None, split_word(item.split)):
+            others[item.split] = None
+            continue
+        n_kept += isinstance(item, Problem)
+        yield item
+    if others and not n_kept:
+        raise _no_split(name, str(wanted), others)
+
+
+def _no_split(name: str, split: str, known: Iterable[str]) -> ConfigError:
+    return ConfigError(f"split={split} (--split): {name} has only {', '.join(known)}")
+
+
 def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
     """Return the loader of a name and place, and the split in the name if any."""
-    found = find(name)
-    if place.columns:
-        if place.path is None:
+    known, split = find(name) or (None, None)
+    if place.path is None:
+        if place.columns:
             raise ConfigError(f"{name}: --map needs a file; pass {name}=PATH")
-        of_problem = all(field in (*forms.FIELDS, *forms.EXTRA) for field in place.columns)
-        if found is None or (of_problem and not _has_columns(found[0], place.columns)):
-            parts = found[0].published.parts if found else ()
-            splits = [part.split for part in parts if part.split] or forms.SPLITS
-            loader = forms.mapped_loader(name, place.columns, splits)
-            row = first_row(on_disk(place.path))
-            if row is not None and forms.lacks_a_field(row, place.columns):
-                raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
-            return loader, found[1] if found else None
-        return found
-    if place.path is None or (found is not None and is_url(place.path)):
-        return found or _unknown(name)
+        return known or _unknown(name), split
     path = on_disk(place.path)
-    if path.exists() and own.is_own(path):
-        return own.OwnLoader(name=name), None
     if is_task_folder(path):
         return _harbor(name), None
-    row = first_row(path) if path.is_file() else None
-    if found is not None and (row is None or _is_of(found[0], row)):
-        return found
-    columns = None if row is None else forms.form_of(row)
-    if columns is not None:
-        return forms.form_loader(name, columns), found[1] if found else None
-    if found is not None:
-        return found
-    if row is not None and not {"id", "split", "statement"} <= row.keys():
-        raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
-    return own.OwnLoader(name=name), None
-
-
-def _has_columns(loader: Loader, columns: Mapping[str, str]) -> bool:
-    """Return whether a set's rows have one of the mapped fields under their publisher's name."""
-    published = loader.published
-    return any(name in (*published.fields, *published.optional) for name in columns)
-
-
-def _is_of(loader: Loader, row: Row) -> bool:
-    return all(name in row for name in loader.published.fields)
+    row = first_row(path)
+    if place.columns and not (known and known.published.has_columns(place.columns)):
+        splits = known.published.splits if known else SPLITS
+        loader = forms.mapped_loader(name, place.columns, splits)
+        if row is not None and forms.lacks_a_field(row, place.columns):
+            raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
+        return loader, split
+    if row is not None and not place.columns and own.is_own(path, row):
+        return own.OwnLoader(name=name), None
+    if known and (row is None or place.columns or known.published.fields_are_in(row)):
+        return known, split
+    if row is None:
+        return own.OwnLoader(name=name), None
+    if columns := forms.form_of(row):
+        return forms.form_loader(name, columns), split
+    if known:
+        return known, split
+    if {"id", "split", "statement"} <= row.keys():
+        return own.OwnLoader(name=name), None
+    raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
 
 
 def _unknown(name: str) -> NoReturn:

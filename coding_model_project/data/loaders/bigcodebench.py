@@ -14,12 +14,6 @@ from coding_model_project.types import Harness, Limits, Problem
 LIMITS = Limits(cpu_s=60.0, wall_s=240.0, memory_mb=4096)
 """Limits with the publisher's wall time."""
 
-VERSION = "v0.1.4"
-FIELDS = (
-    "task_id", "complete_prompt", "instruct_prompt", "canonical_solution", "code_prompt", "test",
-    "entry_point",
-)  # fmt: skip
-
 _MODULE = """\
     pass
 
@@ -48,8 +42,9 @@ _run_published_tests()
 """
 
 
-def problem(name: str, prompt: str, row: Row, _part: Part, _index: int) -> Problem:
-    """Convert a row, with the text of its field `prompt` as the statement."""
+def problem(name: str, row: Row, _part: Part, _index: int) -> Problem:
+    """Convert a row; the statement is an instruction, or code to complete."""
+    prompt = "complete_prompt" if name.endswith("_complete") else "instruct_prompt"
     given, published = text(row, "code_prompt"), text(row, "complete_prompt")
     return Problem(
         id=f"{name}/{text(row, 'task_id').split('/')[-1]}",

@@ -126,7 +126,7 @@ def _of_object(kept: Mapping[str, Any], hints: Hints) -> Truth:
         language=language_of(kept["language"]) if kept.get("language") else hints.language,
         setup="\n".join((*setup, hints.setup)).strip(),
     )
-    asserts = [one for one in _list(kept.get("assert_case")) if not _is_blank(one)]
+    asserts = [one for one in _list(kept.get("assert_case")) if not _is_empty(one)]
     has_cases = any(not _is_empty(kept.get(name)) for name in ("inputs", "outputs"))
     if asserts and has_cases:
         raise Unusable("the ground truth has assertions and inputs")
@@ -340,10 +340,6 @@ def _first(kept: Mapping[str, Any], names: Sequence[str]) -> Any:
 def _list(value: Any) -> list[Any]:
     value = decoded_of(value)
     return value if isinstance(value, list) else [] if value in (None, "") else [value]
-
-
-def _is_blank(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _is_empty(value: Any) -> bool:

@@ -44,18 +44,7 @@ LANGUAGES = {
 """Names of languages in data sets, with ours."""
 
 _SPOKEN = {
-    "en",
-    "english",
-    "zh",
-    "cn",
-    "chinese",
-    "fr",
-    "de",
-    "es",
-    "ru",
-    "ja",
-    "ko",
-    "multilingual",
+    *("en", "english", "zh", "cn", "chinese", "fr", "de", "es", "ru", "ja", "ko", "multilingual")
 }
 
 

@@ -21,8 +21,9 @@ _FORM = {
 }
 
 
-def problem(of: Predicted, row: Row, _part: Part, _index: int) -> Problem:
-    """Convert a row into the task of predicting its output or its input."""
+def problem(name: str, row: Row, _part: Part, _index: int) -> Problem:
+    """Convert a row into the task of predicting its output (`cruxeval_o`) or its input."""
+    of = Predicted.output if name.endswith("_o") else Predicted.input
     program, given, output = (text(row, name) for name in ("code", "input", "output"))
     try:
         returned = ast.literal_eval(output)
@@ -30,7 +31,7 @@ def problem(of: Predicted, row: Row, _part: Part, _index: int) -> Problem:
         raise Unusable("field 'output' is not a literal") from error
     assertion = f"f({given}) == ??" if of is Predicted.output else f"f(??) == {output}"
     return Problem(
-        id=f"cruxeval_{of[0]}/{text(row, 'id').removeprefix('sample_')}",
+        id=f"{name}/{text(row, 'id').removeprefix('sample_')}",
         split="test",
         statement=(
             f"```python\n{program}\n\nassert {assertion}\n```\n\n{_TASKS[of]} Then write the whole "

@@ -8,12 +8,10 @@ EvalPlus's rules (`grading.value_rules`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from coding_model_project.data.loaders.base import (
     Part,
     Place,
-    Published,
     Row,
     SetAside,
     Trail,
@@ -42,40 +40,28 @@ _NOT_NONE = {"check_str", "text_match_three", "text_starta_endb"}
 """Functions of MBPP+ that may return a match object, which is not plain data, like the author's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalPlusLoader:
-    """See `base.Loader`. Solutions without cached expected values run in the sandbox."""
+def with_values(table: TableLoader, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
+    """Yield the items of a set with expected values; solutions without cached ones run in the sandbox.
 
-    table: TableLoader
-
-    @property
-    def published(self) -> Published:
-        return self.table.published
-
-    def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
-        """See `base.Loader.items`.
-
-        Raises:
-            SandboxError: the sandbox that runs the solutions failed.
-        """
-        part = self.published.parts[0]
-        items = self.table.items(place, trail)
-        return with_expected(self.published.name, items, trail, part.n_rows or 0)
+    Raises:
+        SandboxError: the sandbox that runs the solutions failed.
+    """
+    return with_expected(table.published.name, table.items(place, trail), trail)
 
 
-def humaneval(row: Row, _part: Part, _index: int) -> Problem:
+def humaneval(name: str, row: Row, _part: Part, _index: int) -> Problem:
     """Convert a row of HumanEval+."""
-    return _problem("humaneval_plus", row, _inputs(row, "base_input"), _inputs(row, "plus_input"))
+    return _problem(name, row, _inputs(row, "base_input"), _inputs(row, "plus_input"))
 
 
-def mbpp(row: Row, _part: Part, _index: int) -> Problem:
+def mbpp(name: str, row: Row, _part: Part, _index: int) -> Problem:
     """Convert a row of MBPP+."""
     task, function = text(row, "task_id"), text(row, "entry_point")
     base, plus = (
         typed(task, text(row, "assertion"), function, _inputs(row, side))
         for side in ("base_input", "plus_input")
     )
-    return _problem("mbpp_plus", row, base, plus)
+    return _problem(name, row, base, plus)
 
 
 def _problem(source: str, row: Row, base: list[list[Plain]], plus: list[list[Plain]]) -> Problem:

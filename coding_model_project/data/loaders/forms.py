@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from coding_model_project.data.loaders.answers import answer_of
-from coding_model_project.data.loaders.base import BAD_ROW, IGNORED, Part, Published, Row, Unusable
+from coding_model_project.data.loaders.base import (
+    BAD_ROW,
+    IGNORED,
+    SPLITS,
+    Part,
+    Published,
+    Row,
+    Unusable,
+)
 from coding_model_project.data.loaders.cases import Hints, tests_of
 from coding_model_project.data.loaders.prompts import prompt_of
 from coding_model_project.data.loaders.rows import (
@@ -67,12 +75,7 @@ _NESTED_FORMS: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
     (("prompt", "info"), {"statement": "prompt", "truth": "info.tests|answer"}),
     (
         ("messages", "ground_truth", "dataset"),
-        {
-            "statement": "messages",
-            "truth": "ground_truth",
-            "ability": "dataset",
-            "tags": "dataset",
-        },
+        {"statement": "messages", "truth": "ground_truth", "ability": "dataset", "tags": "dataset"},
     ),
 )
 """Required columns of a form, and its fields' columns."""
@@ -95,9 +98,6 @@ def parse_map(given: Sequence[str] | None) -> dict[str, str]:
             raise ConfigError(f"--map={word}: the field {name} is mapped twice")
         found[name] = column
     return found
-
-
-SPLITS = ("train", "validation", "test")
 
 
 def mapped_loader(
@@ -174,7 +174,6 @@ def _loader(form: Form, needed: tuple[str, ...], splits: Sequence[str] = SPLITS)
             fields=needed,
             optional=(*optional, "images", "image"),
             parts=tuple(Part(split=split, files=()) for split in splits),
-            whole=False,
             tests="any form",
         ),
         to_problem=form,

@@ -13,7 +13,7 @@ from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Asserts, Limits, Problem, Test
 
 
-def problem(row: Row, _part: Part, _index: int) -> Problem:
+def problem(_name: str, row: Row, _part: Part, _index: int) -> Problem:
     """Convert a row; the gold program is the prompt and the canonical body."""
     prompt, entry_point = text(row, "prompt"), text(row, "entry_point")
     checks = "\n".join(

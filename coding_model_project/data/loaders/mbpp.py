@@ -30,23 +30,16 @@ def split_of(task: int) -> str:
     return "validation" if task <= 600 else "train"
 
 
-def full(row: Row, _part: Part, _index: int) -> Problem:
+def full(name: str, row: Row, _part: Part, _index: int) -> Problem:
     """Convert a row of the full set."""
     setup = text(row, "test_setup_code")
     challenge = texts(row, "challenge_test_list")
-    return _problem("mbpp", row, text(row, "text"), setup, challenge)
+    return _problem(name, row, text(row, "text"), setup, challenge)
 
 
-def sanitized(row: Row, _part: Part, _index: int) -> Problem:
+def sanitized(name: str, row: Row, _part: Part, _index: int) -> Problem:
     """Convert a row of the sanitized set."""
-    return _problem(
-        "mbpp_sanitized", row, text(row, "prompt"), "\n".join(texts(row, "test_imports"))
-    )
-
-
-def regression(row: Row, _part: Part, _index: int) -> Problem:
-    """Convert a row of the sanitized set into a problem for regression checks."""
-    return _problem("mbpp_reg", row, text(row, "prompt"), "\n".join(texts(row, "test_imports")))
+    return _problem(name, row, text(row, "prompt"), "\n".join(texts(row, "test_imports")))
 
 
 def _problem(

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from coding_model_project.data.governance import split_word
-from coding_model_project.data.loaders.base import Place, Published, SetAside, Trail
-from coding_model_project.data.loaders.files import first_row, read_rows
+from coding_model_project.data.loaders.base import Place, Published, Row, SetAside, Trail
+from coding_model_project.data.loaders.files import read_rows
 from coding_model_project.data.problems import from_file, problem_from_json
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.storage.fetching import on_disk
@@ -17,12 +16,10 @@ from coding_model_project.types import Problem
 OWN_FIELDS = ("id", "split", "statement", "tests")
 
 
-def is_own(path: Path) -> bool:
-    """Return whether a file's first usable row is in our own schema."""
-    if path.is_dir() or not path.name.endswith((".jsonl", ".jsonl.gz")):
-        return False
-    fields = set(first_row(path) or ())
-    return {"id", "split", "statement"} <= fields and bool({"tests", "grader"} & fields)
+def is_own(path: Path, row: Row) -> bool:
+    """Return whether a file whose first row this is has our own schema."""
+    named = {"id", "split", "statement"} <= row.keys() and {"tests", "grader"} & row.keys()
+    return bool(named) and path.name.endswith((".jsonl", ".jsonl.gz"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +41,4 @@ class OwnLoader:
         for where, row in read_rows(path):
             if isinstance(row, SetAside):
                 raise DataError(f"{where}: {row.reason}")
-            problem = from_file(problem_from_json(row, where), path)
-            if place.split in (None, problem.split, split_word(problem.split)):
-                yield problem
+            yield from_file(problem_from_json(row, where), path)

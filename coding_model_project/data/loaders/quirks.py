@@ -12,6 +12,7 @@ from functools import partial
 from coding_model_project.data.loaders.base import Part, Row, Unusable, text
 from coding_model_project.data.loaders.cases import tests_of
 from coding_model_project.data.loaders.prompts import prompt_of
+from coding_model_project.data.loaders.rows import programs_of
 from coding_model_project.data.loaders.safe_pickle import HostilePickle, decode
 from coding_model_project.grading.maths.final_answer import AnswerRule, final_answer
 from coding_model_project.sandbox.embedded.languages import cpp
@@ -98,7 +99,7 @@ _SYNTHETIC_END = "Now solve the problem and return the code."
 """The fixed text around the statement in Prime Intellect's prompts, which ours replace."""
 
 
-def prime_intellect(tasks: Mapping[str, str], row: Row, _part: Part) -> Row:
+def _prime_intellect(tasks: Mapping[str, str], row: Row, _part: Part) -> Row:
     kind = tasks.get(str(row.get("task_type")))
     if kind is None:
         raise Unusable(f"task type {row.get('task_type')!r}; judged are {', '.join(tasks)}")
@@ -110,6 +111,13 @@ def prime_intellect(tasks: Mapping[str, str], row: Row, _part: Part) -> Row:
         "prompt": statement.strip().removesuffix(_SYNTHETIC_END).strip(),
         "_kind": kind,
     }
+
+
+synthetic_1 = partial(_prime_intellect, {"verifiable_code": "code"})
+synthetic_2 = partial(
+    _prime_intellect,
+    {"verifiable_code": "code", "prime_rl_code": "code", "verifiable_math": "math"},
+)
 
 
 def taco(row: Row, _part: Part) -> Row:
@@ -137,18 +145,47 @@ def _ends_in(column: str, rule: AnswerRule, what: str, row: Row, _part: Part) ->
     return {**row, "_answer": found.text}
 
 
-ENDS_IN_HASHES = partial(_ends_in, "answer", AnswerRule.hashes, "'####' line with a number")
-ENDS_IN_BOX = partial(_ends_in, "solution", AnswerRule.boxed, "\\boxed answer")
+ends_in_hashes = partial(_ends_in, "answer", AnswerRule.hashes, "'####' line with a number")
+ends_in_box = partial(_ends_in, "solution", AnswerRule.boxed, "\\boxed answer")
 
 
-def livecodebench(row: Row, _part: Part) -> Row:
-    packed = row["private_test_cases"]
+def _unpacked(row: Row, column: str) -> Row:
+    packed = row[column]
     if not isinstance(packed, str) or packed.lstrip().startswith("["):
         return row
     try:
-        return {**row, "private_test_cases": decode(packed)}
+        return {**row, column: decode(packed)}
     except HostilePickle as error:
-        raise Unusable(f"field 'private_test_cases': {error}") from error
+        raise Unusable(f"field '{column}': {error}") from error
+
+
+def livecodebench(row: Row, _part: Part) -> Row:
+    return _unpacked(row, "private_test_cases")
+
+
+_JUDGED = """
+
+import sys
+
+_texts = (open(name).read() for name in sys.argv[1:4])
+sys.exit(0 if output_judging_function(*_texts) else 1)
+"""
+
+
+def hardtests(row: Row, _part: Part) -> Row:
+    if row.get("starter_code"):
+        raise Unusable("its programs are functions, and its tests standard input")
+    judge = (row.get("test_cases_kit") or {}).get("output_judging_function")
+    checker = Checker(source=f"{judge.strip()}{_JUDGED}") if judge and judge.strip() else None
+    return {**_unpacked(row, "test_cases"), "checker": checker}
+
+
+def hardtests_problem(row: Row) -> Row:
+    """Return a row of HardTests' problems without most of its solutions, of which some have hundreds."""
+    content = re.sub(r"^\[problemUrl\]:.*\n?", "", row["question_content"] or "", flags=re.M)
+    statement = f"{row.get('question_title') or ''}\n\n{content}".strip()
+    kept = {name: value for name, value in row.items() if not name.startswith("question_")}
+    return {**kept, "_statement": statement, "solutions": programs_of(row.get("solutions"))}
 
 
 def instructions(row: Row, _part: Part) -> Row:

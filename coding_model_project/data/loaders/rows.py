@@ -144,7 +144,7 @@ class Form:
             kind=kind_of(self._get(row, "ability")) or self.kind,
             function=self._text(row, "entry_point"),
             language=self._language(row),
-            setup=_joined(self._get(row, "setup")),
+            setup="\n".join(texts_of(self._get(row, "setup"))),
             programs=gold,
         )
         if "truth" in self.columns:
@@ -306,7 +306,9 @@ def texts_of(value: Any) -> tuple[str, ...]:
     """Return a text, or the texts of a list."""
     if isinstance(value, str):
         return (value.replace("\r\n", "\n"),) if value.strip() else ()
-    return tuple(one for one in value or () if isinstance(one, str)) if _is_list(value) else ()
+    if not isinstance(value, (list, tuple)):
+        return ()
+    return tuple(one for one in value if isinstance(one, str))
 
 
 def difficulty_of(value: Any) -> int | None:
@@ -348,14 +350,6 @@ def megabytes_of(value: Any) -> float | None:
 def _amount(value: Any) -> tuple[float | None, str]:
     found = re.match(r"\s*(\d+(?:\.\d+)?)\s*(\w*)", "" if value is None else str(value))
     return (float(found[1]) or None, found[2].lower()) if found else (None, "")
-
-
-def _joined(value: Any) -> str:
-    return "\n".join(texts_of(value))
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple))
 
 
 def _with_starter(prompt: Prompt, starter: Any, function: str | None) -> Prompt:

@@ -16,13 +16,12 @@ import pickletools
 import zlib
 from typing import Any, NoReturn
 
+from coding_model_project.data.loaders.base import BAD_ROW
+from coding_model_project.data.loaders.files import most_unfolded
+
 MAX_BYTES = 1 << 30
 """Maximum size of the decompressed pickle, since a small text can unpack to any size. Real rows hold up
 to a few hundred MB."""
-
-
-_UNFOLDED_BYTES, _UNFOLDED = 128 << 20, 100
-"""Maximum size for a text: these bytes, and as many times its own size."""
 
 _MAX_OPCODES = 1_000_000
 """Maximum number of opcodes, each of which may make an object. LiveCodeBench's pickles hold one text."""
@@ -64,18 +63,8 @@ def loads(data: bytes) -> Any:
         return _PlainUnpickler(io.BytesIO(data)).load()
     except HostilePickle:
         raise
-    except (
-        pickle.UnpicklingError,
-        EOFError,
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        AttributeError,
-        OverflowError,
-        MemoryError,
-        RecursionError,
-    ) as error:  # the C unpickler's errors for malformed opcodes
+    except (pickle.UnpicklingError, EOFError, *BAD_ROW) as error:
+        # the C unpickler's errors for malformed opcodes
         raise HostilePickle(f"not a pickle of plain data: {type(error).__name__}") from error
 
 
@@ -99,7 +88,7 @@ def decode(text: str, *, max_bytes: int = MAX_BYTES) -> Any:
     try:
         packed = base64.b64decode(text, validate=True)
         unpacker = zlib.decompressobj()
-        max_bytes = min(max_bytes, _UNFOLDED_BYTES + _UNFOLDED * len(packed))
+        max_bytes = min(max_bytes, most_unfolded(len(packed)))
         data = unpacker.decompress(packed, max_bytes)
     except (binascii.Error, ValueError, zlib.error) as error:
         raise HostilePickle(f"not base64 of zlib: {error}") from error

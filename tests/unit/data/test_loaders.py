@@ -2,14 +2,13 @@
 
 import gzip
 import json
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from coding_model_project.data import loaders
-from coding_model_project.data.loaders import LOADERS, find, load
+from coding_model_project.data.loaders import LOADERS, find, load, table
 from coding_model_project.data.loaders.base import Place, SetAside, Trail
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, DataError
@@ -231,6 +230,57 @@ def test_a_file_that_does_not_tell_its_split_may_not_pass_for_training(tmp_path)
     )
 
 
+@pytest.mark.parametrize(
+    ("set_name", "file", "split", "is_split"),
+    [
+        ("codecontests", "rows.jsonl", "train", "train"),
+        ("codecontests", "rows.jsonl", "valid", "validation"),
+        ("mine", "latest_contests.jsonl", None, "unknown"),
+        ("mine", "latest_contests.jsonl", "train", "train"),
+        ("mine", "train_and_test.jsonl", "train", "train"),
+        ("mine", "train_and_test.jsonl", None, "unknown"),
+        ("mine", "my-dev.jsonl", None, "validation"),
+        ("acecode", "rows.jsonl", None, "train"),
+        ("acecode", "rows.jsonl", "validation", "validation"),
+        ("acecode", "acecode_test.jsonl", None, "test"),
+        ("mine", "data/train/a.jsonl", None, "train"),
+        ("mine", "test/data/a.jsonl", None, "unknown"),
+    ],
+)
+def test_the_split_of_a_file_is_in_its_name_or_given(tmp_path, set_name, file, split, is_split):
+    known = {"codecontests": rows.CODECONTESTS, "acecode": ACECODE}
+    path = written(tmp_path, file, known.get(set_name, ACECODE))
+    given = tmp_path / "data" if file.startswith("data/") else path
+    columns = {"statement": "question", "tests": "test_cases"} if set_name == "mine" else None
+    (problem,) = load(set_name, path=given, split=split, columns=columns).problems
+    assert problem.split == is_split
+
+
+def test_each_file_of_a_folder_has_the_split_of_its_name(tmp_path):
+    for file in ("train-0.jsonl", "train-1.jsonl", "test-0.jsonl"):
+        written(tmp_path, f"folder/{file}", rows.GSM8K)
+    found = load("gsm8k", path=tmp_path / "folder").problems
+    assert [one.id for one in found] == ["gsm8k/test/0", "gsm8k/train/0", "gsm8k/train/1"]
+    assert len(load("gsm8k_train", path=tmp_path / "folder").problems) == 2
+
+
+def test_a_split_that_a_set_lacks_is_refused_with_those_that_it_has(tmp_path):
+    path = written(tmp_path, "mine_test.jsonl", rows.GSM8K)
+    for name, split in (("gsm8k", "validation"), ("mbpp_reg", "train"), ("mbpp_train", "test")):
+        with pytest.raises(ConfigError, match=rf"split={split} \(--split\): {name} has only "):
+            load(name, data_dir=tmp_path, split=split)
+    with pytest.raises(ConfigError, match=r"split=train \(--split\): gsm8k has only test"):
+        load("gsm8k", path=path, split="train")
+
+
+ACECODE = {
+    "id": "a1",
+    "question": "Define f(x), which adds 1.",
+    "test_cases": ["assert f(1) == 2"],
+    "source": "oss",
+}
+
+
 def test_our_own_schema_by_any_name(tmp_path):
     problem = Problem(
         id="mine/1", split="train", statement="?", tests=(Test(input=Stdin("1"), expected="1"),)
@@ -272,33 +322,34 @@ def test_a_release_needs_all_its_files(tmp_path):
     assert len(load("livecodebench", data_dir=tmp_path).problems) == 400
 
 
-def test_then_the_hub_at_its_pinned_commit(tmp_path):
+def test_then_the_hub_at_its_pinned_commit(tmp_path, monkeypatch):
     asked = []
+    path = written(tmp_path, "cache/rows.jsonl", *[rows.HUMANEVAL] * 164)
 
-    def resolve(published, revision):
-        asked.append((published.hub, revision))
+    def revision(published, wanted):
+        asked.append((published.hub, wanted))
         return "c0ffee"
 
-    def download(published, part, revision):
+    def files(published, part, revision):
         asked.append((part.config, part.split, revision))
-        yield from ((f"hub row {n}", rows.HUMANEVAL) for n in range(164))
+        return [path]
 
-    loader = replace(LOADERS["humaneval"], resolve=resolve, download=download)
-    trail = Trail(origins=[], notes=[])
-    found = list(loader.items(Place(data_dir=tmp_path), trail))
-    assert len(found) == 164
+    monkeypatch.setattr(table, "hub_revision", revision)
+    monkeypatch.setattr(table, "hub_files", files)
+    loaded = load("humaneval", data_dir=tmp_path)
+    assert len(loaded.problems) == 164
     assert asked[0] == ("openai/openai_humaneval", "7dce6050a7d6d172f3cc5c32aa97f52fa1a2e544")
     assert asked[1] == ("openai_humaneval", "test", "c0ffee")
-    assert trail.origins == ["openai/openai_humaneval@c0ffee"]
+    assert loaded.origin == "openai/openai_humaneval@c0ffee"
 
 
-def test_nowhere_says_where_was_looked(tmp_path):
-    def resolve(published, revision):
+def test_nowhere_says_where_was_looked(tmp_path, monkeypatch):
+    def revision(published, wanted):
         raise ConfigError("the hub gave nothing")
 
-    loader = replace(LOADERS["mbpp"], resolve=resolve)
+    monkeypatch.setattr(table, "hub_revision", revision)
     with pytest.raises(ConfigError, match=r"mbpp\.jsonl.*=PATH.*the hub gave nothing"):
-        list(loader.items(Place(data_dir=tmp_path), Trail(origins=[], notes=[])))
+        load("mbpp", data_dir=tmp_path)
 
 
 def test_unknown_names_are_told_the_known_ones(tmp_path):

@@ -56,6 +56,7 @@ SCRIPT = Problem(
     ),
 )
 PAIRS = mbpp.full(
+    "mbpp",
     {
         "task_id": 601, "text": "Find the longest chain.", "test_setup_code": "",
         "code": "class Pair:\r\n  def __init__(self, a, b):\r\n    self.a = a\r\n    self.b = b\r\n"
