@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from coding_model_project.errors import ConfigError, JobError
 from coding_model_project.extras import extra
@@ -40,18 +39,14 @@ def push(image: str, region: str) -> None:
     """
     registry, repository = ecr_name(image, region)
     with extra("sagemaker"):
-        import boto3
-        from botocore.exceptions import BotoCoreError, ClientError
+        from coding_model_project.launch.jobs.sagemaker import aws
 
-    try:
-        ecr: Any = boto3.client("ecr", region_name=region)
+    with aws("ecr", region) as ecr:
         try:
             ecr.describe_repositories(repositoryNames=[repository])
         except ecr.exceptions.RepositoryNotFoundException:
             ecr.create_repository(repositoryName=repository)
         token = ecr.get_authorization_token()["authorizationData"][0]["authorizationToken"]
-    except (BotoCoreError, ClientError) as error:
-        raise ConfigError(f"--push: ECR in {region} refuses ({error})") from error
     user, _, password = base64.b64decode(token).decode().partition(":")
     _tool(["login", "--username", user, "--password-stdin", registry], given=password)
     _tool(["push", image])
