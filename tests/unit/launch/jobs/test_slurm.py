@@ -93,7 +93,7 @@ def several(tmp_path, command, monkeypatch):
     This `srun` skips `ray symmetric-run` and its options, and runs the entry point only.
     """
     run = tmp_path / "run"
-    overrides = ("hardware=cpu", "steps=1000000", f"coding.run_dir={run}")
+    overrides = ("hardware=cpu", f"coding.run_dir={run}")
     job = make_job(tmp_path, backend="slurm", target="", recipe="grpo", overrides=overrides)
     source = Path(job.folder, "source", "recipes")
     source.mkdir(parents=True)
