@@ -103,18 +103,12 @@ def submit(
     role: Annotated[str, _aws(help="Run with this IAM role (an ARN).")] = "",
     s3: Annotated[str, _aws(help="Keep the run's folder at this s3:// URL.")] = "",
     image: Annotated[str, _aws(help="Run in this image, by its ECR URI.")] = "",
-    build: Annotated[bool, _aws("--build", help="Build the image first.")] = False,
-    push: Annotated[bool, _aws("--push", help="Push the image first.")] = False,
-    containerfile: Annotated[
-        Path | None, _aws(help="Build the image from this file. Default: ours.")
-    ] = None,
     max_hours: Annotated[float, _aws(help="End the job after N hours.", min=0.1)] = 24,
 ) -> None:
     """Run a recipe as a job, from the current working tree, and print the job's name.
 
     A job with the coding.run_dir of an earlier one resumes its run.
     """
-    from coding_model_project.launch.jobs import image as images
     from coding_model_project.launch.jobs.backends import backend_of
     from coding_model_project.launch.jobs.base import JOB_RECIPES, Evaluation, Job, value_of
     from coding_model_project.launch.jobs.control import submit as submit_job
@@ -183,17 +177,7 @@ def submit(
         runner.check(job)
         print(runner.text(job))
         return
-
-    if push:
-        images.ecr_name(image, target)  # before the build, which may take long
-
-    def make_image(package: Path) -> None:
-        if build:
-            images.build(package, image, containerfile or images.CONTAINERFILE)
-        if push:
-            images.push(image, target)
-
-    submit_job(runner, job, source, log, prepare=make_image)
+    submit_job(runner, job, source, log)
     dirty = f" with changes {source.patch_hash[:12]}" if source.patch else ""
     print(chosen)
     print(f"commit {source.commit[:12]}{dirty}; run folder {run_dir}", file=sys.stderr)

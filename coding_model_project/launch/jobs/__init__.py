@@ -9,7 +9,6 @@ beside.py    the program that runs both in one job
 control.py   submit, stop and follow, the same for every back end
 fetch.py     copies of a run's folder from where the job wrote it
 names.py     names that every back end accepts
-image.py     the container image of SageMaker jobs
 local.py, ray_jobs.py, slurm.py, sagemaker.py   the back ends; backends.py
              maps names to them
 """

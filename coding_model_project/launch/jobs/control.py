@@ -25,18 +25,8 @@ Say = Callable[[str], None]
 _T = TypeVar("_T")
 
 
-def submit(
-    backend: Backend,
-    job: Job,
-    source: Source,
-    log: JobLog,
-    *,
-    prepare: Callable[[Path], object] = lambda _: None,
-) -> None:
+def submit(backend: Backend, job: Job, source: Source, log: JobLog) -> None:
     """Ship the source and start the job, with a log entry before and after.
-
-    Args:
-        prepare: called with the package before the back end gets it.
 
     Raises:
         ConfigError, JobError: the job was not submitted, and the log records that; or, as the message
@@ -55,7 +45,6 @@ def submit(
             (folder / PATCH).write_bytes(source.patch)
         package = folder / PACKAGE
         write_package(source, package)
-        prepare(package)
         handle = _start(backend, job, package)
     except _UnknownError:
         raise

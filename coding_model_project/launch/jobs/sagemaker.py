@@ -60,9 +60,7 @@ class SageMakerBackend:
                 f"--s3={job.mirror}: expected s3://BUCKET/FOLDER, a folder for this run alone"
             )
         if not self.image:
-            raise ConfigError(
-                "--image=: give the image's URI in ECR, or --build --push --image NAME"
-            )
+            raise ConfigError("--image=: give the image's URI in ECR")
 
     def text(self, job: Job) -> str:
         return shlex.join(words(job, "python"))

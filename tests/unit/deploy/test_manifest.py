@@ -160,10 +160,12 @@ def test_the_quadlet_runs_and_checks_the_image_as_the_image_does():
     assert container["Secret"].endswith("target=CODING_SANDBOX_TOKEN")
 
 
-def test_the_image_copies_what_is_there_and_names_no_index():
-    text = (FOLDER / "Containerfile").read_text()
+@pytest.mark.parametrize("kind", ["judge", "training"])
+def test_the_image_copies_what_is_there_and_names_no_index(kind):
+    text = FOLDER.with_name(kind).joinpath("Containerfile").read_text()
     root = FOLDER.parents[1]
-    for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.M):
-        for name in line.split():
-            assert (root / name).exists(), name
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.M)
+    assert copied
+    for name in " ".join(copied).split():
+        assert (root / name).exists(), name
     assert "://" not in text.replace("http://127.0.0.1:8080/", "")

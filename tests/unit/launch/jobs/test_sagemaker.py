@@ -1,8 +1,5 @@
-"""SageMaker and ECR, by moto: requests that AWS would take. It starts no container."""
+"""SageMaker, by moto: requests that AWS would take. It starts no container."""
 
-import json
-import os
-import subprocess
 import time
 from pathlib import Path
 
@@ -11,7 +8,6 @@ import pytest
 from moto import mock_aws
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.launch.jobs import image
 from coding_model_project.launch.jobs.base import SAGEMAKER_RUN_DIR as RUN_DIR
 from coding_model_project.launch.jobs.base import JobState
 from coding_model_project.launch.jobs.sagemaker import SageMakerBackend
@@ -117,59 +113,3 @@ def test_no_credentials_are_one_line(sagemaker_job, monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     with pytest.raises(ConfigError, match="Unable to locate credentials"):
         backend().state(sagemaker_job)
-
-
-def test_an_image_is_pushed_to_a_repository_that_is_made(aws, tmp_path, monkeypatch):
-    """Use a fake podman program: moto has no registry to push to."""
-    note = tmp_path / "calls.jsonl"
-    fake = tmp_path / "bin" / "podman"
-    fake.parent.mkdir()
-    fake.write_text(
-        "#!/bin/sh\n"
-        f"""python3 -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "$@" >> {note}\n"""
-        f'case "$1" in login) cat > {tmp_path}/password;; esac\n'
-    )
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
-    for _ in range(2):  # the second time the repository is there
-        image.push(f"{REGISTRY}/training:1", "us-east-1")
-    login, push = [json.loads(line) for line in note.read_text().splitlines()][:2]
-    assert login == ["login", "--username", "AWS", "--password-stdin", REGISTRY]
-    assert push == ["push", f"{REGISTRY}/training:1"]
-    password = (tmp_path / "password").read_text()
-    assert password
-    assert password not in note.read_text()
-    (made,) = boto3.client("ecr", region_name="us-east-1").describe_repositories()["repositories"]
-    assert made["repositoryUri"] == f"{REGISTRY}/training"
-    with pytest.raises(ConfigError, match="--image=training:1: expected ACCOUNT"):
-        image.push("training:1", "us-east-1")
-    with pytest.raises(ConfigError, match=r"expected ACCOUNT\.dkr\.ecr\.eu-west-1\.amazonaws"):
-        image.push(f"{REGISTRY}/training:1", "eu-west-1")
-
-
-def _podman_works() -> bool:
-    try:
-        return subprocess.run(["podman", "info"], capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        return False
-
-
-@pytest.mark.skipif(not _podman_works(), reason="podman does not work here")
-def test_an_image_is_built_from_the_source(tmp_path, repo):
-    from coding_model_project.launch.jobs.source import read_source, write_package
-
-    write_package(read_source(repo, max_mb=1), tmp_path / "p.zip")
-    containerfile = tmp_path / "Containerfile"
-    containerfile.write_text("FROM scratch\nCOPY tool.sh /\n")
-    name = f"localhost/jobs-test-{os.getpid()}"
-    try:
-        image.build(tmp_path / "p.zip", name, containerfile)
-        listed = subprocess.run(
-            ["podman", "images", "--noheading", "--format", "{{.Repository}}", name],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        assert listed.stdout.strip() == name
-    finally:
-        subprocess.run(["podman", "rmi", name], capture_output=True, check=False)
-    with pytest.raises(ConfigError, match="no such file"):
-        image.build(tmp_path / "p.zip", name, tmp_path / "missing")
