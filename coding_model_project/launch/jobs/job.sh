@@ -27,13 +27,13 @@ before=$(saved)
 {% endif %}
 {% if several %}
 # Ray's head is on this node, the first one. The other nodes cannot reach its loopback address, to which
-# its name may resolve here. The port is below those of Ray's workers and of outgoing connections.
+# its name may resolve here. The port is between those of Ray's workers and of outgoing connections.
 ip=$({ getent ahostsv4 "$(hostname)"; hostname -I | tr ' ' '\n'; } | awk '/^[0-9.]+/ && !/^127\./ { print $1; exit }')
 export PATH={{ bin }}:$PATH RAY_ADDRESS=$ip:$((20000 + SLURM_JOB_ID % 10000))
 export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=${RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT:-300}
 srun --ntasks=$SLURM_JOB_NUM_NODES --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=120 \
     ray symmetric-run --address $RAY_ADDRESS --min-nodes $SLURM_JOB_NUM_NODES --num-cpus=$SLURM_CPUS_ON_NODE -- \
-    bash -c '"$@"; echo $? > "$0"' {{ exit_file }} {{ command }}{% if not nnodes %} trainer.nnodes=$SLURM_JOB_NUM_NODES{% endif %} &
+    bash -c '"$@"; echo $? > "$0"' {{ exit_file }} {{ command }}{% if not nnodes and recipe != "baseline" %} trainer.nnodes=$SLURM_JOB_NUM_NODES{% endif %} &
 {% else %}
 {{ command }} &
 {% endif %}

@@ -162,7 +162,7 @@ class RayBackend:
             if time.monotonic() > deadline:
                 break
             time.sleep(_POLL_S)
-        lines = client.get_job_logs(asking).split("\n")
+        lines = (client.get_job_logs(asking) or "").split("\n")
         if told.status.is_terminal():
             client.delete_job(asking)
         code = 0 if told.status == JobStatus.SUCCEEDED else told.driver_exit_code
