@@ -71,6 +71,9 @@ class SlurmBackend:
         return bool(nodes) and nodes[-1] not in ("--nodes=1", "--nodes=1-1")
 
     def text(self, job: Job) -> str:
+        return self._script(job)
+
+    def _script(self, job: Job) -> str:
         log = f"{job.folder}/{LOG}".replace("%", "%%")  # sbatch replaces %j and the like
         ours = (
             f"--job-name={job.name}",
