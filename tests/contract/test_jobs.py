@@ -174,7 +174,7 @@ def test_a_head_refuses_an_expired_token(ray, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
     said = place.submit("never", code=2)
     assert said.startswith("error: RAY_AUTH_TOKEN=…: the head at http")
-    assert "(403), the token has expired" in said
+    assert "the token has expired" in said
     assert not (tmp_path / "outputs").exists()
 
 
