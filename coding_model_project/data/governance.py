@@ -64,8 +64,8 @@ _WITH_TRAINING_SPLIT = {
     "acecode", "apps", "arithmetic", "big_math", "codecontests", "codecontests_plus", "codeforces",
     "dapo", "deepcoder", "deepscaler", "eurus", "gsm8k", "hardtests", "intellect_3_code",
     "intellect_3_math", "kodcode", "leetcode", "math", "mbpp", "mbpp_sanitized", "nemotron_code",
-    "rlvr", "rstar_coder", "skywork_code", "skywork_math", "synthetic_1", "synthetic_2", "taco", "tinycode",
-    "tinycode_asserts", "tinyshell",
+    "rlvr", "rstar_coder", "skywork_code", "skywork_math", "synthetic_1", "synthetic_2", "taco",
+    "tinycode", "tinycode_asserts", "tinyshell",
 }  # fmt: skip
 """Known sets of which the split "train" may train, and no other."""
 
