@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import itertools
 import json
 import re
 from contextlib import contextmanager, nullcontext
@@ -107,7 +108,8 @@ def check_options(command):
     here = typer.main.get_command(app)
     for argument in command.arguments:
         if argument.startswith("--"):
-            known = {name for parameter in here.params for name in parameter.opts} | {"--help"}
+            names = [[*one.opts, *one.secondary_opts] for one in here.params]
+            known = {"--help", *itertools.chain(*names)}
             if here.context_settings.get("ignore_unknown_options"):  # it hands them on
                 known |= {name for one in options() for name in one.names}
             assert argument.split("=")[0] in known, f"{command}: no option {argument}"

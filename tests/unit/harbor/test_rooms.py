@@ -86,7 +86,9 @@ def named(process: psutil.Process) -> str:
 def test_the_memory_limit_also_holds_between_commands(tmp_path):
     async def use(room):
         await room.write_file("/app/hog.py", HOG.encode())
-        await room.run_command("setsid python3 hog.py & setsid sleep 77 &")
+        await room.run_command(
+            "setsid python3 hog.py & setsid sleep 77 & until [ -e started ]; do sleep 0.05; done"
+        )
         most = 0
         async with asyncio.timeout(60):
             while found := [one for one in below("keeper") if named(one) in ("python3", "sleep")]:
