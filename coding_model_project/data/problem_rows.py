@@ -25,7 +25,7 @@ from coding_model_project.data.row_readers import (
     text_or_null,
     value_that,
 )
-from coding_model_project.grading.wellformed import is_positive, is_tolerance
+from coding_model_project.grading.wellformed import LARGEST, is_positive, is_tolerance
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -74,7 +74,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
 _FLAG = value_that("true or false", lambda value: isinstance(value, bool))

@@ -12,6 +12,9 @@ from coding_model_project.types import Asserts, Call, Limits, Problem, Stdin, Te
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
 _COLLECTIONS = (list, tuple, set, frozenset)
 
+LARGEST = 2**63
+"""No limit or whole number of a problem's file is larger: JSON lines hold no larger ones."""
+
 
 def check_problem(problem: Problem) -> None:
     """Validate every field of a problem.
@@ -52,8 +55,8 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def is_positive(value: object) -> TypeGuard[float]:
-    """Return whether a value is a finite number above 0."""
-    return is_tolerance(value) and value != 0
+    """Return whether a value is a number above 0 and below `LARGEST`."""
+    return is_number(value) and 0 < value < LARGEST
 
 
 def is_tolerance(value: object) -> bool:

@@ -61,6 +61,8 @@ MALFORMED = [
     ({"limits": {"cpu_s": "5"}}, "limits.cpu_s", "expected a number above 0"),
     ({"limits": {"cpu_s": -1}}, "limits.cpu_s'", "above 0, got the number -1"),
     ({"limits": {"cpu_s": None}}, "limits.cpu_s'", "above 0, got null"),
+    ({"limits": {"memory_mb": 2**63}}, "limits.memory_mb'", "a whole number above 0, got"),
+    ({"difficulty": 2**63}, "field 'difficulty'", "got the number 9223372036854775808"),
     ({"limits": {"memory_mb": 0.5}}, "limits.memory_mb'", "a whole number above 0, got"),
     ({"tests": [{**CALL, "a\nb": 1}]}, "field 'tests[0].a b'", "unknown; expected call, args"),
     ({"id": 7}, "field 'id'", 'write "id": "mine/1"'),
