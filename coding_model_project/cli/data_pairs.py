@@ -75,6 +75,7 @@ def pairs(
 
     Ungradable samples are excluded. The last line is JSON.
     """
+    from coding_model_project.atomic import write_json
     from coding_model_project.data.training.pair_report import bias_report
     from coding_model_project.data.training.pairs import (
         Controls,
@@ -83,7 +84,6 @@ def pairs(
     )
     from coding_model_project.data.training.pairs import split as divided
     from coding_model_project.data.training.rows import write_rows
-    from coding_model_project.runs.folder import write_json
     from coding_model_project.types import ErrorType
 
     known = [str(error) for error in ErrorType]

@@ -55,7 +55,7 @@ def select_tests(
 
     The last line is JSON. Exit code 1 if no problem's tests could be ordered.
     """
-    from coding_model_project.data.json_files import write_lines
+    from coding_model_project.atomic import write_lines
     from coding_model_project.data.loaders import load
     from coding_model_project.data.loaders.forms import parse_map
     from coding_model_project.data.quality.discrimination import select_tests as select

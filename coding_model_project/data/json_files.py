@@ -1,36 +1,16 @@
-"""Files of JSON and JSON lines, written atomically."""
+"""Files of JSON lines that people name in options, and hashes of files."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
-
-import orjson
+from typing import TypeVar
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.storage.fetching import on_disk
 
 _Row = TypeVar("_Row")
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a value, indented."""
-    _write(path, [orjson.dumps(value, option=orjson.OPT_INDENT_2)])
-
-
-def write_lines(path: Path, rows: Iterable[Any]) -> None:
-    """Write rows, one per line."""
-    _write(path, map(orjson.dumps, rows))
-
-
-def _write(path: Path, lines: Iterable[bytes]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        file.writelines(line + b"\n" for line in lines)
-    partial.replace(path)
 
 
 def file_hash(path: Path) -> str:

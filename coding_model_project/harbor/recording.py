@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from coding_model_project.atomic import write_json
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import ENGINES
 from coding_model_project.harbor.format.digest import task_digest
@@ -27,7 +28,6 @@ from coding_model_project.harbor.format.trial_results import (
     TrialResult,
     VerifierResult,
     trial_config,
-    write_json,
     write_trial,
 )
 from coding_model_project.harbor.integrity import Integrity

@@ -17,12 +17,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.atomic import write_json, write_lines
 from coding_model_project.data.dedup import contamination, search
 from coding_model_project.data.dedup.decide import Decision, decide
 from coding_model_project.data.dedup.documents import Document, document
 from coding_model_project.data.dedup.search import Say
 from coding_model_project.data.governance import EVALUATION_SETS, Role
-from coding_model_project.data.json_files import file_hash, write_json, write_lines
+from coding_model_project.data.json_files import file_hash
 from coding_model_project.data.loaders import (
     Place,
     SetAside,

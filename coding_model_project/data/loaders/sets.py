@@ -10,10 +10,10 @@ Keys of a set in the table, beside those of `Published` and `Form`:
     columns     the column of each field of a problem, as in `Form`
     optional    columns that only `prepare` reads
     prepare     a function of `quirks`, for what no column says
-    converter   a function that converts its rows, in place of `Form`
+    converter   a function of `_CONVERTERS`, which converts its rows in place of `Form`
     source      the first part of its problems' ids; by default its name
     joined      another repository, whose rows complete those with the same value in the column `key`
-    complete    a function that makes its problems from those of its rows
+    complete    a function of `_COMPLETED`, which makes its problems from those of its rows
     generator   a function of another room that makes the problems, in place of files
 """
 
@@ -23,18 +23,25 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 import yaml
 
-from coding_model_project.data.loaders import quirks
+from coding_model_project.data.loaders import (
+    bigcodebench,
+    cruxeval,
+    evalplus,
+    gsm8k_5shot,
+    humaneval,
+    humaneval_x,
+    mbpp,
+    quirks,
+)
 from coding_model_project.data.loaders.base import Loader, LoaderByName, Part, Published
 from coding_model_project.data.loaders.rows import Form
 from coding_model_project.data.loaders.table import CompletedLoader, Joined, TableLoader
 from coding_model_project.types import Limits
 
-_ROOM = "coding_model_project.data.loaders"
 _OF_FORM = ("id", "kind", "limits", "prepare", "tolerant")
 _NEEDED = ("statement", "tests", "truth", "answer")
 
@@ -86,14 +93,14 @@ def _set(
         return LoaderByName(published=published, source=generator)
     table = TableLoader(
         published=published,
-        to_problem=partial(resolve_name(f"{_ROOM}.{converter}"), name)
+        to_problem=partial(_CONVERTERS[converter], name)
         if converter
         else _form(source or name, columns, **form),
         once=once,
         joined=_joined(name, **joined) if joined else None,
     )
     if complete:
-        return CompletedLoader(table=table, complete=resolve_name(f"{_ROOM}.{complete}"))
+        return CompletedLoader(table=table, complete=_COMPLETED[complete])
     return table
 
 
@@ -163,6 +170,17 @@ def _joined(
     return Joined(published=published, key=key, prepare=getattr(quirks, prepare))
 
 
+_CONVERTERS = {
+    "bigcodebench": bigcodebench.problem,
+    "cruxeval": cruxeval.problem,
+    "humaneval": humaneval.problem,
+    "humaneval_plus": evalplus.humaneval,
+    "humaneval_x": humaneval_x.problem,
+    "mbpp": mbpp.full,
+    "mbpp_plus": evalplus.mbpp,
+    "mbpp_sanitized": mbpp.sanitized,
+}
+_COMPLETED = {"evalplus": evalplus.with_values, "gsm8k_5shot": gsm8k_5shot.with_examples}
 _TABLE = yaml.load((Path(__file__).parent / "sets.yaml").read_bytes(), Loader=yaml.CSafeLoader)
 SETS: dict[str, Loader] = {name: _set(name, **keys) for name, keys in _TABLE.items()}
 """The loader of each set by name."""

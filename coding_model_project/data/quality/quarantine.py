@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 
-from coding_model_project.data.json_files import write_lines
+from coding_model_project.atomic import write_lines
 from coding_model_project.data.loaders.base import SetAside
 from coding_model_project.data.problems import problem_line, write_problems
 from coding_model_project.types import Problem

@@ -101,9 +101,8 @@ def _read(path: Path) -> dict[str, Fault | None]:
     known: dict[str, Fault | None] = {}
     with suppress(OSError):
         for line in path.read_text("utf-8", "replace").splitlines():
-            with suppress(
-                ValueError, TypeError, IndexError
-            ):  # the end of a command that was killed
+            # A line may be the end of a command that was killed.
+            with suppress(ValueError, TypeError, IndexError):
                 key, fault = json.loads(line)
                 known[key] = fault and (str(fault[0]), str(fault[1]))
     return known

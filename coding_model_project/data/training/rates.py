@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from coding_model_project import strict_json
-from coding_model_project.data.json_files import read_lines, write_lines
+from coding_model_project.atomic import write_lines
+from coding_model_project.data.json_files import read_lines
 from coding_model_project.data.quality.rates import Rate
 from coding_model_project.errors import ConfigError
 

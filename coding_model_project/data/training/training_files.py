@@ -21,8 +21,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from coding_model_project.atomic import write_json
 from coding_model_project.data.governance import Role, role, split_word
-from coding_model_project.data.json_files import file_hash, write_json
+from coding_model_project.data.json_files import file_hash
 from coding_model_project.data.problems import ProblemFile, write_problems
 from coding_model_project.data.quality.faults import Fault
 from coding_model_project.data.quality.faults import ungradable as ungradable_of

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.atomic import write_json
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation.journal import storage_errors, to_line
@@ -20,7 +21,7 @@ from coding_model_project.evaluation.results import Generated
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.rewards import RewardKind
-from coding_model_project.runs.folder import RunFolder, plain_config, write_json
+from coding_model_project.runs.folder import RunFolder, plain_config
 from coding_model_project.runs.rollouts import Rollout, read_rollouts
 from coding_model_project.types import Problem
 

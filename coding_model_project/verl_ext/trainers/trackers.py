@@ -20,6 +20,8 @@ from coding_model_project.redaction import redacted
 from coding_model_project.runs.folder import RunFolder
 
 _START_S = "30"
+_OFFLINE_START_S = 120.0
+"""Only a busy machine makes an offline start last."""
 _MLFLOW_RUN = "mlflow_run"
 """A file of the run's folder with the id of its MLflow run."""
 
@@ -52,20 +54,18 @@ def _start_wandb(config: DictConfig) -> None:
 
     refusals = (wandb.Error, ServerResponseError)
 
-    def start() -> Any:
+    def start(within_s: float) -> Any:
         return wandb.init(
             project=config.trainer.project_name,
             name=config.trainer.experiment_name,
             id=os.environ.get("WANDB_RUN_ID") or run_id(Path(config.coding.run_dir)),
             resume=None if os.environ["WANDB_MODE"] == "offline" else "allow",
             config=redacted(OmegaConf.to_container(config, resolve=True)),  # type: ignore[arg-type]
-            settings=wandb.Settings(
-                init_timeout=float(os.environ.get("WANDB_INIT_TIMEOUT", _START_S))
-            ),
+            settings=wandb.Settings(init_timeout=within_s),
         )
 
     try:
-        run = start()
+        run = start(float(os.environ.get("WANDB_INIT_TIMEOUT", _START_S)))
     except refusals as error:
         reason = " ".join(str(error).split())[:200]
         _say(
@@ -73,9 +73,11 @@ def _start_wandb(config: DictConfig) -> None:
             "/wandb/offline-run-*` uploads it later"
         )
         os.environ["WANDB_MODE"] = "offline"
-        wandb.teardown()
-        # On a busy machine the old service lives on for a moment, and the run's id is in use there.
-        run = stamina.retry(on=refusals, timeout=float(_START_S))(start)()
+        for attempt in stamina.retry_context(on=refusals, timeout=_OFFLINE_START_S):
+            with attempt:
+                # A service that failed to start the run answers from then on that its id is in use.
+                wandb.teardown()
+                run = start(_OFFLINE_START_S)
     # verl calls it again, and each call leaves an empty folder.
     wandb.init = lambda **_: run  # type: ignore[assignment]
     _outlive_wandb(config.coding.run_dir)

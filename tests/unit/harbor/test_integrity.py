@@ -47,7 +47,7 @@ FORGERIES = {
         "rm -rf /bin; ln -s /app /bin; echo 'PATH=/app:$PATH' | tee /root/.bashrc /root/.profile",
     ),
 }
-"""What the agent leaves is no reward, whatever the verifier looks at."""
+"""Cases (verifier, agent) in which files or processes of the agent look like a reward."""
 
 
 def made(folder, test, solve, files=None):

@@ -131,7 +131,7 @@ class Lossy:
     error: CodingModelError | None = None
     starts: bool = True
     then: CodingModelError | None = None
-    """What it answers after the submission."""
+    """The error of every answer after the submission."""
     known: set[str] = field(default_factory=set)
     submitted: int = 0
 
