@@ -275,6 +275,10 @@ class Problem:
     base_tests: int | None = None
     """The number of leading hidden tests that also have their own score. EvalPlus extends a benchmark's
     own tests and reports both scores."""
+    prelude: str = ""
+    """Python source that runs before a program, such as the imports of the publisher's harness."""
+    publisher: str | None = None
+    """The publisher whose rule gives a second reading of each verdict (`grading.readings.RULES`)."""
 
     @classmethod
     def simple(
@@ -432,6 +436,10 @@ class Verdict:
     For `gsm8k_5shot` 1 if the last number is the answer. None for all other problems."""
     rewards: Mapping[str, float | int] | None = None
     """Rewards of a Harbor task's verifier, by name; the trial is its only result."""
+    publisher_passed: bool | None = None
+    """Whether it passes by the rule of `Problem.publisher`; None without one."""
+    publisher_differs: str = ""
+    """Why that rule decides otherwise, such as "over 6 s"; empty if it does not."""
 
     def __str__(self) -> str:
         """Return the outcome on one line; `repr` shows every field."""

@@ -19,6 +19,7 @@ import typer
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.evaluation.evaluation_config import Cluster
+from coding_model_project.grading.readings import Reading
 from coding_model_project.isolation.confine import Tier
 
 if TYPE_CHECKING:
@@ -153,6 +154,13 @@ JournalFile = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+Rule = Annotated[
+    Reading,
+    typer.Option(
+        help="Rule that decides what counts as accepted where a data set's publisher has another than "
+        "this judge. Both readings are reported.",
+    ),
+]
 StopEarly = Annotated[
     bool, typer.Option("--stop-early", help="Stop at a program's first failing test.")
 ]

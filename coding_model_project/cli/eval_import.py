@@ -13,6 +13,7 @@ from coding_model_project.cli.common import (
     MaxTests,
     MinTier,
     NeededDatasets,
+    Rule,
     Seed,
     Split,
     StopEarly,
@@ -21,6 +22,7 @@ from coding_model_project.cli.common import (
 )
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.imports.formats import Format
+from coding_model_project.grading.readings import Reading
 from coding_model_project.isolation.confine import Tier
 
 HELP = """Judge samples that another tool generated; the result is an evaluation like any other.
@@ -67,6 +69,7 @@ def import_(
     limit: Limit = None,
     max_tests: MaxTests = None,
     stop_early: StopEarly = False,
+    rule: Rule = Reading.publisher,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
     data_dir: DataDir = None,
@@ -106,6 +109,7 @@ def import_(
             "limit": limit,
             "max_tests": max_tests,
             "stop_early": stop_early,
+            "rule": rule,
         },
     )
     settings = evaluation_settings(coding_of(config))

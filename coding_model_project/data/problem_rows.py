@@ -184,6 +184,8 @@ _SCHEMA: dict[str, tuple[Reader, str]] = {
         value_that("a number of at least 1, or null", lambda value: _is_whole(value) and value > 0),
         "3",
     ),
+    "prelude": (text, '"from typing import *"'),
+    "publisher": (text_or_null, '"livecodebench"'),
     "grader": (one_of(GradedBy), '"math"'),
 }
 """The reader and an example of each field of a row."""

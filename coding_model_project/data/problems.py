@@ -9,7 +9,8 @@
      "entry_point": "solve", "language": "python",
      "checker": {"source": "…", "language": "python", "protocol": "testlib"},
      "difficulty": 2, "date": "2024-08-01", "tags": ["lists"], "gold": ["def solve…"], "bad": ["…"],
-     "base_tests": 1, "messages": [{"role": "system", "content": "…"}, {"role": "user", "content": "…"}]}
+     "base_tests": 1, "prelude": "from typing import *", "publisher": "livecodebench",
+     "messages": [{"role": "system", "content": "…"}, {"role": "user", "content": "…"}]}
     {"id": "tasks/17", "split": "train", "statement": "…", "grader": "harbor", "task": "tasks/17"}
     {"id": "sums/1", "split": "train", "statement": "…", "grader": "math", "answer": "42"}
     {"id": "rules/1", "split": "train", "statement": "…", "grader": "instructions",

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from coding_model_project.config_key import key
+from coding_model_project.grading.readings import Reading
 
 
 class EvaluationMode(StrEnum):
@@ -112,6 +113,11 @@ class EvaluationConfig:
         False,
         "Stop judging a program at its first failing test: much faster for problems with many slow "
         "tests, but gives no pass ratio.",
+    )
+    rule: Reading = key(
+        Reading.publisher,
+        "Rule that decides what counts as accepted where a data set's publisher has another than this "
+        "judge: `publisher` or `ours`. Both readings are reported.",
     )
     from_date: str | None = key(
         None, "Use only problems published on or after this day: `2024-08-01`. null: all."

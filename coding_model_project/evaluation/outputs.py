@@ -114,7 +114,7 @@ def write_rollouts(folder: Path, judged: Sequence[Judged], protocol: EvalProtoco
 def rollout_of(generated: Generated, result: Result, *, prompt: str) -> Rollout:
     """Return a judged sample as a line of rollouts.jsonl."""
     if result.ungradable is None:
-        verdict = {"error": result.error, **result.verdict}
+        verdict = {**result.verdict, "error": result.error}
     else:
         verdict = {"error": UNGRADABLE, "detail": result.ungradable}
     return Rollout(

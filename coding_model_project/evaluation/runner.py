@@ -17,8 +17,9 @@ from coding_model_project.evaluation.repair_rounds import Episodes
 from coding_model_project.evaluation.results import Generated, Key, Result, program_hash
 from coding_model_project.grading.base import Grader
 from coding_model_project.grading.brief import brief
+from coding_model_project.grading.readings import Reading, accepted
 from coding_model_project.strict_json import encodable
-from coding_model_project.types import Verdict
+from coding_model_project.types import ErrorType, Verdict
 
 _BACKLOG = 2048
 """Maximum samples waiting for the judge before generation pauses, to bound memory."""
@@ -122,8 +123,10 @@ class Runner:
                 generated = await self._generate(sample)
             self._completions.append(generated)
             self._progress(Update(generated=generated))
-        stop_early = self._protocol.stop_early
-        result = await judged(sample, generated, self._grader, stop_early=stop_early)
+        protocol = self._protocol
+        result = await judged(
+            sample, generated, self._grader, stop_early=protocol.stop_early, rule=protocol.rule
+        )
         self._results.append(result)
         self._progress(Update(judged=result))
 
@@ -159,13 +162,14 @@ class Runner:
 
 
 async def judged(
-    sample: Sample, generated: Generated, grader: Grader, *, stop_early: bool
+    sample: Sample, generated: Generated, grader: Grader, *, stop_early: bool, rule: Reading
 ) -> Result:
     """Judge one completion.
 
     Args:
         stop_early: the grader stops at the first failing test, so the pass fraction of a failing program
             is unknown.
+        rule: see `EvalProtocol.rule`.
 
     Returns:
         The result; without a verdict and with the reason if the sample is ungradable.
@@ -183,9 +187,9 @@ async def judged(
         dataset=sample.dataset,
         problem=sample.problem.id,
         sample=sample.number,
-        passed=verdict and verdict.passed,
+        passed=verdict and accepted(verdict, rule),
         pass_fraction=_pass_fraction(verdict, stop_early),
-        error=str(verdict.error) if verdict and verdict.error else None,
+        error=verdict and _error(verdict, rule),
         ungradable=why,
         tokens=generated.tokens,
         truncated=generated.truncated,
@@ -199,6 +203,16 @@ async def judged(
         program=program_hash(verdict.code) if verdict and verdict.code is not None else None,
         verdict=brief(verdict, sample.problem.hidden_tests, public_passed=None) if verdict else {},
     )
+
+
+def _error(verdict: Verdict, rule: Reading) -> str | None:
+    """Return the error type of the first failing test by a rule."""
+    if accepted(verdict, rule):
+        return None
+    if verdict.error is None:
+        late = verdict.publisher_differs.startswith("over ")
+        return str(ErrorType.timeout if late else ErrorType.wrong_answer)
+    return str(verdict.error)
 
 
 def _pass_fraction(verdict: Verdict | None, stop_early: bool) -> float | None:

@@ -109,6 +109,7 @@ class Settings:
                 config.protocol,
                 prompt=prompt,
                 stop_early=config.stop_early,
+                rule=config.rule,
                 n=config.n,
                 temperature=config.temperature,
                 top_p=config.top_p,

@@ -12,6 +12,7 @@ from coding_model_project import codec
 from coding_model_project.grading.base import CodeGrader
 from coding_model_project.grading.extract import extract_for
 from coding_model_project.grading.per_problem import PerProblem
+from coding_model_project.grading.readings import RULES
 from coding_model_project.types import Problem, Verdict
 
 
@@ -59,7 +60,21 @@ class CachedGrader:
     async def grade(self, problem: Problem, completion: str) -> Verdict:
         """See `grading.base.Grader`. A cached verdict has `cached` set and no judge time."""
         found = extract_for(problem, completion, bare=self._bare)
-        return await self.grade_code(problem, found.code, extraction=found.label)
+        verdict = await self.grade_code(problem, found.code, extraction=found.label)
+        rule = RULES.get(problem.publisher or "")
+        if self._bare or verdict.publisher_passed is None or rule is None or rule.program is None:
+            return verdict
+        theirs = rule.program(completion)
+        if (theirs or "").strip("\n") == (found.code or "").strip("\n"):
+            return verdict
+        other = await self.grade_code(problem, theirs, extraction="publisher")
+        passed = other.publisher_passed
+        return replace(
+            verdict,
+            publisher_passed=passed,
+            publisher_differs="" if passed is verdict.passed else "by the last fence",
+            judge_s=verdict.judge_s + other.judge_s,
+        )
 
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
@@ -144,6 +159,8 @@ def problem_digest(problem: Problem) -> bytes:
         problem.prediction and asdict(problem.prediction),
         problem.harness and asdict(problem.harness),
         problem.base_tests,
+        problem.prelude,
+        problem.publisher,
         [(one.kind, dict(one.arguments)) for one in problem.instructions],
     ]
     return hashlib.sha256(codec.dumps(content)).digest()

@@ -15,6 +15,8 @@ from coding_model_project.grading.compare import OUTPUT_RULES, Tolerance, same_o
 from coding_model_project.grading.entry_points import is_entry_point
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.grading.per_problem import PerProblem
+from coding_model_project.grading.prelude import with_prelude
+from coding_model_project.grading.readings import SecondReading
 from coding_model_project.grading.retries import Retries
 from coding_model_project.grading.sharing import inputs_of
 from coding_model_project.grading.time_limits import with_limit
@@ -102,9 +104,11 @@ class ExecutionGrader:
         tests = checked_tests(problem, public=self._public)
         results: list[TestResult] = []
         judge_s = 0.0
+        second = None if self._public else SecondReading.of(problem)
         if code is not None:
-            program = Program(source=code, language=problem.language)
-            results, judge_s = await self._judge(program, problem, tests)
+            program = program_of(problem, code)
+            results, judge_s = await self._judge(program, problem, tests, second)
+        publisher = second and second.decision(len(tests) - len(results))
         return Verdict(
             problem_id=problem.id,
             code=code,
@@ -118,6 +122,8 @@ class ExecutionGrader:
             public=self._public,
             base_tests=None if self._public else problem.base_tests,
             judge_s=judge_s,
+            publisher_passed=publisher and publisher[0],
+            publisher_differs=publisher[1] if publisher else "",
         )
 
     def answered_from_memory(self) -> None:
@@ -130,7 +136,11 @@ class ExecutionGrader:
             self._breaker.record()
 
     async def _judge(
-        self, program: Program, problem: Problem, tests: Sequence[Test]
+        self,
+        program: Program,
+        problem: Problem,
+        tests: Sequence[Test],
+        second: SecondReading | None,
     ) -> tuple[list[TestResult], float]:
         """Return the results, and the seconds that they took without waiting."""
         known: dict[int, tuple[Execution, TestResult]] = {}
@@ -139,11 +149,15 @@ class ExecutionGrader:
             if index not in known or known[index][0] is not execution:  # the first run, or a retry
                 test = tests[index]
                 known[index] = execution, judge_execution(test, execution, problem)
+                if second is not None:
+                    second.read(index, test, execution, known[index][1])
             return known[index][1]
 
         def ends(index: int, execution: Execution) -> bool:
             error = result(index, execution).error
-            return error is ErrorType.timeout or (self._stop_early and error is not None)
+            if error is ErrorType.timeout or not self._stop_early:
+                return error is ErrorType.timeout
+            return error is not None if second is None else second.both_failed
 
         stop = ends if self._stop_early or self._stop_on_timeout else None
         inputs = self._inputs(problem)
@@ -193,6 +207,11 @@ class ExecutionGrader:
         if len(rulings) < len(finished):  # stopped at a rejection: later outputs were not judged
             del results[finished[len(rulings) - 1] + 1 :]
         return seconds
+
+
+def program_of(problem: Problem, code: str) -> Program:
+    """Return the program that runs for a problem: the code after the problem's prelude."""
+    return Program(source=with_prelude(problem.prelude, code), language=problem.language)
 
 
 def judge_execution(test: Test, execution: Execution, problem: Problem) -> TestResult:

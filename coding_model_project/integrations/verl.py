@@ -24,6 +24,7 @@ from coding_model_project.background import Background
 from coding_model_project.data.loaders.base import Unusable
 from coding_model_project.data.loaders.cases import Hints, truth_of
 from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.grading.prelude import contest_prelude
 from coding_model_project.grading.rewards import REWARDS
 from coding_model_project.integrations.given_problems import by_id, named
 from coding_model_project.types import ERROR_GROUPS, ErrorType, GradedBy, Limits, Problem
@@ -256,6 +257,7 @@ def _problem_of(text: str, data_source: str) -> Problem | DataError:
         truth = truth_of(text, Hints(field="ground_truth"))
     except Unusable as error:
         return DataError(f"ground_truth={text[:60]!r}: {error}")
+    language = truth.language or ("python" if truth.tests else "text")
     return Problem(
         id=name,
         split="train",
@@ -264,7 +266,8 @@ def _problem_of(text: str, data_source: str) -> Problem | DataError:
         answer=truth.answer,
         instructions=truth.instructions,
         comparison=truth.comparison or "tokens",
-        language=truth.language or ("python" if truth.tests else "text"),
+        language=language,
         entry_point=truth.function,
+        prelude=contest_prelude(truth.tests) if language == "python" else "",
         limits=_LIMITS,
     )

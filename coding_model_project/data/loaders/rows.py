@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from coding_model_project.data.governance import split_word
+from coding_model_project.data.governance import is_held_out, split_word
 from coding_model_project.data.loaders.answers import answer_of
 from coding_model_project.data.loaders.base import NoTests, Part, Row, Unusable
 from coding_model_project.data.loaders.cases import Hints, Truth, tests_of, truth_of
@@ -19,7 +19,8 @@ from coding_model_project.data.loaders.values import decoded_of
 from coding_model_project.data.problem_rows import JUDGED_BY, problem_of
 from coding_model_project.data.row_readers import Malformed, shown
 from coding_model_project.grading.extract import extract
-from coding_model_project.types import Checker, Limits, Problem, Turn
+from coding_model_project.grading.prelude import contest_prelude
+from coding_model_project.types import Checker, GradedBy, Limits, Problem, Turn
 
 MAX_SOLUTIONS = 5
 """Maximum number of gold and of known-bad programs per problem; some have hundreds."""
@@ -43,8 +44,8 @@ _MEGABYTES = {"g": 1024.0, "m": 1.0, "k": 1 / 1024}
 EXTRA = ("starter", "setup", "public", "ability", "time_limit", "memory_limit", "source", "truth")
 """Fields of rows beside those of a problem. `truth` holds tests, an answer or instructions."""
 
-_OWN = ("limits", "comparison", "atol", "rtol", "isolation", "base_tests", "prediction", "harness",
-        "instructions", "task", "grader", "checker")  # fmt: skip
+_OWN = ("limits", "comparison", "atol", "rtol", "isolation", "base_tests", "prelude", "publisher",
+        "prediction", "harness", "instructions", "task", "grader", "checker")  # fmt: skip
 """Fields in our own schema alone."""
 
 
@@ -64,6 +65,12 @@ class Form:
     """A change of each row before it is read, for what no column says."""
     tolerant: bool = False
     """See `checks.checked`."""
+    comparison: str = "tokens"
+    """The comparison of problems whose tests name none."""
+    prelude: bool = False
+    """True if the publisher's harness imports names for its programs (`grading.prelude`)."""
+    publisher: str | None = None
+    """The rule of the publisher's harness for held-out problems, as in `Problem.publisher`."""
     own_ids: bool = False
     """True if ids with a source, such as "mine/1", stay as they are."""
     given: frozenset[str] = frozenset()
@@ -91,7 +98,7 @@ class Form:
             messages=prompt.turns,
             tests=(*public.tests, *truth.tests),
             limits=self._limits(row),
-            comparison=truth.comparison or "tokens",
+            comparison=truth.comparison or self.comparison,
             entry_point=function,
             language=truth.language or self._language(row),
             difficulty=self._optional(row, "difficulty", difficulty_of),
@@ -105,7 +112,18 @@ class Form:
         if truth.answer is not None or truth.instructions:
             texts = texts_of(self._get(row, "gold"))
             problem = replace(problem, language="text", gold=texts, limits=Limits())
-        return checked(self._with_own(row, problem), tolerant=self.tolerant)
+        judged = checked(self._with_own(row, problem), tolerant=self.tolerant)
+        return self._as_published(judged)
+
+    def _as_published(self, problem: Problem) -> Problem:
+        """Add what the publisher's harness does to programs."""
+        if problem.graded_by is not GradedBy.tests:
+            return problem
+        if self.prelude and problem.language == "python":
+            problem = replace(problem, prelude=contest_prelude(problem.tests))
+        if self.publisher and is_held_out(self.name, problem.split):
+            problem = replace(problem, publisher=self.publisher)
+        return problem
 
     def _get(self, row: Row, name: str) -> Any:
         return value_at(row, self.columns[name]) if name in self.columns else None
@@ -154,8 +172,10 @@ class Form:
             if truth.answer is not None and other and hints.kind is None:
                 raise Unusable(f"ability {other!r} is neither code nor math")
             return truth, Truth()
-        public = self._get(row, "public")
-        shown_tests = _all_tests([public], replace(hints, public=True)) if public else Truth()
+        try:
+            shown_tests = _all_tests([self._get(row, "public")], replace(hints, public=True))
+        except NoTests:
+            shown_tests = Truth()
         columns = self._column("tests").split("+")
         return _all_tests([value_at(row, one) for one in columns], hints), shown_tests
 

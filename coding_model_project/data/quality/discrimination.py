@@ -19,9 +19,9 @@ from coding_model_project.data.quality.test_order import (
     rejected_by,
     version,
 )
-from coding_model_project.grading.execution import judge_execution
+from coding_model_project.grading.execution import judge_execution, program_of
 from coding_model_project.sandbox.base import Sandbox
-from coding_model_project.types import Execution, GradedBy, Limits, Problem, Program, Status
+from coding_model_project.types import Execution, GradedBy, Limits, Problem, Status
 
 MAX_TIMEOUTS = 2
 """Number of time-outs after which a program's remaining tests are skipped and count as passed."""
@@ -169,7 +169,7 @@ async def _run(
         n_timeouts += execution.status in (Status.cpu_timeout, Status.wall_timeout)
         return n_timeouts >= MAX_TIMEOUTS
 
-    program = Program(source=code, language=problem.language)
+    program = program_of(problem, code)
     inputs = [test.input for test in problem.hidden_tests]
     async with slots:
         return await sandbox.run(program, inputs, limits, stop_when=enough)

@@ -14,6 +14,7 @@ from typing import Any
 
 from coding_model_project.grading.brief import ordered_repr
 from coding_model_project.grading.literals import syntax_tree
+from coding_model_project.grading.prelude import with_prelude
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
     Asserts,
@@ -69,6 +70,7 @@ async def passes_plainly(
         SandboxError: the sandbox failed.
     """
     tests = problem.hidden_tests
+    code = with_prelude(problem.prelude, code)
     stdin = [test for test in tests if isinstance(test.input, Stdin)]
     calls = [test for test in tests if isinstance(test.input, Call)]
     asserts = [test for test in tests if isinstance(test.input, Asserts)]

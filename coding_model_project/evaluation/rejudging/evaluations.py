@@ -73,6 +73,7 @@ def rejudge_evaluation(folder: Path, given: Given, *, say: Callable[[str], None]
             sandbox=given.sandbox,
             style=protocol.prompt,
             stop_early=protocol.stop_early,
+            rule=protocol.rule,
             stop_on_timeout=True,
         )
         results, changes = judge_again(stored, rules, grader_before=protocol.grader_version)
