@@ -9,8 +9,16 @@ from __future__ import annotations
 import re
 
 _TEXT = r"\\(?:text(?:bf|rm|it|sf|tt|normal)?|math(?:rm|bf|it|sf)|mbox|operatorname|bf|rm)\s*"
-_GROUP = r"(?:\\[,;:!\ ]|\\thinspace\ ?|[ ~\u00a0\u2007\u2009\u202f]|\{,\}|,\\!)"
-_PERCENT = rf"(?:\\?%|{_TEXT}\{{\s*(?:\\?%|per\s?cent)\s*\}}|per\s?cent\b)"
+BLANK = (
+    r"(?:\\[,;:!]\ ?|\\\ |\\(?:thin|med|thick)space(?![A-Za-z])\ ?"
+    r"|[ ~\u00a0\u2004-\u200a\u202f\u205f])"
+)
+"""A narrow blank of LaTeX or Unicode. Wide ones, such as `\\quad`, separate values."""
+
+GROUP = rf"(?:{BLANK}|\{{(?:{BLANK}|,)\}}|,\\!)"
+"""The sign between groups of three digits, apart from a plain comma."""
+
+_PERCENT = rf"(?:\\?[%％]|{_TEXT}\{{\s*(?:\\?[%％]|per\s?cent)\s*\}}|per\s?cent\b)"
 _REWRITTEN = tuple(
     (re.compile(pattern), by)
     for pattern, by in (
@@ -19,7 +27,7 @@ _REWRITTEN = tuple(
         (rf"{_TEXT}\{{\s*([ei])\s*\}}", r"\1"),
         (rf"{_TEXT}\{{\s*((?:arc)?(?:sin|cos|tan)|log|ln|exp)\s*\}}", r"\\\1 "),
         (rf"{_TEXT}\{{\s*(?:\\?\$|[€£¥])\s*\}}|\\(?:pounds|euro|yen)\b|[€£¥¢₹°]", ""),
-        (rf"(?i)(?<=[\d}}])\s*{_PERCENT}(?!\s*\.?\d)", ""),
+        (rf"(?i)(?<=[\d}}])(?:\s|{BLANK})*{_PERCENT}(?!\s*\.?\d)", ""),
         (
             r"(\\(?:sin|cos|tan|cot|sec|csc)\s*[({]?\s*)(\d+)\s*\^\s*\{?\s*\\circ\s*\}?",
             r"\1{\\frac{\2\\pi}{180}}",
@@ -30,7 +38,7 @@ _REWRITTEN = tuple(
 """Patterns of one sign, and its replacement. Of currencies, math-verify knows the dollar."""
 
 _GROUPED = re.compile(
-    rf"(?<![\d.,_^])[1-9]\d{{0,2}}(?P<by>{_GROUP})\d{{3}}(?:(?P=by)\d{{3}})*(?!\d|{_GROUP}\d|\s*/)"
+    rf"(?<![\d.,_^])[1-9]\d{{0,2}}(?P<by>{GROUP})\d{{3}}(?:(?P=by)\d{{3}})*(?!\d|{GROUP}\d|\s*/)"
 )
 _DIGIT = re.compile(r"\d")
 _NOT_DIGITS = re.compile(r"\D")

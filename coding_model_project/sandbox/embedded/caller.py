@@ -12,8 +12,8 @@ from _thread import RLock  # `threading` would run a handler in every fork
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from coding_model_project.codec import NUMPY_KINDS
 from coding_model_project.sandbox.embedded.crossing import (
-    ARRAYS,
     BINARY,
     UNARY,
     Oversized,
@@ -295,7 +295,8 @@ class Caller:
         if is_data(value):
             return None
         array: Any = value
-        if name_of(kind) == "numpy.ndarray" and not array.size and array.dtype.kind in ARRAYS:
+        is_array = name_of(kind) == "numpy.ndarray"
+        if is_array and not array.size and array.dtype.kind in NUMPY_KINDS:
             return {"y": [array.dtype.str, list(array.shape), []]}
         is_object = kind.__module__ == TESTS
         if not (is_object or callable(value) or self._may_be_chosen(value)):

@@ -53,9 +53,6 @@ _pickle socket ssl sqlite3 urllib http email xml subprocess shutil tarfile local
 _ERRORS_OF = frozenset(_WITH_ERRORS.split())
 """Modules whose exceptions cross. Those of test frameworks do not: some of them end a test as passed."""
 
-ARRAYS = "biufcSU"
-"""Kinds of numpy arrays that cross."""
-
 
 class Oversized(Exception):
     """A frame longer than its reader accepts."""
@@ -146,7 +143,7 @@ def to_picture(value: Any, refer: Refer, depth: int = 0) -> Any:
     if (name := name_of(kind)) in LIBRARY and _has_known_zone(value):
         return {"l": [name, *map(inside, _parts(value, kind))]}
     if kind.__module__ == "numpy" and (array := _array(value)) is not None:
-        return array if type(array) is dict else codec.to_json(array)
+        return array
     if (reference := refer(value, depth + 1)) is not None:
         return reference
     if isinstance(value, tuple) and (fields := getattr(kind, "_fields", None)):
@@ -214,12 +211,12 @@ def _parts(value: Any, kind: Any) -> tuple[Iterable[Any], Iterable[Any], Iterabl
 
 
 def _array(value: Any) -> Any:
-    """Return the picture of a numpy array, or the plain value of a scalar; None for other values."""
+    """Return the picture of a numpy array or scalar; None for other values."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
-    if not kind or kind not in ARRAYS or value.size == 0:
+    if not kind or kind not in codec.NUMPY_KINDS or value.size == 0:
         return None  # an array without items equals any other: they are broadcast
     if value.ndim == 0:
-        return value.item()
+        return codec.to_json(value)
     items = [codec.to_json(item) for item in value.ravel().tolist()]
     return {"y": [value.dtype.str, list(value.shape), items]}
 
@@ -254,7 +251,7 @@ def from_picture(picture: Any, resolve: Callable[[str, Any], Any]) -> Any:
         return tuple_kind(str(name), *map(str, fields))._make(inside(values))
     if tag == "y" and content[2]:
         dtype, shape, items = content
-        if type(dtype) is not str or dtype[1:2] not in ARRAYS or not dtype[2:].isdigit():
+        if type(dtype) is not str or dtype[1:2] not in codec.NUMPY_KINDS or not dtype[2:].isdigit():
             raise ValueError(f"an array of {dtype}")
         import numpy as np  # the tests' own import fails where it is missing
 

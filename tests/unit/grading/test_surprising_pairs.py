@@ -4,6 +4,7 @@ import math
 import re
 from pathlib import Path
 
+import numpy
 import pytest
 
 from coding_model_project import codec
@@ -24,7 +25,7 @@ def rows():
 
 
 def python(text):
-    return eval(text, {"nan": math.nan, "inf": math.inf})
+    return eval(text, {"nan": math.nan, "inf": math.inf, "numpy": numpy})
 
 
 @pytest.mark.parametrize(("mode", "expected", "got", "same"), rows())

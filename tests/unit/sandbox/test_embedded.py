@@ -12,6 +12,7 @@ import sysconfig
 import tempfile
 import time
 import venv
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -219,6 +220,44 @@ async def test_an_answer_that_is_no_encoded_value_is_opaque(sandbox):
     source = "import os\ndef f():\n    os.write(3, b'{\"?\": 1}')\n    os._exit(0)"
     (execution,) = await sandbox.run(Program(source=source), [Call(function="f")], LIMITS)
     assert (execution.status, execution.value) == (Status.finished, Opaque("undecodable"))
+
+
+async def test_a_call_may_return_numbers_of_numpy(sandbox):
+    source = (
+        "import numpy\ndef f(): return [numpy.int64(6), {numpy.bool_(True): numpy.ones(2).sum()}]"
+    )
+    calls = [Call(function="f")] * 2
+    found = await sandbox.run(Program(source=source), calls, replace(LIMITS, memory_mb=1024))
+    assert [(one.value, type(one.value[0])) for one in found] == [([6, {True: 2.0}], int)] * 2
+
+
+FORGED = """
+import sys, types
+
+class Equal(int):
+    def __eq__(self, other): return True
+    __hash__ = int.__hash__
+
+class int64:
+    __module__, ndim = "numpy", 0
+    dtype = types.SimpleNamespace(kind="i")
+    def __init__(self, held): self.held = held
+    def item(self): return self.held
+
+class numpy(types.ModuleType):
+    int64 = generic = int64
+
+sys.modules["numpy"] = numpy("numpy")
+
+def f(which): return [Equal(5), int64(Equal(5)), int64(int64(6)), int64(5)][which]
+"""
+
+
+async def test_what_calls_itself_numpy_is_plain_data_or_opaque(sandbox):
+    calls = [Call(function="f", args=(which,)) for which in range(4)]
+    found = [one.value for one in await sandbox.run(Program(source=FORGED), calls, LIMITS)]
+    assert found == [5, Opaque("int64"), Opaque("int64"), 5]
+    assert type(found[0]) is int
 
 
 async def test_files_are_there_to_read():
