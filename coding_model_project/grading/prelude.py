@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib import import_module
 
 from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Asserts, Call, Test
@@ -29,14 +31,19 @@ string re datetime collections heapq bisect copy math random statistics itertool
 sys json typing time fractions
 """
 
-_CONTEST = "; ".join([
+_CONTEST = "\n".join([
     *(f"from {name} import *" for name in _STARS.split()),
-    f"import {', '.join(_MODULES.split())}",
-    "sys.setrecursionlimit(50000)",
-]) + "\nimport numpy as np"  # fmt: skip
+    *(f"import {name}" for name in _MODULES.split()),
+    "import numpy as np",
+    "__import__('sys').setrecursionlimit(50000)",
+])  # fmt: skip
 """What the harnesses named above import, taken together."""
 
-_OTHER_NAME = re.compile(r"^import \S+ as (\w+)$")
+_STAR = re.compile(r"from (\w+) import \*")
+_IMPORT = re.compile(r"import (?:\w+ as )?(\w+)")
+_WORD = re.compile(r"\w+")
+_MOST_CHARACTERS = 200_000
+"""Maximum length of a program that is searched for words."""
 
 
 def contest_prelude(tests: Iterable[Test]) -> str:
@@ -56,19 +63,43 @@ def contest_prelude(tests: Iterable[Test]) -> str:
 def with_prelude(prelude: str, code: str) -> str:
     """Return a Python program that runs the prelude first, but after its own `from __future__` imports.
 
-    A line `import … as NAME` is left out if the program has no such word, since NumPy is slow to import.
+    Imports of names that are no words of the program are left out: all of them would double the time of
+    a test. Imports share one line, so that few lines of a traceback move.
     """
-    lines = [line for line in prelude.splitlines() if _is_needed(line, code)]
-    if not lines:
+    if not prelude:
         return code
     code = code.removeprefix("\ufeff")
+    lines = prelude.splitlines()
+    if len(code) <= _MOST_CHARACTERS:
+        lines = list(_needed(lines, set(_WORD.findall(code))))
+    on_one_line = [line for line in lines if _STAR.fullmatch(line) or _IMPORT.fullmatch(line)]
+    others = [line for line in lines if line not in on_one_line]
     first, rest = _after_future_imports(code)
-    return "\n".join((*([first] if first else ()), *lines, rest))
+    start = [part for part in (first, "; ".join(on_one_line)) if part]
+    return "\n".join((*start, *others, rest))
 
 
-def _is_needed(line: str, code: str) -> bool:
-    found = _OTHER_NAME.match(line)
-    return found is None or re.search(rf"\b{found[1]}\b", code) is not None
+def _needed(lines: Iterable[str], words: set[str]) -> Iterator[str]:
+    """Yield the lines without imports of other names than a program's words."""
+    hidden = set[str]()
+    for line in lines:
+        if star := _STAR.fullmatch(line):
+            used = _public(star[1]) & words
+            if star[1] == "builtins":
+                used &= hidden
+            hidden |= used
+            if not used:
+                continue
+        elif (found := _IMPORT.fullmatch(line)) and found[1] not in words:
+            continue
+        yield line
+
+
+@cache
+def _public(module: str) -> set[str]:
+    """Return the names that `from module import *` imports, in this Python."""
+    names = vars(import_module(module))
+    return set(names.get("__all__", (name for name in names if not name.startswith("_"))))
 
 
 def _after_future_imports(code: str) -> tuple[str, str]:

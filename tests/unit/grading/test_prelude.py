@@ -4,6 +4,8 @@ import sys
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.prelude import contest_prelude, with_prelude
@@ -11,6 +13,11 @@ from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Asserts, Call, ErrorType, Problem, Stdin, Test
 
 CONTEST = contest_prelude([])
+NAMES: dict = {}
+exec(
+    "\n".join(line for line in CONTEST.splitlines() if "numpy" not in line and "limit" not in line),
+    NAMES,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +58,12 @@ def test_builtins_stay_what_they_are():
 def test_numpy_is_imported_only_for_programs_that_name_it():
     assert "numpy" not in with_prelude(CONTEST, "print(npm)")
     assert "import numpy as np\n" in with_prelude(CONTEST, "print(np.zeros(1))")
+
+
+@given(st.lists(st.sampled_from(sorted(NAMES)), max_size=5))
+def test_leaving_out_other_names_changes_nothing(words):
+    found = ran(f"x = [{', '.join(words)}]")["x"]
+    assert all(one is NAMES[word] for one, word in zip(found, words, strict=True))
 
 
 def test_a_function_that_tests_call_comes_from_the_program_alone():
