@@ -19,27 +19,26 @@ from importlib import import_module
 from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Asserts, Call, Test
 
-_STARS = """
-string re datetime collections heapq bisect copy math random statistics itertools functools operator io
-sys json builtins typing
-"""
+_STARS = (
+    "string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random",
+    "statistics", "itertools", "functools", "operator", "io", "sys", "json", "builtins", "typing",
+)  # fmt: skip
 """Modules whose public names a contest's program may use. `builtins` comes after all that hide a builtin,
 such as `pow` of `math`."""
 
-_MODULES = """
-string re datetime collections heapq bisect copy math random statistics itertools functools operator io
-sys json typing time fractions
-"""
+_MODULES = (*(name for name in _STARS if name != "builtins"), "time", "fractions")
 
 _CONTEST = "\n".join([
-    *(f"from {name} import *" for name in _STARS.split()),
-    *(f"import {name}" for name in _MODULES.split()),
+    *(f"from {name} import *" for name in _STARS),
+    *(f"import {name}" for name in _MODULES),
     "import numpy as np",
     "__import__('sys').setrecursionlimit(50000)",
 ])  # fmt: skip
 """What the harnesses named above import, taken together."""
 
-_STAR = re.compile(r"from (\w+) import \*")
+_STAR = re.compile(rf"from ({'|'.join(_STARS)}) import \*")
+"""Of these modules alone: a data set chooses its prelude, and names are looked up outside the sandbox."""
+
 _IMPORT = re.compile(r"import (?:\w+ as )?(\w+)")
 _WORD = re.compile(r"\w+")
 _MOST_CHARACTERS = 200_000
@@ -70,19 +69,19 @@ def with_prelude(prelude: str, code: str) -> str:
         return code
     code = code.removeprefix("\ufeff")
     lines = prelude.splitlines()
+    imports = [line for line in lines if _STAR.fullmatch(line) or _IMPORT.fullmatch(line)]
+    others = [line for line in lines if line not in imports]
     if len(code) <= _MOST_CHARACTERS:
-        lines = list(_needed(lines, set(_WORD.findall(code))))
-    on_one_line = [line for line in lines if _STAR.fullmatch(line) or _IMPORT.fullmatch(line)]
-    others = [line for line in lines if line not in on_one_line]
+        imports = list(_needed(imports, set(_WORD.findall("\n".join((*others, code))))))
     first, rest = _after_future_imports(code)
-    start = [part for part in (first, "; ".join(on_one_line)) if part]
+    start = [part for part in (first, "; ".join(imports)) if part]
     return "\n".join((*start, *others, rest))
 
 
-def _needed(lines: Iterable[str], words: set[str]) -> Iterator[str]:
-    """Yield the lines without imports of other names than a program's words."""
+def _needed(imports: Iterable[str], words: set[str]) -> Iterator[str]:
+    """Yield the imports of names that are words of a program."""
     hidden = set[str]()
-    for line in lines:
+    for line in imports:
         if star := _STAR.fullmatch(line):
             used = _public(star[1]) & words
             if star[1] == "builtins":

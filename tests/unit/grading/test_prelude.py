@@ -12,19 +12,10 @@ from coding_model_project.grading.prelude import contest_prelude, with_prelude
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Asserts, Call, ErrorType, Problem, Stdin, Test
 
-CONTEST = contest_prelude([])
+LIMIT = "__import__('sys').setrecursionlimit(50000)"
+CONTEST = contest_prelude([]).replace(LIMIT, "")
 NAMES: dict = {}
-exec(
-    "\n".join(line for line in CONTEST.splitlines() if "numpy" not in line and "limit" not in line),
-    NAMES,
-)
-
-
-@pytest.fixture(autouse=True)
-def recursion_limit():
-    before = sys.getrecursionlimit()
-    yield
-    sys.setrecursionlimit(before)
+exec(CONTEST.replace("import numpy as np", ""), NAMES)
 
 
 def ran(code: str, prelude: str = CONTEST) -> dict:
@@ -66,9 +57,20 @@ def test_leaving_out_other_names_changes_nothing(words):
     assert all(one is NAMES[word] for one, word in zip(found, words, strict=True))
 
 
+def test_a_prelude_of_a_data_set_imports_nothing_outside_the_sandbox():
+    before = set(sys.modules)
+    assert "from antigravity import *" in with_prelude("from antigravity import *", "fly()")
+    assert set(sys.modules) == before
+
+
+def test_a_helper_has_the_names_that_it_needs():
+    helper = "import math\ndef area(r):\n    return math.pi * r"
+    assert ran("x = area(1)", helper)["x"] == pytest.approx(3.14159, abs=1e-5)
+
+
 def test_a_function_that_tests_call_comes_from_the_program_alone():
     tests = [Test(Call("gcd", (4, 6)), expected=2), Test(Asserts("assert comb(2, 1)", "comb"))]
-    names = ran("x = lcm(2, 3)", contest_prelude(tests))
+    names = ran("x = lcm(2, 3)", contest_prelude(tests).replace(LIMIT, ""))
     assert names["x"] == 6
     assert not {"gcd", "comb"} & names.keys()
     assert "Solution" not in contest_prelude([Test(Call("Solution().gcd", (4, 6)), expected=2)])
