@@ -1,39 +1,38 @@
 """How publishers' own harnesses compare standard output with the expected text, in our own words.
 
-Their numbers come from these rules, which differ from `compare`. None is a recommendation: some accept
-wrong answers, others reject right ones. "Lines" end at a newline only, unless stated otherwise.
+Published numbers come from these rules, which differ from those of `compare`: some accept wrong
+answers, others reject right ones. Lines end at a newline only, unless stated otherwise.
 
-livecodebench        Strips the text and each line. As many lines must remain, and each equals the
-                     expected one as text, or word by word as decimal numbers, without a tolerance.
-                     LiveCodeBench 28fef95, lcb_runner/evaluation/testing_util.py.
-codecontests         Lower-cases ASCII letters and splits at space, \\n, \\t, \\r and \\v. Words are equal as
-                     text, or numbers that differ by less than 1e-5; doubles, so long integers lose digits.
-                     If any word differs as text, no inf or nan is accepted, not even for itself.
-                     code_contests fa7a4f8, execution/tester_sandboxer.cc; Abseil's number parser.
-apps                 Splits the output at all separators of lines. Accepts equal text; equal lines, after
-                     blank lines are dropped; lines that are numbers within 1e-5 of the expected; and the
-                     same set of lines, each as a set of words or of numbers rounded to three places.
-                     A line of blanks in the expected text never equals one of the output.
-                     apps 362aedc, eval/testing_util.py.
-taco                 As apps, but it forgot to split the output at lines: numbers compare with the output's
-                     characters, and sets of words with the sets of characters of its words. It reads the
-                     output with universal newlines. TACO 245eba3, metrics/testing_util.py.
-prime_code           As apps without sets. Lines that are digits only on both sides are not read as numbers.
-                     verl 0.9.1, utils/reward_score/prime_code/testing_util.py.
-sandboxfusion        Strips the text and each line, and lower-cases them. As many lines must remain, and each
-                     is equal as text, or a number within a relative 1e-5.
-                     SandboxFusion 469de08, sandbox/utils/testing.py, of its data sets with stdin.
-genesys              Strips the text and each line; equal as text. It produced SYNTHETIC-1.
-                     genesys bc10edd, src/genesys/verifiers/code_test_verifier.py.
-open_r1              As genesys, but it compares only as many lines as the shorter text has, and does not
-                     strip the whole expected text. It reads the output with universal newlines.
-                     open-r1 1416fa0, src/open_r1/rewards.py.
-verl_sandbox_fusion  Equal text without newlines at the end.
-                     verl 0.9.1, utils/reward_score/sandbox_fusion/utils.py.
+livecodebench: LiveCodeBench 28fef95, lcb_runner/evaluation/testing_util.py
+    Strips the text and each line. As many lines must remain. Each equals the expected one as text,
+    or word by word as decimal numbers, without a tolerance.
+codecontests: code_contests fa7a4f8, execution/tester_sandboxer.cc; Abseil's parser of numbers
+    Lower-cases ASCII letters, and splits words at space, \\n, \\t, \\r and \\v. Words are equal as
+    text, or are numbers less than 1e-5 apart; these are doubles, so long integers lose digits.
+    Unless all words are equal as text, no inf or nan is accepted, even for itself.
+apps: apps 362aedc, eval/testing_util.py
+    Splits the output at all of Python's line separators. Accepts equal text; equal lines without
+    the empty ones; lines that are numbers, within 1e-5 of the expected ones; and the same lines in
+    any order, each as a set of words, or of numbers rounded to three places. A line of blanks in
+    the expected text is an empty set, which no output has.
+taco: TACO 245eba3, metrics/testing_util.py
+    As apps, but the output, read with universal newlines, is never split into lines. So the numbers
+    are those of its characters, and the sets are the sets of characters of its words.
+prime_code: verl 0.9.1, utils/reward_score/prime_code/testing_util.py
+    As apps without the sets. No tolerance if all lines of both texts consist of digits.
+sandboxfusion: SandboxFusion 469de08, sandbox/utils/testing.py, for data sets with standard input
+    Lower-cases the text, and strips it and each line. As many lines must remain. Each is equal as
+    text, or is a number, within a relative 1e-5.
+genesys: genesys bc10edd, src/genesys/verifiers/code_test_verifier.py, which made SYNTHETIC-1
+    Strips the text and each line. All is equal as text.
+open_r1: open-r1 1416fa0, src/open_r1/rewards.py
+    As genesys, but only as many lines are compared as the shorter text has, and the expected text
+    is stripped by line only. Reads the output with universal newlines.
+verl_sandbox_fusion: verl 0.9.1, utils/reward_score/sandbox_fusion/utils.py
+    Equal text, without newlines at the end.
 
-An exception in a harness counts as a wrong answer there, so it is False here. Programs write the output,
-so all work grows with the length of the texts and nothing else: no `int` of many digits, no float as a
-key of a set, since a program can choose floats with equal hashes.
+An exception in a harness is a wrong answer there, so it is False here. Programs write the output,
+so all work is linear in the length of both texts.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import TypeVar
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 Comparison = Callable[[str, str], bool]
 """A function (expected, got) → bool."""
 
@@ -63,7 +62,7 @@ def _universal_newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _pairwise(same: Callable[[T, T], bool], expected: Sequence[T], got: Sequence[T]) -> bool:
+def _pairwise(same: Callable[[_T, _T], bool], expected: Sequence[_T], got: Sequence[_T]) -> bool:
     return len(expected) == len(got) and all(map(same, expected, got))
 
 
@@ -103,27 +102,27 @@ def _near_floats(expected: str, got: str) -> bool:
     return wanted is not None and found is not None and _near(wanted, found)
 
 
-def _same_sets(expected: list[list[str]], got: Iterable[Iterable[str]]) -> bool:
-    """Return whether the sets of words in each group form the same set of sets, or rounded numbers do."""
-    groups = [frozenset(group) for group in got]
-    wanted = {frozenset(group) for group in expected}
-    return wanted == set(groups) or _same_rounded(wanted, groups)
-
-
-def _same_rounded(expected: Iterable[Iterable[str]], got: Iterable[Iterable[str]]) -> bool:
+def _same_sets(expected: Iterable[Iterable[str]], got: Iterable[Iterable[str]]) -> bool:
+    """Return whether the groups are the same sets, in any order, of words or of rounded numbers."""
+    wanted, found = set(map(frozenset, expected)), set(map(frozenset, got))
+    if wanted == found:
+        return True
     try:
-        wanted = {frozenset(map(_rounded, group)) for group in expected}
-        return wanted == {frozenset(map(_rounded, group)) for group in got}
-    except ValueError:
+        return _rounded(wanted) == _rounded(found)
+    except ValueError:  # a word is not a number
         return False
 
 
-def _rounded(word: str) -> str:
-    """Return a number to three places as text, whose hash no program can choose.
+def _rounded(groups: set[frozenset[str]]) -> set[frozenset[str]]:
+    """Return numbers to three places. They stay texts: a program can choose floats of equal hashes.
 
     Raises:
-        ValueError: the word is not a number, or nan, which equals nothing.
+        ValueError: a word is not a number, or nan, which equals nothing.
     """
+    return {frozenset(map(_to_three_places, group)) for group in groups}
+
+
+def _to_three_places(word: str) -> str:
     value = float(word)
     if math.isnan(value):
         raise ValueError("nan")
@@ -145,34 +144,52 @@ def _codecontests(expected: str, got: str) -> bool:
 
 
 def _same_cpp_word(expected: bytes, got: bytes) -> bool:
-    wanted, found = (None if b"_" in word else _float(word) for word in (expected, got))
+    wanted, found = _cpp_float(expected), _cpp_float(got)
     if wanted is None or found is None:
         return expected == got
-    return abs(wanted - found) < 1e-5  # False for inf - inf
+    return abs(wanted - found) < 1e-5  # inf - inf is nan
 
 
-def _apps(expected: str, got: str) -> bool:
-    wanted, lines = _filled(expected), got.splitlines()
-    if _same_text_or_lines(expected, wanted, lines):
-        return True
+_CPP_HEXADECIMAL = re.compile(rb"\f*[+-]?0x[0-9a-f]*(?:\.[0-9a-f]*)?(?:p[+-]?[0-9]+)?\f*")
+
+
+def _cpp_float(word: bytes) -> float | None:
+    """Return the double that Abseil reads; it knows `0x1f`. `nan(1)` is not covered."""
+    if not _CPP_HEXADECIMAL.fullmatch(word):
+        return None if b"_" in word else _float(word)
+    try:
+        return float.fromhex(word.decode())
+    except OverflowError:
+        return math.inf  # of either sign, since nothing is near it
+    except ValueError:
+        return None
+
+
+def _like_apps(expected: str, got: str, same: Callable[[list[str], list[str]], bool]) -> bool:
+    """Return whether texts are equal as apps first tries, or else their filled lines by a rule."""
+    text, wanted, lines = expected.strip(), _filled(expected), got.splitlines()
     found = [line for line in lines if line]
-    return _pairwise(_near_floats, wanted, found) or _same_sets(
-        _words(wanted), filter(None, _words(found))
-    )
-
-
-def _words(lines: list[str]) -> list[list[str]]:
-    return [line.split() for line in lines]
-
-
-def _same_text_or_lines(expected: str, wanted: list[str], lines: list[str]) -> bool:
-    text = expected.strip()
     return (
         text == "\n".join(lines).strip()
         or text == "\n".join(map(str.strip, lines)).strip()
-        or wanted == lines
-        or wanted == [line for line in lines if line]
+        or wanted in (lines, found)
+        or same(wanted, found)
     )
+
+
+def _near_or_same_sets(expected: list[str], got: list[str]) -> bool:
+    return _pairwise(_near_floats, expected, got) or _same_sets(
+        map(str.split, expected), filter(None, map(str.split, got))
+    )
+
+
+def _near_unless_digits(expected: list[str], got: list[str]) -> bool:
+    digits = all(map(str.isdigit, expected + got))
+    return not digits and _pairwise(_near_floats, expected, got)
+
+
+def _apps(expected: str, got: str) -> bool:
+    return _like_apps(expected, got, _near_or_same_sets)
 
 
 def _taco(expected: str, got: str) -> bool:
@@ -181,16 +198,12 @@ def _taco(expected: str, got: str) -> bool:
     return (
         expected.strip() == got.strip()
         or _pairwise(_near_floats, wanted, got)
-        or _same_sets(_words(wanted), got.split())
+        or _same_sets(map(str.split, wanted), got.split())
     )
 
 
 def _prime_code(expected: str, got: str) -> bool:
-    wanted, lines = _filled(expected), got.splitlines()
-    if _same_text_or_lines(expected, wanted, lines):
-        return True
-    found = [line for line in lines if line]
-    return not all(map(str.isdigit, wanted + found)) and _pairwise(_near_floats, wanted, found)
+    return _like_apps(expected, got, _near_unless_digits)
 
 
 def _sandboxfusion(expected: str, got: str) -> bool:
@@ -252,12 +265,12 @@ def difference(expected: str, got: str) -> str:
     """
     wanted, found = expected.split(), got.split()
     if wanted == found:
-        same = _words(_lines(expected)) == _words(_lines(got))
-        return "blanks in lines" if same else "by lines"
+        one, other = ([line.split() for line in _lines(text)] for text in (expected, got))
+        return "blanks in lines" if one == other else "by lines"
     if len(wanted) == len(found):
         pairs = [pair for pair in zip(wanted, found, strict=True) if pair[0] != pair[1]]
         for name, holds in _OF_WORDS.items():
-            if all(holds(one, other) for one, other in pairs):
+            if all(holds(*pair) for pair in pairs):
                 return name
     return next((name for name, holds in _OF_TEXTS.items() if holds(wanted, found)), "otherwise")
 
@@ -272,7 +285,7 @@ def _is_other_script(word: str) -> bool:
 
 def _within(expected: str, got: str, *, atol: float, rtol: float) -> bool:
     wanted, found = _float(expected), _float(got)
-    if wanted is None or found is None:
+    if wanted is None or found is None or not math.isfinite(wanted):
         return False
     return abs(found - wanted) <= max(atol, rtol * abs(wanted))
 
@@ -290,7 +303,9 @@ _OF_WORDS: dict[str, Comparison] = {
     "5.0 for 5": lambda e, g: _is_whole(e) and _same_decimals(e, g),
     "digits of floats": _same_decimals,
     "floats exactly": lambda e, g: not _is_whole(e) and _within(e, g, atol=1e-6, rtol=1e-6),
-    "long integers as floats": lambda e, g: _is_whole(e) and _within(e, g, atol=0, rtol=1e-5),
+    "long integers as floats": lambda e, g: (
+        _is_whole(e) and _is_whole(g) and _within(e, g, atol=0, rtol=1e-5)
+    ),
     "tolerance of floats": lambda e, g: _within(e, g, atol=1e-3, rtol=1e-5),
 }
 """Classes of texts with equally many words: what is true of each pair of words that differ."""
