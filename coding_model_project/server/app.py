@@ -58,7 +58,6 @@ def create_app(sandbox: Sandbox, admission: Admission, settings: Settings) -> Fa
         docs_url=None,
         redoc_url=None,
         strict_content_type=settings.token is None,  # a browser's page may send JSON without one
-        default_response_class=AsciiJson,
     )
     measures = Measures(admission, sandbox)
     app.add_middleware(Gate, token=settings.token, max_bytes=settings.max_request_bytes)
