@@ -199,7 +199,7 @@ def serve(
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
 ) -> int:
-    """Serve SandboxFusion's HTTP API from this machine's sandbox until interrupted."""
+    """Serve SandboxFusion's /run_code from this machine's sandbox until interrupted."""
     with extra("serve"):
         from coding_model_project.control_groups import free_memory
         from coding_model_project.http import secret_of
@@ -215,8 +215,6 @@ def serve(
     at_once = cores(workers)
     sandbox = embedded_sandbox(at_once, min_tier)
     settings = Settings(
-        at_once=at_once,
-        max_waiting=max_waiting,
         max_request_bytes=max_request_mb << 20,
         token=token,
         hosts=(host, *LOOPBACK),
@@ -238,8 +236,8 @@ def serve(
         print(f"serving on {address} ({sandbox.identity}, {at_once} programs at once)", flush=True)
 
     with sock:
-        admission = Admission(settings.at_once, settings.max_waiting)
-        served = create_app(sandbox, settings, admission)
+        admission = Admission(at_once, max_waiting)
+        served = create_app(sandbox, admission, settings)
         listening.serve(served, sandbox, sock, started, admission, drain_s)
     return 0
 

@@ -32,6 +32,7 @@ from coding_model_project.harbor.gateway.messages import Messages
 from coding_model_project.harbor.gateway.recorder import Recorder
 from coding_model_project.harbor.gateway.requests import RequestError
 from coding_model_project.harbor.gateway.responses import Responses
+from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
 from tests.fakes import FakeSandbox, stdin_problem
 from tests.strategies import BYTES, DEEP, JSON_TEXTS, TEXTS, with_field
@@ -197,26 +198,14 @@ def test_rewards_of_a_verifier(tmp_path, content):
 @pytest.fixture(scope="module")
 def server():
     with TestClient(
-        create_app(FakeSandbox(), Settings(at_once=1)), raise_server_exceptions=True
+        create_app(FakeSandbox(), Admission(1, 512), Settings()), raise_server_exceptions=True
     ) as client:
         yield client
 
 
-_CONFIG = {
-    "provided_data": {"test": "[]", "id": 1},
-    "dataset_type": "CommonOJDataset",
-    "language": "python",
-}
-_SUBMIT = {"dataset": "x", "id": 1, "completion": "```python\n1\n```", "config": _CONFIG}
-
-
 @few
-@given(
-    st.sampled_from(["/run_code", "/submit", "/get_prompts", "/list_ids"]),
-    with_field({"code": "1", "language": "python", "stdin": "", "files": {}})
-    | with_field(_SUBMIT)
-    | JSON_TEXTS,
-)
-def test_requests_to_a_judge_server(server, path, body):
-    answer = server.post(path, content=body.encode(), headers={"content-type": "application/json"})
+@given(with_field({"code": "1", "language": "python", "stdin": "", "files": {}}) | JSON_TEXTS)
+def test_requests_to_a_judge_server(server, body):
+    headers = {"content-type": "application/json"}
+    answer = server.post("/run_code", content=body.encode(), headers=headers)
     assert answer.status_code < 500
