@@ -65,7 +65,6 @@ soak: setup ## long stress, fault and statistics runs
 	@$(BIN)/python -m tests.soak.intervals
 	@$(BIN)/python -m tests.soak.verdicts
 	@$(BIN)/python -m tests.frozen_verdicts
-	@$(BIN)/python -m tests.soak.fast_path
 	@$(BIN)/python -m tests.soak.humaneval_x
 	@$(BIN)/python -m tests.soak.publishers $(PUBLISHERS)
 	@$(BIN)/python -m tests.soak.judge_faults

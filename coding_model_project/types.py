@@ -43,8 +43,6 @@ class Stdin:
     """Run the program as a script on this standard input; the answer is its standard output."""
 
     text: str
-    apart: bool = False
-    """See `Call.apart`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +51,6 @@ class Call:
 
     function: str
     args: tuple[Plain, ...] = ()
-    apart: bool = False
-    """Run in a process that receives no other inputs (`grading.sharing`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +220,7 @@ class Isolation(StrEnum):
     """The state that the tests of a problem share."""
 
     per_test = "per_test"
-    """No state: each test has its own process, or one in which it cannot see a difference."""
+    """No state: each test has its own process."""
     shared = "shared"
     """Each assert sees the state left by earlier asserts, for data sets that run them in one process."""
 

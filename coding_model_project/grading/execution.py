@@ -18,7 +18,6 @@ from coding_model_project.grading.per_problem import PerProblem
 from coding_model_project.grading.prelude import with_prelude
 from coding_model_project.grading.readings import SecondReading
 from coding_model_project.grading.retries import Retries
-from coding_model_project.grading.sharing import inputs_of
 from coding_model_project.grading.time_limits import with_limit
 from coding_model_project.grading.value_rules import VALUE_RULES, value_rule
 from coding_model_project.sandbox.base import Sandbox
@@ -28,6 +27,7 @@ from coding_model_project.types import (
     Checker,
     ErrorType,
     Execution,
+    Isolation,
     Problem,
     Program,
     Status,
@@ -212,6 +212,18 @@ class ExecutionGrader:
 def program_of(problem: Problem, code: str) -> Program:
     """Return the program that runs for a problem: the code after the problem's prelude."""
     return Program(source=with_prelude(problem.prelude, code), language=problem.language)
+
+
+def inputs_of(tests: Sequence[Test], isolation: Isolation) -> list[TestInput]:
+    """Return the tests' inputs. If they share their state, each assert continues the one before it."""
+    inputs: list[TestInput] = []
+    for test in tests:
+        given = test.input
+        if isinstance(given, Asserts):
+            follows = bool(inputs) and isinstance(inputs[-1], Asserts)
+            given = replace(given, continues=follows and isolation is Isolation.shared)
+        inputs.append(given)
+    return inputs
 
 
 def judge_execution(test: Test, execution: Execution, problem: Problem) -> TestResult:

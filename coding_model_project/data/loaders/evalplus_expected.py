@@ -63,7 +63,7 @@ def with_expected(
     problems = [item for item in found if isinstance(item, Problem)]
     values: dict[str, _Values | str | None] = {one.id: _known(one) for one in problems}
     if unknown := [one for one in problems if values[one.id] is None]:
-        solver = Background(lambda: EmbeddedSandbox(share_processes=True))
+        solver = Background(EmbeddedSandbox)
         with closing(solver), progress_bar(f"{name}: expected values", len(unknown)) as advance:
             values |= solver.run(lambda sandbox: _all(sandbox, unknown, advance))
     for item in found:

@@ -7,7 +7,12 @@ import pytest
 
 from coding_model_project.errors import DataError, OverloadError, SandboxError
 from coding_model_project.grading import execution
-from coding_model_project.grading.execution import ExecutionGrader, checked_tests, judge_execution
+from coding_model_project.grading.execution import (
+    ExecutionGrader,
+    checked_tests,
+    inputs_of,
+    judge_execution,
+)
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import (
@@ -94,6 +99,15 @@ async def test_a_verdict_names_what_its_tests_saw_of_one_another(isolation, pass
         verdict = await grader(sandbox).grade_code(problem, counts)
     assert verdict.isolation == isolation
     assert verdict.pass_fraction == passed / 3
+
+
+def test_asserts_continue_where_the_problem_shares_their_state():
+    one = Test(Asserts("assert f()"))
+    tests = [one, one, Test(Stdin("1"), expected="1"), one]
+    shared = inputs_of(tests, Isolation.shared)
+    assert [getattr(given, "continues", None) for given in shared] == [False, True, None, False]
+    apart = inputs_of(tests, Isolation.per_test)
+    assert [getattr(given, "continues", None) for given in apart] == [False, False, None, False]
 
 
 @pytest.mark.parametrize("stop_early", [True, False])
