@@ -170,11 +170,6 @@ def _facts(
     return facts
 
 
-def _at(place: Place, path: str | None) -> Place:
-    """Return a place at a path; the columns are those of files."""
-    return replace(place, path=path, columns=place.columns if path is not None else {})
-
-
 def _deduplicated(documents: Sequence[Document], n_training: int) -> list[Document]:
     """Return each problem once; documents of sets to compare with count as evaluation in any case.
 
