@@ -9,7 +9,7 @@ import pytest
 
 from coding_model_project.data import loaders
 from coding_model_project.data.loaders import LOADERS, load
-from coding_model_project.data.loaders.base import Place, SetAside, Trail
+from coding_model_project.data.loaders.base import Place, Trail
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.sandbox.embedded.languages import cpp
 from coding_model_project.types import Asserts, Call, Checker, Problem, Protocol, Stdin, Test
@@ -266,7 +266,9 @@ def test_fewer_tests_are_taken_evenly(tmp_path):
 
 def test_streams_give_rows_as_they_are_read(tmp_path):
     path = written(tmp_path, "r.jsonl", rows.GSM8K, {"question": 1, "answer": "#### 1"})
-    place, trail = Place(path=path), Trail(origins=[], notes=[])
-    first, second = loaders.stream("gsm8k_test", place, trail)
-    assert isinstance(first, Problem)
-    assert isinstance(second, SetAside)
+    place, trail = Place(path=path), Trail()
+    stream = loaders.stream("gsm8k_test", place, trail)
+    assert isinstance(next(stream), Problem)
+    assert trail.set_aside == []
+    assert list(stream) == []
+    assert len(trail.set_aside) == 1
