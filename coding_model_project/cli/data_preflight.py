@@ -7,12 +7,16 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import orjson
 import typer
 
+from coding_model_project.atomic import write_lines
 from coding_model_project.cli.common import (
     AsJson,
     DataDir,
@@ -39,6 +43,7 @@ from coding_model_project.progress import progress_bar
 if TYPE_CHECKING:
     from coding_model_project.data.loaders import Loaded
     from coding_model_project.data.quality.preflight import Preflight
+    from coding_model_project.types import Problem
 
 N_SHOWN = 20
 
@@ -83,7 +88,7 @@ def preflight(
     """
     from coding_model_project.data.loaders import load
     from coding_model_project.data.loaders.forms import parse_map
-    from coding_model_project.data.quality import quarantine as files
+    from coding_model_project.data.problems import write_problems
 
     name, path = given_dataset(name, path)
     loaded = load(
@@ -112,10 +117,12 @@ def preflight(
     with progress_bar(name, len(problems)) as advance:
         result = asyncio.run(run_preflight(problems, options, advance))
     seconds = time.monotonic() - started
+    unfit = result.quarantined
     if quarantine is not None:
-        files.write_quarantine(quarantine, problems, result.quarantined, loaded.set_aside)
+        aside = ({"where": one.where, "reasons": [one.reason]} for one in loaded.set_aside)
+        write_lines(quarantine, chain(_quarantined(problems, unfit), aside))
     if passed is not None:
-        files.write_passed(passed, problems, result.quarantined)
+        write_problems(passed, (problem for problem in problems if problem.id not in unfit))
     if not as_json:
         print_set_aside(loaded.notes, loaded.set_aside, len(loaded.problems))
         _say_preflight(result)
@@ -133,6 +140,18 @@ def preflight(
     elif not shown:
         print(f"{name} ships no solutions: nothing is shown of its tests", file=sys.stderr)
     return 0 if result.passed and shown else 1
+
+
+def _quarantined(
+    problems: Iterable[Problem], unfit: Mapping[str, Sequence[str]]
+) -> Iterator[dict[str, Any]]:
+    """Yield {"id", "reasons", "problem"} per problem that must not train."""
+    from coding_model_project.data.problems import problem_line
+
+    for problem in problems:
+        if problem.id in unfit:
+            line = orjson.Fragment(problem_line(problem).rstrip())
+            yield {"id": problem.id, "reasons": unfit[problem.id], "problem": line}
 
 
 def _say_preflight(result: Preflight) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,7 +32,7 @@ from coding_model_project.progress import Advance, progress_bar
 from coding_model_project.redaction import redacted
 
 if TYPE_CHECKING:
-    from coding_model_project.data.loaders import SetAside, Trail
+    from coding_model_project.data.loaders import Trail
     from coding_model_project.data.quality.faults import Fault
     from coding_model_project.types import Problem
 
@@ -148,7 +148,7 @@ def rows(
     )
     count = mixing.token_counter(tokenizer, plan.style) if tokenizer else None
     columns = parse_map(map_columns)
-    sets = [_Set(*given_set(word), Trail(origins=[], notes=[])) for word in problems]
+    sets = [_Set(*given_set(word), Trail()) for word in problems]
     origins: dict[str, str] = {}
     n_checked = 0
 
@@ -158,7 +158,7 @@ def rows(
             yield from one.problems(data_dir, mapped, split)
             origins[one.name] = redacted(", ".join(one.trail.origins))
             if not as_json:
-                print_set_aside(one.trail.notes, one.set_aside, one.n_used)
+                print_set_aside(one.trail.notes, one.trail.set_aside, one.n_used)
 
     def judge(ids: Sequence[str], file: Mapping[str, Problem]) -> Mapping[str, Fault]:
         nonlocal n_checked
@@ -174,7 +174,7 @@ def rows(
         check=judge if check else None,
     )
     if as_json:
-        aside = sum(len(one.set_aside) for one in sets)
+        aside = sum(len(one.trail.set_aside) for one in sets)
         line = {"rows": dict(written.rows), "left_out": dict(written.left_out), "set_aside": aside}
         line["checked"] = n_checked
         if written.ignored:
@@ -201,27 +201,23 @@ def rows(
 
 @dataclass(slots=True)
 class _Set:
-    """A data set of the command, and what was found in it."""
+    """A data set of the command, and facts about what was read of it."""
 
     name: str
     path: str | None
     trail: Trail
-    set_aside: list[SetAside] = field(default_factory=list)
     n_used: int = 0
 
     def problems(
         self, folder: Path | None, columns: Mapping[str, str], split: str | None
     ) -> Iterator[Problem]:
-        """Yield the problems, and count the rows set aside."""
-        from coding_model_project.data.loaders import Place, SetAside, data_dir, stream
+        """Yield the problems, and count them."""
+        from coding_model_project.data.loaders import Place, data_dir, stream
 
         place = Place(path=self.path, data_dir=data_dir(folder), split=split, columns=columns)
-        for item in stream(self.name, place, self.trail):
-            if isinstance(item, SetAside):
-                self.set_aside.append(item)
-            else:
-                self.n_used += 1
-                yield item
+        for problem in stream(self.name, place, self.trail):
+            self.n_used += 1
+            yield problem
 
 
 def _unreached(

@@ -204,7 +204,7 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
     Raises:
         Malformed: a field is wrong; names it, the expected value and an example.
     """
-    grader = _read("grader", row.get("grader", GradedBy.tests))
+    grader = read_field("grader", row.get("grader", GradedBy.tests))
     _check_fields(row, grader)
     given = {
         name: value for name, value in row.items() if value is not None or name not in _OR_NULL
@@ -213,12 +213,24 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
     defaults = {
         "tests": (),
         "comparison": "checker" if "checker" in given else "tokens",
-        "language": "python" if grader in _RUN else "text",
+        "language": default_language(grader),
     }
-    return Problem(**{**defaults, **{name: _read(name, value) for name, value in given.items()}})
+    return Problem(
+        **{**defaults, **{name: read_field(name, value) for name, value in given.items()}}
+    )
 
 
-def _read(name: str, value: Any) -> Any:
+def default_language(grader: GradedBy) -> str:
+    """Return the language of a problem that names none."""
+    return "python" if grader in _RUN else "text"
+
+
+def read_field(name: str, value: Any) -> Any:
+    """Check and convert a field's value.
+
+    Raises:
+        Malformed: it is wrong; see `problem_of`.
+    """
     read, example = _SCHEMA[name]
     try:
         return read(value, name)

@@ -37,6 +37,7 @@ from weakref import WeakValueDictionary
 import orjson
 
 from coding_model_project import strict_json
+from coding_model_project.atomic import replacing
 from coding_model_project.codec import to_json
 from coding_model_project.data.problem_index import ProblemIndex
 from coding_model_project.data.problem_rows import JUDGED_BY, problem_of
@@ -53,9 +54,8 @@ def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
     index, start = ProblemIndex(), 0
-    with partial.open("w+b") as file:
+    with replacing(path) as partial, partial.open("w+b") as file:
         for problem in problems:
             line = problem_line(problem)
             if index.add(problem.id, start, len(line)):
@@ -66,7 +66,6 @@ def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
             if os.pread(file.fileno(), length, begin) != line:
                 raise ConfigError(f"two different problems have the id {problem.id}")
         file.flush()
-        partial.replace(path)
         index.store(path, file)
 
 

@@ -24,15 +24,7 @@ from coding_model_project.data.dedup.documents import Document, document
 from coding_model_project.data.dedup.search import Say
 from coding_model_project.data.governance import EVALUATION_SETS, Role
 from coding_model_project.data.json_files import file_hash
-from coding_model_project.data.loaders import (
-    Place,
-    SetAside,
-    Trail,
-    data_dir,
-    find,
-    given_set,
-    stream,
-)
+from coding_model_project.data.loaders import Place, Trail, data_dir, find, given_set, stream
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.types import Problem
@@ -100,7 +92,7 @@ def govern(
     started = time.monotonic()
     documents: list[Document] = []
 
-    def items(word: str, trail: Trail, *, trains: bool) -> Iterator[Problem | SetAside]:
+    def problems(word: str, trail: Trail, *, trains: bool) -> Iterator[Problem]:
         name, path = given_set(word)
         mapped = columns if columns and trains and path is not None else {}
         place = Place(
@@ -114,8 +106,8 @@ def govern(
 
     def read(word: str, *, trains: bool) -> SetFacts:
         say(f"reading {word}")
-        trail = Trail(origins=[], notes=[])
-        return _facts(word, items(word, trail, trains=trains), trail, documents)
+        trail = Trail()
+        return _facts(word, problems(word, trail, trains=trains), trail, documents)
 
     facts = [read(word, trains=True) for word in training]
     if not any(one.role.may_train for one in documents):
@@ -141,14 +133,13 @@ def govern(
     )
     say("writing the remaining problems")
     # Read again, since keeping their tests during the search takes too much memory.
-    trail = Trail(origins=[], notes=[])
-    again = (item for word in training for item in items(word, trail, trains=True))
-    _write(governed, (item for item in again if not isinstance(item, SetAside)), out)
+    again = (problem for word in training for problem in problems(word, Trail(), trains=True))
+    _write(governed, again, out)
     return governed
 
 
 def _facts(
-    word: str, items: Iterable[Problem | SetAside], trail: Trail, documents: list[Document]
+    word: str, problems: Iterable[Problem], trail: Trail, documents: list[Document]
 ) -> SetFacts:
     """Read a set, and append its documents."""
     name, path = given_set(word)
@@ -156,23 +147,15 @@ def _facts(
     licence = loader[0].published.licence if loader else "yours"
     facts = SetFacts(name=name, path=path, licence=licence)
     digest = hashlib.sha256()
-    for item in items:
-        if isinstance(item, SetAside):
-            facts.set_aside[item.reason] += 1
-            continue
-        one = document(item)
+    for one in map(document, problems):
         documents.append(one)
         facts.problems += 1
         facts.roles[str(one.role)] += 1
         digest.update(one.sha256.encode())
     facts.origin, facts.notes = ", ".join(trail.origins), tuple(trail.notes)
+    facts.set_aside.update(one.reason for one in trail.set_aside)
     facts.sha256 = digest.hexdigest()
     return facts
-
-
-def _at(place: Place, path: str | None) -> Place:
-    """Return a place at a path; the columns are those of files."""
-    return replace(place, path=path, columns=place.columns if path is not None else {})
 
 
 def _deduplicated(documents: Sequence[Document], n_training: int) -> list[Document]:

@@ -19,14 +19,14 @@ From a row to a problem, for every set and for `--map`:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
 from coding_model_project.data.governance import split_word
-from coding_model_project.data.loaders import forms, own
+from coding_model_project.data.loaders import forms
 from coding_model_project.data.loaders.base import (
     SPLITS,
     Loaded,
@@ -40,6 +40,7 @@ from coding_model_project.data.loaders.base import (
     Trail,
 )
 from coding_model_project.data.loaders.files import SUFFIXES, first_row
+from coding_model_project.data.loaders.own import is_own
 from coding_model_project.data.loaders.rows import value_at
 from coding_model_project.data.loaders.sets import SETS
 from coding_model_project.data.loaders.table import TableLoader
@@ -64,9 +65,14 @@ __all__ = [
 ]
 
 
-def _harbor(name: str) -> Loader:
+_OWN = "coding_model_project.data.loaders.own:problems"
+_HARBOR = "coding_model_project.harbor.loader:problems"
+
+
+def _yours(name: str, source: str) -> Loader:
+    """Return the loader of a user's file or folder."""
     published = Published(name=name, licence="yours", fields=(), parts=())
-    return LoaderByName(published=published, source="coding_model_project.harbor.loader:problems")
+    return LoaderByName(published=published, source=source)
 
 
 def is_task_folder(path: Path) -> bool:
@@ -116,10 +122,11 @@ def given_set(word: str) -> tuple[str, str | None]:
 
 def stream(
     name: str, place: Place, trail: Trail, *, max_tests: int | None = None
-) -> Iterator[Problem | SetAside]:
-    """Yield a data set's problems and unusable rows one at a time; whole sets may not fit in memory.
+) -> Iterator[Problem]:
+    """Yield a data set's problems one at a time, since whole sets may not fit in memory.
 
     Args:
+        trail: where to record the origins, the notes and the unusable rows.
         max_tests: keep at most this many hidden tests of each problem, evenly spread.
 
     Raises:
@@ -127,8 +134,8 @@ def stream(
         DataError: a file is damaged or is not this data set; names file and line.
     """
     loader, split = _loader(name, place)
-    for item in _of_split(loader, name, place, split, trail):
-        yield item if isinstance(item, SetAside) or max_tests is None else _capped(item, max_tests)
+    for problem in _of_split(loader, name, place, split, trail):
+        yield problem if max_tests is None else _capped(problem, max_tests)
 
 
 def load(
@@ -140,7 +147,6 @@ def load(
     revision: str | None = None,
     columns: Mapping[str, str] | None = None,
     max_tests: int | None = None,
-    progress: Callable[[], None] | None = None,
 ) -> Loaded:
     """Load a whole data set into memory.
 
@@ -151,12 +157,11 @@ def load(
         revision: the revision of the hub's repository; overrides the pinned one.
         columns: the column in the file at `path` for each field that has another name there.
         max_tests: see `stream`.
-        progress: a function called after each row.
 
     Raises:
         ConfigError, DataError: see `stream`.
     """
-    trail = Trail(origins=[], notes=[])
+    trail = Trail()
     place = Place(
         path=path,
         data_dir=_data_dir(data_dir),
@@ -164,19 +169,11 @@ def load(
         split=split,
         columns=columns or {},
     )
-    problems: list[Problem] = []
-    set_aside: list[SetAside] = []
-    for item in stream(name, place, trail, max_tests=max_tests):
-        if isinstance(item, SetAside):
-            set_aside.append(item)
-        else:
-            problems.append(item)
-        if progress is not None:
-            progress()
+    problems = tuple(stream(name, place, trail, max_tests=max_tests))
     return Loaded(
         name=name,
-        problems=tuple(problems),
-        set_aside=tuple(set_aside),
+        problems=problems,
+        set_aside=tuple(trail.set_aside),
         origin=redacted(", ".join(trail.origins)),
         notes=tuple(trail.notes),
     )
@@ -210,10 +207,10 @@ def published_rates(
     published = replace(loader.published, optional=optional)
     reader = replace(loader, to_problem=recorded, published=published)
     found: dict[str, float] = {}
-    for item in _of_split(reader, name, place, named, Trail(origins=[], notes=[])):
-        rate = rates[item.id] if isinstance(item, Problem) else None
-        if isinstance(item, Problem) and isinstance(rate, int | float) and 0 <= rate <= 1:
-            found[item.id] = float(rate)
+    for problem in _of_split(reader, name, place, named, Trail()):
+        rate = rates[problem.id]
+        if isinstance(rate, int | float) and 0 <= rate <= 1:
+            found[problem.id] = float(rate)
     if not found:
         raise ConfigError(f"{name}: no rates from 0 to 1 in a column {column!r}")
     return found
@@ -224,8 +221,8 @@ _data_dir = data_dir  # `load` has an argument of that name
 
 def _of_split(
     loader: Loader, name: str, place: Place, named: str | None, trail: Trail
-) -> Iterator[Problem | SetAside]:
-    """Yield a loader's items of one split: the one in the name, the only one loaded, or the place's.
+) -> Iterator[Problem]:
+    """Yield a loader's problems of one split: the one in the name, the only one loaded, or the place's.
 
     Raises:
         ConfigError: there is no such split; names those that there are.
@@ -240,11 +237,13 @@ def _of_split(
     others: dict[str, None] = {}
     n_kept = 0
     for item in loader.items(replace(place, split=wanted), trail):
-        if isinstance(item, Problem) and wanted not in (None, split_word(item.split)):
+        if isinstance(item, SetAside):
+            trail.set_aside.append(item)
+        elif wanted not in (None, split_word(item.split)):
             others[item.split] = None
-            continue
-        n_kept += isinstance(item, Problem)
-        yield item
+        else:
+            n_kept += 1
+            yield item
     if others and not n_kept:
         raise _no_split(name, str(wanted), others)
 
@@ -262,7 +261,7 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
         return known or _unknown(name), split
     path = on_disk(place.path)
     if is_task_folder(path):
-        return _harbor(name), None
+        return _yours(name, _HARBOR), None
     row = first_row(path)
     if place.columns and not (known and known.published.has_columns(place.columns)):
         splits = known.published.splits if known else SPLITS
@@ -270,18 +269,18 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
         if row is not None and forms.lacks_a_field(row, place.columns):
             raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
         return loader, split
-    if row is not None and not place.columns and own.is_own(path, row):
-        return own.OwnLoader(name=name), None
+    if row is not None and not place.columns and is_own(path, row):
+        return _yours(name, _OWN), None
     if known and (row is None or place.columns or known.published.fields_are_in(row)):
         return known, split
     if row is None:
-        return own.OwnLoader(name=name), None
+        return _yours(name, _OWN), None
     if columns := forms.form_of(row):
         return forms.form_loader(name, columns), split
     if known:
         return known, split
     if {"id", "split", "statement"} <= row.keys():
-        return own.OwnLoader(name=name), None
+        return _yours(name, _OWN), None
     raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
 
 

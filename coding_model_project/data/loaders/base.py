@@ -143,10 +143,11 @@ class Place:
 
 @dataclass(slots=True, kw_only=True)
 class Trail:
-    """Origins and notes collected by a stream; complete when the stream has ended."""
+    """Facts beside the problems of a stream; complete when it has ended."""
 
-    origins: list[str]
-    notes: list[str]
+    origins: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    set_aside: list[SetAside] = field(default_factory=list)
 
 
 class Loader(Protocol):

@@ -15,11 +15,11 @@ from typing import Any
 from coding_model_project.data.loaders.answers import NESTED, answer_of
 from coding_model_project.data.loaders.base import NoTests, Unusable
 from coding_model_project.data.loaders.checks import language_of
-from coding_model_project.data.loaders.instructions import instructions_of
 from coding_model_project.data.loaders.modules import instance, pieces
 from coding_model_project.data.loaders.values import decoded_of, json_of, looks_like_code
 from coding_model_project.data.problem_rows import problem_of
 from coding_model_project.data.row_readers import Malformed, shown
+from coding_model_project.errors import DataError
 from coding_model_project.types import Asserts, Call, Instruction, Plain, Stdin, Test
 
 _FUNCTION = ("fn_name", "func_name", "function_name", "entry_point")
@@ -301,12 +301,30 @@ def _holds_tests(value: Any) -> bool:
 
 
 def _instructions(value: Any) -> tuple[Instruction, ...]:
+    """Return verifiable instructions; null arguments belong to other kinds.
+
+    IFEval's form (Zhou et al. 2023, arXiv 2311.07911), also of IFBench and of training prompts with up to
+    five constraints (Pyatkin et al. 2025, arXiv 2507.02833).
+    """
     first = value[0] if isinstance(value, list) and len(value) == 1 else value
-    if isinstance(first, Mapping) and "kwargs" in first:
-        kinds = first.get("instruction_id") or first.get("instruction_id_list")
-        if isinstance(kinds, list):
-            return instructions_of(kinds, first["kwargs"])
-    return ()
+    if not isinstance(first, Mapping) or "kwargs" not in first:
+        return ()
+    kinds = first.get("instruction_id") or first.get("instruction_id_list")
+    if not isinstance(kinds, list):
+        return ()
+    from coding_model_project.grading.instructions import check_arguments
+
+    found = []
+    for kind, given in zip(kinds, first["kwargs"], strict=True):
+        own = {name: one for name, one in (given or {}).items() if one is not None}
+        try:
+            check_arguments(str(kind), own)
+        except DataError as error:
+            raise Unusable(str(error)) from error
+        found.append(Instruction(str(kind), own))
+    if not found:
+        raise Unusable("no instructions")
+    return tuple(found)
 
 
 def _digit_keys(value: Any) -> Any:

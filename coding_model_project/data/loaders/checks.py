@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from coding_model_project.data.loaders.base import Unusable
+from coding_model_project.grading import info_strings
 from coding_model_project.types import Asserts, GradedBy, Problem, Stdin
 
 _ANY_ANSWER = re.compile(
@@ -35,14 +36,6 @@ _ANY_CASE = re.compile(
 ANY_CASE = "any_case"
 """The comparison of standard output that ignores the case of letters."""
 
-LANGUAGES = {
-    "python": "python", "py": "python", "python3": "python", "py3": "python", "pypy3": "python",
-    "cpp": "cpp", "c++": "cpp", "javascript": "javascript", "js": "javascript", "node": "javascript",
-    "java": "java", "go": "go", "golang": "go", "rust": "rust", "rs": "rust", "bash": "bash",
-    "sh": "bash", "text": "text",
-}  # fmt: skip
-"""Names of languages in data sets, with ours."""
-
 _SPOKEN = {
     *("en", "english", "zh", "cn", "chinese", "fr", "de", "es", "ru", "ja", "ko", "multilingual")
 }
@@ -54,13 +47,12 @@ def language_of(value: object) -> str:
     Raises:
         Unusable: its programs cannot be judged here.
     """
-    plain = re.sub(r"[\s\d.]+$", "", str(value or "python").lower())
-    plain = plain if plain in LANGUAGES or plain in _SPOKEN else plain.split()[0] if plain else ""
-    if plain in _SPOKEN or not plain:
+    word = info_strings.language_of(str(value or ""))
+    if not word or word in _SPOKEN:
         return "python"
-    if plain not in LANGUAGES:
+    if word not in (*info_strings.LANGUAGES, "text"):
         raise Unusable(f"programs in {value}, which is not judged here")
-    return LANGUAGES[plain]
+    return word
 
 
 def checked(problem: Problem, *, tolerant: bool = False) -> Problem:

@@ -13,7 +13,6 @@ solutions use. This loader removes those lines, since programs here have only th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 from coding_model_project.data.loaders.base import Part, Row, Unusable, text
@@ -60,24 +59,14 @@ def problem(name: str, row: Row, _part: Part, _index: int) -> Problem:
 
 # ── harnesses ─────────────────────────────────────────────────────────────────────────────────────
 
-
-def harness(language: str, tests: str) -> Harness:
-    """Return the program around a candidate's, with the published tests of a problem.
-
-    Raises:
-        Unusable: the tests have another form, or need a library.
-    """
-    file, fields_of = _HARNESSES[language]
-    before, _, after = (_FOLDER / file).read_text().partition("{program}\n")
-    fields = fields_of(tests)
-    for name in ("imports", "name", "tests"):  # tests last, as they may hold any text
-        before = before.replace(f"{{{name}}}", fields.get(name, ""))
-        after = after.replace(f"{{{name}}}", fields.get(name, ""))
-    return Harness(before=before, after=after)
-
-
 _FOLDER = Path(__file__).parent / "harnesses"
-_Fields = dict[str, str]
+_FILES = {
+    "cpp": "harness.cpp",
+    "go": "harness.go",
+    "java": "Harness.java",
+    "javascript": "harness.js",
+    "rust": "harness.rs",
+}
 
 _CPP_ASSERT = """\
 #undef assert
@@ -92,46 +81,42 @@ _GO_PATHS = {"rand": "math/rand", "md5": "crypto/md5"}
 _RUST_TEST = re.compile(r"#\[test\]\s*(?:pub\s+)?fn (\w+)\(\)")
 
 
-def _cpp(tests: str) -> _Fields:
-    """Turn the tests' `main` into a function, and let their `assert` print the failed condition.
+def harness(language: str, tests: str) -> Harness:
+    """Return the program around a candidate's, with the published tests of a problem.
 
-    The harness includes the publisher's headers without C's string functions, since tests of `strlen`
-    would call C's own.
+    Raises:
+        Unusable: the tests have another form, or need a library.
     """
-    return {"tests": _only(tests, "int main(){", _CPP_ASSERT)}
-
-
-def _java(tests: str) -> _Fields:
-    """Rename the tests' `Main`; ours, which calls it, is not public, since `Solution` may be."""
-    return {"tests": _only(tests, "public class Main {", "class PublishedTests {")}
-
-
-def _javascript(tests: str) -> _Fields:
-    """Keep the tests: the harness lets a failed `console.assert` end them, which only prints."""
-    return {"tests": tests}
-
-
-def _go(tests: str) -> _Fields:
-    """Run the tests without the testing package and testify, whose `Equal` the harness has.
-
-    Their imports get our own names, since a file may not import a package twice under one name.
-    """
-    name = _only_test(_GO_TEST, tests)
-    used = _GO_IMPORTS | set(_GO_USES.findall(tests))
-    imports = (f'import harness_{one} "{_GO_PATHS.get(one, one)}"\n' for one in sorted(used))
-    tests = _GO_USES.sub(r"harness_\1.", tests.replace("*testing.T", "*publishedTest"))
-    return {"imports": "".join(imports), "name": name, "tests": tests}
-
-
-def _rust(tests: str) -> _Fields:
-    """Compile the tests' module without the test runner, with macros that print the failed condition."""
-    if tests.strip().startswith("/*"):
-        raise Unusable("its tests are commented out")
-    if "rand::" in tests:
-        raise Unusable("its tests need the crate rand")
-    name = _only_test(_RUST_TEST, tests)
-    tests = _RUST_TEST.sub(r"pub fn \1()", _only(tests, "#[cfg(test)]", ""))
-    return {"name": name, "tests": tests}
+    imports = name = ""
+    match language:
+        case "cpp":
+            # The harness includes the publisher's headers without C's string functions, since tests of
+            # `strlen` would call C's own.
+            tests = _replaced(tests, "int main(){", _CPP_ASSERT)
+        case "java":
+            # Our `Main`, which calls the tests, is not public, since `Solution` may be.
+            tests = _replaced(tests, "public class Main {", "class PublishedTests {")
+        case "go":
+            # The tests run without the testing package and testify, whose `Equal` the harness has. Their
+            # imports get our own names, since a file may not import a package twice under one name.
+            name = _only_test(_GO_TEST, tests)
+            used = sorted(_GO_IMPORTS | set(_GO_USES.findall(tests)))
+            imports = "".join(f'import harness_{x} "{_GO_PATHS.get(x, x)}"\n' for x in used)
+            tests = _GO_USES.sub(r"harness_\1.", tests.replace("*testing.T", "*publishedTest"))
+        case "rust":
+            if tests.strip().startswith("/*"):
+                raise Unusable("its tests are commented out")
+            if "rand::" in tests:
+                raise Unusable("its tests need the crate rand")
+            name = _only_test(_RUST_TEST, tests)
+            tests = _RUST_TEST.sub(r"pub fn \1()", _replaced(tests, "#[cfg(test)]", ""))
+        case _:
+            pass  # JavaScript's harness lets a failed `console.assert` end the tests, which only prints
+    before, _, after = (_FOLDER / _FILES[language]).read_text().partition("{program}\n")
+    for field, value in (("imports", imports), ("name", name), ("tests", tests)):
+        before = before.replace(f"{{{field}}}", value)
+        after = after.replace(f"{{{field}}}", value)
+    return Harness(before=before, after=after)
 
 
 def _only_test(pattern: re.Pattern[str], tests: str) -> str:
@@ -141,17 +126,8 @@ def _only_test(pattern: re.Pattern[str], tests: str) -> str:
     return found[0]
 
 
-def _only(text: str, old: str, new: str) -> str:
+def _replaced(tests: str, old: str, new: str) -> str:
     """Replace the only occurrence of `old`."""
-    if text.count(old) != 1:
-        raise Unusable(f"the tests hold {old!r} {text.count(old)} times")
-    return text.replace(old, new)
-
-
-_HARNESSES: dict[str, tuple[str, Callable[[str], _Fields]]] = {
-    "cpp": ("harness.cpp", _cpp),
-    "go": ("harness.go", _go),
-    "java": ("Harness.java", _java),
-    "javascript": ("harness.js", _javascript),
-    "rust": ("harness.rs", _rust),
-}
+    if tests.count(old) != 1:
+        raise Unusable(f"the tests hold {old!r} {tests.count(old)} times")
+    return tests.replace(old, new)

@@ -14,7 +14,6 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from coding_model_project.data.loaders.base import Unusable
 
@@ -285,10 +284,10 @@ def _acts(node: ast.stmt) -> bool:
 
 def _is_plain_call(node: ast.stmt, names: set[str]) -> bool:
     """Return whether a statement is only the call of a test function: `test_sum()`."""
-    call = node.value if isinstance(node, ast.Expr) else None
-    if not isinstance(call, ast.Call) or call.args or call.keywords:
-        return False
-    return isinstance(call.func, ast.Name) and call.func.id in names
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=[], keywords=[])):
+            return name in names
+    return False
 
 
 def _unparsed(body: Iterable[ast.stmt]) -> str:
@@ -302,25 +301,18 @@ def _check_pytest(body: list[ast.stmt]) -> bool:
         Unusable: it uses other parts of pytest.
     """
     used = False
-    raises = set()
     for node in (inner for one in body for inner in ast.walk(one)):
-        if isinstance(node, ast.Call) and _is_raises(node.func):
-            used = True
-            raises.add(node.func)
-            if len(node.args) != 1 or any(key.arg != "match" for key in node.keywords):
-                raise Unusable("pytest.raises with a function to call")
-    for node in (inner for one in body for inner in ast.walk(one)):
-        if isinstance(node, ast.Attribute) and node not in raises and _is_pytest(node.value):
-            raise Unusable(f"the tests use pytest.{node.attr}")
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="pytest"), attr="raises")):
+                if len(node.args) != 1 or any(key.arg != "match" for key in node.keywords):
+                    raise Unusable("pytest.raises with a function to call")
+            case ast.Attribute(value=ast.Name(id="pytest"), attr=name):
+                if name != "raises":
+                    raise Unusable(f"the tests use pytest.{name}")
+                used = True
+            case _:
+                pass
     return used
-
-
-def _is_pytest(node: Any) -> bool:
-    return isinstance(node, ast.Name) and node.id == "pytest"
-
-
-def _is_raises(node: Any) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "raises" and _is_pytest(node.value)
 
 
 def _is_main(node: ast.stmt) -> bool:

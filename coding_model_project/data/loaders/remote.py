@@ -79,7 +79,7 @@ def hub_revision(published: Published, wanted: str | None) -> str:
 @contextmanager
 def _one_line(repository: str, revision: str | None) -> Iterator[None]:
     """Convert the hub's errors into a `ConfigError`, which the user can fix, or a `DownloadError`."""
-    from huggingface_hub import errors
+    from huggingface_hub import constants, errors
 
     at = f" at revision {revision}" if revision else ""
     try:
@@ -96,7 +96,9 @@ def _one_line(repository: str, revision: str | None) -> Iterator[None]:
             f"the hub has no data set {repository} that this user may read"
         ) from error
     except (errors.OfflineModeIsEnabled, errors.LocalEntryNotFoundError) as error:
-        why = "HF_HUB_OFFLINE is set" if _is_offline() else "the network cannot be reached"
+        why = (
+            "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the network cannot be reached"
+        )
         raise DownloadError(f"{repository}{at} is not in the hub's cache and {why}") from error
     except errors.HFValidationError as error:
         raise ConfigError(f"{repository}: not the name of a data set on the hub") from error
@@ -115,9 +117,3 @@ def network_errors() -> tuple[type[Exception], ...]:
     """Return the errors of huggingface_hub's HTTP library; those of requests are OSErrors."""
     libraries = (sys.modules.get(name) for name in ("httpx", "httpx2"))
     return (OSError, *(library.HTTPError for library in libraries if library is not None))
-
-
-def _is_offline() -> bool:
-    from huggingface_hub.constants import HF_HUB_OFFLINE
-
-    return bool(HF_HUB_OFFLINE)

@@ -16,7 +16,7 @@ from coding_model_project.data.loaders.checks import checked, language_of
 from coding_model_project.data.loaders.modules import root
 from coding_model_project.data.loaders.prompts import Prompt, prompt_of
 from coding_model_project.data.loaders.values import decoded_of
-from coding_model_project.data.problem_rows import JUDGED_BY, problem_of
+from coding_model_project.data.problem_rows import JUDGED_BY, default_language, read_field
 from coding_model_project.data.row_readers import Malformed, shown
 from coding_model_project.grading.extract import extract
 from coding_model_project.grading.prelude import contest_prelude
@@ -218,23 +218,20 @@ class Form:
             checker = Checker(source=checker, language=language)
         if isinstance(checker, Checker):
             return replace(problem, checker=checker, comparison="checker")
-        if not own:
-            return problem
-        grader = next((kind for kind, name in JUDGED_BY.items() if name in own), None)
-        core = {"id": problem.id, "split": problem.split, "statement": problem.statement}
-        tests = {} if grader or "task" in own or problem.answer is not None else {"tests": []}
-        answer = {"answer": problem.answer, "grader": "math"} if problem.answer is not None else {}
-        whole = {**({"grader": grader} if grader else {}), **core, **tests, **answer, **own}
-        try:
-            made = problem_of(whole)
-        except Malformed:
-            if "checker" in own or self.given & own.keys():
-                raise
-            return problem  # a column that only shares the name of a field
-        kept = {name: getattr(made, name) for name in own if name != "grader"}
-        if "checker" in own:
-            kept["comparison"] = made.comparison
-        return replace(problem, **kept, language=made.language if grader else problem.language)
+        kept = {}
+        for name, value in own.items():
+            try:
+                kept[name] = read_field(name, value)
+            except Malformed:
+                if name == "checker" or name in self.given:
+                    raise
+                # a column that only shares the name of a field
+        if "checker" in kept:
+            kept.setdefault("comparison", "checker")
+        kept.pop("grader", None)
+        grader = next((kind for kind, name in JUDGED_BY.items() if name in kept), None)
+        language = problem.language if grader is None else default_language(grader)
+        return replace(problem, **kept, language=language)
 
 
 # ── columns ───────────────────────────────────────────────────────────────────────────────────────

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,9 @@ from coding_model_project.data.quality.test_order import (
 from coding_model_project.grading.execution import judge_execution, program_of
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import Execution, GradedBy, Limits, Problem, Status
+
+AT_ONCE = 16
+"""Number of problems whose programs run at once."""
 
 MAX_TIMEOUTS = 2
 """Number of time-outs after which a program's remaining tests are skipped and count as passed."""
@@ -68,7 +70,6 @@ async def select_tests(
     *,
     k: int | None = None,
     mutants_per_problem: int = 10,
-    max_concurrency: int = 16,
     progress: Callable[[], None] = lambda: None,
 ) -> Selection:
     """Order each problem's hidden tests by the programs that they reject, and keep the first k.
@@ -84,17 +85,16 @@ async def select_tests(
     Raises:
         SandboxError: the sandbox failed.
     """
-    slots = asyncio.Semaphore(max_concurrency)
     started = time.monotonic()
 
     async def select(problem: Problem) -> tuple[TestOrder, Discrimination] | str:
         try:
-            rejects = await _rejects(problem, sandbox, slots, mutants_per_problem)
+            rejects = await _rejects(problem, sandbox, mutants_per_problem)
             return rejects if isinstance(rejects, str) else _selected(problem, *rejects, k)
         finally:
             progress()
 
-    found = await each(problems, select)
+    found = await each(problems, select, at_once=AT_ONCE)
     done = [one for one in found if not isinstance(one, str)]
     pairs = zip(problems, found, strict=True)
     return Selection(
@@ -137,13 +137,13 @@ def _selected(
 
 
 async def _rejects(
-    problem: Problem, sandbox: Sandbox, slots: asyncio.Semaphore, n_mutants: int
+    problem: Problem, sandbox: Sandbox, n_mutants: int
 ) -> tuple[list[frozenset[int]], int] | str:
     """Return the programs that each test rejects and the number of programs, or a reason to skip it."""
     tests = problem.hidden_tests
     if not problem.gold or problem.graded_by is not GradedBy.tests or not tests:
         return "no gold solution that runs" if tests else "no hidden tests"
-    gold = await _run(problem, problem.gold[0], problem.limits, sandbox, slots)
+    gold = await _run(problem, problem.gold[0], problem.limits, sandbox)
     if len(gold) < len(tests) or any(_rejected(problem, n, e) for n, e in enumerate(gold)):
         return "its gold solution is not accepted"
     limits = mutant_limits(problem.limits, max(execution.cpu_s for execution in gold))
@@ -151,7 +151,7 @@ async def _rejects(
     programs += [(m.code, limits) for m in islice(mutants(problem.gold[0]), n_mutants)]
     if not programs:
         return "no known-bad program"
-    ran = [await _run(problem, code, within, sandbox, slots) for code, within in programs]
+    ran = [await _run(problem, code, within, sandbox) for code, within in programs]
     rejects = [
         frozenset(p for p, row in enumerate(ran) if t < len(row) and _rejected(problem, t, row[t]))
         for t in range(len(tests))
@@ -159,9 +159,7 @@ async def _rejects(
     return rejects, len(programs)
 
 
-async def _run(
-    problem: Problem, code: str, limits: Limits, sandbox: Sandbox, slots: asyncio.Semaphore
-) -> list[Execution]:
+async def _run(problem: Problem, code: str, limits: Limits, sandbox: Sandbox) -> list[Execution]:
     n_timeouts = 0
 
     def enough(_: int, execution: Execution) -> bool:
@@ -171,8 +169,7 @@ async def _run(
 
     program = program_of(problem, code)
     inputs = [test.input for test in problem.hidden_tests]
-    async with slots:
-        return await sandbox.run(program, inputs, limits, stop_when=enough)
+    return await sandbox.run(program, inputs, limits, stop_when=enough)
 
 
 def _rejected(problem: Problem, number: int, execution: Execution) -> bool:

@@ -50,6 +50,9 @@ MAX_TRIED = 40
 MIN_OPERATORS = 2
 """Minimum number of distinct operators among a problem's mutants, if it has that many."""
 
+_MAX_PROGRAMS = 16
+"""Maximum number of programs in the sandbox at once."""
+
 _MOST_FAILURES = 3
 """Number of failures of the sandbox after which no more problems are checked."""
 
@@ -144,29 +147,6 @@ Check = Callable[[Problem, Sequence[Fault]], Awaitable[Preflight]]
 """A function that checks a problem with these `faults`; raises SandboxError if it cannot."""
 
 
-async def preflight(
-    problems: Sequence[Problem],
-    sandbox: Sandbox,
-    *,
-    max_concurrency: int = 16,
-    mutants_per_problem: int = 0,
-    repeats: int = 1,
-    progress: Callable[[], object] = lambda: None,
-) -> Preflight:
-    """Check problems (`Checker.check`).
-
-    Args:
-        max_concurrency: the maximum number of programs in the sandbox at once.
-        progress: a function called once per problem.
-
-    Raises:
-        SandboxError: the sandbox failed. A problem with unusable data is quarantined instead.
-    """
-    async with open_checker(sandbox, max_concurrency) as checker:
-        check = partial(checker.check, mutants_per_problem=mutants_per_problem, repeats=repeats)
-        return await check_all(problems, check, progress=progress)
-
-
 async def check_all(
     problems: Sequence[Problem],
     check: Check,
@@ -216,9 +196,9 @@ def result_key(problem: Problem, found: Sequence[Fault], settings: str) -> str:
 
 
 @asynccontextmanager
-async def open_checker(sandbox: Sandbox, max_concurrency: int = 16) -> AsyncIterator[Checker]:
+async def open_checker(sandbox: Sandbox) -> AsyncIterator[Checker]:
     """Open a checker for a started sandbox."""
-    limiter = Limiter(max_concurrency)
+    limiter = Limiter(_MAX_PROGRAMS)
     execution = ExecutionGrader(sandbox, stop_early=True, limiter=limiter)
     async with GraderByProblem(execution, limiter=limiter) as grader:
         yield Checker(sandbox, grader, limiter)

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.atomic import replacing
 from coding_model_project.data.governance import role
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
@@ -88,22 +89,17 @@ def write_rows(path: Path, rows: Iterable[VerlRow], *, trains: bool) -> None:
         import pyarrow.parquet as pq
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
     left = iter(rows)
-    writer = None
-    try:
-        while group := list(islice(left, _GROUP)):
+    group = list(islice(left, _GROUP))
+    if not group:
+        raise ConfigError(f"{path}: no rows to write")
+    schema = pa.Table.from_pylist(group).schema
+    with replacing(path) as partial, pq.ParquetWriter(partial, schema) as writer:
+        while group:
             for row in group if trains else ():
                 refuse_training(row["data_source"], row["extra_info"]["split"], str(path))
-            table = pa.Table.from_pylist(group)
-            writer = writer or pq.ParquetWriter(partial, table.schema)
-            writer.write_table(table.cast(writer.schema))
-    finally:
-        if writer is not None:
-            writer.close()
-    if writer is None:
-        raise ConfigError(f"{path}: no rows to write")
-    partial.replace(path)
+            writer.write_table(pa.Table.from_pylist(group).cast(schema))
+            group = list(islice(left, _GROUP))
 
 
 def ids_of_rows(path: Path) -> set[str]:

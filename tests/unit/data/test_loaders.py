@@ -9,7 +9,7 @@ import pytest
 
 from coding_model_project.data import loaders
 from coding_model_project.data.loaders import LOADERS, load
-from coding_model_project.data.loaders.base import Place, SetAside, Trail
+from coding_model_project.data.loaders.base import Place, Trail
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.sandbox.embedded.languages import cpp
 from coding_model_project.types import Asserts, Call, Checker, Problem, Protocol, Stdin, Test
@@ -50,6 +50,14 @@ def test_codecontests(tmp_path, file):
     assert problem.bad == ("print(int(input()) ** 2)",)
     assert (problem.limits.cpu_s, problem.limits.memory_mb) == (3.0, 1024)
     assert (problem.difficulty, problem.tags) == (800, ("math",))
+    assert (problem.comparison, problem.publisher) == ("codecontests", "codecontests")
+
+
+def test_codecontests_without_public_tests(tmp_path):
+    row = {**rows.CODECONTESTS, "public_tests": {"input": [], "output": []}}
+    problem = one(tmp_path, "codecontests_train", row)
+    assert (len(problem.public_tests), len(problem.hidden_tests)) == (0, 3)
+    assert problem.publisher is None  # training rows have one reading
 
 
 def test_codecontests_without_limits(tmp_path):
@@ -164,10 +172,12 @@ def test_livecodebench(tmp_path):
     assert problem.tests[0] == Test(
         input=Call(function="total", args=([1, 2], "a")), expected=3, public=True
     )
-    assert len(problem.hidden_tests) == 2
+    assert len(problem.hidden_tests) == 3  # its harness judges by the public ones, too
+    assert problem.publisher == "livecodebench"
+    assert "from typing import *" in problem.prelude
     assert "class Solution" in problem.statement
     problem = one(tmp_path, "livecodebench", rows.LIVECODEBENCH_STDIN)
-    assert problem.hidden_tests == (Test(input=Stdin("1 2\n"), expected="3\n"),)
+    assert problem.hidden_tests == (Test(input=Stdin("1 2\n"), expected="3\n"),) * 2
     assert problem.split == "test"
 
 
@@ -266,7 +276,9 @@ def test_fewer_tests_are_taken_evenly(tmp_path):
 
 def test_streams_give_rows_as_they_are_read(tmp_path):
     path = written(tmp_path, "r.jsonl", rows.GSM8K, {"question": 1, "answer": "#### 1"})
-    place, trail = Place(path=path), Trail(origins=[], notes=[])
-    first, second = loaders.stream("gsm8k_test", place, trail)
-    assert isinstance(first, Problem)
-    assert isinstance(second, SetAside)
+    place, trail = Place(path=path), Trail()
+    stream = loaders.stream("gsm8k_test", place, trail)
+    assert isinstance(next(stream), Problem)
+    assert trail.set_aside == []
+    assert list(stream) == []
+    assert len(trail.set_aside) == 1

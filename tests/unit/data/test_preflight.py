@@ -8,10 +8,11 @@ import pytest
 from coding_model_project import cli
 from coding_model_project.cli import preflight_run
 from coding_model_project.data.problems import read_problems, write_problems
-from coding_model_project.data.quality.preflight import UNPROVEN, UNREACHED, preflight
+from coding_model_project.data.quality.preflight import UNPROVEN, UNREACHED
 from coding_model_project.errors import DataError, SandboxError
 from coding_model_project.types import Execution, Problem, Status, Stdin, Test
 from tests.fakes import FakeSandbox, stdin_problem
+from tests.preflights import preflight
 from tests.unit.data.rows import published
 from tests.unit.data.test_mutants import run
 

@@ -9,10 +9,11 @@ import pytest
 from coding_model_project import cli
 from coding_model_project.cli import preflight_run
 from coding_model_project.data.problems import write_problems
-from coding_model_project.data.quality.preflight import Preflight, check_all, preflight, result_key
+from coding_model_project.data.quality.preflight import Preflight, check_all, result_key
 from coding_model_project.errors import SandboxError
 from coding_model_project.isolation.confine import Tier
 from tests.fakes import FakeSandbox, stdin_problem
+from tests.preflights import preflight
 from tests.unit.data.test_mutants import run
 
 GOLD = "n = int(input())\nif n > 3:\n    print(n * 2)\nelse:\n    print(0)"
