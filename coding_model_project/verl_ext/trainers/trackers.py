@@ -48,11 +48,12 @@ def _start_wandb(config: DictConfig) -> None:
 
     The environment variable WANDB_RUN_GROUP names the study or sweep that it belongs to.
     """
-    import stamina
     import wandb
     from wandb.sdk.mailbox.mailbox_handle import ServerResponseError
 
-    refusals = (wandb.Error, ServerResponseError)
+    # A service that failed to start a run says from then on that its id is in use, so it must be our own
+    # to end: not one that another run in a process above has named in the environment.
+    os.environ.pop("WANDB_SERVICE", None)
 
     def start(within_s: float) -> Any:
         return wandb.init(
@@ -66,18 +67,15 @@ def _start_wandb(config: DictConfig) -> None:
 
     try:
         run = start(float(os.environ.get("WANDB_INIT_TIMEOUT", _START_S)))
-    except refusals as error:
+    except (wandb.Error, ServerResponseError) as error:
         reason = " ".join(str(error).split())[:200]
         _say(
             f"W&B cannot be reached ({reason}): logging offline; `wandb sync {config.coding.run_dir}"
             "/wandb/offline-run-*` uploads it later"
         )
         os.environ["WANDB_MODE"] = "offline"
-        for attempt in stamina.retry_context(on=refusals, timeout=_OFFLINE_START_S):
-            with attempt:
-                # A service that failed to start the run answers from then on that its id is in use.
-                wandb.teardown()
-                run = start(_OFFLINE_START_S)
+        wandb.teardown()
+        run = start(_OFFLINE_START_S)
     # verl calls it again, and each call leaves an empty folder.
     wandb.init = lambda **_: run  # type: ignore[assignment]
     _outlive_wandb(config.coding.run_dir)
