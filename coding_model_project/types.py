@@ -433,7 +433,7 @@ class Verdict:
     rewards: Mapping[str, float | int] | None = None
     """Rewards of a Harbor task's verifier, by name; the trial is its only result."""
     publisher_passed: bool | None = None
-    """Whether it passes by the rule of `Problem.publisher`; None without one."""
+    """True if it passes by the rule of `Problem.publisher`; None without one."""
     publisher_differs: str = ""
     """Why that rule decides otherwise, such as "over 6 s"; empty if it does not."""
 

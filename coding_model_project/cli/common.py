@@ -19,7 +19,7 @@ import typer
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.evaluation.evaluation_config import Cluster
-from coding_model_project.grading.readings import Reading
+from coding_model_project.grading.readings import CountedBy
 from coding_model_project.isolation.confine import Tier
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ JournalFile = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 Rule = Annotated[
-    Reading,
+    CountedBy,
     typer.Option(
         help="Rule that decides what counts as accepted where a data set's publisher has another than "
         "this judge. Both readings are reported.",

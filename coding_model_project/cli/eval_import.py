@@ -22,7 +22,7 @@ from coding_model_project.cli.common import (
 )
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.imports.formats import Format
-from coding_model_project.grading.readings import Reading
+from coding_model_project.grading.readings import CountedBy
 from coding_model_project.isolation.confine import Tier
 
 HELP = """Judge samples that another tool generated; the result is an evaluation like any other.
@@ -69,7 +69,7 @@ def import_(
     limit: Limit = None,
     max_tests: MaxTests = None,
     stop_early: StopEarly = False,
-    rule: Rule = Reading.publisher,
+    rule: Rule = CountedBy.publisher,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
     data_dir: DataDir = None,

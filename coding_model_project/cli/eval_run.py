@@ -29,7 +29,7 @@ from coding_model_project.cli.common import (
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationMode, TokenLimitField
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.grading.readings import Reading
+from coding_model_project.grading.readings import CountedBy
 from coding_model_project.isolation.confine import Tier
 
 HELP = """Evaluate a model by running the programs that it writes; every rate has its 95% interval.
@@ -193,7 +193,7 @@ def run(
     limit: Limit = None,
     max_tests: MaxTests = None,
     stop_early: StopEarly = False,
-    rule: Rule = Reading.publisher,
+    rule: Rule = CountedBy.publisher,
     repair_rounds: Annotated[
         int,
         typer.Option(

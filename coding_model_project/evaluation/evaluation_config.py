@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from coding_model_project.config_key import key
-from coding_model_project.grading.readings import Reading
+from coding_model_project.grading.readings import CountedBy
 
 
 class EvaluationMode(StrEnum):
@@ -114,8 +114,8 @@ class EvaluationConfig:
         "Stop judging a program at its first failing test: much faster for problems with many slow "
         "tests, but gives no pass ratio.",
     )
-    rule: Reading = key(
-        Reading.publisher,
+    rule: CountedBy = key(
+        CountedBy.publisher,
         "Rule that decides what counts as accepted where a data set's publisher has another than this "
         "judge: `publisher` or `ours`. Both readings are reported.",
     )

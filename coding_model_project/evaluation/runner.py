@@ -17,9 +17,9 @@ from coding_model_project.evaluation.repair_rounds import Episodes
 from coding_model_project.evaluation.results import Generated, Key, Result, program_hash
 from coding_model_project.grading.base import Grader
 from coding_model_project.grading.brief import brief
-from coding_model_project.grading.readings import Reading, accepted
+from coding_model_project.grading.readings import CountedBy, accepted, error_of
 from coding_model_project.strict_json import encodable
-from coding_model_project.types import ErrorType, Verdict
+from coding_model_project.types import Verdict
 
 _BACKLOG = 2048
 """Maximum samples waiting for the judge before generation pauses, to bound memory."""
@@ -162,7 +162,7 @@ class Runner:
 
 
 async def judged(
-    sample: Sample, generated: Generated, grader: Grader, *, stop_early: bool, rule: Reading
+    sample: Sample, generated: Generated, grader: Grader, *, stop_early: bool, rule: CountedBy
 ) -> Result:
     """Judge one completion.
 
@@ -189,7 +189,7 @@ async def judged(
         sample=sample.number,
         passed=verdict and accepted(verdict, rule),
         pass_fraction=_pass_fraction(verdict, stop_early),
-        error=verdict and _error(verdict, rule),
+        error=verdict and error_of(verdict, rule),
         ungradable=why,
         tokens=generated.tokens,
         truncated=generated.truncated,
@@ -203,16 +203,6 @@ async def judged(
         program=program_hash(verdict.code) if verdict and verdict.code is not None else None,
         verdict=brief(verdict, sample.problem.hidden_tests, public_passed=None) if verdict else {},
     )
-
-
-def _error(verdict: Verdict, rule: Reading) -> str | None:
-    """Return the error type of the first failing test by a rule."""
-    if accepted(verdict, rule):
-        return None
-    if verdict.error is None:
-        late = verdict.publisher_differs.startswith("over ")
-        return str(ErrorType.timeout if late else ErrorType.wrong_answer)
-    return str(verdict.error)
 
 
 def _pass_fraction(verdict: Verdict | None, stop_early: bool) -> float | None:

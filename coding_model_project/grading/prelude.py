@@ -34,7 +34,7 @@ _CONTEST = "\n".join([
     "import numpy as np",
     "__import__('sys').setrecursionlimit(50000)",
 ])  # fmt: skip
-"""What the harnesses named above import, taken together."""
+"""All imports of the harnesses named above."""
 
 _STAR = re.compile(rf"from ({'|'.join(_STARS)}) import \*")
 """Of these modules alone: a data set chooses its prelude, and names are looked up outside the sandbox."""

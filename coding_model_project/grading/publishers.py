@@ -1,4 +1,4 @@
-"""How publishers' own harnesses compare standard output with the expected text, in our own words.
+"""The comparisons of standard output of publishers' own harnesses, in our own words.
 
 Published numbers come from these rules, which differ from those of `compare`: some accept wrong
 answers, others reject right ones. Lines end at a newline only, unless stated otherwise.

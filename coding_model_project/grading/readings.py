@@ -19,6 +19,7 @@ from coding_model_project.errors import DataError
 from coding_model_project.grading import publishers
 from coding_model_project.types import (
     Call,
+    ErrorType,
     Execution,
     Problem,
     Status,
@@ -29,7 +30,7 @@ from coding_model_project.types import (
 )
 
 
-class Reading(StrEnum):
+class CountedBy(StrEnum):
     """The rule that decides whether an answer counts as accepted."""
 
     ours = "ours"
@@ -38,7 +39,7 @@ class Reading(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRule:
-    """How a publisher's harness decides."""
+    """The decisions of a publisher's harness."""
 
     name: str
     """The publisher's name for people."""
@@ -78,6 +79,10 @@ RULES = {
 }
 """The rules by `Problem.publisher`. Time limits and exit codes are those of `testing_util.py` in
 LiveCodeBench, APPS, TACO and verl; CodeContests has a limit per problem, which is the problem's own."""
+
+
+_OVER = "over "
+"""The start of the reason of a test that took too long for the publisher."""
 
 
 class SecondReading:
@@ -142,7 +147,7 @@ def differs(rule: PublishedRule, test: Test, execution: Execution, *, accepted: 
         accepted: this judge's decision.
     """
     if rule.seconds is not None and execution.cpu_s > rule.seconds:
-        return f"over {rule.seconds:g} s" if accepted else ""
+        return f"{_OVER}{rule.seconds:g} s" if accepted else ""
     exited = execution.status is Status.raised and "Traceback" not in execution.stderr_tail
     if execution.status is not Status.finished and not (rule.exits and exited):
         return ""
@@ -169,8 +174,16 @@ def _same_value(expected: Any, got: Any, *, wraps: bool) -> bool:
         return False
 
 
-def accepted(verdict: Verdict, reading: Reading) -> bool:
+def accepted(verdict: Verdict, rule: CountedBy) -> bool:
     """Return whether an answer counts as accepted by a rule."""
-    if reading is Reading.publisher and verdict.publisher_passed is not None:
+    if rule is CountedBy.publisher and verdict.publisher_passed is not None:
         return verdict.publisher_passed
     return verdict.passed
+
+
+def error_of(verdict: Verdict, rule: CountedBy) -> ErrorType | None:
+    """Return the error type of the first failing test by a rule; None if it accepts."""
+    if accepted(verdict, rule):
+        return None
+    late = verdict.publisher_differs.startswith(_OVER)
+    return verdict.error or (ErrorType.timeout if late else ErrorType.wrong_answer)

@@ -84,10 +84,13 @@ def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     if path.suffix == ".json":
-        rows = _rows(content, str(path))
+        document = _decoded(content, str(path))
+        several = document if isinstance(document, list) else [document]
+        rows = [_row(one, str(path)) for one in several]
     else:
         lines = [line for line in content.splitlines() if line.strip()]
-        rows = [_row(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+        named = [(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+        rows = [_row(_decoded(line, place), place) for line, place in named]
     if not rows:
         raise DataError(f"{path}: no samples")
     found = format or _format_of(rows[0], path)
@@ -103,21 +106,17 @@ def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list
     return found, answers
 
 
-def _row(line: bytes, place: str) -> Row:
-    (row,) = _rows(b"[" + line + b"]", place)
-    return row
-
-
-def _rows(content: bytes, place: str) -> list[Row]:
-    """Return the objects of a JSON document: those of a list, or the document itself."""
+def _decoded(content: bytes, place: str) -> Any:
     try:
-        found = strict_json.loads(content)
+        return strict_json.loads(content)
     except ValueError as error:
         raise DataError(f"{place}: not JSON ({error})") from error
-    rows = found if isinstance(found, list) else [found]
-    if not all(isinstance(row, dict) for row in rows):
+
+
+def _row(value: Any, place: str) -> Row:
+    if not isinstance(value, dict):
         raise DataError(f"{place}: not a JSON object")
-    return rows
+    return value
 
 
 def _format_of(row: Row, path: Path) -> Format:

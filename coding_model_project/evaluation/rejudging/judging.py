@@ -20,7 +20,7 @@ from coding_model_project.evaluation.runner import judged
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.judge import open_judge
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.grading.readings import Reading
+from coding_model_project.grading.readings import CountedBy
 from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
@@ -45,7 +45,7 @@ class Rules:
     sandbox: SandboxConfig
     style: PromptStyle
     stop_early: bool
-    rule: Reading
+    rule: CountedBy
     stop_on_timeout: bool
 
 

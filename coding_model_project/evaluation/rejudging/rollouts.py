@@ -20,7 +20,7 @@ from coding_model_project.evaluation.rejudging.judging import Rules, Stored, jud
 from coding_model_project.evaluation.results import Generated
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.grading.readings import Reading
+from coding_model_project.grading.readings import CountedBy
 from coding_model_project.grading.rewards import RewardKind
 from coding_model_project.runs.folder import RunFolder, plain_config
 from coding_model_project.runs.rollouts import Rollout, read_rollouts
@@ -76,7 +76,7 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
         sandbox=given.sandbox,
         style=style,
         stop_early=kind is RewardKind.sparse,
-        rule=Reading.ours,
+        rule=CountedBy.ours,
         stop_on_timeout=False,
     )
     results, changes = judge_again(stored, rules, grader_before=grader_before)

@@ -49,6 +49,12 @@ class FinalAnswer:
     text: str
     rule: AnswerRule
 
+    @property
+    def is_cut_off(self) -> bool:
+        r"""True if it ends in a box that is not closed: `\boxed{1` may be the start of 12."""
+        starts = [match.end() for match in _BOX.finditer(self.text)]
+        return bool(starts) and _braced(self.text[starts[-1] :]) is None
+
 
 def final_answer(text: str) -> FinalAnswer | None:
     """Return the final answer of a text; None without one of at most `MAX_CHARACTERS`."""

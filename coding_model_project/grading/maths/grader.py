@@ -219,6 +219,8 @@ def same_text_or_number(gold: str, found: FinalAnswer) -> bool | None:
 
     Texts compare with each run of whitespace as one blank: "1 2" is not "12".
     """
+    if found.is_cut_off:
+        return False
     is_formula = found.rule is not AnswerRule.sentence
     known = notation.compared(gold, found.text, is_formula=is_formula)
     if known is not None:

@@ -18,7 +18,7 @@ from coding_model_project.evaluation.results import Result, read_evaluation, to_
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.brief import program_hash
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.grading.readings import Reading
+from coding_model_project.grading.readings import CountedBy
 from coding_model_project.runs.rollouts import Rollout
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from tests.fakes import FakeSandbox, stdin_problem
@@ -161,7 +161,7 @@ def test_a_program_whose_outcome_changes_from_run_to_run_is_not_the_graders_doin
         sandbox=SandboxConfig(),
         style=PromptStyle.bare,
         stop_early=False,
-        rule=Reading.ours,
+        rule=CountedBy.ours,
         stop_on_timeout=True,
     )
     _, (change,) = judge_again([stored], rules, grader_before="1")

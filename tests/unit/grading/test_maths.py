@@ -349,6 +349,14 @@ def test_notations_of_one_value_are_equal_and_those_of_others_are_not(gold):
     assert ([text for text in equals if not same(text)], list(filter(same, others))) == ([], [])
 
 
+@pytest.mark.parametrize(
+    "text", [r"\boxed{4", r"The answer is $\boxed{\frac{8}{2}", r"4, or \boxed{4"]
+)
+def test_a_box_that_was_cut_off_is_wrong(text):
+    assert not is_right("4", text)
+    assert not is_right("42", text)
+
+
 def is_right(gold: str, text: str) -> bool:
     """Judge a text as `MathGrader` does, but in this process."""
     from coding_model_project.grading.maths.equal_answers import equal

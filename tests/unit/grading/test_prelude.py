@@ -1,4 +1,4 @@
-"""What a publisher's harness runs before programs, and what it must not give them."""
+"""Names that a publisher's harness gives programs, and those that it must not give them."""
 
 import sys
 from dataclasses import replace

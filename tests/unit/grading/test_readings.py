@@ -9,7 +9,7 @@ from coding_model_project.evaluation.runner import judged
 from coding_model_project.evaluation.statistics.scores import dataset_metrics
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import ExecutionGrader
-from coding_model_project.grading.readings import RULES, Reading
+from coding_model_project.grading.readings import RULES, CountedBy
 from coding_model_project.types import Call, Execution, Status, Test
 from tests.fakes import FakeSandbox, stdin_problem
 
@@ -104,7 +104,7 @@ async def test_the_publishers_program_is_judged_too_where_it_is_another():
     assert len(sandbox.calls) == 2  # the first program was known
 
 
-@pytest.mark.parametrize("rule", Reading)
+@pytest.mark.parametrize("rule", CountedBy)
 async def test_an_evaluation_counts_by_one_rule_and_reports_both(rule):
     from coding_model_project.evaluation.plan import Sample
     from coding_model_project.evaluation.results import Generated
@@ -119,7 +119,7 @@ async def test_an_evaluation_counts_by_one_rule_and_reports_both(rule):
         )  # fmt: skip
         sample = Sample("fake", problem, 0, 0)
         results.append(await judged(sample, generated, grader, stop_early=True, rule=rule))
-    by_lines = rule is Reading.publisher
+    by_lines = rule is CountedBy.publisher
     assert [one.passed for one in results] == [True, not by_lines, False]
     assert results[1].error == ("wrong_answer" if by_lines else None)
     found = dataset_metrics(results, (1,))
