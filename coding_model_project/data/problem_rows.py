@@ -25,6 +25,7 @@ from coding_model_project.data.row_readers import (
     text_or_null,
     value_that,
 )
+from coding_model_project.grading.readings import RULES
 from coding_model_project.grading.wellformed import LARGEST, is_positive, is_tolerance
 from coding_model_project.types import (
     Asserts,
@@ -185,7 +186,10 @@ _SCHEMA: dict[str, tuple[Reader, str]] = {
         "3",
     ),
     "prelude": (text, '"from typing import *"'),
-    "publisher": (text_or_null, '"livecodebench"'),
+    "publisher": (
+        value_that(f"one of {', '.join(RULES)}, or null", tuple(RULES).__contains__),
+        '"livecodebench"',
+    ),
     "grader": (one_of(GradedBy), '"math"'),
 }
 """The reader and an example of each field of a row."""

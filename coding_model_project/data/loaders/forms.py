@@ -37,7 +37,8 @@ from coding_model_project.data.problem_rows import FIELDS, JUDGED_BY
 from coding_model_project.errors import ConfigError
 
 _IMPLICIT = tuple(one for one in FIELDS if one not in (
-    "answer", "messages", "prediction", "harness", "instructions", "task", "grader",
+    "answer", "messages", "prediction", "harness", "instructions", "task", "grader", "prelude",
+    "publisher",
 ))  # fmt: skip
 """Fields whose columns count without `--map`, if they have the field's own name."""
 

@@ -282,3 +282,10 @@ def test_streams_give_rows_as_they_are_read(tmp_path):
     assert trail.set_aside == []
     assert list(stream) == []
     assert len(trail.set_aside) == 1
+
+
+def test_columns_that_share_the_name_of_a_harness_field_do_not_count(tmp_path):
+    row = {"q": "Add.", "t": ["assert add(1, 2) == 3"], "publisher": "A house", "prelude": "In C"}
+    path = written(tmp_path, "r.jsonl", row)
+    (problem,) = load("mine", path=path, columns={"statement": "q", "tests": "t"}).problems
+    assert (problem.publisher, problem.prelude) == (None, "")

@@ -24,6 +24,7 @@ MALFORMED = [
     ({"gold": None}, "field 'gold'", "a list of programs, got null"),
     ({"gold": [None]}, "field 'gold[0]'", "expected text, got null"),
     ({"bad": {"a": 1}}, "field 'bad'", "got an object"),
+    ({"publisher": "Codeforces"}, "field 'publisher'", "expected one of livecodebench, "),
     ({"tags": "lists"}, "field 'tags'", 'write "tags": ["lists"]'),
     ({"tests": CALL}, "field 'tests'", "expected a list of tests, got an object"),
     ({"tests": None}, "field 'tests'", "got null"),
