@@ -53,7 +53,8 @@ def grade(
         typer.Option(
             "--verifier-env",
             metavar="NAME=VALUE",
-            help="Set this environment variable for every verifier; repeatable.",
+            help="Set this environment variable for every verifier, and where a task's verifier asks "
+            "for ${NAME}; repeatable.",
         ),
     ] = None,
     pass_env: PassEnv = None,
@@ -111,7 +112,7 @@ async def _grade(
 
     say = None if as_json else warn
     passed = passed_variables(pass_env, "--pass-env")
-    tasks = read_tasks(task_dirs, passed, oracle=script is None, say=say)
+    tasks = read_tasks(task_dirs, passed, oracle=script is None, verifier_env=verifier_env, say=say)
     kept = Job(out, solver.name, at_once, where) if out is not None else None
     totals = Totals()
     async with environments_of(TaskEnvironment(name=where)) as environments:
@@ -200,8 +201,7 @@ def _named(tasks: list[str]) -> str:
 
 
 def _remarks(outcome) -> list[str]:
-    errors = [outcome.error, *(step.error for step in outcome.steps)]
-    return [*outcome.task.warnings, *outcome.notes, *dict.fromkeys(str(e) for e in errors if e)]
+    return [*outcome.task.warnings, *outcome.notes, *dict.fromkeys(map(str, outcome.errors))]
 
 
 @app.command(context_settings=renamed(concurrency="workers"))

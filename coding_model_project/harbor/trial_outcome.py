@@ -25,6 +25,8 @@ class StepOutcome:
     """Output of the tests, without its middle if it is long."""
     verifier_files: Tree = field(default_factory=Tree)
     """Files in /logs/verifier with the rewards; only the rewards if they exceed `MAX_KEPT_BYTES`."""
+    hindered: str | None = None
+    """A sign that the verifier, which gave no reward above 0, could not work (`hindrance`)."""
     artifacts: Tree = field(default_factory=Tree)
     agent_s: float = 0.0
     verifier_s: float = 0.0
@@ -49,6 +51,17 @@ class TrialOutcome:
         return Integrity.of(*self.task.steps)
 
     @property
+    def errors(self) -> tuple[Exception, ...]:
+        """The error that ended the trial, then those of its steps."""
+        errors = (self.error, *(step.error for step in self.steps))
+        return tuple(error for error in errors if error is not None)
+
+    @property
+    def hindered(self) -> str | None:
+        """The first step's sign that its verifier could not work."""
+        return next((step.hindered for step in self.steps if step.hindered), None)
+
+    @property
     def exception(self) -> str | None:
         """Harbor's name for the error that ended the trial."""
         return None if self.error is None else exception_type(self.error)
@@ -56,15 +69,16 @@ class TrialOutcome:
     @property
     def failure_cause(self) -> FailureCause | None:
         """The cause of the error that ended the trial, or else the first step that failed."""
-        names = self._exceptions()
-        return failure_cause(names[0]) if names else None
+        return failure_cause(self.exceptions[0]) if self.exceptions else None
 
     @property
     def reward_valid(self) -> bool:
         """True if the rewards measure the agent, not an outage."""
-        return reward_valid(self.rewards, self._exceptions())
+        return reward_valid(self.rewards, self.exceptions)
 
-    def _exceptions(self) -> list[str]:
+    @property
+    def exceptions(self) -> list[str]:
+        """Harbor's names for the errors that decide whether the rewards are valid."""
         errors = [self.error] if self.error is not None else []
         if self.task.has_steps:
             errors += [step.error for step in self.steps if step.error is not None]

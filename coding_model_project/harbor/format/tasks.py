@@ -158,6 +158,7 @@ def read_tasks(
     environ: Mapping[str, str] | None = None,
     *,
     oracle: bool = False,
+    verifier_env: Mapping[str, str] | None = None,
     source: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Iterator[Task | Refused]:
@@ -167,22 +168,28 @@ def read_tasks(
         environ: the variables of this machine that tasks may have (`passed_variables`); a task that
             needs another one is refused. None passes none, and skips this check.
         oracle: whether the solutions will run, so that their variables are checked too.
+        verifier_env: see `check_env`.
         source, say: see `task_folders`.
 
     Raises:
         ConfigError: as `task_folders`.
     """
-    return _read(task_folders(paths, source, say), environ, oracle)
+    folders = task_folders(paths, source, say)
+
+    def check(task: Task) -> None:
+        if environ is not None:
+            check_env(task, oracle=oracle, verifier_env=verifier_env)
+
+    return _read(folders, environ or {}, check)
 
 
 def _read(
-    folders: Iterable[TaskFolder], environ: Mapping[str, str] | None, oracle: bool
+    folders: Iterable[TaskFolder], environ: Mapping[str, str], check: Callable[[Task], None]
 ) -> Iterator[Task | Refused]:
     for folder in folders:
         try:
-            task = replace(load_task(folder.path), environ=environ or {})
-            if environ is not None:
-                check_env(task, oracle=oracle)
+            task = replace(load_task(folder.path), environ=environ)
+            check(task)
         except InvalidTask as error:
             yield Refused(path=folder.path, reason=str(error), label=folder.label)
         else:
