@@ -68,8 +68,8 @@ def task_folders(
         say: gets a line for each folder of jobs or trials, and each row that is no task.
 
     Raises:
-        ConfigError: a path is neither a folder nor a file of tasks, or a folder without subfolders, or one
-            of results only.
+        ConfigError: a path is neither a folder nor a file of tasks, or a folder that is empty or holds
+            results only.
     """
     found: list[tuple[Path, str]] = []
     for given in paths:
