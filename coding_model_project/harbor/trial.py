@@ -60,7 +60,12 @@ from coding_model_project.harbor.format.task_config import (
     NetworkMode,
 )
 from coding_model_project.harbor.hindrance import hindrance, of_network
-from coding_model_project.harbor.trial_outcome import StepOutcome, TrialOutcome
+from coding_model_project.harbor.trial_outcome import (
+    MAX_KEPT_BYTES,
+    Collected,
+    StepOutcome,
+    TrialOutcome,
+)
 from coding_model_project.harbor.verification import Verification, VerifierDisturbedError
 
 if TYPE_CHECKING:
@@ -302,6 +307,13 @@ async def become_healthy(environment: Environment, check: Healthcheck) -> None:
         await asyncio.sleep(check.start_interval_sec if starting else check.interval_sec)
 
 
+async def _agent_files(environment: Environment) -> Tree:
+    try:
+        return await environment.read_tree("/logs/agent", MAX_KEPT_BYTES)
+    except OSError:  # gone, or too large
+        return Tree()
+
+
 class _Attempt:
     """One trial in progress."""
 
@@ -335,7 +347,8 @@ class _Attempt:
         rewards: Rewards | None = None
         error: Exception | None = None
         verified = self._verified = Verification()
-        artifacts = Tree()
+        collected: tuple[Collected, ...] = ()
+        artifacts, agent_files = Tree(), Tree()
         started = time.monotonic()
         ended = started
         try:
@@ -348,7 +361,11 @@ class _Attempt:
                     raise
                 error = raised
             ended = time.monotonic()
-            artifacts = await self._collect(step, environment)
+            if isinstance(self._agent, Oracle):
+                agent_files = await _agent_files(environment)
+            collected = await self._collect(step, environment)
+            for one in collected:
+                artifacts += Tree() if one.found is None else one.found.at(one.path)
             rewards = await self._verify(step, environment, image, artifacts)
         except Exception as raised:  # noqa: BLE001 - the outcome holds the error
             error = error or raised
@@ -362,7 +379,8 @@ class _Attempt:
             hindered=None
             if (main_reward(rewards) or 0.0) > 0
             else hindrance(verified.output, verified.exit_code),
-            artifacts=artifacts,
+            collected=collected,
+            agent_files=agent_files,
             agent_s=ended - started,
             verifier_s=time.monotonic() - ended,
         )
@@ -396,22 +414,25 @@ class _Attempt:
 
     # ── artifacts ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _collect(self, step: Step, environment: Environment) -> Tree:
-        """Return the step's artifacts by their paths below the root, without missing ones."""
+    async def _collect(self, step: Step, environment: Environment) -> tuple[Collected, ...]:
+        """Return the step's artifacts, also missing ones."""
         for hook in step.verifier.collect:
             await environment.run_command(hook.command, timeout_s=hook.timeout_sec, user=hook.user)
         wanted = {artifact.source: artifact for artifact in step.artifacts}
         if step.verifier_environment is not None:
             wanted.setdefault(ARTIFACTS, Artifact(source=ARTIFACTS))
-        found = Tree()
+        collected = []
         for source, artifact in wanted.items():
             path = normpath(PurePosixPath(environment.workdir, source)).lstrip("/")
             try:
-                copied = await environment.read_tree(f"/{path}")
+                found = (await environment.read_tree(f"/{path}")).safe().without(artifact.exclude)
             except OSError:
-                continue
-            found += copied.safe().without(artifact.exclude).at(path)
-        return found
+                found = None
+            destination = artifact.destination or ("" if source == ARTIFACTS else path)
+            collected.append(
+                Collected(source=source, path=path, destination=destination, found=found)
+            )
+        return tuple(collected)
 
     # ── the verifier ──────────────────────────────────────────────────────────────────────────────
 

@@ -15,6 +15,19 @@ MAX_KEPT_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """An artifact that a task asks for, and where it went."""
+
+    source: str
+    path: str
+    """Its path below the root, which it has for a separate verifier too."""
+    destination: str
+    """Its path in the trial's artifacts/."""
+    found: Tree | None
+    """None if there was nothing to collect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutcome:
     """The outcome of one step."""
 
@@ -27,7 +40,9 @@ class StepOutcome:
     """Files in /logs/verifier with the rewards; only the rewards if they exceed `MAX_KEPT_BYTES`."""
     hindered: str | None = None
     """A sign that the verifier, which gave no reward above 0, could not work (`hindrance`)."""
-    artifacts: Tree = field(default_factory=Tree)
+    collected: tuple[Collected, ...] = ()
+    agent_files: Tree = field(default_factory=Tree)
+    """Files in /logs/agent after the oracle's work."""
     agent_s: float = 0.0
     verifier_s: float = 0.0
 

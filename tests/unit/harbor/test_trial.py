@@ -94,6 +94,16 @@ def test_another_service_is_refused_by_name(tmp_path, toml, key):
     assert f"{key}: service='db' is not supported" in str(ended.error)
 
 
+def test_artifacts_and_the_solutions_output_are_kept(tmp_path):
+    toml = 'artifacts = [{source = "/app/answer", destination = "mine/a.txt"}, "/app/none"]\n'
+    (step,) = outcome(made(tmp_path, toml, solve="echo solving; echo 1 > answer")).steps
+    found = {one.destination: one.found for one in step.collected}
+    assert found["app/none"] is None
+    kept = found["mine/a.txt"]
+    assert kept is not None and kept.at("mine/a.txt").file("mine/a.txt") == b"1\n"
+    assert step.agent_files.file("oracle.txt") == b"solving\n"
+
+
 def test_a_health_check_that_never_passes_ends_the_trial(tmp_path):
     toml = '[environment.healthcheck]\ncommand = "exit 1"\ninterval_sec = 0.01\nretries = 2\n'
     ended = outcome(made(tmp_path, toml))
