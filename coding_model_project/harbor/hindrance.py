@@ -10,14 +10,14 @@ import re
 
 _NETWORK = re.compile(
     r".*(?:could(?:n't| not) resolve|failed to resolve|failure (?:in name resolution|resolving)|"
-    r"failed to lookup address|name or service not known|network is unreachable|EAI_AGAIN|"
-    r"ENOTFOUND|dns error).*",
+    r"failed to lookup address|name or service not known|network is unreachable|\bEAI_AGAIN\b|"
+    r"\bENOTFOUND\b|dns error).*",
     re.IGNORECASE,
 )
 _MISSING = re.compile(
     r".*(?:connection refused|could not connect|failed to connect|command not found|"
-    r": not found$|bad interpreter|no module named|required file not found|exec format error|"
-    r"^(?:/usr/bin/)?env: .*no such file).*",
+    r": not found$|bad interpreter|required file not found|exec format error|"
+    r"^\S*python\S*: no module named|^(?:/usr/bin/)?env: .*no such file).*",
     re.IGNORECASE | re.MULTILINE,
 )
 _CODES = {

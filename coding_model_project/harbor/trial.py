@@ -37,7 +37,11 @@ from coding_model_project.harbor.environment.base import (
 )
 from coding_model_project.harbor.environment.once import Once
 from coding_model_project.harbor.environment.tree import Tree, of_files
-from coding_model_project.harbor.failures import VerifierTimeoutError, VerifierUnusableError
+from coding_model_project.harbor.failures import (
+    VerifierError,
+    VerifierTimeoutError,
+    VerifierUnusableError,
+)
 from coding_model_project.harbor.format.reward_rules import (
     Rewards,
     check_range,
@@ -157,12 +161,13 @@ class Trials:
 
         The judged program may print whatever it likes. So signs in its verifier's output only lead to a
         control, in which it takes no part; the control's signs decide. If that does nothing, a missing
-        program may be what the task asks for, and only a missing network counts.
+        program may be what the task asks for, and only a missing network counts. A trial without a
+        reward keeps its own error.
 
         Raises:
             EnvironmentFailed: as `control`.
         """
-        lost = any(isinstance(error, EnvironmentFailed) for error in outcome.errors)
+        lost = any(isinstance(one, (EnvironmentFailed, VerifierError)) for one in outcome.errors)
         if outcome.hindered is None or lost or isinstance(agent, Oracle):
             return None if lost else outcome.hindered
         control = await self.control(outcome.task)

@@ -282,7 +282,7 @@ def test_a_verifier_without_its_tools_gives_no_verdict(tmp_path):
 
 def test_a_script_without_its_interpreter_gives_no_verdict(tmp_path):
     ended = outcome(made(tmp_path, test="#!/usr/bin/no-such-python\n"), Script("true"))
-    assert ended.exception == "VerifierUnusableError" and not ended.reward_valid
+    assert ended.exception == "RewardFileNotFoundError" and not ended.reward_valid
 
 
 def test_what_a_program_prints_does_not_buy_it_out_of_a_0(tmp_path):
@@ -325,3 +325,11 @@ def test_a_verifier_is_tried_once_for_all_who_fail(tmp_path):
     found, control = run_in_environments(use)
     assert {ended.exception for ended in found} == {"VerifierUnusableError"}
     assert control.task is task and control.hindered
+
+
+def test_a_module_that_the_agent_did_not_write_is_a_0(tmp_path):
+    check = "python3 -c 'import answer' && reward=1 || reward=0; echo $reward > /logs/verifier/reward.txt"
+    task = made(tmp_path, solve="true", test=check)
+    for agent in (Script("true"), Oracle()):
+        ended = outcome(task, agent)
+        assert ended.rewards == {"reward": 0.0} and ended.reward_valid
