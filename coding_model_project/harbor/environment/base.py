@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
-from coding_model_project.errors import SandboxError
+from coding_model_project.errors import HarborError, SandboxError
 from coding_model_project.harbor.environment.tree import Tree
 
 if TYPE_CHECKING:
@@ -21,13 +21,38 @@ if TYPE_CHECKING:
 DEFAULT_MEMORY_MB = 2048
 DEFAULT_STORAGE_MB = 2048
 DEFAULT_PROCESSES = 1024
-ENGINES = ("docker", "podman")
+ENGINES = ("podman", "docker")
+"""Container engines, in the order in which `auto` looks for them."""
+
+WITH_CONTAINER = "run the task in a container: --environment podman"
+"""Remedy for tasks that rooms do not support."""
+
+WITH_HARBOR = "run the task with Harbor itself: harbor run -e docker"
+"""Remedy for tasks that no environment of this project supports."""
+
 MAX_OUTPUT = 1 << 20
 """Default maximum bytes kept from each stream of a command."""
 
 
 class EnvironmentFailed(SandboxError):
     """A failure of the environment itself, which says nothing about the code that ran in it."""
+
+
+class ImageError(HarborError):
+    """A task's environment that cannot be made here: the task's property, and no outage.
+
+    The message names the file and line, or the key, and the remedy if there is one.
+    """
+
+    harbor_name = "SandboxBuildFailedError"
+
+
+class NeedsContainer(ImageError):
+    """A task's environment that rooms do not support, and container engines may."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}; {WITH_CONTAINER}")
+        self.why = why
 
 
 class Killed(StrEnum):

@@ -48,7 +48,7 @@ def example(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("romms", "romms: no such name; use rooms, docker, podman"),
+        ("romms", "romms: no such name; use auto, rooms, podman, docker"),
         ("no_such_module:Mine", "No module named 'no_such_module'"),
         ("os:NoSuch", "has no attribute 'NoSuch'"),
         ("os:sep", "not callable"),

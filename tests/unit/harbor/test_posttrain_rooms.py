@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from coding_model_project.harbor.environment.image import PACKAGES_LABEL
 from coding_model_project.harbor.export import kernel
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from coding_model_project.harbor.posttrain.verifier.forked_sandbox import ForkedSandbox
+from coding_model_project.harbor.rooms.image import PACKAGES_LABEL
 from coding_model_project.types import Asserts, Call, Limits, Program, Status, Stdin
 from tests.unit.harbor.rooms import run_in_environments
 
