@@ -22,7 +22,7 @@ from coding_model_project.harbor.environment.base import (
     DEFAULT_PROCESSES,
     Environment,
     EnvironmentFailed,
-    Image,
+    Environments,
     ImageError,
 )
 from coding_model_project.harbor.environment.definition import Definition, defined
@@ -46,13 +46,15 @@ class _Built:
     """An image of the engine."""
 
     id: str
-    image: Image
+    workdir: str
+    user: str | None
+    tests: Tree
     entrypoint: tuple[str, ...]
     files: Tree
     """Files for the working directory of an image that was not built from the folder."""
 
 
-class ContainerEnvironments:
+class ContainerEnvironments(Environments):
     """A factory of environments in containers. See `base.Environments`.
 
     It builds an image once for each content of a folder; the engine keeps it for later runs.
@@ -65,15 +67,11 @@ class ContainerEnvironments:
 
     def __init__(self, program: str, *, at_once: int | None = None, warm: int = 0) -> None:
         self._engine, self._warm = Engine(program), warm
+        self.identity = f"harbor/{program}"
         self._limit = None if at_once is None else NodeLimit(at_once)
         self._ready: dict[tuple[str, ...], asyncio.Task[Container]] = {}
         self._names = f"{_PREFIX}-{_owner(os.getpid())}-{secrets.token_hex(4)}"
         self._images: Once[tuple[Path, str | None], _Built] = Once(_KEPT_IMAGES)
-
-    @property
-    def identity(self) -> str:
-        """See `Sandbox.identity`."""
-        return f"harbor/{self._engine.program}"
 
     async def __aenter__(self) -> Self:
         """Find the engine, and remove containers of processes that were killed.
@@ -96,7 +94,7 @@ class ContainerEnvironments:
 
     async def create(
         self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
-    ) -> tuple[Environment, Image]:
+    ) -> Environment:
         """See `Environments.create`."""
         definition = defined(folder, config, env)
         limits = [*self._engine.limits, *_limits(config), *self._devices(config)]
@@ -119,7 +117,7 @@ class ContainerEnvironments:
             oldest = self._ready.pop(next(iter(self._ready)))
             if (unused := await _alive(oldest)) is not None:
                 await unused.cleanup()
-        return container, built.image
+        return container
 
     def _devices(self, config: EnvironmentConfig) -> list[str]:
         """Return the engine's arguments for a task's GPUs.
@@ -149,9 +147,10 @@ class ContainerEnvironments:
         container = Container(
             self._engine,
             name,
-            workdir=definition.workdir or built.image.workdir,
+            workdir=definition.workdir or built.workdir,
             env=definition.env,
-            user=built.image.user,
+            user=built.user,
+            tests=built.tests,
         )
         try:
             words = _run(name, limits, built)
@@ -197,13 +196,9 @@ class ContainerEnvironments:
             id=image,
             entrypoint=tuple(about.get("Entrypoint") or ()),
             files=files,
-            image=Image(
-                files=await self._tests_of(image),
-                workdir=about.get("WorkingDir") or "/",
-                env={},
-                user=about.get("User") or None,
-                notes=(),
-            ),
+            workdir=about.get("WorkingDir") or "/",
+            user=about.get("User") or None,
+            tests=(await self._tests_of(image)).within("tests"),
         )
 
     async def _by_content(self, folder: Path, timeout_s: float) -> str:

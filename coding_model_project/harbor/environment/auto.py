@@ -16,7 +16,7 @@ from coding_model_project.harbor.environment.base import (
     ENGINES,
     Environment,
     EnvironmentFailed,
-    Image,
+    Environments,
     ImageError,
     NeedsContainer,
 )
@@ -52,13 +52,15 @@ def engine_here() -> str | None:
     return asyncio.run(responding_engine())
 
 
-class AutoEnvironments:
+class AutoEnvironments(Environments):
     """A factory of environments that selects one for each image. See `base.Environments`.
 
     Args:
         agent: see `EmbeddedEnvironments`.
         at_once, warm: see `ContainerEnvironments`.
     """
+
+    identity = f"harbor/{AUTO}"
 
     def __init__(
         self, agent: Path | None = None, *, at_once: int | None = None, warm: int = 0
@@ -71,11 +73,6 @@ class AutoEnvironments:
         self._looked = False
         self._refused: dict[tuple[Path, str | None], NeedsContainer] = {}
         """Images that rooms cannot provide, which are not tried again."""
-
-    @property
-    def identity(self) -> str:
-        """See `Sandbox.identity`."""
-        return f"harbor/{AUTO}"
 
     async def __aenter__(self) -> Self:
         """Start rooms. An engine is looked for when a task first needs it.
@@ -100,7 +97,7 @@ class AutoEnvironments:
 
     async def create(
         self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
-    ) -> tuple[Environment, Image]:
+    ) -> Environment:
         """See `Environments.create`."""
         key = (folder, config.docker_image)
         if self._rooms is not None and key not in self._refused:

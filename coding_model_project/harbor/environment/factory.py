@@ -44,9 +44,9 @@ def environments_of(where: TaskEnvironment) -> Environments:
     if name in ENGINES:
         return ContainerEnvironments(name, at_once=where.containers, warm=where.warm)
     if name.startswith(_HARBOR_PREFIX):
-        from coding_model_project.harbor.environment.of_harbor import HarborPlaces
+        from coding_model_project.harbor.environment.of_harbor import HarborEnvironments
 
-        return HarborPlaces(name.removeprefix(_HARBOR_PREFIX))
+        return HarborEnvironments(name.removeprefix(_HARBOR_PREFIX))
     return _factory(name)()
 
 

@@ -14,7 +14,7 @@ from coding_model_project.harbor.environment.base import (
     DEFAULT_MEMORY_MB,
     DEFAULT_STORAGE_MB,
     Environment,
-    Image,
+    Environments,
     NeedsContainer,
     Resources,
 )
@@ -46,7 +46,7 @@ def planned(folder: Path, config: EnvironmentConfig) -> Plan:
     return plan(folder, config.docker_image)
 
 
-class EmbeddedEnvironments:
+class EmbeddedEnvironments(Environments):
     """A factory of environments in this machine's namespaces. See `base.Environments`.
 
     Their network is only their own loopback, whatever the task's network_mode. Otherwise rewards would
@@ -57,17 +57,14 @@ class EmbeddedEnvironments:
         shortcuts: judge exported tasks without running their verifiers (`harbor.export.judging`).
     """
 
+    identity = f"harbor/{ROOMS}"
+
     def __init__(self, agent: Path | None = None, *, shortcuts: bool = True) -> None:
         self._agent, self._shortcuts = agent, shortcuts
         self._exported: ExportedJudge | None = None
         self._rooms = Rooms()
         self._stack = AsyncExitStack()
-        self._images: Once[tuple[Path, str | None], Image] = Once(_KEPT_IMAGES)
-
-    @property
-    def identity(self) -> str:
-        """See `Sandbox.identity`."""
-        return f"harbor/{ROOMS}"
+        self._images: Once[tuple[Path, str | None], tuple[Plan, Tree]] = Once(_KEPT_IMAGES)
 
     async def __aenter__(self) -> Self:
         """Start the rooms' keeper.
@@ -96,7 +93,7 @@ class EmbeddedEnvironments:
 
     async def create(
         self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
-    ) -> tuple[Environment, Image]:
+    ) -> Environment:
         """See `Environments.create`."""
         definition = defined(folder, config, env)
         resources = Resources(
@@ -104,22 +101,23 @@ class EmbeddedEnvironments:
             storage_mb=config.storage_mb or DEFAULT_STORAGE_MB,
         )
 
-        def make() -> Coroutine[Any, Any, Image]:
+        def make() -> Coroutine[Any, Any, tuple[Plan, Tree]]:
             return self._make(planned(folder, config), resources, config.build_timeout_sec)
 
-        image = await self._images.get((folder, config.docker_image), make)
+        image, files = await self._images.get((folder, config.docker_image), make)
         settings = Settings(
             workdir=definition.workdir or image.workdir,
             env={**image.env, **definition.env},
             user=image.user,
-            files=image.files,
+            files=files,
+            notes=image.notes,
             resources=resources,
             packages=image.packages,
         )
-        return await self._rooms.create(settings), image
+        return await self._rooms.create(settings)
 
-    async def _make(self, plan: Plan, resources: Resources, timeout_s: float) -> Image:
-        """Build an image from a plan, in a room if it has commands.
+    async def _make(self, plan: Plan, resources: Resources, timeout_s: float) -> tuple[Plan, Tree]:
+        """Return a plan with the files of its image, which is built in a room if it has commands.
 
         Raises:
             NeedsContainer: a command failed.
@@ -133,14 +131,7 @@ class EmbeddedEnvironments:
             for step in plan.steps:
                 assert isinstance(step, Lay)
                 files += step.files.below(step.path.strip("/."))
-        return Image(
-            files=files,
-            workdir=plan.workdir,
-            env=plan.env,
-            user=plan.user,
-            notes=plan.notes,
-            packages=plan.packages,
-        )
+        return plan, files
 
     async def _built(self, plan: Plan, resources: Resources) -> Tree:
         room = await self._rooms.create(Settings(resources=resources, packages=plan.packages))

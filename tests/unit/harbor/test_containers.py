@@ -137,7 +137,7 @@ def test_what_lasts_and_what_a_verifier_finds(tmp_path):
     config = EnvironmentConfig(network_mode=NetworkMode.no_network, memory_mb=100)
 
     async def use(environments):
-        room, image = await environments.create(tmp_path, config, {"GIVEN": "task"})
+        room = await environments.create(tmp_path, config, {"GIVEN": "task"})
         said = await room.run_command(
             "id -un; pwd; echo $GIVEN $FROM_IMAGE $MORE; ls /sys/class/net; (sleep 500 &)",
             env={"MORE": "more"},
@@ -161,10 +161,10 @@ def test_what_lasts_and_what_a_verifier_finds(tmp_path):
         await room.cleanup()
         with pytest.raises(EnvironmentFailed):
             await room.run_command("true")
-        return said, big, found, runs, read, image
+        return said, big, found, runs, read, room.user
 
-    said, big, found, runs, (note, tree), image = run_in_containers(use)
-    assert said.stdout == "ann\n/app\ntask i more\nlo\n" and image.user == "ann"
+    said, big, found, runs, (note, tree), user = run_in_containers(use)
+    assert said.stdout == "ann\n/app\ntask i more\nlo\n" and user == "ann"
     assert big.killed is Killed.memory
     assert found.stdout.startswith("0\n/logs/verifier:\n\n/tests:\n/:\n")
     assert "conftest.py" not in found.stdout and "kept" in found.stdout
@@ -177,7 +177,7 @@ def test_late_huge_and_cancelled_commands(tmp_path):
     write_image(tmp_path)
 
     async def use(environments):
-        room, _ = await environments.create(tmp_path, EnvironmentConfig(), {})
+        room = await environments.create(tmp_path, EnvironmentConfig(), {})
         await room.run_command("sleep 500 &")
         late = await room.run_command("echo first; setsid sleep 600 & sleep 602", timeout_s=1.0)
         cancelled = asyncio.ensure_future(room.run_command("sleep 603"))

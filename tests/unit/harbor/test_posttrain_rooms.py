@@ -32,7 +32,7 @@ def in_a_room(folder, label, script):
     (folder / "Dockerfile").write_text(f"FROM python:3.11-slim\n{label}WORKDIR /app\n")
 
     async def use(environments):
-        room, _ = await environments.create(folder, EnvironmentConfig(), {})
+        room = await environments.create(folder, EnvironmentConfig(), {})
         try:
             await room.write_file("/app/look.py", script.encode())
             return await room.run_command("python3 look.py")
@@ -113,7 +113,7 @@ def test_programs_of_a_verifier_lose_its_folders(tmp_path):
     (tmp_path / "Dockerfile").write_text("FROM python:3.11-slim\nWORKDIR /app\n")
 
     async def use(environments):
-        room, _ = await environments.create(tmp_path, EnvironmentConfig(), {})
+        room = await environments.create(tmp_path, EnvironmentConfig(), {})
         try:
             await room.begin_verifier()
             await room.write_file("/tests/x", b"secret")

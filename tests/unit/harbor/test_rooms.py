@@ -26,7 +26,7 @@ def in_a_room(folder, use, dockerfile="FROM debian\nWORKDIR /app\n", config=None
 
     async def body(environments):
         config_ = config or EnvironmentConfig()
-        room, _ = await environments.create(folder, config_, {"GIVEN": "task"})
+        room = await environments.create(folder, config_, {"GIVEN": "task"})
         try:
             return await use(room)
         finally:
@@ -272,14 +272,14 @@ def test_a_keeper_that_dies_is_replaced(tmp_path):
 
     async def use(environments):
         made = (tmp_path, EnvironmentConfig(), {})
-        room, _ = await environments.create(*made)
+        room = await environments.create(*made)
         keeper, *rooms = below("keeper")
         keeper.kill()
         psutil.wait_procs(rooms, timeout=20)  # they die with it, a moment later
         with pytest.raises(EnvironmentFailed, match="the room is lost"):
             await room.run_command("true")
         await room.cleanup()
-        again, _ = await environments.create(*made)
+        again = await environments.create(*made)
         ended = await again.run_command("echo again")
         await again.cleanup()
         return ended.stdout
@@ -299,7 +299,7 @@ async def main():
         rooms = []
         for _ in range(3):
             made = await environments.create(Path(sys.argv[1]), EnvironmentConfig(), {})
-            rooms.append(made[0])
+            rooms.append(made)
             await rooms[-1].run_command("setsid sleep 1000 &")
         print("busy", flush=True)
         await rooms[-1].run_command("sleep 1000")
