@@ -99,6 +99,10 @@ class Status(StrEnum):
     output_limit = "output_limit"
 
 
+STDERR_TAIL = 2000
+"""Bytes of the end of standard error that a sandbox keeps."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """The answer to one input, and the resources used."""

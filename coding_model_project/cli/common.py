@@ -99,7 +99,10 @@ Preload = Annotated[
     typer.Option(metavar="MODULE", help="Import this module once for all programs; repeatable."),
 ]
 TaskDirs = Annotated[
-    list[Path], typer.Argument(metavar="TASK_DIR", help="Harbor tasks, or folders of them.")
+    list[Path],
+    typer.Argument(
+        metavar="TASK_DIR", help="Harbor tasks, folders of them, or Parquet files (`harbor pack`)."
+    ),
 ]
 Trials = Annotated[
     int | None,

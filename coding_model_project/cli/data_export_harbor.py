@@ -34,6 +34,14 @@ def export_harbor(
     data_dir: DataDir = None,
     max_tests: MaxTests = None,
     limit: Limit = None,
+    train_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Write the first N problems that may be trained on, by id, to OUT/train, and all others "
+            "to OUT/test.",
+            min=1,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Write a data set's problems as Harbor tasks: NAME-NUMBER/ with instruction, tests and solution.
@@ -51,26 +59,32 @@ def export_harbor(
     The last line is JSON. Exit code 1 if no task was written.
     """
     from coding_model_project.data.loaders import load
-    from coding_model_project.harbor.export.exporting import check_new, export
+    from coding_model_project.harbor.export.exporting import check_new, divided, export
 
     check_new(out)
     name, path = given_dataset(name, path)
     loaded = load(name, path=path, split=split, data_dir=data_dir, max_tests=max_tests)
     problems = loaded.problems[:limit]
+    parts = {out: problems}
+    if train_size is not None:
+        train, test = divided(problems, train_size)
+        parts = {out / "train": train, out / "test": test}
     with progress_bar(f"{name} as Harbor tasks", len(problems)) as advance:
-        exported = export(problems, out, advance)
+        exported = [export(part, folder, advance) for folder, part in parts.items()]
+    tasks = [task for part in exported for task in part.tasks]
+    set_aside = [reason for part in exported for reason in part.set_aside.items()]
     if not as_json:
         for note in loaded.notes:
             print(f"note: {note}")
-        for problem, reason in list(exported.set_aside.items())[:N_SHOWN]:
+        for problem, reason in set_aside[:N_SHOWN]:
             print(f"set aside: {problem}: {reason}", file=sys.stderr)
-        if len(exported.set_aside) > N_SHOWN:
-            print(f"and {len(exported.set_aside) - N_SHOWN} more", file=sys.stderr)
-        print(f"{len(exported.tasks)} tasks are in {out}")
+        if len(set_aside) > N_SHOWN:
+            print(f"and {len(set_aside) - N_SHOWN} more", file=sys.stderr)
+        print(f"{len(tasks)} tasks are in {out}")
     line = {
         "dataset": name,
-        "tasks": len(exported.tasks),
-        "set_aside": len(exported.set_aside) + len(loaded.set_aside),
+        "tasks": len(tasks),
+        "set_aside": len(set_aside) + len(loaded.set_aside),
     }
     print(json.dumps(line))
-    return 0 if exported.tasks else 1
+    return 0 if tasks else 1

@@ -66,7 +66,7 @@ def rates(
         models.add(evaluation.model)
         for dataset in evaluation.datasets():
             for problem, results in evaluation.by_problem(dataset).items():
-                verdicts[problem] += [result.passed is True for result in results]
+                verdicts[problem] += [result.by_this_judge.passed is True for result in results]
     if not verdicts:
         raise DataError(f"{evaluations[0]}: no judged samples")
     if len(models) > 1:

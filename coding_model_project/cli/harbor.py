@@ -53,7 +53,8 @@ def grade(
         typer.Option(
             "--verifier-env",
             metavar="NAME=VALUE",
-            help="Set this environment variable for every verifier; repeatable.",
+            help="Set this environment variable for every verifier, and where a task's verifier asks "
+            "for ${NAME}; repeatable.",
         ),
     ] = None,
     pass_env: PassEnv = None,
@@ -111,7 +112,7 @@ async def _grade(
 
     say = None if as_json else warn
     passed = passed_variables(pass_env, "--pass-env")
-    tasks = read_tasks(task_dirs, passed, oracle=script is None, say=say)
+    tasks = read_tasks(task_dirs, passed, oracle=script is None, verifier_env=verifier_env, say=say)
     kept = Job(out, solver.name, at_once, where) if out is not None else None
     totals = Totals()
     async with environments_of(TaskEnvironment(name=where)) as environments:
@@ -193,6 +194,29 @@ async def _check(
     return code
 
 
+@app.command()
+def pack(
+    task_dirs: TaskDirs,
+    out: Annotated[Path, typer.Option(help="Write the tasks to this new Parquet file.")],
+) -> int:
+    """Write tasks to a Parquet file with the columns `path` and `task_binary`.
+
+    Other programs for RL read such files, and so do all commands here that take tasks. Invalid tasks are
+    named on standard error and left out. The last line is JSON. Exit code 1 if there are any.
+    """
+    from coding_model_project.harbor.format.packed import pack as write
+    from coding_model_project.harbor.format.task import Task
+    from coding_model_project.harbor.format.tasks import Refused, read_tasks
+
+    read = list(read_tasks(task_dirs, say=warn))
+    refused = [one for one in read if isinstance(one, Refused)]
+    for one in refused:
+        warn(f"left out: {one.reason}")
+    n_tasks = write((one for one in read if isinstance(one, Task)), out)
+    print(json.dumps({"out": str(out), "tasks": n_tasks, "left_out": len(refused)}))
+    return 1 if refused or not n_tasks else 0
+
+
 def _named(tasks: list[str]) -> str:
     """Return the first few names and the number of others."""
     more = f" and {len(tasks) - N_NAMED} more" if len(tasks) > N_NAMED else ""
@@ -200,8 +224,7 @@ def _named(tasks: list[str]) -> str:
 
 
 def _remarks(outcome) -> list[str]:
-    errors = [outcome.error, *(step.error for step in outcome.steps)]
-    return [*outcome.task.warnings, *outcome.notes, *dict.fromkeys(str(e) for e in errors if e)]
+    return [*outcome.task.warnings, *outcome.notes, *dict.fromkeys(map(str, outcome.errors))]
 
 
 @app.command()

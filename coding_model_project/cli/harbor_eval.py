@@ -236,7 +236,7 @@ def _first(read: Iterator[Task | Refused], limit: int | None, given: str) -> lis
 
 
 def _report(evaluation: Evaluation, as_json: bool, rule: OverflowRule, *, named: bool) -> int:
-    from coding_model_project.harbor.evaluation.job import OUTAGES, said
+    from coding_model_project.harbor.evaluation.job import said
     from coding_model_project.harbor.evaluation.job_report import by_source, summary, task_table
     from coding_model_project.harbor.evaluation.overflow import as_counted
 
@@ -257,9 +257,11 @@ def _report(evaluation: Evaluation, as_json: bool, rule: OverflowRule, *, named:
                 f"ERROR {counted['ERROR']}"
             )
             _print_rates(counted)
-    outages = [trial for trial in evaluation.trials if trial.failure_cause in OUTAGES]
+    outages = [trial for trial in evaluation.trials if trial.is_outage]
     for reason in sorted({said(trial) for trial in outages}):
         print(f"outage: {reason}", file=sys.stderr)
+    for reason in sorted({said(trial) for trial in evaluation.trials if trial.is_unusable}):
+        print(f"not evaluated: {reason}", file=sys.stderr)
     print(json.dumps(counted))
     return 3 if outages else 0
 

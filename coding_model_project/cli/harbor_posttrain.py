@@ -71,6 +71,7 @@ def posttrain(
     )
     from coding_model_project.harbor.posttrain.benchmarks import (
         BENCHMARKS,
+        check_data_files,
         load_problems,
     )
     from coding_model_project.harbor.posttrain.benchmarks import benchmark as by_key
@@ -97,6 +98,7 @@ def posttrain(
         for name, path in named_values("--sibling", sibling, form="NAME=PATH").items()
     }
     paths = named_values("--data-file", data_file, form="NAME=PATH")
+    check_data_files(paths, benchmarks)
     written: list[str] = []
     left_out: dict[str, str] = {}
     for asked in benchmarks:

@@ -36,7 +36,7 @@ class JudgedSamples:
     problems: Mapping[str, Problem]
     """Training problems of the evaluation, by id."""
     samples: tuple[tuple[Generated, Result], ...]
-    """Samples of these problems in the order of judging."""
+    """Samples of these problems in the order of judging, by this judge's rule."""
     held_out: Mapping[str, int]
     """Number of other samples by their problem's split, such as validation: they train nothing."""
 
@@ -127,7 +127,11 @@ def read_judged(path: Path, problems: Mapping[str, Problem]) -> JudgedSamples:
         path=path,
         style=PromptStyle(style),
         problems=training,
-        samples=tuple(one for one in samples if one[1].problem in training),
+        samples=tuple(
+            (generated, result.by_this_judge)
+            for generated, result in samples
+            if result.problem in training
+        ),
         held_out=held_out,
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,19 @@ class Result:
     @property
     def key(self) -> Key:
         return self.dataset, self.problem, self.sample
+
+    @property
+    def by_this_judge(self) -> Result:
+        """The same sample by this judge's rule, which alone decides what trains a model."""
+        if "publisher_passed" not in self.verdict:
+            return self
+        error = self.verdict["error"]
+        return replace(self, passed=error is None, error=error)
+
+    @property
+    def by_publisher(self) -> Result:
+        """The same sample by its publisher's rule, if its problem has one (`EvalProtocol.rule`)."""
+        return replace(self, passed=self.verdict.get("publisher_passed", self.passed))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

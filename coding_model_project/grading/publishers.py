@@ -102,27 +102,50 @@ def _near_floats(expected: str, got: str) -> bool:
     return wanted is not None and found is not None and _near(wanted, found)
 
 
-def _same_sets(expected: Iterable[Iterable[str]], got: Iterable[Iterable[str]]) -> bool:
-    """Return whether the groups are the same sets, in any order, of words or of rounded numbers."""
-    wanted, found = set(map(frozenset, expected)), set(map(frozenset, got))
-    if wanted == found:
-        return True
+def _same_sets(
+    expected: Iterable[str], got: Iterable[str], members: Callable[[str], Iterable[str]]
+) -> bool:
+    """Return whether texts are the same sets, in any order, of words or of rounded numbers.
+
+    Args:
+        members: the members of the set that a text of `got` is.
+    """
+    wanted = [frozenset(one.split()) for one in expected]
+    found = set(got)
     try:
-        return _rounded(wanted) == _rounded(found)
-    except ValueError:  # a word is not a number
+        return any(
+            _are_sets({frozenset(map(of, one)) for one in wanted}, map(members, found), of)
+            for of in (str, _to_three_places)
+        )
+    except ValueError:  # a word is not a number, or nan, which equals nothing
         return False
 
 
-def _rounded(groups: set[frozenset[str]]) -> set[frozenset[str]]:
-    """Return numbers to three places. They stay texts: a program can choose floats of equal hashes.
+def _are_sets(
+    wanted: set[frozenset[str]], groups: Iterable[Iterable[str]], of: Callable[[str], str]
+) -> bool:
+    """Return whether the groups are the wanted sets.
 
-    Raises:
-        ValueError: a word is not a number, or nan, which equals nothing.
+    It stops at the first other word, since a program can print a million.
     """
-    return {frozenset(map(_to_three_places, group)) for group in groups}
+    known = frozenset[str]().union(*wanted)
+    found: set[frozenset[str]] = set()
+    for group in groups:
+        own: set[str] = set()
+        for word in map(of, frozenset(group)):
+            if word not in known:
+                return False
+            own.add(word)
+        found.add(frozenset(own))
+    return found == wanted
 
 
 def _to_three_places(word: str) -> str:
+    """Return a number to three places. It stays a text: a program can choose floats of equal hashes.
+
+    Raises:
+        ValueError: the word is not a number, or nan.
+    """
     value = float(word)
     if math.isnan(value):
         raise ValueError("nan")
@@ -144,10 +167,12 @@ def _codecontests(expected: str, got: str) -> bool:
 
 
 def _same_cpp_word(expected: bytes, got: bytes) -> bool:
+    if expected == got:
+        value = _cpp_float(expected)
+        return value is None or math.isfinite(value)
     wanted, found = _cpp_float(expected), _cpp_float(got)
-    if wanted is None or found is None:
-        return expected == got
-    return abs(wanted - found) < 1e-5  # inf - inf is nan
+    # inf - inf is nan
+    return wanted is not None and found is not None and abs(wanted - found) < 1e-5
 
 
 _CPP_HEXADECIMAL = re.compile(rb"\f*[+-]?0x[0-9a-f]*(?:\.[0-9a-f]*)?(?:p[+-]?[0-9]+)?\f*")
@@ -179,7 +204,7 @@ def _like_apps(expected: str, got: str, same: Callable[[list[str], list[str]], b
 
 def _near_or_same_sets(expected: list[str], got: list[str]) -> bool:
     return _pairwise(_near_floats, expected, got) or _same_sets(
-        map(str.split, expected), filter(None, map(str.split, got))
+        expected, filter(str.strip, got), str.split
     )
 
 
@@ -198,7 +223,7 @@ def _taco(expected: str, got: str) -> bool:
     return (
         expected.strip() == got.strip()
         or _pairwise(_near_floats, wanted, got)
-        or _same_sets(map(str.split, wanted), got.split())
+        or _same_sets(wanted, got.split(), iter)
     )
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from coding_model_project.errors import DataError
 from coding_model_project.grading import publishers
 from coding_model_project.types import (
+    STDERR_TAIL,
     Call,
     ErrorType,
     Execution,
@@ -148,7 +149,7 @@ def differs(rule: PublishedRule, test: Test, execution: Execution, *, accepted: 
     """
     if rule.seconds is not None and execution.cpu_s > rule.seconds:
         return f"{_OVER}{rule.seconds:g} s" if accepted else ""
-    exited = execution.status is Status.raised and "Traceback" not in execution.stderr_tail
+    exited = execution.status is Status.raised and not _shows_exception(execution.stderr_tail)
     if execution.status is not Status.finished and not (rule.exits and exited):
         return ""
     match test.input:
@@ -163,6 +164,11 @@ def differs(rule: PublishedRule, test: Test, execution: Execution, *, accepted: 
             theirs = _same_value(test.expected, execution.value, wraps=rule.wraps)
             return "" if theirs is accepted else "by value"
     return ""
+
+
+def _shows_exception(stderr_tail: str) -> bool:
+    """Return whether a program that failed may have raised: a long message leaves no room for more."""
+    return "Traceback" in stderr_tail or len(stderr_tail.encode(errors="replace")) >= STDERR_TAIL
 
 
 def _same_value(expected: Any, got: Any, *, wraps: bool) -> bool:

@@ -96,7 +96,8 @@ def _checked(solved: list[Graded], nothing: Graded, forged: dict[Forger, Graded]
     worst = min(solved, key=lambda one: -1.0 if one.reward is None else one.reward)
     if worst.reward is None or worst.reward < 1:
         earned = "no valid reward" if worst.reward is None else f"reward={worst.reward}"
-        why = f" ({_why(worst)})" if worst.reward is None else ""
+        reasons = filter(None, (worst.exception or worst.cause, worst.reason))
+        why = f" ({': '.join(reasons)})" if worst.reward is None else ""
         problems.append(f"its own solution earns {earned}{why}, expected at least 1")
     runs = tuple(one.rewards if one.reward_valid else None for one in solved)
     if len(counted := Counter(map(_shown, runs))) > 1:
@@ -124,14 +125,6 @@ def _checked(solved: list[Graded], nothing: Graded, forged: dict[Forger, Graded]
         forged=tuple(paid),
         failed=any(one.failed for one in (*solved, nothing, *forged.values())),
     )
-
-
-def _why(graded: Graded) -> str:
-    """Return the reason that a trial has no valid reward."""
-    outcome = graded.outcome
-    errors = [outcome.error, *(step.error for step in outcome.steps)] if outcome else []
-    message = next((str(error) for error in errors if error is not None), "")
-    return ": ".join(filter(None, (graded.exception or graded.cause, message)))
 
 
 def _shown(rewards: Rewards | None) -> str:

@@ -3,6 +3,7 @@
 HarborError
 ├── InvalidTask                the folder or its task.toml is unusable; Harbor rejects it too
 │   └── MissingVariable        a ${VAR} of the task that the host does not set
+├── VerifierUnusableError      the verifier lacked a network or a tool, whatever the agent did
 └── VerifierError              the verifier gave no reward
     ├── VerifierTimeoutError
     ├── RewardFileNotFoundError
@@ -15,6 +16,7 @@ HarborError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import ClassVar
 
@@ -27,6 +29,10 @@ class InvalidTask(HarborError):
 
 class MissingVariable(InvalidTask):
     """An environment variable that a task needs and the host does not set."""
+
+
+class VerifierUnusableError(HarborError):
+    """A verifier that cannot work here, so that its reward of 0 is not the agent's."""
 
 
 class VerifierError(HarborError):
@@ -94,6 +100,14 @@ class FailureCause(StrEnum):
         return self in (FailureCause.agent_exhausted_budget, FailureCause.agent_refused_task)
 
 
+BUILD_FAILED = "SandboxBuildFailedError"
+"""Harbor's name for an environment that cannot be built."""
+
+UNBUILDABLE = "unbuildable"
+"""The cause of such errors in counts: it is the task's property, and no outage."""
+
+_OUTAGES = (FailureCause.sandbox_failed, FailureCause.model_provider_failed)
+
 _NAMES: dict[FailureCause, str] = {
     FailureCause.sandbox_failed: (
         "EnvironmentStartTimeoutError SandboxBuildFailedError AgentSetupTimeoutError "
@@ -121,7 +135,8 @@ _NAMES: dict[FailureCause, str] = {
     ),
     FailureCause.agent_refused_task: "AgentSafetyRefusalError ContentPolicyViolationError",
     FailureCause.verifier_failed: (
-        "VerifierTimeoutError RewardFileNotFoundError RewardFileEmptyError VerifierOutputParseError"
+        "VerifierTimeoutError RewardFileNotFoundError RewardFileEmptyError VerifierOutputParseError "
+        "VerifierUnusableError"  # ours
     ),
     FailureCause.cancelled: "CancelledError",
 }
@@ -131,3 +146,21 @@ _CAUSES = {name: cause for cause, names in _NAMES.items() for name in names.spli
 def failure_cause(exception_type: str) -> FailureCause:
     """Return Harbor 0.25's cause for an exception name; `unclassified` for unknown names."""
     return _CAUSES.get(exception_type, FailureCause.unclassified)
+
+
+def is_outage(exception_type: str) -> bool:
+    """Return whether an exception of this name says nothing about task or model."""
+    return exception_type != BUILD_FAILED and failure_cause(exception_type) in _OUTAGES
+
+
+def is_unusable(exception_type: str) -> bool:
+    """Return whether an exception of this name says that no agent can be judged on its task here."""
+    return exception_type in (BUILD_FAILED, VerifierUnusableError.__name__)
+
+
+def counted_cause(exception_types: Sequence[str]) -> str | None:
+    """Return the first exception's cause, as reports count it; None without one."""
+    if not exception_types:
+        return None
+    first = exception_types[0]
+    return UNBUILDABLE if first == BUILD_FAILED else str(failure_cause(first))

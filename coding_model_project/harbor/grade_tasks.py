@@ -10,13 +10,15 @@ from typing import Any
 
 from coding_model_project.harbor.agents import Agent
 from coding_model_project.harbor.environment.base import EnvironmentFailed
-from coding_model_project.harbor.failures import FailureCause
+from coding_model_project.harbor.failures import FailureCause, counted_cause
 from coding_model_project.harbor.format.reward_rules import Rewards, main_reward
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.tasks import Refused
 from coding_model_project.harbor.integrity import Integrity
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.harbor.trial_outcome import TrialOutcome
+
+_SHOWN_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,20 +30,19 @@ class Graded:
     rewards: Rewards | None = None
     reward_valid: bool = False
     exception: str | None = None
-    """Harbor's name for the error that ended the trial; the reason if the task was refused."""
+    """Harbor's name for the error that ended the trial."""
     failure_cause: FailureCause | None = None
     integrity: Integrity | None = None
     """None if the task was not verified."""
     outcome: TrialOutcome | None = None
+    refusal: str | None = None
+    """The reason why the folder is not a valid task."""
 
     @property
     def failed(self) -> bool:
         """True if the environment itself failed, so that the result says nothing about the task."""
-        errors = [step.error for step in self.outcome.steps] if self.outcome else []
-        return any(
-            isinstance(error, EnvironmentFailed)
-            for error in (self.outcome and self.outcome.error, *errors)
-        )
+        errors = self.outcome.errors if self.outcome else ()
+        return any(isinstance(error, EnvironmentFailed) for error in errors)
 
     @property
     def reward(self) -> float | None:
@@ -58,9 +59,21 @@ class Graded:
         """The reason for a missing or invalid main reward."""
         if self.outcome is None:
             return "refused"
-        if self.failure_cause is not None:
-            return str(self.failure_cause)
-        return "no_main_reward" if self.rewards else str(FailureCause.unclassified)
+        cause = counted_cause(self.outcome.exceptions)
+        return cause or ("no_main_reward" if self.rewards else str(FailureCause.unclassified))
+
+    @property
+    def reason(self) -> str | None:
+        """The reason for a main reward below 1: an error's message, or the end of the verifier's output.
+
+        None if there is neither.
+        """
+        if self.outcome is None:
+            return self.refusal
+        if (self.reward or 0.0) >= 1:
+            return None
+        outputs = (step.verifier_output.strip()[-_SHOWN_CHARS:] for step in self.outcome.steps)
+        return next(filter(None, (*map(str, self.outcome.errors), *outputs)), None)
 
     def line(self) -> dict[str, Any]:
         """Return the object that `harbor grade` prints."""
@@ -70,6 +83,7 @@ class Graded:
             "reward_valid": self.reward_valid,
             "exception": self.exception,
             "failure_cause": self.failure_cause,
+            "reason": self.reason,
             "integrity": self.integrity,
         }
 
@@ -175,7 +189,7 @@ def _graded(outcome: TrialOutcome) -> Graded:
 
 
 async def _refused(refused: Refused) -> Graded:
-    return Graded(task=refused.label, exception=f"InvalidTask: {refused.reason}")
+    return Graded(task=refused.label, exception="InvalidTask", refusal=refused.reason)
 
 
 def _emptied(queue: asyncio.Queue[Any]) -> list[Any]:

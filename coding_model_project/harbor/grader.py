@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from coding_model_project.errors import CheckerError, DataError, SandboxError
+from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.grading.base import (
     DEFAULT_ENVIRONMENT,
     GRADER_VERSION,
@@ -26,7 +26,6 @@ from coding_model_project.harbor.agents import (
     Agent,
     AgentTimeoutError,
     NonZeroAgentExitCodeError,
-    Oracle,
     Script,
     SolutionFile,
 )
@@ -82,8 +81,6 @@ class HarborGrader:
         self._starting = asyncio.Lock()
         self._trials: Trials | None = None
         self._tasks: dict[str, Task] = {}
-        self._sound: dict[str, asyncio.Task[bool]] = {}
-        """By task path: whether the verifier rewards the task's own solution."""
 
     @property
     def identity(self) -> str:
@@ -94,8 +91,6 @@ class HarborGrader:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for running in self._sound.values():
-            running.cancel()
         await self._stack.aclose()
 
     async def grade_code(
@@ -150,10 +145,8 @@ class HarborGrader:
         Raises:
             UngradableError: as `grade_code`.
         """
-        errors = [outcome.error, *(step.error for step in outcome.steps)]
-        error = next(
-            (e for e in errors if e is not None and not isinstance(e, _AGENT_ERRORS)), None
-        )
+        errors = outcome.errors
+        error = next((e for e in errors if not isinstance(e, _AGENT_ERRORS)), None)
         detail = clip(outcome.steps[-1].verifier_output, _DETAIL_BYTES) if outcome.steps else ""
         if error is not None:
             kind = await self._blame(task, error)
@@ -188,19 +181,11 @@ class HarborGrader:
         raise error
 
     async def _is_sound(self, task: Task) -> bool:
-        key = str(task.path)
-        if key not in self._sound:
-            self._sound[key] = asyncio.ensure_future(self._solution_passes(task))
-        try:
-            return await asyncio.shield(self._sound[key])
-        except SandboxError:
-            self._sound.pop(key, None)
-            raise
-
-    async def _solution_passes(self, task: Task) -> bool:
+        if not task.has_solution:
+            return False
         async with self._limiter.shared():
-            outcome = await self._run(task, Oracle())
-        return outcome.reward_valid
+            control = await (await self._started()).control(task)
+        return control.reward_valid and control.hindered is None
 
     async def _run(self, task: Task, agent: Agent) -> TrialOutcome:
         """Run a trial.
@@ -211,8 +196,7 @@ class HarborGrader:
         if self._breaker is not None:
             self._breaker.check()
         outcome = await (await self._started()).run(task, agent)
-        errors = (outcome.error, *(step.error for step in outcome.steps))
-        failure = next((e for e in errors if isinstance(e, EnvironmentFailed)), None)
+        failure = next((e for e in outcome.errors if isinstance(e, EnvironmentFailed)), None)
         if self._breaker is not None:
             self._breaker.record(failure)
         if failure is not None:

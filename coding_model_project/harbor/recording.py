@@ -40,6 +40,7 @@ _AUTO = {"import_path": "coding_model_project.harbor.environment.auto:AutoEnviro
 AGENT_VERSION = "1"
 CONVERSATION_FILE = "conversation.json"
 _OUTPUT_FILE = "test-stdout.txt"
+_MANIFEST_FILE = "manifest.json"
 
 
 def harbors_name(environment: str) -> Mapping[str, str]:
@@ -148,7 +149,24 @@ def _keep(folder: TrialFolder, step: StepOutcome) -> None:
     (folder.verifier(step.name) / _OUTPUT_FILE).write_text(step.verifier_output)
     if step.rewards is not None:
         (folder.verifier(step.name) / JSON_FILE).write_text(json.dumps(dict(step.rewards)))
-    tree.keep(folder.artifacts(step.name), step.artifacts)
+    tree.keep(folder.agent(step.name), step.agent_files)
+    manifest = []
+    for one in step.collected:
+        is_file = one.found is not None and [entry[0] for entry in one.found.entries] == [""]
+        if one.found is not None:
+            found = one.found.at(one.destination)
+            found = found.kept(lambda entry: entry[0].split("/")[0] != _MANIFEST_FILE)
+            tree.keep(folder.artifacts(step.name), found)
+        manifest.append(
+            {
+                "source": one.source,
+                "destination": f"artifacts/{one.destination}".rstrip("/"),
+                "type": "file" if is_file else "directory",
+                "status": "failed" if one.found is None else "ok",
+            }
+        )
+    if manifest:
+        write_json(folder.artifacts(step.name) / _MANIFEST_FILE, manifest)
 
 
 def _step(

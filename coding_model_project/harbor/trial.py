@@ -25,6 +25,8 @@ from coding_model_project.harbor.agents import (
     Agent,
     AgentTimeoutError,
     NonZeroAgentExitCodeError,
+    Oracle,
+    Script,
 )
 from coding_model_project.harbor.environment.base import (
     Environment,
@@ -32,22 +34,37 @@ from coding_model_project.harbor.environment.base import (
     Environments,
     JudgesApart,
 )
+from coding_model_project.harbor.environment.once import Once
 from coding_model_project.harbor.environment.tree import Tree, of_files
-from coding_model_project.harbor.failures import VerifierTimeoutError
+from coding_model_project.harbor.failures import VerifierTimeoutError, VerifierUnusableError
 from coding_model_project.harbor.format.reward_rules import (
     Rewards,
     check_range,
     combined,
+    main_reward,
     unmet,
 )
-from coding_model_project.harbor.format.task import Step, Task, resolve_env, withheld
+from coding_model_project.harbor.format.task import (
+    Step,
+    Task,
+    resolve_env,
+    resolve_verifier_env,
+    withheld,
+)
 from coding_model_project.harbor.format.task_config import (
+    MAIN_SERVICE,
     Artifact,
     EnvironmentConfig,
     Healthcheck,
     NetworkMode,
 )
-from coding_model_project.harbor.trial_outcome import StepOutcome, TrialOutcome
+from coding_model_project.harbor.hindrance import hindrance, of_network
+from coding_model_project.harbor.trial_outcome import (
+    MAX_KEPT_BYTES,
+    Collected,
+    StepOutcome,
+    TrialOutcome,
+)
 from coding_model_project.harbor.verification import Verification, VerifierDisturbedError
 
 if TYPE_CHECKING:
@@ -59,12 +76,19 @@ _SHOWN_CHARS = 300
 _AT_ONCE = 1024
 """Maximum number of concurrent trials of one runner."""
 
+_KEPT_CONTROLS = 4096
+"""Maximum number of tasks of which one runner remembers whether their verifiers work."""
+
 _ALONE_BUDGET = 0.1
 """Maximum share of the time for verifiers that run alone: an agent can make its verifier time out."""
 
 
 class HealthcheckError(HarborError):
     """An environment that did not become healthy."""
+
+
+class ServiceOperationsUnsupportedError(HarborError):
+    """A task that uses services beside its main one."""
 
 
 class EnvironmentStartTimeoutError(HarborError):
@@ -85,15 +109,68 @@ class Trials:
         verifier_env: Mapping[str, str] | None = None,
     ) -> None:
         self._environments = environments
-        self._verifier_env = verifier_env or {}
+        self.given_env = verifier_env or {}
         self._limiter = Limiter(_AT_ONCE)
         self._since, self._alone_s = time.monotonic(), 0.0
+        self._controls: Once[Path, TrialOutcome] = Once(_KEPT_CONTROLS)
 
     async def run(self, task: Task, agent: Agent) -> TrialOutcome:
         """Run an agent on a task, and verify its work.
 
         The outcome holds every error; only cancellation is raised.
         """
+        outcome = await self._attempt(task, agent)
+        try:
+            hindered = await self._hindered(outcome, agent)
+        except EnvironmentFailed as error:
+            return replace(outcome, rewards=None, error=error)
+        if hindered is None:
+            return outcome
+        unusable = VerifierUnusableError(
+            f"the verifier cannot work here, and so gave no reward above 0: {hindered}; give its image "
+            "the tools and the network that it needs, or run the task in containers "
+            "(--environment podman, coding.harbor.environment)"
+        )
+        return replace(outcome, rewards=None, error=unusable)
+
+    async def control(self, task: Task) -> TrialOutcome:
+        """Return the outcome of the task's own solution, or of doing nothing if it has none.
+
+        It runs once for each task.
+
+        Raises:
+            EnvironmentFailed: the environment failed, so that nothing is known.
+        """
+
+        async def run() -> TrialOutcome:
+            outcome = await self._attempt(task, Oracle() if task.has_solution else Script(""))
+            for error in outcome.errors:
+                if isinstance(error, EnvironmentFailed):
+                    raise error
+            return outcome
+
+        return await self._controls.get(task.path, run)
+
+    async def _hindered(self, outcome: TrialOutcome, agent: Agent) -> str | None:
+        """Return what keeps a task's verifier from working, whatever an agent does; None if nothing.
+
+        The judged program may print whatever it likes. So signs in its verifier's output only lead to a
+        control, in which it takes no part; the control's signs decide. If that does nothing, a missing
+        program may be what the task asks for, and only a missing network counts.
+
+        Raises:
+            EnvironmentFailed: as `control`.
+        """
+        lost = any(isinstance(error, EnvironmentFailed) for error in outcome.errors)
+        if outcome.hindered is None or lost or isinstance(agent, Oracle):
+            return None if lost else outcome.hindered
+        control = await self.control(outcome.task)
+        if outcome.task.has_solution:
+            return control.hindered
+        outputs = (step.verifier_output for step in control.steps if step.hindered)
+        return next(filter(None, map(of_network, outputs)), None)
+
+    async def _attempt(self, task: Task, agent: Agent) -> TrialOutcome:
         started = time.monotonic()
         attempt = _Attempt(self, task, agent)
         error: Exception | None = None
@@ -164,14 +241,14 @@ class Trials:
 
     async def judged_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
         """Return the verifier's rewards if the environments can compute them; None to run it."""
-        if self._verifier_env or not isinstance(self._environments, JudgesApart):
+        if self.given_env or not isinstance(self._environments, JudgesApart):
             return None
         return await self._environments.judge_apart(task, step, artifacts)
 
     def verifier_env(self, task: Task, step: Step) -> dict[str, str]:
         """Return a step's verifier variables: the task's, the step's, then the command line's."""
-        own = {key: one for key, one in step.verifier.env.items() if key not in self._verifier_env}
-        return {**resolve_env(own, task.environ), **resolve_env(self._verifier_env, os.environ)}
+        given = resolve_env(self.given_env, os.environ)
+        return resolve_verifier_env(step.verifier.env, task.environ, given)
 
 
 def one_network(task: Task) -> EnvironmentConfig:
@@ -186,6 +263,26 @@ def one_network(task: Task) -> EnvironmentConfig:
         if mode in modes and config.network_mode is not NetworkMode.no_network:
             return replace(config, network_mode=mode, allowed_hosts=None)
     return config
+
+
+def refuse_other_services(task: Task) -> None:
+    """Raise if a task collects from containers other than its main one.
+
+    Raises:
+        ServiceOperationsUnsupportedError: it does; the message names the key and the service.
+    """
+    for step in task.steps:
+        asked = {
+            "artifacts": [one.service for one in step.artifacts],
+            "verifier.collect": [one.service for one in step.verifier.collect],
+        }
+        for key, services in asked.items():
+            for service in services:
+                if service not in (None, MAIN_SERVICE):
+                    raise ServiceOperationsUnsupportedError(
+                        f"{key}: service={service!r} is not supported, since environments here have "
+                        "only one service; run the task with Harbor itself: harbor run -e docker"
+                    )
 
 
 async def become_healthy(environment: Environment, check: Healthcheck) -> None:
@@ -209,6 +306,13 @@ async def become_healthy(environment: Environment, check: Healthcheck) -> None:
         await asyncio.sleep(check.start_interval_sec if starting else check.interval_sec)
 
 
+async def _agent_files(environment: Environment) -> Tree:
+    try:
+        return await environment.read_tree("/logs/agent", MAX_KEPT_BYTES)
+    except OSError:  # gone, or too large
+        return Tree()
+
+
 class _Attempt:
     """One trial in progress."""
 
@@ -221,10 +325,11 @@ class _Attempt:
 
     async def run(self) -> None:
         task = self._task
+        refuse_other_services(task)
         config = one_network(task)
         place = self._trials.environment(task.environment_dir, config, task.environ)
         async with place as environment:
-            self.notes = (*withheld(task), *environment.notes)
+            self.notes = (*withheld(task, self._trials.given_env), *environment.notes)
             for step in task.steps:
                 outcome = await self._step(step, environment)
                 self.steps.append(outcome)
@@ -241,7 +346,8 @@ class _Attempt:
         rewards: Rewards | None = None
         error: Exception | None = None
         verified = self._verified = Verification()
-        artifacts = Tree()
+        collected: tuple[Collected, ...] = ()
+        artifacts, agent_files = Tree(), Tree()
         started = time.monotonic()
         ended = started
         try:
@@ -254,7 +360,11 @@ class _Attempt:
                     raise
                 error = raised
             ended = time.monotonic()
-            artifacts = await self._collect(step, environment)
+            if isinstance(self._agent, Oracle):
+                agent_files = await _agent_files(environment)
+            collected = await self._collect(step, environment)
+            for one in collected:
+                artifacts += Tree() if one.found is None else one.found.at(one.path)
             rewards = await self._verify(step, environment, artifacts)
         except Exception as raised:  # noqa: BLE001 - the outcome holds the error
             error = error or raised
@@ -265,7 +375,11 @@ class _Attempt:
             error=error,
             verifier_output=verified.output,
             verifier_files=verified.files,
-            artifacts=artifacts,
+            hindered=None
+            if (main_reward(rewards) or 0.0) > 0
+            else hindrance(verified.output, verified.exit_code),
+            collected=collected,
+            agent_files=agent_files,
             agent_s=ended - started,
             verifier_s=time.monotonic() - ended,
         )
@@ -299,22 +413,25 @@ class _Attempt:
 
     # ── artifacts ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _collect(self, step: Step, environment: Environment) -> Tree:
-        """Return the step's artifacts by their paths below the root, without missing ones."""
+    async def _collect(self, step: Step, environment: Environment) -> tuple[Collected, ...]:
+        """Return the step's artifacts, also missing ones."""
         for hook in step.verifier.collect:
             await environment.run_command(hook.command, timeout_s=hook.timeout_sec, user=hook.user)
         wanted = {artifact.source: artifact for artifact in step.artifacts}
         if step.verifier_environment is not None:
             wanted.setdefault(ARTIFACTS, Artifact(source=ARTIFACTS))
-        found = Tree()
+        collected = []
         for source, artifact in wanted.items():
             path = normpath(PurePosixPath(environment.workdir, source)).lstrip("/")
             try:
-                copied = await environment.read_tree(f"/{path}")
+                found = (await environment.read_tree(f"/{path}")).safe().without(artifact.exclude)
             except OSError:
-                continue
-            found += copied.safe().without(artifact.exclude).at(path)
-        return found
+                found = None
+            destination = artifact.destination or ("" if source == ARTIFACTS else path)
+            collected.append(
+                Collected(source=source, path=path, destination=destination, found=found)
+            )
+        return tuple(collected)
 
     # ── the verifier ──────────────────────────────────────────────────────────────────────────────
 

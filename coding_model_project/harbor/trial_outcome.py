@@ -15,6 +15,19 @@ MAX_KEPT_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """An artifact that a task asks for, and where it went."""
+
+    source: str
+    path: str
+    """Its path below the root, which it has for a separate verifier too."""
+    destination: str
+    """Its path in the trial's artifacts/."""
+    found: Tree | None
+    """None if there was nothing to collect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutcome:
     """The outcome of one step."""
 
@@ -25,7 +38,11 @@ class StepOutcome:
     """Output of the tests, without its middle if it is long."""
     verifier_files: Tree = field(default_factory=Tree)
     """Files in /logs/verifier with the rewards; only the rewards if they exceed `MAX_KEPT_BYTES`."""
-    artifacts: Tree = field(default_factory=Tree)
+    hindered: str | None = None
+    """A sign that the verifier, which gave no reward above 0, could not work (`hindrance`)."""
+    collected: tuple[Collected, ...] = ()
+    agent_files: Tree = field(default_factory=Tree)
+    """Files in /logs/agent after the oracle's work."""
     agent_s: float = 0.0
     verifier_s: float = 0.0
 
@@ -49,6 +66,17 @@ class TrialOutcome:
         return Integrity.of(*self.task.steps)
 
     @property
+    def errors(self) -> tuple[Exception, ...]:
+        """The error that ended the trial, then those of its steps."""
+        errors = (self.error, *(step.error for step in self.steps))
+        return tuple(error for error in errors if error is not None)
+
+    @property
+    def hindered(self) -> str | None:
+        """The first step's sign that its verifier could not work."""
+        return next((step.hindered for step in self.steps if step.hindered), None)
+
+    @property
     def exception(self) -> str | None:
         """Harbor's name for the error that ended the trial."""
         return None if self.error is None else exception_type(self.error)
@@ -56,15 +84,16 @@ class TrialOutcome:
     @property
     def failure_cause(self) -> FailureCause | None:
         """The cause of the error that ended the trial, or else the first step that failed."""
-        names = self._exceptions()
-        return failure_cause(names[0]) if names else None
+        return failure_cause(self.exceptions[0]) if self.exceptions else None
 
     @property
     def reward_valid(self) -> bool:
         """True if the rewards measure the agent, not an outage."""
-        return reward_valid(self.rewards, self._exceptions())
+        return reward_valid(self.rewards, self.exceptions)
 
-    def _exceptions(self) -> list[str]:
+    @property
+    def exceptions(self) -> list[str]:
+        """Harbor's names for the errors that decide whether the rewards are valid."""
         errors = [self.error] if self.error is not None else []
         if self.task.has_steps:
             errors += [step.error for step in self.steps if step.error is not None]

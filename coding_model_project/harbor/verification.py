@@ -38,6 +38,7 @@ class Verification:
         self.output = ""
         self.files = Tree()
         """Its files in /logs/verifier."""
+        self.exit_code = 0
         self._over_memory = False
 
     async def run(
@@ -95,7 +96,8 @@ class Verification:
             timeout_s=step.verifier.timeout_sec,
             user=step.verifier.user,
         )
-        self.output, self._over_memory = ended.stdout, ended.over_memory
+        self.output, self.exit_code = ended.stdout, ended.exit_code
+        self._over_memory = ended.over_memory
         if ended.killed is Killed.starved:
             raise VerifierDisturbedError(
                 "the machine is too busy: the verifier got hardly any CPU time"

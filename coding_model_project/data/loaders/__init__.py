@@ -67,6 +67,8 @@ __all__ = [
 
 _OWN = "coding_model_project.data.loaders.own:problems"
 _HARBOR = "coding_model_project.harbor.loader:problems"
+_PACKED_TASKS = {"path", "task_binary"}
+"""Columns of a file of Harbor tasks (`harbor.format.packed`)."""
 
 
 def _yours(name: str, source: str) -> Loader:
@@ -263,6 +265,8 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
     if is_task_folder(path):
         return _yours(name, _HARBOR), None
     row = first_row(path)
+    if row is not None and row.keys() == _PACKED_TASKS:
+        return _yours(name, _HARBOR), None
     if place.columns and not (known and known.published.has_columns(place.columns)):
         splits = known.published.splits if known else SPLITS
         loader = forms.mapped_loader(name, place.columns, splits)

@@ -207,17 +207,27 @@ def _inspect(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
 
 
 def _livecodebench(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
+    seen = set[str]()
     for row in rows:
+        place = f"{path}, {row['question_id']}"
         programs = row["code_list"]
         answers = row.get("output_list", programs)
+        if not isinstance(programs, list) or not isinstance(answers, list):
+            raise DataError(f"{place}: code_list and output_list must be lists of texts")
+        if len(programs) != len(answers):
+            raise DataError(f"{place}: {len(answers)} answers with {len(programs)} programs")
+        if place in seen:
+            raise DataError(f"{place}: a second row; expected one row with all samples")
+        seen.add(place)
         for number, (program, text) in enumerate(zip(programs, answers, strict=True)):
             yield Answer(
-                place=f"{path}, {row['question_id']}, sample {number}",
+                place=f"{place}, sample {number}",
                 task=f"livecodebench/{row['question_id']}",
                 texts=(),
                 text=text,
-                # A whole answer is read by both rules; its program here is the publisher's reading.
-                program=program if text == program else None,
+                # A whole answer is read by both rules; its program here is the publisher's reading. Of
+                # a base model's answer that is the answer itself, without blanks at the ends.
+                program=program if str(text).strip() == str(program).strip() else None,
             )
 
 

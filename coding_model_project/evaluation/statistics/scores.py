@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -206,26 +206,21 @@ def _instructions(groups: Sequence[Sequence[Result]]) -> dict[str, Any]:
 def _readings(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, Any]:
     """Return pass@k by this judge's rule and by the publisher's; empty if no problem has one.
 
-    ours, publisher: pass@k; differ: by reason the number of answers that the publisher's rule decides
-    otherwise, with an example, as "problem sample".
+    ours, publisher: pass@k over all problems, also those without a publisher's rule, which both decide
+    alike; differ: by reason the number of answers that the publisher's rule decides otherwise, with an
+    example, as "problem sample".
     """
-    read = [group for group in groups if all("publisher_passed" in one.verdict for one in group)]
-    if not read:
+    every = [one for group in groups for one in group]
+    if not any("publisher_passed" in one.verdict for one in every):
         return {}
-
-    def by(passed: Callable[[Mapping[str, Any]], bool]) -> dict[str, dict[str, float]]:
-        return pass_rates(
-            [[replace(one, passed=passed(one.verdict)) for one in group] for group in read], ks
-        )
-
     differ: dict[str, list[str]] = {}
-    for one in (one for group in read for one in group):
+    for one in every:
         if why := one.verdict.get("publisher_differs"):
             differ.setdefault(why, []).append(f"{one.problem} {one.sample}")
     return {
         "readings": {
-            "ours": by(lambda verdict: verdict["passed"] == verdict["n_tests"]),
-            "publisher": by(lambda verdict: verdict["publisher_passed"]),
+            "ours": pass_rates([[one.by_this_judge for one in group] for group in groups], ks),
+            "publisher": pass_rates([[one.by_publisher for one in group] for group in groups], ks),
             "differ": {
                 why: {"answers": len(found), "example": min(found)}
                 for why, found in sorted(differ.items(), key=lambda item: (-len(item[1]), item[0]))

@@ -30,9 +30,16 @@ class Once(Generic[Key, Value]):
         if key not in self._made:
             while len(self._made) >= self._max_values:
                 del self._made[next(iter(self._made))]
-            self._made[key] = asyncio.ensure_future(make())
+            made = self._made[key] = asyncio.ensure_future(make())
+            made.add_done_callback(_retrieve)
         try:
             return await asyncio.shield(self._made[key])
         except Exception:
             self._made.pop(key, None)
             raise
+
+
+def _retrieve(made: asyncio.Task[Any]) -> None:
+    """Mark an exception as seen, which asyncio would print if all waiters were cancelled."""
+    if not made.cancelled():
+        made.exception()

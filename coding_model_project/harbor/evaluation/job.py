@@ -34,7 +34,6 @@ from coding_model_project.grading.limiter import CircuitBreaker
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.evaluation.agent_model import BackendModel
 from coding_model_project.harbor.evaluation.job_results import write_job
-from coding_model_project.harbor.failures import FailureCause
 from coding_model_project.harbor.format.digest import task_digest
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.trial_results import (
@@ -46,11 +45,7 @@ from coding_model_project.harbor.format.trial_results import (
 )
 from coding_model_project.harbor.recording import Recorder, Worked
 from coding_model_project.harbor.trial import Trials
-from coding_model_project.harbor.trial_outcome import TrialOutcome
 from coding_model_project.progress import Advance
-
-OUTAGES = (FailureCause.sandbox_failed, FailureCause.model_provider_failed)
-"""Causes of errors that say nothing about task or model; resuming runs such trials again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +137,7 @@ class Evaluation:
         async def one(missing: tuple[Task, int]) -> None:
             breaker.check()
             ended = await self._one(trials, backend, *missing)
-            failed = ended.failure_cause in OUTAGES
-            breaker.record(SandboxError(said(ended)) if failed else None)
+            breaker.record(SandboxError(said(ended)) if ended.is_outage else None)
             advance()
 
         await each(self.missing(), one, at_once=concurrency)
@@ -153,7 +147,7 @@ class Evaluation:
         model = BackendModel(backend, self._asked.sampling, attempt, calls)
         agent = BashAgent(model, self._asked.limits, calls)
         outcome = await trials.run(task, agent)
-        for error in _errors(outcome):
+        for error in outcome.errors:
             if isinstance(error, ConfigError):
                 raise error
         kept = self._recorder.record(
@@ -201,7 +195,7 @@ class Evaluation:
         found = {trial.trial_name: trial for trial in read_trials(self._job)}
         for folder in (path for path in existing if path.is_dir()):
             trial = found.get(folder.name)
-            if trial is None or trial.failure_cause in OUTAGES:
+            if trial is None or trial.is_outage:
                 shutil.rmtree(folder)
             else:
                 self.trials.append(trial)
@@ -244,11 +238,6 @@ def said(trial: TrialResult) -> str:
 
 def _attempt(trial: TrialResult) -> int:
     return int(trial.config["agent"].get("kwargs", {}).get("attempt", -1))
-
-
-def _errors(outcome: TrialOutcome) -> list[Exception]:
-    errors = [outcome.error, *(step.error for step in outcome.steps)]
-    return [error for error in errors if error is not None]
 
 
 def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int]) -> list[Worked]:

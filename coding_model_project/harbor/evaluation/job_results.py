@@ -21,7 +21,7 @@ import orjson
 
 from coding_model_project.atomic import write_json
 from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k, rate_interval
-from coding_model_project.harbor.failures import FailureCause
+from coding_model_project.harbor.failures import FailureCause, counted_cause
 from coding_model_project.harbor.format.reward_rules import main_reward
 from coding_model_project.harbor.format.trial_results import (
     CONFIG_FILE,
@@ -73,9 +73,8 @@ def outcome(trial: TrialResult, passes_at: float = PASSES_AT) -> Outcome:
 
 def error_cause(trial: TrialResult) -> str:
     """Return why a trial has no valid reward."""
-    if trial.failure_cause is not None:
-        return str(trial.failure_cause)
-    return NO_MAIN_REWARD if trial.rewards else str(FailureCause.unclassified)
+    cause = counted_cause(trial.exceptions)
+    return cause or (NO_MAIN_REWARD if trial.rewards else str(FailureCause.unclassified))
 
 
 def score(trials: Iterable[TrialResult], passes_at: float = PASSES_AT) -> Score:

@@ -16,7 +16,7 @@ import json
 import marshal
 import zipfile
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any
 
 from coding_model_project.codec import to_json
 from coding_model_project.contained import file_name
+from coding_model_project.data.governance import role
 from coding_model_project.data.loaders.mbpp import without_tests
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.compare import output_rule
@@ -102,6 +103,32 @@ def export(
             tasks.append(folder)
         progress()
     return Exported(tasks=tuple(tasks), set_aside=set_aside)
+
+
+def divided(problems: Iterable[Problem], train_size: int) -> tuple[list[Problem], list[Problem]]:
+    """Return the first problems that may be trained on, by id, and all others, which are for tests.
+
+    Raises:
+        ConfigError: fewer problems may be trained on.
+    """
+    ordered = sorted(problems, key=_sorting)
+    may = [
+        one
+        for one in ordered
+        if one.split == "train" and role(one.id.split("/")[0], one.split).may_train
+    ]
+    if len(may) < train_size:
+        raise ConfigError(f"--train-size={train_size}: only {len(may)} problems may be trained on")
+    train = may[:train_size]
+    chosen = {one.id for one in train}
+    others = [one for one in ordered if one.id not in chosen]
+    return train, [replace(one, split="test") for one in others]
+
+
+def _sorting(problem: Problem) -> tuple[str, int, str]:
+    """Return a key by which numbers at the end of ids follow each other as numbers."""
+    source, _, number = problem.id.rpartition("/")
+    return source, int(number) if number.isdecimal() else -1, number
 
 
 def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ __all__ = [
     "load_task",
     "passed_variables",
     "resolve_env",
+    "resolve_verifier_env",
     "withheld",
 ]
 
@@ -75,6 +76,11 @@ class Task:
     @property
     def environment_dir(self) -> Path:
         return self.path / "environment"
+
+    @property
+    def has_solution(self) -> bool:
+        """True if the oracle can run in every step."""
+        return all((step.solution / "solve.sh").is_file() for step in self.steps)
 
     @property
     def has_steps(self) -> bool:
@@ -128,21 +134,45 @@ def passed_variables(names: Iterable[str], option: str) -> dict[str, str]:
     return {name: os.environ[name] for name in names}
 
 
-def check_env(task: Task, *, oracle: bool = False) -> None:
+def check_env(
+    task: Task, *, oracle: bool = False, verifier_env: Mapping[str, str] | None = None
+) -> None:
     """Raise if a task needs a variable of this machine that the user does not pass.
+
+    Args:
+        verifier_env: the user's variables for verifiers, which fill in the task's `${NAME}` too.
 
     Raises:
         MissingVariable: it does; the message names task and section.
     """
     for section, env in _sections(task, oracle=oracle).items():
         try:
-            resolve_env(env, task.environ)
+            if section == "verifier":
+                resolve_verifier_env(env, task.environ, verifier_env or {})
+            else:
+                resolve_env(env, task.environ)
         except MissingVariable as error:
             raise MissingVariable(f"{task.path}: [{section}.env] {error}") from error
 
 
-def withheld(task: Task) -> tuple[str, ...]:
-    """Return a note for each variable of this machine that a task asks for and does not get."""
+def resolve_verifier_env(
+    env: Mapping[str, str], environ: Mapping[str, str], given: Mapping[str, str]
+) -> dict[str, str]:
+    """Return a verifier's variables: the task's, which `given` may fill in, then `given` itself.
+
+    Raises:
+        MissingVariable: as `resolve_env`.
+    """
+    own = {name: value for name, value in env.items() if name not in given}
+    return {**resolve_env(own, {**environ, **given}), **given}
+
+
+def withheld(task: Task, filled: Container[str] = ()) -> tuple[str, ...]:
+    """Return a note for each variable of this machine that a task asks for and does not get.
+
+    Args:
+        filled: names that the user fills in otherwise.
+    """
     envs = [*_sections(task, oracle=True).values(), *(step.verifier.env for step in task.steps)]
     matches = (_VARIABLE.fullmatch(value) for env in envs for value in env.values())
     asked = dict.fromkeys(match[1] for match in matches if match)
@@ -150,7 +180,7 @@ def withheld(task: Task) -> tuple[str, ...]:
         f"the task asks for this machine's {name}, and gets its own default; to pass it: "
         f"--pass-env {name} (coding.harbor.pass_env)"
         for name in asked
-        if name in os.environ and name not in task.environ
+        if name in os.environ and name not in task.environ and name not in filled
     )
 
 

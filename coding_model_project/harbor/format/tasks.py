@@ -5,6 +5,7 @@ Supported layouts:
     ROOT/TASK/                      a data set, as Harbor downloads it by default
     ROOT/SHORTUUID/TASK/            Harbor's cache, ~/.cache/harbor/tasks
     ROOT/packages/ORG/TASK/DIGEST/  the same, of published packages
+    FILE.parquet                    packed tasks (`packed`), which are unpacked beside it
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.failures import InvalidTask
+from coding_model_project.harbor.format.packed import unpacked
 from coding_model_project.harbor.format.task import CONFIG_FILE, Task, check_env, load_task
 from coding_model_project.harbor.step import INSTRUCTION_FILE
 
@@ -63,18 +65,22 @@ def task_folders(
 
     Args:
         source: the data set's name; default: the name of the folder that contains it.
-        say: gets a line for each folder of jobs or trials.
+        say: gets a line for each folder of jobs or trials, and each row that is no task.
 
     Raises:
-        ConfigError: a path is not a folder, a folder without subfolders, or one of results only.
+        ConfigError: a path is neither a folder nor a file of tasks, or a folder that is empty or holds
+            results only.
     """
     found: list[tuple[Path, str]] = []
-    for path in paths:
+    for given in paths:
+        path, name = given, source
+        if given.is_file():
+            path, name = unpacked(given, say), source or given.name.split(".")[0]
         if not path.is_dir():
             raise ConfigError(f"{path}: no such folder of Harbor tasks")
         root = path.resolve()
         if _is_task(path):
-            found.append((path, source or root.parent.name))
+            found.append((path, name or root.parent.name))
             continue
         inner = _subfolders(path)
         if not inner:
@@ -90,7 +96,7 @@ def task_folders(
             if say is not None:
                 say(f"ignored {one}: it holds results of jobs and no task")
         inside = [task for one, tasks in below.items() for task in tasks or [one]]
-        found += [(one, source or root.name) for one in sorted(inside, key=_sorting)]
+        found += [(one, name or root.name) for one in sorted(inside, key=_sorting)]
     labels = _labels([path for path, _ in found])
     return [
         TaskFolder(path=path, label=label, source=name)
@@ -158,6 +164,7 @@ def read_tasks(
     environ: Mapping[str, str] | None = None,
     *,
     oracle: bool = False,
+    verifier_env: Mapping[str, str] | None = None,
     source: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Iterator[Task | Refused]:
@@ -167,22 +174,28 @@ def read_tasks(
         environ: the variables of this machine that tasks may have (`passed_variables`); a task that
             needs another one is refused. None passes none, and skips this check.
         oracle: whether the solutions will run, so that their variables are checked too.
+        verifier_env: see `check_env`.
         source, say: see `task_folders`.
 
     Raises:
         ConfigError: as `task_folders`.
     """
-    return _read(task_folders(paths, source, say), environ, oracle)
+    folders = task_folders(paths, source, say)
+
+    def check(task: Task) -> None:
+        if environ is not None:
+            check_env(task, oracle=oracle, verifier_env=verifier_env)
+
+    return _read(folders, environ or {}, check)
 
 
 def _read(
-    folders: Iterable[TaskFolder], environ: Mapping[str, str] | None, oracle: bool
+    folders: Iterable[TaskFolder], environ: Mapping[str, str], check: Callable[[Task], None]
 ) -> Iterator[Task | Refused]:
     for folder in folders:
         try:
-            task = replace(load_task(folder.path), environ=environ or {})
-            if environ is not None:
-                check_env(task, oracle=oracle)
+            task = replace(load_task(folder.path), environ=environ)
+            check(task)
         except InvalidTask as error:
             yield Refused(path=folder.path, reason=str(error), label=folder.label)
         else:

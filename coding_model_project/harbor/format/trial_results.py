@@ -26,7 +26,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from coding_model_project.atomic import write_json
 from coding_model_project.errors import DataError
-from coding_model_project.harbor.failures import FailureCause, exception_type, failure_cause
+from coding_model_project.harbor.failures import (
+    FailureCause,
+    exception_type,
+    failure_cause,
+    is_outage,
+    is_unusable,
+)
 from coding_model_project.harbor.format.digest import task_digest
 from coding_model_project.harbor.format.reward_rules import reward_valid
 from coding_model_project.harbor.format.task import Task
@@ -152,6 +158,16 @@ class TrialResult:
     @property
     def failure_cause(self) -> FailureCause | None:
         return failure_cause(self.exceptions[0]) if self.exceptions else None
+
+    @property
+    def is_outage(self) -> bool:
+        """True if an outage ended it; resuming its job runs it again."""
+        return bool(self.exceptions) and is_outage(self.exceptions[0])
+
+    @property
+    def is_unusable(self) -> bool:
+        """True if no agent can be judged on the task here: it cannot be built, or its verifier run."""
+        return bool(self.exceptions) and is_unusable(self.exceptions[0])
 
     @property
     def reward_valid(self) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from coding_model_project.data.governance import role
-from coding_model_project.data.loaders import load
+from coding_model_project.data.loaders import find, load
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.types import Problem
 
@@ -21,7 +22,8 @@ class Benchmark:
     test: str
     """The name of the data set that scores are measured on."""
     context: tuple[str, ...] = ()
-    """Names of the agent's data sets; missing ones are left out."""
+    """Names of the agent's data sets; missing ones are left out. Without validation problems, some of
+    the training problems become such."""
     max_tokens: int
     judged: str
     """The rule for judging an answer, in words for the instruction."""
@@ -98,6 +100,39 @@ def benchmark(key: str) -> Benchmark:
     return found
 
 
+_VALIDATION_SHARE, _MOST_VALIDATION = 10, 200
+"""Every tenth training problem, and at most 200, become validation problems if there are none."""
+
+
+def check_data_files(paths: Mapping[str, str], asked: Iterable[Benchmark]) -> None:
+    """Raise if a file is given for a data set that no benchmark reads.
+
+    Raises:
+        ConfigError: it is; the message lists the names that are read.
+    """
+    read = [name for one in asked for name in (one.test, *one.context)]
+    known = dict.fromkeys([*read, *filter(None, map(_whole_set, read))])
+    for name in paths:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            raise ConfigError(
+                f"--data-file={name}=…: no data set of this name is read"
+                f"{f'; did you mean {near[0]}?' if near else ''}; expected one of {', '.join(known)}"
+            )
+
+
+def _whole_set(name: str) -> str | None:
+    """Return the set that a split's name is of, if one file has all splits and each row names its own."""
+    loader, _ = find(name) or (None, None)
+    if loader is None or any(part.split for part in loader.published.parts):
+        return None
+    return loader.published.name if loader.published.parts else None
+
+
+def _path(paths: Mapping[str, str], name: str) -> str | None:
+    return paths.get(name) or paths.get(_whole_set(name) or "")
+
+
 def load_problems(
     asked: Benchmark,
     *,
@@ -114,7 +149,7 @@ def load_problems(
     Raises:
         ConfigError, DataError, DownloadError: the test problems are missing, or a file is damaged.
     """
-    test = load(asked.test, path=paths.get(asked.test), data_dir=data_dir).problems[:limit]
+    test = load(asked.test, path=_path(paths, asked.test), data_dir=data_dir).problems[:limit]
     if not test:
         raise ConfigError(f"--benchmark={asked.key}: {asked.test} has no usable problem")
     train: list[Problem] = []
@@ -122,9 +157,9 @@ def load_problems(
     missing: list[str] = []
     for name in asked.context:
         try:
-            found = load(name, path=paths.get(name), data_dir=data_dir).problems
+            found = load(name, path=_path(paths, name), data_dir=data_dir).problems
         except (ConfigError, DownloadError):
-            if name in paths:
+            if _path(paths, name):
                 raise
             missing.append(name)
             continue
@@ -134,6 +169,10 @@ def load_problems(
                 train.append(problem)
             elif str(part) == "validation":
                 validation.append(problem)
+    if not validation and len(train) > 1:
+        validation = train[::_VALIDATION_SHARE][:_MOST_VALIDATION]
+        held_out = {problem.id for problem in validation}
+        train = [problem for problem in train if problem.id not in held_out]
     return Problems(
         test=test, train=tuple(train), validation=tuple(validation), missing=tuple(missing)
     )

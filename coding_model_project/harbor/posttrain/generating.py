@@ -91,7 +91,11 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
     settings = _settings(wanted)
     content: dict[str, str | bytes] = {
         "instruction.md": task_texts.instruction(
-            wanted.benchmark, wanted.model, wanted.hours, _listed(wanted, problems)
+            wanted.benchmark,
+            wanted.model,
+            wanted.hours,
+            _listed(wanted, problems),
+            has_validation=bool(problems.validation),
         ),
         "environment/Dockerfile": task_texts.dockerfile(
             wanted.model,
@@ -222,8 +226,10 @@ def _readme(wanted: Wanted, problems: Problems) -> str:
     ]
     if problems.missing:
         lines += ["", f"Not at hand when the task was made: {', '.join(problems.missing)}."]
+    keys = ", ".join(f"`{key}`" for key in json.loads(problem_line(problems.test[0])))
     lines += [
         "",
+        f"The keys of a test problem are {keys}; `split` may be `validation` in yours.",
         "`statement` is what a model is asked, `gold` holds reference solutions, `tests` the tests.",
     ]
     return "\n".join(lines) + "\n"

@@ -34,8 +34,7 @@ with you. When the time is over you are stopped, and what is in `final_model` co
 
 ## What is here
 
-- `{workspace}/evaluate.py` scores a model as the benchmark is scored, with its 95% interval, on problems
-  that you may see: `python3 evaluate.py --model-path final_model --limit 50`.
+- `{workspace}/evaluate.py` scores a model as the benchmark is scored, with its 95% interval, on {seen}
 - `{workspace}/templates/{template}` is the chat template by which the model is asked, in training and
   at the end.
 - `{workspace}/task_context/`: {context}
@@ -60,8 +59,21 @@ A submission that breaks a rule scores what the base model scores.
 """
 
 
-def instruction(asked: Benchmark, model: BaseModel, hours: float, context: str) -> str:
-    """Return instruction.md."""
+_SEEN = """problems
+  that you may see: `python3 evaluate.py --model-path final_model --limit 50`."""
+_BRING = """problems
+  of your own, in the form that `task_context/README.md` describes:
+  `python3 evaluate.py --problems FILE --model-path final_model`."""
+
+
+def instruction(
+    asked: Benchmark, model: BaseModel, hours: float, context: str, *, has_validation: bool
+) -> str:
+    """Return instruction.md.
+
+    Args:
+        has_validation: evaluate.py has problems to score models on.
+    """
     return _INSTRUCTION.format(
         model=model.name,
         title=asked.title,
@@ -70,6 +82,7 @@ def instruction(asked: Benchmark, model: BaseModel, hours: float, context: str) 
         hours=f"{hours:g}",
         template=model.template,
         context=context,
+        seen=_SEEN if has_validation else _BRING,
         max_tokens=min(asked.max_tokens, model.longest_answer),
         judged=asked.judged,
     )

@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coding_model_project.sandbox.embedded import frames
-from coding_model_project.types import Limits
-
-STDERR_TAIL = 2000
-"""Bytes of the end of standard error that are reported."""
+from coding_model_project.types import STDERR_TAIL, Limits
 
 
 @dataclass(frozen=True, slots=True)

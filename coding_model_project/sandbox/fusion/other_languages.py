@@ -15,12 +15,19 @@ from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.sandbox.fusion import wire
 from coding_model_project.sandbox.fusion.capabilities import Facts
 from coding_model_project.sandbox.fusion.endpoint import Unavailable
-from coding_model_project.types import Execution, Input, Limits, Program, Status, Stdin
+from coding_model_project.types import (
+    STDERR_TAIL,
+    Execution,
+    Input,
+    Limits,
+    Program,
+    Status,
+    Stdin,
+)
 
 _CARRIED = 128 << 10
 """Most bytes of standard output that a server that truncates output returns whole."""
 
-_STDERR_TAIL = 2000
 COMPILE_S = 30.0
 
 
@@ -115,7 +122,7 @@ def execution(response: wire.Response, limits: Limits, facts: Facts) -> Executio
         killed = compiled.return_code == -signal.SIGKILL
         return Execution(
             status=Status.killed if killed else Status.compile_error,
-            stderr_tail=(compiled.stderr or compiled.stdout or compiled.status)[-_STDERR_TAIL:],
+            stderr_tail=(compiled.stderr or compiled.stdout or compiled.status)[-STDERR_TAIL:],
             exit_code=_exit_code(compiled),
             wall_s=compiled.wall_s,
         )
@@ -128,7 +135,7 @@ def execution(response: wire.Response, limits: Limits, facts: Facts) -> Executio
             ran, full=size >= (min(allowed, _CARRIED) if facts.cuts_output else allowed)
         ),
         stdout=ran.stdout[:allowed],
-        stderr_tail=ran.stderr[-_STDERR_TAIL:],
+        stderr_tail=ran.stderr[-STDERR_TAIL:],
         exit_code=_exit_code(ran),
         wall_s=ran.wall_s,
     )

@@ -1,12 +1,13 @@
 """`harbor`: wrong folders are refused at once, totals and exit codes say how a grading ended."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 import coding_model_project.cli as cli
 from coding_model_project.errors import ConfigError
-from coding_model_project.harbor.failures import FailureCause
+from coding_model_project.harbor.failures import VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.grade_tasks import Graded, Totals, grade
 from coding_model_project.harbor.trial_outcome import TrialOutcome
@@ -52,9 +53,9 @@ def test_totals_count_rewards_and_causes(tmp_path):
     totals = Totals()
     for name, rewards in (("a", {"reward": 1}), ("b", {"reward": 0.5}), ("c", {"score": 0})):
         totals.add(Graded(task=name, rewards=rewards, reward_valid=True))
-    totals.add(Graded(task="d", exception="InvalidTask: no"))
-    late = FailureCause.verifier_failed
-    totals.add(Graded(task="e", failure_cause=late, outcome=tried))
+    totals.add(Graded(task="d", exception="InvalidTask", refusal="no"))
+    late = replace(tried, error=VerifierTimeoutError("late"))
+    totals.add(Graded(task="e", failure_cause=late.failure_cause, outcome=late))
     totals.add(Graded(task="f", rewards={"x": 1, "y": 1}, reward_valid=True, outcome=tried))
     assert str(totals) == (
         "6 tasks: reward 1: 1, partial: 1, 0: 1, "
@@ -133,3 +134,26 @@ def test_exit_codes_and_totals_for_real(tmp_path, capsys):
     measured = ["harbor", "grade", tasks, "--script", str(tmp_path / "wrong.sh")]
     assert cli.main([*measured, "--json"]) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.sandbox
+def test_a_line_says_why_a_task_earns_less_than_1(tmp_path, capsys):
+    async def nothing(_):
+        return None
+
+    run_in_environments(nothing)  # skips where there are no rooms
+    tasks = tmp_path / "tasks"
+    made(tasks / "good", "echo 1 > answer")
+    wrong = made(tasks / "wrong", "echo 0 > answer")
+    (wrong / "tests" / "test.sh").write_text("echo 3 of 4; echo 0 > /logs/verifier/reward.txt\n")
+    unbuilt = made(tasks / "unbuilt", "true")
+    (unbuilt / "environment" / "Dockerfile").write_text("FROM python:3.12-slim\nRUN exit 7\n")
+    folder(tasks / "refused", "[task]\nname = 'no-org'\n")
+    assert cli.main(["harbor", "grade", str(tasks)]) == 1
+    captured = capsys.readouterr()
+    lines = {line["task"]: line for line in map(json.loads, captured.out.splitlines())}
+    assert lines["good"]["reason"] is None
+    assert lines["wrong"]["reason"] == "3 of 4"
+    assert "Dockerfile:2: RUN" in lines["unbuilt"]["reason"]
+    assert "no-org" in lines["refused"]["reason"]
+    assert "invalid: 2 (" in captured.err and "unbuildable 1" in captured.err

@@ -6,8 +6,12 @@ import pytest
 
 import coding_model_project.cli as cli
 from coding_model_project.data.problems import write_problems
+from coding_model_project.errors import DataError
+from coding_model_project.evaluation.imports.importing import match
+from coding_model_project.evaluation.plan import DataSet
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.types import Call, Problem, Test
+from tests.fakes import stdin_problem
 
 BODY = "    return x + {}\n"
 
@@ -195,6 +199,57 @@ def test_samples_that_do_not_fit_are_refused_in_a_line(rows, said, problems, tmp
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"code_list": "abc", "output_list": "abc"}, "must be lists of texts"),
+        ({"code_list": ["a"], "output_list": ["a", "b"]}, "2 answers with 1 programs"),
+        ({"code_list": [5]}, "its prompt or answer is not a text"),
+        ({"code_list": None}, "must be lists of texts"),
+        ({"question_id": "abc301_b", "code_list": ["a"]}, "a second row"),
+        ({"question_id": "arc301_b", "code_list": ["a"]}, "'livecodebench/arc301_b' is not in"),
+    ],
+)
+def test_damaged_results_of_livecodebench_are_refused(row, said, tmp_path):
+    (tmp_path / "results.json").write_text(
+        json.dumps(
+            [
+                {"question_id": "abc301_b", "code_list": ["a"]},
+                {"question_id": "abc301_a"} | row,
+            ]
+        )
+    )
+    names = ("livecodebench/abc301_a", "livecodebench/abc301_b")
+    problems = tuple(stdin_problem(("1", "1"), id=name) for name in names)
+    data = DataSet(
+        name="livecodebench", problems=problems, version="", origin="", n_set_aside=0, notes=()
+    )
+    with pytest.raises(DataError, match=said):
+        match(tmp_path / "results.json", data)
+
+
+def test_answers_of_another_contest_with_the_same_number_are_no_answers(tmp_path):
+    rows = [{"question_id": "abc301_a", "code_list": ["a"]}]
+    (tmp_path / "results.json").write_text(json.dumps(rows))
+    problem = stdin_problem(("1", "1"), id="livecodebench/abc301_b")
+    data = DataSet(
+        name="livecodebench", problems=(problem,), version="", origin="", n_set_aside=0, notes=()
+    )
+    with pytest.raises(DataError, match="abc301_a' is not in livecodebench"):
+        match(tmp_path / "results.json", data)
+
+
+def test_a_base_models_answer_is_its_program(tmp_path):
+    """LiveCodeBench strips the blanks around an answer without fences."""
+    rows = [{"question_id": "a", "output_list": ["print(1)\n\n"], "code_list": ["print(1)"]}]
+    (tmp_path / "results.json").write_text(json.dumps(rows))
+    problem = stdin_problem(("1", "1"), id="livecodebench/a")
+    data = DataSet(
+        name="livecodebench", problems=(problem,), version="", origin="", n_set_aside=0, notes=()
+    )
+    assert match(tmp_path / "results.json", data).style == "bare"
 
 
 @pytest.mark.sandbox

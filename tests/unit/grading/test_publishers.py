@@ -7,6 +7,8 @@ harnesses; the first line names the harnesses. The rules agree on all pairs, so 
 import gzip
 import json
 import time
+import tracemalloc
+from itertools import islice, permutations
 from pathlib import Path
 
 import pytest
@@ -187,6 +189,18 @@ def test_a_text_equals_itself(lines):
     for same in COMPARISONS.values():
         assert same(text, text)
         assert same(text + "\n", text)
+
+
+def test_a_wrong_output_of_full_length_is_not_kept_as_sets():
+    """A set of each of 150,000 lines or words took more than 100 MB of the judge."""
+    words = map("".join, islice(permutations("abcdefghijklmnopqrstuvwxyz", 6), 150_000))
+    got = "\n".join(words)
+    for publisher, same in COMPARISONS.items():
+        tracemalloc.start()
+        assert not same("1\n2\n", got)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 50 << 20, publisher
 
 
 LENGTH = 50_000

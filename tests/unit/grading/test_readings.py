@@ -57,6 +57,10 @@ async def test_an_exit_code_is_no_error_to_some_harnesses():
     assert await read(printed("1\n2"), exits) == (False, True, "by exit code", 2)
     raised = replace(exits, stderr_tail="Traceback (most recent call last):\nValueError")
     assert await read(printed("1\n2"), raised) == (False, False, "", 2)
+    long = replace(
+        exits, stderr_tail="x" * 1_999 + "\n"
+    )  # its message, without the traceback's start
+    assert await read(printed("1\n2"), long) == (False, False, "", 2)
     taco = replace(LINES, publisher="taco")
     assert await read(printed("1\n2"), exits, problem=taco) == (False, False, "", 2)
 
@@ -111,8 +115,9 @@ async def test_an_evaluation_counts_by_one_rule_and_reports_both(rule):
 
     grader = CachedGrader(ExecutionGrader(FakeSandbox(), stop_early=True), bare=True)
     results = []
-    for number, text in enumerate(["1\n2", "1 2", "3"]):
-        problem = stdin_problem(("", "1\n2"), id=f"fake/{number}", publisher="livecodebench")
+    for number, text in enumerate(["1\n2", "1 2", "3", "1 2"]):
+        publisher = "livecodebench" if number < 3 else None
+        problem = stdin_problem(("", "1\n2"), id=f"fake/{number}", publisher=publisher)
         generated = Generated(
             dataset="fake", problem=problem.id, sample=0, seed=0, completion=text, tokens=1,
             truncated=False, seconds=0.0, at=0.0,
@@ -120,14 +125,18 @@ async def test_an_evaluation_counts_by_one_rule_and_reports_both(rule):
         sample = Sample("fake", problem, 0, 0)
         results.append(await judged(sample, generated, grader, stop_early=True, rule=rule))
     by_lines = rule is CountedBy.publisher
-    assert [one.passed for one in results] == [True, not by_lines, False]
+    assert [one.passed for one in results] == [True, not by_lines, False, True]
     assert results[1].error == ("wrong_answer" if by_lines else None)
     found = dataset_metrics(results, (1,))
-    assert found["readings"]["ours"]["1"]["value"] == pytest.approx(2 / 3)
-    assert found["readings"]["publisher"]["1"]["value"] == pytest.approx(1 / 3)
+    assert found["readings"]["ours"]["1"]["value"] == pytest.approx(3 / 4)
+    assert found["readings"]["publisher"]["1"]["value"] == pytest.approx(2 / 4)
     (seen,) = found["readings"]["differ"].values()
     assert seen == {"answers": 1, "example": "fake/1 0"}
     assert found["pass@k"] == found["readings"][str(rule)]
+    # Training never learns from the publisher's rule.
+    assert [(one.by_this_judge.passed, one.by_this_judge.error) for one in results] == [
+        (True, None), (True, None), (False, "wrong_answer"), (True, None)
+    ]  # fmt: skip
 
 
 def test_every_rule_has_a_name_for_people():

@@ -135,6 +135,21 @@ def test_an_outage_is_no_failure_and_is_tried_again(tmp_path, capsys):
     assert len(read_trials(out)) == 2 == len(list(out.glob("*__*")))
 
 
+def test_tasks_that_cannot_be_built_are_no_outage(tmp_path, capsys):
+    """However many: the job goes on, counts them apart, and is done."""
+    folder, out = tmp_path / "t", tmp_path / "job"
+    image = {"environment/Dockerfile": "FROM python:3.12-slim\nWORKDIR /app\nRUN exit 7\n"}
+    for n in range(12):
+        write_task(folder / f"bad-{n:02}", {**TRIVIAL, "instruction.md": "right\n", **image})
+    tasks(folder, "right")
+    with serving(CompletionServer(answer)) as server:
+        assert main(evaluate(server, folder, out, "--workers", "2")) == 0
+    counted, said = last(capsys)
+    assert (counted["PASS"], counted["errors"]) == (1, {"unbuildable": 12})
+    assert "not evaluated: SandboxBuildFailedError" in said and "Dockerfile:3: RUN" in said
+    assert "outage" not in said
+
+
 def test_a_kill_repeats_no_trial_and_loses_none(tmp_path, capsys):
     folder, out = tasks(tmp_path / "t", "right", "wrong"), tmp_path / "job"
     with serving(CompletionServer(answer, delay_s=0.1)) as server:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from coding_model_project.cli import main
 from coding_model_project.data.governance import Role
 from coding_model_project.data.loaders import load, mbpp
 from coding_model_project.data.loaders.base import Part
-from coding_model_project.data.problems import read_problems
+from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.data.training.training_files import Plan, write_training_files
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.export.exporting import export
@@ -262,3 +263,22 @@ def test_tasks_that_are_test_only_make_no_training_rows(tmp_path):
     assert written == {"rl_validation": 3}
     with pytest.raises(ConfigError, match="test only"):
         write_training_files(loaded.problems, tmp_path / "rows", Plan())
+
+
+def test_a_number_of_training_tasks_and_the_others_are_for_tests(tmp_path, capsys):
+    """By number, not by letters; no problem of a test split becomes a training task."""
+    ids = [(f"mine/{n}", "train") for n in (10, 9, 2, 1)] + [("mine/0", "test")]
+    file = tmp_path / "mine.jsonl"
+    write_problems(file, [replace(SCRIPT, id=one, split=split) for one, split in ids])
+    command = ["data", "export-harbor", "mine", "--path", str(file)]
+    out = tmp_path / "out"
+    assert main([*command, "--train-size", "3", "--out", str(out)]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["tasks"] == 5
+    train, test = (
+        {one.name: load_task(one).config.metadata["split"] for one in (out / part).iterdir()}
+        for part in ("train", "test")
+    )
+    assert train == dict.fromkeys(("mine-1", "mine-2", "mine-9"), "train")
+    assert test == dict.fromkeys(("mine-0", "mine-10"), "test")
+    assert main([*command, "--train-size", "5", "--out", str(tmp_path / "more")]) == 2
+    assert "--train-size=5: only 4 problems" in capsys.readouterr().err

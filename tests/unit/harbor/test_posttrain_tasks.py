@@ -88,6 +88,41 @@ def test_the_agent_gets_its_context_and_no_test_problem(tiny_task):
     assert not [name for name in names if "/tinycode/" in name]  # which could make the tests
 
 
+@pytest.mark.parametrize("name", ["gsm8k", "ifeval", "mbpp"])
+def test_the_instruction_asks_for_what_works(name, tmp_path):
+    """Its command scores on problems that are there, or else takes those that the agent brings."""
+    nowhere, words = tmp_path / "nowhere", ["--benchmark", name, "--model", "qwen3-1.7b"]
+    nowhere.mkdir()
+    test = next(one for one in ROWS if one.startswith(name))
+    rows = {test: [ROWS[test]]}
+    if name == "gsm8k":
+        rows["gsm8k_train"] = [
+            {"question": f"What is {n} and {n}?", "answer": f"#### {2 * n}"} for n in range(30)
+        ]
+    if name == "mbpp":  # one file has all splits, by the rows' numbers
+        rows = {"mbpp": [{**ROWS[test], "task_id": n} for n in (11, 520, 601, 602)]}
+    for key, given in rows.items():
+        path = tmp_path / f"{key}.jsonl"
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in given))
+        words += ["--data-file", f"{key}={path}"]
+    out = tmp_path / "tasks"
+    assert main(["harbor", "posttrain", *words, "--data-dir", str(nowhere), "--out", str(out)]) == 0
+    (task,) = out.iterdir()
+    instruction = (task / "instruction.md").read_text()
+    context = task / "environment" / "task_context"
+    if name == "ifeval":
+        assert "evaluate.py --problems FILE --model-path final_model" in instruction
+        assert "`instructions`" in (context / "README.md").read_text()
+        return
+    assert "evaluate.py --model-path final_model --limit 50" in instruction
+    parts = [
+        {json.loads(line)["statement"] for line in (context / part).read_text().splitlines()}
+        for part in ("train.jsonl", "validation.jsonl")
+    ]
+    assert all(parts) and (name == "mbpp" or not parts[0] & parts[1])
+    assert [*map(len, parts)] == ([27, 3] if name == "gsm8k" else [1, 1])
+
+
 def test_the_clock_starts_with_the_agent(tiny_task):
     config = tiny_task.config
     assert "started_at" in config.environment.healthcheck.command
@@ -122,6 +157,7 @@ ONE = ("--benchmark", "tinycode", "--model", "tiny")
         (("--benchmark", "tinycode"), "pass --benchmark and --model, or --all"),
         ((*ONE, "--all"), "pass --benchmark and --model, or --all"),
         ((*ONE, "--base", "nowhere"), "--base=nowhere: no base model"),
+        ((*ONE, "--data-file", "tinycode_tets=x"), "did you mean tinycode_test?"),
         ((*ONE, "--data-file", "tinycode_test"), "--data-file=tinycode_test: expected NAME=PATH"),
     ],
 )

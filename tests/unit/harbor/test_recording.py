@@ -9,7 +9,7 @@ from coding_model_project.harbor.failures import VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.trial_results import read_trials
 from coding_model_project.harbor.recording import Recorder
-from coding_model_project.harbor.trial_outcome import StepOutcome, TrialOutcome
+from coding_model_project.harbor.trial_outcome import Collected, StepOutcome, TrialOutcome
 from tests.unit.harbor.folders import folder
 
 
@@ -27,9 +27,17 @@ def outcome(path, *steps, rewards=None, error=None):
 
 def test_a_trial_is_kept_with_its_files_but_no_link_to_others(recorder, tmp_path):
     (tmp_path / "out.txt").write_text("kept")
-    files = of_files([("app/out.txt", tmp_path / "out.txt")])
+    files = of_files([("out.txt", tmp_path / "out.txt")])
     artifacts = Tree(
-        entries=(*files.entries, ("app/link", "l", 0o777, "/etc/hostname")), body=files.body
+        entries=(*files.entries, ("link", "l", 0o777, "/etc/hostname")), body=files.body
+    )
+    planted = Tree((("manifest.json", "d", 0o755, 0),))
+    asked = {"source": "/app", "path": "app"}
+    collected = (
+        Collected(**asked, destination="app", found=artifacts),
+        Collected(**asked, destination="kept/here", found=of_files([("", tmp_path / "out.txt")])),
+        Collected(source="/logs/artifacts", path="logs/artifacts", destination="", found=planted),
+        Collected(source="/none", path="none", destination="none", found=None),
     )
     hostile = (
         ("deep", "d", 0o755, 0),
@@ -41,13 +49,24 @@ def test_a_trial_is_kept_with_its_files_but_no_link_to_others(recorder, tmp_path
         ("run", "f", 0o4755, 0),
     )
     step = StepOutcome(
-        name=None, rewards={"reward": 1}, verifier_output="ok\n", artifacts=artifacts,
-        verifier_files=Tree(hostile),
+        name=None, rewards={"reward": 1}, verifier_output="ok\n", collected=collected,
+        verifier_files=Tree(hostile), agent_files=of_files([("oracle.txt", tmp_path / "out.txt")]),
         agent_s=1.0, verifier_s=0.5,
     )  # fmt: skip
     kept = recorder.record(outcome(folder(tmp_path / "a"), step, rewards={"reward": 1}))
     place = recorder.job / kept.trial_name
-    assert [path.name for path in (place / "artifacts").rglob("*")] == ["app", "out.txt"]
+    given = place / "artifacts"
+    assert {str(path.relative_to(given)) for path in given.rglob("*")} == {
+        *("app", "app/out.txt", "kept", "kept/here", "manifest.json"),
+    }
+    said = [tuple(one.values()) for one in json.loads((given / "manifest.json").read_text())]
+    assert said == [
+        ("/app", "artifacts/app", "directory", "ok"),
+        ("/app", "artifacts/kept/here", "file", "ok"),
+        ("/logs/artifacts", "artifacts", "directory", "ok"),
+        ("/none", "artifacts/none", "directory", "failed"),
+    ]
+    assert (place / "agent" / "oracle.txt").read_text() == "kept"
     assert (place / "verifier" / "test-stdout.txt").read_text() == "ok\n"
     assert not list(place.glob("planted"))
     assert (place / "verifier" / "run").stat().st_mode & 0o7777 == 0o755

@@ -170,8 +170,18 @@ def test_a_task_gets_only_variables_that_the_user_named(tmp_path, monkeypatch):
     )
     assert isinstance(passed, Task) and passed.environ == {"KEY": "secret"}
     assert withheld(passed) == ()
+    assert withheld(task, {"KEY": "x"}) == ()
     with pytest.raises(ConfigError, match="--pass-env=NOT_SET: the variable is not set here"):
         passed_variables(["NOT_SET"], "--pass-env")
+
+
+def test_variables_given_to_verifiers_count_as_set(tmp_path):
+    folder(tmp_path / "task", '[verifier.env]\nKEY = "${UNSET_KEY}"\n')
+    (refused,) = read_tasks([tmp_path / "task"], {})
+    assert isinstance(refused, Refused)
+    for given in ({"KEY": "x"}, {"UNSET_KEY": "x"}):
+        (task,) = read_tasks([tmp_path / "task"], {}, verifier_env=given)
+        assert isinstance(task, Task)
 
 
 def test_a_declared_range_must_be_one(tmp_path):

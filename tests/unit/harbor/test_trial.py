@@ -16,6 +16,7 @@ from coding_model_project.grading.rewards import dense, sparse
 from coding_model_project.harbor import verification
 from coding_model_project.harbor.agents import Oracle, Script
 from coding_model_project.harbor.environment.base import CommandResult
+from coding_model_project.harbor.failures import VerifierUnusableError
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.harbor.rooms import rooms
@@ -69,6 +70,38 @@ def test_the_verifiers_variables(tmp_path):
     )
     settings = {"environ": {"TAKEN": "h"}, "verifier_env": {"C": "c"}}
     assert outcome(task, **settings).rewards == {"reward": 1.0}
+
+
+@pytest.mark.parametrize("given", [{"ASKED": "x"}, {"TAKEN": "x"}])
+def test_variables_given_to_verifiers_fill_in_what_a_task_asks_for(tmp_path, given):
+    toml = '[verifier.env]\nASKED = "${TAKEN}"\n'
+    test = '#!/bin/bash\n[ "$ASKED" = x ] && echo 1 > /logs/verifier/reward.txt\n'
+    task = made(tmp_path, toml, test=test)
+    assert outcome(task, verifier_env=given).rewards == {"reward": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("toml", "key"),
+    [
+        ('artifacts = [{source = "/data/x", service = "db"}]\n', "artifacts"),
+        ('[[verifier.collect]]\ncommand = "true"\nservice = "db"\n', "verifier.collect"),
+    ],
+)
+def test_another_service_is_refused_by_name(tmp_path, toml, key):
+    ended = outcome(made(tmp_path, toml))
+    assert ended.exception == "ServiceOperationsUnsupportedError"
+    assert ended.failure_cause == "harbor_failed"
+    assert f"{key}: service='db' is not supported" in str(ended.error)
+
+
+def test_artifacts_and_the_solutions_output_are_kept(tmp_path):
+    toml = 'artifacts = [{source = "/app/answer", destination = "mine/a.txt"}, "/app/none"]\n'
+    (step,) = outcome(made(tmp_path, toml, solve="echo solving; echo 1 > answer")).steps
+    found = {one.destination: one.found for one in step.collected}
+    assert found["app/none"] is None
+    kept = found["mine/a.txt"]
+    assert kept is not None and kept.at("mine/a.txt").file("mine/a.txt") == b"1\n"
+    assert step.agent_files.file("oracle.txt") == b"solving\n"
 
 
 def test_a_health_check_that_never_passes_ends_the_trial(tmp_path):
@@ -220,3 +253,75 @@ def test_a_verifier_that_fails_for_lack_of_memory_is_no_verdict(tmp_path, monkey
     # A program that exceeds its environment's own limit does not get out of its failure.
     monkeypatch.setattr(rooms, "CommandResult", partial(CommandResult, over_memory=True))
     assert outcome(made(tmp_path / "c", solve="echo 0 > answer")).rewards == {"reward": 0.0}
+
+
+# ── verifiers that cannot work ────────────────────────────────────────────────────────────────────
+
+FETCHES = """#!/bin/bash
+no-such-tool /app/answer && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt
+"""
+OFFLINE = "#!/bin/bash\necho Could not resolve host: a.b; echo 0 > /logs/verifier/reward.txt\n"
+LIES = "echo 0 > answer; echo 'echo curl: (6) Could not resolve host: a.b; exit 127' > said"
+PRINTS = "#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt\n. /app/said\n"
+
+
+def test_a_verifier_without_its_tools_gives_no_verdict(tmp_path):
+    """Whoever worked: the own solution, or a candidate, whose work may be right."""
+    task = made(tmp_path, test=FETCHES)
+    for agent in (Oracle(), Script("echo 1 > answer")):
+        ended = outcome(task, agent)
+        assert (ended.rewards, ended.reward_valid) == (None, False)
+        assert (ended.exception, ended.failure_cause) == (
+            "VerifierUnusableError",
+            "verifier_failed",
+        )
+        assert "no-such-tool: command not found" in str(ended.error)
+    with pytest.raises(VerifierUnusableError, match="--environment podman"):
+        verdicts(task, "echo 1 > answer")
+
+
+def test_a_script_without_its_interpreter_gives_no_verdict(tmp_path):
+    ended = outcome(made(tmp_path, test="#!/usr/bin/no-such-python\n"), Script("true"))
+    assert ended.exception == "VerifierUnusableError" and not ended.reward_valid
+
+
+def test_what_a_program_prints_does_not_buy_it_out_of_a_0(tmp_path):
+    """The own solution earns its reward, so the verifier works."""
+    solved = "echo 1 > answer; touch said"
+    lied = outcome(made(tmp_path / "a", solve=solved, test=PRINTS), Script(LIES))
+    assert (lied.rewards, lied.reward_valid, lied.error) == ({"reward": 0.0}, True, None)
+    _, (verdict,) = verdicts(made(tmp_path / "b", solve=solved, test=PRINTS), LIES)
+    assert verdict.error is ErrorType.wrong_answer
+    # The solution fails without such signs: it is wrong, and the verifier is not to blame.
+    wrong = outcome(made(tmp_path / "c", solve="echo 0 > answer; touch said", test=PRINTS))
+    assert wrong.reward_valid and wrong.rewards == {"reward": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("test", "exception"),
+    [
+        (FETCHES, None),  # to install the tool may be what the task asks for
+        (OFFLINE, "VerifierUnusableError"),
+        (PRINTS, None),
+    ],
+)
+def test_without_a_solution_only_a_missing_network_is_no_verdict(tmp_path, test, exception):
+    """An agent that does nothing shows it, and what another one prints does not count."""
+    task = made(tmp_path, test=test)
+    (task / "solution" / "solve.sh").unlink()
+    (task / "environment" / "Dockerfile").write_text(IMAGE + "COPY answer said ./\n")
+    for name, text in (("answer", "0"), ("said", "")):
+        (task / "environment" / name).write_text(text)
+    assert outcome(task, Script(LIES)).exception == exception
+
+
+def test_a_verifier_is_tried_once_for_all_who_fail(tmp_path):
+    async def use(environments):
+        trials = Trials(environments)
+        found = await asyncio.gather(*(trials.run(task, Script("true")) for _ in range(3)))
+        return found, await trials.control(task)
+
+    task = load_task(made(tmp_path, solve="echo 1 >> answer", test=FETCHES))
+    found, control = run_in_environments(use)
+    assert {ended.exception for ended in found} == {"VerifierUnusableError"}
+    assert control.task is task and control.hindered

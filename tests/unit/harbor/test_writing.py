@@ -1,12 +1,21 @@
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coding_model_project.cli import main
 from coding_model_project.contained import UnsafeNameError
+from coding_model_project.data.loaders import load
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.failures import InvalidTask
-from coding_model_project.harbor.format import task_config
+from coding_model_project.harbor.format import packed, task_config
 from coding_model_project.harbor.format.reading import parse_config
+from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.tasks import Refused, read_tasks
 from coding_model_project.harbor.format.writing import toml, write_task
 from tests.unit.harbor.folders import SIMPLE, folder
@@ -111,3 +120,88 @@ def test_bad_tasks_are_set_aside_and_the_rest_are_read(tmp_path):
     assert [one.path.name for one in read_tasks([tmp_path / "b"])] == ["b"]
     with pytest.raises(ConfigError, match="nowhere: no such folder"):
         list(read_tasks([tmp_path / "nowhere"]))
+
+
+# ── tasks in a Parquet file ───────────────────────────────────────────────────────────────────────
+
+
+def parquet(file: Path, **tars: bytes) -> Path:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t (path VARCHAR, task_binary BLOB)")
+        for name, packed in tars.items():
+            connection.execute("INSERT INTO t VALUES (?, ?)", [name.replace("__", "/"), packed])
+        connection.table("t").write_parquet(str(file))
+    return file
+
+
+def tar(*members: tuple[str, str, str]) -> bytes:
+    """Return a gzipped tar file of (name, kind, content or target)."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as archive:
+        for name, kind, text in members:
+            about = tarfile.TarInfo(name)
+            if kind == "link":
+                about.type, about.linkname = tarfile.SYMTYPE, text
+            about.size = len(text) if kind == "file" else 0
+            archive.addfile(about, io.BytesIO(text.encode()))
+    return made.getvalue()
+
+
+def test_tasks_go_into_a_parquet_file_and_come_back(tmp_path, capsys):
+    for name in "ab":
+        made = folder(tmp_path / "tasks" / name, instruction_md=f"Do {name}.\n")
+        (made / "tests" / "test.sh").chmod(0o755)
+        (made / "tests" / "link").symlink_to("test.sh")
+    folder(tmp_path / "tasks" / "bad", "[task]\nname = 'no-org'\n")
+    file = tmp_path / "tasks.parquet"
+    assert main(["harbor", "pack", str(tmp_path / "tasks"), "--out", str(file)]) == 1
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"out": str(file), "tasks": 2, "left_out": 1}
+    assert "left out" in said.err and "no-org" in said.err
+    for _ in range(2):  # unpacked on first use
+        a, b = read_tasks([file], {})
+        assert isinstance(a, Task) and isinstance(b, Task)
+        assert (a.label, b.label, a.source) == ("a", "b", "tasks")
+        assert b.instruction == "Do b.\n"
+        assert (a.path / "tests" / "test.sh").stat().st_mode & 0o777 == 0o755
+        assert (a.path / "tests" / "link").readlink() == Path("test.sh")
+    assert len(list(tmp_path.iterdir())) == 3  # no partial folder is left
+    problems = load("mine", path=file).problems
+    assert [one.id for one in problems] == ["mine/a", "mine/b"]
+    assert main(["harbor", "pack", str(tmp_path / "tasks"), "--out", str(file)]) == 2
+
+
+def test_a_hostile_parquet_file_writes_nothing_outside(tmp_path, monkeypatch):
+    monkeypatch.setattr(packed, "_MAX_TASK_BYTES", 1 << 20)
+    good = folder(tmp_path / "good")
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.add(good, arcname=".")
+    (tmp_path / "in").mkdir()
+    file = parquet(
+        tmp_path / "in" / "t.parquet",
+        up=tar(("../../evil", "file", "x")),
+        absolute=tar((f"{tmp_path}/evil", "file", "x")),
+        link=tar(("out", "link", str(tmp_path)), ("task.toml", "file", "")),
+        through=tar(("out", "link", ".."), ("out/evil", "file", "x")),
+        bomb=tar(("big", "file", "0" * (2 << 20))),
+        cut=tar(("task.toml", "file", "x"))[:-9],
+        none=b"",
+        **{"____..__..__evil": buffer.getvalue()},
+    )
+    said: list[str] = []
+    read = list(read_tasks([file], {}, say=said.append))
+    assert [type(one) for one in read].count(Task) == 1  # its name is a name here, and no path
+    assert len(read) == 8 and len(said) == 7
+    assert any("more than 1,048,576 bytes" in line for line in said)
+    assert {one.name for one in tmp_path.iterdir()} == {"good", "in"}
+    assert not [one for one in (tmp_path / "in").rglob("*") if one.is_symlink()]
+
+
+def test_another_parquet_file_is_no_set_of_tasks(tmp_path):
+    file = tmp_path / "x.parquet"
+    with duckdb.connect() as connection:
+        connection.sql("SELECT 1 AS n").write_parquet(str(file))
+    with pytest.raises(ConfigError, match="columns path and task_binary"):
+        list(read_tasks([file], {}))
+    assert list(tmp_path.iterdir()) == [file]
