@@ -113,8 +113,9 @@ Where = Annotated[
     typer.Option(
         "--environment",
         metavar="NAME",
-        help="Run trials in `rooms`, in `docker` or `podman` containers, in Harbor's own environments "
-        "(`harbor:TYPE`), or in those of `package.module:Factory`.",
+        help="Run trials in `rooms`, in containers of `podman` or `docker`, in Harbor's own environments "
+        "(`harbor:TYPE`), or in those of `package.module:Factory`. `auto` takes rooms for tasks that "
+        "need nothing but a system, and containers for others.",
     ),
 ]
 PassEnv = Annotated[

@@ -26,7 +26,7 @@ from coding_model_project.cli.harbor_eval import evaluate
 from coding_model_project.cli.harbor_posttrain import posttrain
 from coding_model_project.cli.harbor_results import Job, results
 from coding_model_project.errors import ConfigError
-from coding_model_project.grading.base import ROOMS, TaskEnvironment
+from coding_model_project.grading.base import AUTO, TaskEnvironment
 
 N_NAMED = 5
 
@@ -47,7 +47,7 @@ def grade(
     ] = None,
     as_json: AsJson = False,
     workers: Trials = None,
-    environment: Where = ROOMS,
+    environment: Where = AUTO,
     verifier_env: Annotated[
         list[str] | None,
         typer.Option(
@@ -145,7 +145,7 @@ async def _grade(
 def check(
     task_dirs: TaskDirs,
     workers: Trials = None,
-    environment: Where = ROOMS,
+    environment: Where = AUTO,
     runs: Annotated[int, typer.Option(help="Run each task's own solution N times.", min=1)] = 3,
     forgeries: Annotated[
         bool,
@@ -225,6 +225,27 @@ def _named(tasks: list[str]) -> str:
 
 def _remarks(outcome) -> list[str]:
     return [*outcome.task.warnings, *outcome.notes, *dict.fromkeys(map(str, outcome.errors))]
+
+
+@app.command()
+def clean() -> None:
+    """Remove the images that tasks left in podman and docker, and containers of killed runs."""
+    asyncio.run(_clean())
+
+
+async def _clean() -> None:
+    from coding_model_project.harbor.containers.containers import ContainerEnvironments
+    from coding_model_project.harbor.environment.base import ENGINES, EnvironmentFailed
+
+    for program in ENGINES:
+        try:
+            async with ContainerEnvironments(program) as environments:
+                removed, used = await environments.clean()
+        except EnvironmentFailed as error:
+            print(f"{program}: {error}", file=sys.stderr)
+        else:
+            kept = f", {used} in use" if used else ""
+            print(f"{program}: {removed} images removed{kept}")
 
 
 @app.command(context_settings=renamed(concurrency="workers"))

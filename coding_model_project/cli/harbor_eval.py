@@ -23,7 +23,7 @@ from coding_model_project.cli.common import (
 )
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
-from coding_model_project.grading.base import ROOMS, TaskEnvironment
+from coding_model_project.grading.base import AUTO, TaskEnvironment
 from coding_model_project.harbor.evaluation.overflow_rule import OverflowRule
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def evaluate(
         int | None,
         typer.Option(help="Run N trials at once. Default: two per CPU core.", min=1),
     ] = None,
-    environment: Where = ROOMS,
+    environment: Where = AUTO,
     pass_env: PassEnv = None,
     turns: Annotated[int, typer.Option(help="Let the model run up to N commands.", min=1)] = 20,
     command_s: Annotated[
@@ -205,7 +205,7 @@ def _runnable(
 
 def _supported(read: Task | Refused, where: str) -> Task | Refused:
     """Return the task, or a refusal if environments of this name cannot run it."""
-    from coding_model_project.harbor.containers.dockerfile import ImageError
+    from coding_model_project.harbor.environment.base import ImageError
     from coding_model_project.harbor.environment.factory import check_supported
     from coding_model_project.harbor.format.tasks import Refused
 

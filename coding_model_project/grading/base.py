@@ -14,27 +14,27 @@ GRADER_VERSION = "14"
 """The version of the grading rules. Increase it with any change that can change a verdict; see "Scores
 change" in CHANGELOG.md."""
 
-ROOMS = "rooms"
-"""The default environment of Harbor tasks."""
+AUTO, ROOMS = "auto", "rooms"
+"""Environments of Harbor tasks: the default, and that of tasks which need nothing but a system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEnvironment:
     """The environment of Harbor tasks (`harbor.environment.factory.environments_of`)."""
 
-    name: str = ROOMS
+    name: str = AUTO
     containers: int | None = None
-    """For docker and podman: maximum number of containers in use per node, by all processes; None means
+    """For containers: maximum number of containers in use per node, by all processes; None means
     no limit."""
     warm: int = 0
-    """For docker and podman: number of containers started ahead, for the most recently used images."""
+    """For containers: number of containers started ahead, for the most recently used images."""
     agent: str | None = None
     """For rooms: a folder of the host, mounted read-only at /opt/agent."""
     pass_env: tuple[str, ...] = ()
     """Names of this machine's variables that tasks may have, by `${NAME}` in their task.toml."""
 
 
-IN_ROOMS = TaskEnvironment()
+DEFAULT_ENVIRONMENT = TaskEnvironment()
 
 
 def harbor_identity(environment: str) -> str:

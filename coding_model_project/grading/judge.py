@@ -14,7 +14,7 @@ from typing import Protocol, Self
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import (
-    IN_ROOMS,
+    DEFAULT_ENVIRONMENT,
     CodeGrader,
     Grader,
     TaskEnvironment,
@@ -89,7 +89,7 @@ class GraderByProblem:
         *,
         limiter: Limiter,
         breaker: CircuitBreaker | None = None,
-        environment: TaskEnvironment = IN_ROOMS,
+        environment: TaskEnvironment = DEFAULT_ENVIRONMENT,
     ) -> None:
         self._execution, self._environment = execution, environment
         self._harbor = harbor_identity(environment.name)
@@ -204,7 +204,7 @@ async def start_graders(
     stop_early: bool = False,
     stop_on_timeout: bool = False,
     max_failure_rate: float = MAX_FAILURE_RATE,
-    environment: TaskEnvironment = IN_ROOMS,
+    environment: TaskEnvironment = DEFAULT_ENVIRONMENT,
 ) -> AsyncIterator[Graders]:
     """Start a sandbox and the graders that share it; stop both on exit.
 
@@ -261,7 +261,7 @@ async def open_judge(
     style: PromptStyle,
     stop_early: bool,
     stop_on_timeout: bool = False,
-    environment: TaskEnvironment = IN_ROOMS,
+    environment: TaskEnvironment = DEFAULT_ENVIRONMENT,
 ) -> AsyncIterator[Graders]:
     """Start the graders of a configuration; stop them on exit.
 

@@ -70,7 +70,7 @@ class AgentConfig:
     place: AgentPlace = key(
         AgentPlace.host,
         "Place where the command runs: this machine (`host`), or the task's `room`, which needs "
-        "`coding.harbor.environment=rooms`.",
+        "`coding.harbor.environment=rooms` or `auto`.",
     )
     folder: str | None = key(
         None,

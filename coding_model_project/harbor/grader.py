@@ -15,8 +15,8 @@ from typing import Self
 
 from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.grading.base import (
+    DEFAULT_ENVIRONMENT,
     GRADER_VERSION,
-    IN_ROOMS,
     TaskEnvironment,
     harbor_identity,
 )
@@ -74,7 +74,7 @@ class HarborGrader:
         *,
         limiter: Limiter,
         breaker: CircuitBreaker | None = None,
-        environment: TaskEnvironment = IN_ROOMS,
+        environment: TaskEnvironment = DEFAULT_ENVIRONMENT,
     ) -> None:
         self._limiter, self._breaker, self._where = limiter, breaker, environment
         self._stack = AsyncExitStack()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from coding_model_project.config_key import key
 from coding_model_project.errors import HarborError
-from coding_model_project.grading.base import ROOMS, TaskEnvironment
+from coding_model_project.grading.base import AUTO, TaskEnvironment
 from coding_model_project.types import Verdict
 
 if TYPE_CHECKING:
@@ -44,9 +44,10 @@ class HarborConfig:
     """Settings for problems that name a Harbor task or have a harness."""
 
     environment: str = key(
-        ROOMS,
+        AUTO,
         "Environment of tasks: `rooms` made of this machine's namespaces, containers of `docker` or "
-        "`podman`, `harbor:TYPE` for Harbor's own environments, or `package.module:Factory` for yours "
+        "`podman`, `auto` for rooms where a task needs nothing but a system and containers for others, "
+        "`harbor:TYPE` for Harbor's own environments, or `package.module:Factory` for yours "
         "(`docs/harbor-environments.md`).",
     )
     integrity: Accepted = key(

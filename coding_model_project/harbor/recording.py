@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from coding_model_project.atomic import write_json
+from coding_model_project.grading.base import AUTO
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import ENGINES
 from coding_model_project.harbor.format.digest import task_digest
@@ -34,6 +35,7 @@ from coding_model_project.harbor.integrity import Integrity
 from coding_model_project.harbor.trial_outcome import StepOutcome, TrialOutcome
 
 _ROOMS = {"import_path": "coding_model_project.harbor.rooms.rooms:Room"}
+_AUTO = {"import_path": "coding_model_project.harbor.environment.auto:AutoEnvironments"}
 
 AGENT_VERSION = "1"
 CONVERSATION_FILE = "conversation.json"
@@ -45,7 +47,9 @@ def harbors_name(environment: str) -> Mapping[str, str]:
     """Return Harbor's name for the environments of this name (`factory.environments_of`)."""
     if environment in ENGINES:
         return {"type": "docker"}
-    return {"import_path": environment} if ":" in environment else _ROOMS
+    if ":" in environment:
+        return {"import_path": environment}
+    return _AUTO if environment == AUTO else _ROOMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,6 @@ from coding_model_project.harbor.environment.base import (
     Environment,
     EnvironmentFailed,
     Environments,
-    Image,
     JudgesApart,
 )
 from coding_model_project.harbor.environment.once import Once
@@ -204,7 +203,7 @@ class Trials:
     @asynccontextmanager
     async def environment(
         self, folder: Path, config: EnvironmentConfig, environ: Mapping[str, str]
-    ) -> AsyncIterator[tuple[Environment, Image]]:
+    ) -> AsyncIterator[Environment]:
         """Provide a healthy environment, and clean it up on exit.
 
         Args:
@@ -216,7 +215,7 @@ class Trials:
         env = resolve_env(config.env, environ)
         try:
             async with asyncio.timeout(config.build_timeout_sec):
-                environment, image = await self._environments.create(folder, config, env)
+                environment = await self._environments.create(folder, config, env)
         except TimeoutError as error:
             raise EnvironmentStartTimeoutError(
                 f"the environment did not start within {config.build_timeout_sec} s"
@@ -224,7 +223,7 @@ class Trials:
         try:
             if config.healthcheck is not None:
                 await become_healthy(environment, config.healthcheck)
-            yield environment, image
+            yield environment
         finally:
             await environment.cleanup()
 
@@ -334,10 +333,10 @@ class _Attempt:
         refuse_other_services(task)
         config = one_network(task)
         place = self._trials.environment(task.environment_dir, config, task.environ)
-        async with place as (environment, image):
-            self.notes = (*withheld(task, self._trials.given_env), *image.notes)
+        async with place as environment:
+            self.notes = (*withheld(task, self._trials.given_env), *environment.notes)
             for step in task.steps:
-                outcome = await self._step(step, environment, image)
+                outcome = await self._step(step, environment)
                 self.steps.append(outcome)
                 if isinstance(outcome.error, EnvironmentFailed):
                     raise outcome.error
@@ -347,7 +346,7 @@ class _Attempt:
                 if step is not task.steps[-1] and step.verifier_environment is None:
                     await environment.end_verifier()
 
-    async def _step(self, step: Step, environment: Environment, image: Image) -> StepOutcome:
+    async def _step(self, step: Step, environment: Environment) -> StepOutcome:
         """Run the agent, then the verifier. The outcome holds any error."""
         rewards: Rewards | None = None
         error: Exception | None = None
@@ -371,7 +370,7 @@ class _Attempt:
             collected = await self._collect(step, environment)
             for one in collected:
                 artifacts += Tree() if one.found is None else one.found.at(one.path)
-            rewards = await self._verify(step, environment, image, artifacts)
+            rewards = await self._verify(step, environment, artifacts)
         except Exception as raised:  # noqa: BLE001 - the outcome holds the error
             error = error or raised
             ended = time.monotonic() if ended == started else ended
@@ -441,9 +440,7 @@ class _Attempt:
 
     # ── the verifier ──────────────────────────────────────────────────────────────────────────────
 
-    async def _verify(
-        self, step: Step, environment: Environment, image: Image, artifacts: Tree
-    ) -> Rewards:
+    async def _verify(self, step: Step, environment: Environment, artifacts: Tree) -> Rewards:
         """Run the verifier and return its rewards. Keeps the tests' output even if it raises.
 
         Raises:
@@ -451,7 +448,7 @@ class _Attempt:
             MissingVariable, EnvironmentFailed, ImageError, …
         """
         if step.verifier_environment is None:
-            return await self._tested(step, environment, image.files.within("tests"))
+            return await self._tested(step, environment)
         judged = await self._trials.judged_apart(self._task, step, artifacts)
         if judged is not None:
             self._verified.output = judged.said
@@ -464,14 +461,14 @@ class _Attempt:
             allowed_hosts=step.verifier.allowed_hosts,
         )
         apart = self._trials.environment(step.verifier_image, config, self._task.environ)
-        async with apart as (own, brought):
+        async with apart as own:
             await own.write_tree("/", artifacts)
-            return await self._tested(step, own, brought.files.within("tests"))
+            return await self._tested(step, own)
 
-    async def _tested(self, step: Step, environment: Environment, files: Tree) -> Rewards:
+    async def _tested(self, step: Step, environment: Environment) -> Rewards:
         """Run the verifier; if it does not end in time, run it again without other trials."""
         env = self._trials.verifier_env(self._task, step)
-        verify = partial(self._verified.run, self._task, step, environment, files, env)
+        verify = partial(self._verified.run, self._task, step, environment, environment.tests, env)
         try:
             return await verify()
         except (VerifierTimeoutError, VerifierDisturbedError) as error:

@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 
 from coding_model_project.errors import SandboxError
 from coding_model_project.harbor.agents import Oracle
-from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.grade_tasks import grade
+from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 
 TRIVIAL: Mapping[str, str] = {

@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from coding_model_project.harbor.agents import Oracle
-from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
 from coding_model_project.harbor.format.task import Task, load_task
 from coding_model_project.harbor.grade_tasks import grade
+from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.harbor.trials_benchmark import TRIVIAL, write_task
 from coding_model_project.isolation.processes import TOKEN, carriers

@@ -14,7 +14,7 @@ PACKAGE = Path(coding_model_project.__file__).parent
 
 IN_SANDBOX = [
     "grading/battery/bait.py",
-    "harbor/environment/places.py",
+    "harbor/environment/base.py",
     "harbor/export/verifier.py",
     "harbor/gateway/agents.py",
     "harbor/rooms/keeper.py",
@@ -45,12 +45,12 @@ READERS = [
     "evaluation/watch/found.py",
     "handover/export.py",
     "harbor/containers/container.py",
-    "harbor/environment/image.py",
     "harbor/environment/tar_files.py",
     "harbor/environment/tree.py",
     "harbor/export/exporting.py",
     "harbor/format/writing.py",
     "harbor/recording.py",
+    "harbor/rooms/image.py",
     "launch/jobs/fetch.py",
     "runs/checkpoint_store.py",
     "runs/checkpoints.py",

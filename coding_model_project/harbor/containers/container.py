@@ -16,8 +16,9 @@ from contextlib import suppress
 
 from coding_model_project.harbor.containers.container_engine import Call, Engine
 from coding_model_project.harbor.environment.base import (
-    MAX_OUTPUT,
+    MAX_FILE_BYTES,
     CommandResult,
+    Environment,
     EnvironmentFailed,
     Killed,
 )
@@ -26,7 +27,6 @@ from coding_model_project.harbor.environment.scripts import ANEW, FURNISH
 from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
 
-_MAX_BYTES = 64 << 20
 _KILLED = 137
 _CANNOT_RUN = 126
 _SETTLE_S = 10.0
@@ -58,8 +58,8 @@ if [ $# = 0 ]; then set -- .; else
 """A script that prints a file, or a folder as a tar file; the exit code tells which."""
 
 
-class Container:
-    """One container; lives from `prepare` to `cleanup`."""
+class Container(Environment):
+    """One container. See `Environment`."""
 
     def __init__(
         self,
@@ -69,50 +69,42 @@ class Container:
         workdir: str,
         env: Mapping[str, str],
         user: str | None,
+        tests: Tree = Tree(),  # noqa: B008 - immutable
     ) -> None:
         self._place: int | None = None
         self._engine, self._name = engine, name
-        self._workdir, self._env, self._user = workdir, env, user
+        self.workdir, self.env, self.user, self.tests = workdir, env, user, tests
         self._out_of_memory = 0
         self._has_run = False
         """True if a command ran before the verifier's turn."""
         self._verifying = False
-
-    @property
-    def workdir(self) -> str:
-        return self._workdir
 
     def hold(self, place: int | None) -> None:
         """Keep a place of a `NodeLimit` until `cleanup`."""
         self._place = place
 
     async def prepare(self) -> None:
-        """Make the folders that every environment has.
+        """See `Environment.prepare`."""
+        await self._sh(FURNISH, self.workdir)
 
-        Raises:
-            EnvironmentFailed: the container is lost, or its image has no shell.
-        """
-        await self._sh(FURNISH, self._workdir)
-
-    async def run_command(
+    async def execute(
         self,
         command: str,
         *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-        user: str | int | None = None,
-        max_output: int = MAX_OUTPUT,
+        cwd: str,
+        env: Mapping[str, str],
+        timeout_s: float | None,
+        user: str | int | None,
+        max_output: int,
     ) -> CommandResult:
         """See `Environment.run_command`."""
         self._has_run |= not self._verifying
         token = secrets.token_hex(16)
-        settings = {**self._env, **(env or {})}
-        exported = {key: one for key, one in settings.items() if _EXPORTED.fullmatch(key)}
-        others = {key: one for key, one in settings.items() if key not in exported}
-        who = self._user if user is None else str(user)
+        exported = {key: one for key, one in env.items() if _EXPORTED.fullmatch(key)}
+        others = {key: one for key, one in env.items() if key not in exported}
+        who = None if user is None else str(user)
         arguments = [
-            *("exec", "--interactive", "--workdir", cwd or self._workdir),
+            *("exec", "--interactive", "--workdir", cwd),
             *(word for key, one in others.items() for word in ("--env", f"{key}={one}")),
             *("--env", f"{_TOKEN}={token}"),
             *(("--user", who) if who is not None else ()),
@@ -170,7 +162,7 @@ class Container:
 
     # ── files ─────────────────────────────────────────────────────────────────────────────────────
 
-    async def read_file(self, path: str, max_bytes: int = _MAX_BYTES) -> bytes:
+    async def read_file(self, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         """See `Environment.read_file`."""
         found = await self.read_tree(path, max_bytes)
         content = found.file("")
@@ -179,12 +171,22 @@ class Container:
         return content
 
     async def read_tree(
-        self, path: str, max_bytes: int = _MAX_BYTES, only: Sequence[str] | None = None
+        self, path: str, max_bytes: int = MAX_FILE_BYTES, only: Sequence[str] | None = None
     ) -> Tree:
         """See `Environment.read_tree`."""
         limit = 2 * max_bytes + (1 << 20)
         code, packed, err = await self._engine.run(
-            *("exec", "--user", "0", self._name, "sh", "-c", _PACK, str(limit), self._at(path)),
+            *(
+                "exec",
+                "--user",
+                "0",
+                self._name,
+                "sh",
+                "-c",
+                _PACK,
+                str(limit),
+                self.absolute(path),
+            ),
             *(only or ()),
             max_output=2 * limit,
         )
@@ -207,7 +209,7 @@ class Container:
 
     async def write_file(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """See `Environment.write_file`."""
-        folder, _, name = self._at(path).rpartition("/")
+        folder, _, name = self.absolute(path).rpartition("/")
         await self.write_tree(folder or "/", of_bytes(name, content, mode))
 
     async def write_tree(self, path: str, tree: Tree) -> None:
@@ -215,15 +217,12 @@ class Container:
         script = 'mkdir -p "$0" && tar -xmf - -C "$0"'
         code, _, err = await self._engine.run(
             *("exec", "--interactive", "--user", "0", self._name, "sh", "-c", script),
-            self._at(path),
+            self.absolute(path),
             stdin=to_tar(tree),
         )
         if code != 0:
             await self.heartbeat()
             raise OSError(f"{path}: {err.decode('utf-8', 'replace').strip()}")
-
-    def _at(self, path: str) -> str:
-        return path if path.startswith("/") else f"{self._workdir.rstrip('/')}/{path}"
 
     # ── the verifier's turn ───────────────────────────────────────────────────────────────────────
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -16,20 +16,16 @@ import psutil
 
 from coding_model_project.harbor.containers.container import STAY, Container
 from coding_model_project.harbor.containers.container_engine import Engine, one_line
-from coding_model_project.harbor.containers.dockerfile import (
-    WITH_HARBOR,
-    ImageError,
-    refuse_devices,
-    refuse_services,
-)
 from coding_model_project.harbor.containers.node_limit import NodeLimit
 from coding_model_project.harbor.environment.base import (
     DEFAULT_MEMORY_MB,
     DEFAULT_PROCESSES,
     Environment,
     EnvironmentFailed,
-    Image,
+    Environments,
+    ImageError,
 )
+from coding_model_project.harbor.environment.definition import Definition, defined
 from coding_model_project.harbor.environment.once import Once
 from coding_model_project.harbor.environment.tar_files import from_tar
 from coding_model_project.harbor.environment.tree import Tree, of_files
@@ -50,12 +46,15 @@ class _Built:
     """An image of the engine."""
 
     id: str
-    image: Image
+    workdir: str
+    user: str | None
+    tests: Tree
+    entrypoint: tuple[str, ...]
     files: Tree
     """Files for the working directory of an image that was not built from the folder."""
 
 
-class ContainerEnvironments:
+class ContainerEnvironments(Environments):
     """A factory of environments in containers. See `base.Environments`.
 
     It builds an image once for each content of a folder; the engine keeps it for later runs.
@@ -68,15 +67,11 @@ class ContainerEnvironments:
 
     def __init__(self, program: str, *, at_once: int | None = None, warm: int = 0) -> None:
         self._engine, self._warm = Engine(program), warm
+        self.identity = f"harbor/{program}"
         self._limit = None if at_once is None else NodeLimit(at_once)
         self._ready: dict[tuple[str, ...], asyncio.Task[Container]] = {}
         self._names = f"{_PREFIX}-{_owner(os.getpid())}-{secrets.token_hex(4)}"
         self._images: Once[tuple[Path, str | None], _Built] = Once(_KEPT_IMAGES)
-
-    @property
-    def identity(self) -> str:
-        """See `Sandbox.identity`."""
-        return f"harbor/{self._engine.program}"
 
     async def __aenter__(self) -> Self:
         """Find the engine, and remove containers of processes that were killed.
@@ -99,59 +94,86 @@ class ContainerEnvironments:
 
     async def create(
         self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
-    ) -> tuple[Environment, Image]:
+    ) -> Environment:
         """See `Environments.create`."""
-        refuse_devices(config)
-        refuse_services(folder)
-        if config.network_mode is NetworkMode.allowlist:
-            raise ImageError(f"network_mode = 'allowlist' needs Harbor's proxy; {WITH_HARBOR}")
+        definition = defined(folder, config, env)
+        limits = [*self._engine.limits, *_limits(config), *self._devices(config)]
         built = await self._images.get(
             (folder, config.docker_image), lambda: self._build(folder, config)
         )
         place = None if self._limit is None else await self._limit.take()
-        key = (built.id, *_limits(config), str(config.workdir), repr(sorted(env.items())))
+        key = (built.id, *limits, str(definition.workdir), repr(sorted(definition.env.items())))
         try:
             container = await _alive(self._ready.pop(key, None))
-            container = container or await self._start(built, config, env)
+            container = container or await self._start(built, definition, limits)
         except BaseException:
             if place is not None:
                 os.close(place)
             raise
         container.hold(place)
         if self._warm and key not in self._ready:
-            self._ready[key] = asyncio.ensure_future(self._start(built, config, env))
+            self._ready[key] = asyncio.ensure_future(self._start(built, definition, limits))
         while len(self._ready) > self._warm:
             oldest = self._ready.pop(next(iter(self._ready)))
             if (unused := await _alive(oldest)) is not None:
                 await unused.cleanup()
-        return container, built.image
+        return container
+
+    def _devices(self, config: EnvironmentConfig) -> list[str]:
+        """Return the engine's arguments for a task's GPUs.
+
+        Raises:
+            ImageError: this machine has fewer.
+        """
+        if not config.gpus:
+            return []
+        n_here = len(list(Path("/dev").glob("nvidia[0-9]*")))
+        if n_here < config.gpus:
+            raise ImageError(f"environment.gpus = {config.gpus}: this machine has {n_here}")
+        if self._engine.program == "docker":
+            return ["--gpus", str(config.gpus)]
+        return ["--device", "nvidia.com/gpu=all"]
 
     async def _start(
-        self, built: _Built, config: EnvironmentConfig, env: Mapping[str, str]
+        self, built: _Built, definition: Definition, limits: Sequence[str]
     ) -> Container:
         """Start a container.
 
         Raises:
             EnvironmentFailed: the engine cannot start it.
+            ImageError: its ENTRYPOINT ends instead of running the command that it gets.
         """
         name = f"{self._names}-{secrets.token_hex(4)}"
         container = Container(
             self._engine,
             name,
-            workdir=config.workdir or built.image.workdir,
-            env=env,
-            user=built.image.user,
+            workdir=definition.workdir or built.workdir,
+            env=definition.env,
+            user=built.user,
+            tests=built.tests,
         )
         try:
-            words = _run(name, [*self._engine.limits, *_limits(config)], built.id)
+            words = _run(name, limits, built)
             await self._engine.detach(*words, timeout_s=_START_S)
-            await container.prepare()
+            await self._begin(container, built)
             if built.files.entries:
                 await container.write_tree(container.workdir, built.files)
         except BaseException:
             await container.cleanup()
             raise
         return container
+
+    async def _begin(self, container: Container, built: _Built) -> None:
+        """Prepare a container that has just been started."""
+        try:
+            await container.prepare()
+        except EnvironmentFailed as error:
+            if not built.entrypoint or await _is_alive(container):
+                raise
+            raise ImageError(
+                f"{built.id}: its ENTRYPOINT {built.entrypoint} ended; it must run the command that it "
+                'gets, as with `exec "$@"`'
+            ) from error
 
     async def _build(self, folder: Path, config: EnvironmentConfig) -> _Built:
         """Build or pull an image.
@@ -172,14 +194,11 @@ class ContainerEnvironments:
         about: dict[str, Any] = orjson.loads(shown)
         return _Built(
             id=image,
+            entrypoint=tuple(about.get("Entrypoint") or ()),
             files=files,
-            image=Image(
-                files=await self._tests_of(image),
-                workdir=about.get("WorkingDir") or "/",
-                env={},
-                user=about.get("User") or None,
-                notes=(),
-            ),
+            workdir=about.get("WorkingDir") or "/",
+            user=about.get("User") or None,
+            tests=(await self._tests_of(image)).within("tests"),
         )
 
     async def _by_content(self, folder: Path, timeout_s: float) -> str:
@@ -226,6 +245,21 @@ class ContainerEnvironments:
         )
         return names.split()
 
+    async def clean(self) -> tuple[int, int]:
+        """Remove all images of tasks that no container uses. Call it between `__aenter__` and exit.
+
+        Returns:
+            The number of removed images, and of those that are in use.
+        """
+        shown = await self._engine.ask("images", "--format", "{{.Repository}}:{{.Tag}}")
+        own = [
+            name
+            for name in shown.split()
+            if name.rpartition(":")[0].removeprefix("localhost/") == _IMAGES
+        ]
+        removed = [name for name in own if (await self._engine.run("rmi", name))[0] == 0]
+        return len(removed), len(own) - len(removed)
+
     async def _remove(self, names: Iterable[str]) -> None:
         if given := list(names):
             await self._engine.ask("rm", "--force", "--volumes", *given)
@@ -237,13 +271,18 @@ async def _alive(started: asyncio.Task[Container] | None) -> Container | None:
         container = None if started is None else await started
     except EnvironmentFailed:
         return None
-    if container is not None:
-        try:
-            await container.heartbeat()
-        except EnvironmentFailed:
-            await container.cleanup()
-            return None
+    if container is not None and not await _is_alive(container):
+        await container.cleanup()
+        return None
     return container
+
+
+async def _is_alive(container: Container) -> bool:
+    try:
+        await container.heartbeat()
+    except EnvironmentFailed:
+        return False
+    return True
 
 
 def _limits(config: EnvironmentConfig) -> list[str]:
@@ -257,13 +296,16 @@ def _limits(config: EnvironmentConfig) -> list[str]:
     return [word for limit in limits.items() for word in limit]
 
 
-def _run(name: str, limits: list[str], image: str) -> list[str]:
-    """Return the engine's arguments for a new container."""
+def _run(name: str, limits: Sequence[str], built: _Built) -> list[str]:
+    """Return the engine's arguments for a new container.
+
+    An entrypoint starts what the image needs, as the image's user, and then runs the command.
+    """
     return [
-        *("run", "--detach", "--name", name, "--user", "0", "--workdir", "/"),
+        *("run", "--detach", "--name", name),
         *("--stop-timeout", "0"),  # the first process has nothing to clean up
-        *limits,
-        *("--entrypoint", "sh", image, "-c", STAY),
+        *(() if built.entrypoint else ("--user", "0", "--workdir", "/")),
+        *(*limits, built.id, "sh", "-c", STAY),
     ]
 
 

@@ -1,16 +1,30 @@
-"""Protocols of task environments: places that run commands in sequence and transfer files."""
+"""The protocol of task environments: they run commands in sequence, and transfer files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import secrets
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
-from coding_model_project.errors import SandboxError
-from coding_model_project.harbor.environment.tree import Tree
+from coding_model_project.errors import HarborError, SandboxError
+from coding_model_project.harbor.environment.scripts import (
+    ANEW,
+    END_OTHERS,
+    FURNISH,
+    KIND,
+    PACK,
+    PROCESSES,
+    UNPACK,
+)
+from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
+from coding_model_project.harbor.environment.tree import Tree, of_bytes
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import Judged
@@ -21,13 +35,45 @@ if TYPE_CHECKING:
 DEFAULT_MEMORY_MB = 2048
 DEFAULT_STORAGE_MB = 2048
 DEFAULT_PROCESSES = 1024
-ENGINES = ("docker", "podman")
+ENGINES = ("podman", "docker")
+"""Container engines, in the order in which `auto` looks for them."""
+
+WITH_CONTAINER = "run the task in a container: --environment podman"
+"""Remedy for tasks that rooms do not support."""
+
+WITH_HARBOR = "run the task with Harbor itself: harbor run -e docker"
+"""Remedy for tasks that no environment of this project supports."""
+
 MAX_OUTPUT = 1 << 20
 """Default maximum bytes kept from each stream of a command."""
+MAX_FILE_BYTES = 64 << 20
+"""Default maximum bytes of a file or folder that is read."""
+
+_SCRIPT_S = 120.0
+"""Timeout of a script of ours, in wall seconds."""
+
+_SHOWN_CHARS = 600
 
 
 class EnvironmentFailed(SandboxError):
     """A failure of the environment itself, which says nothing about the code that ran in it."""
+
+
+class ImageError(HarborError):
+    """A task's environment that cannot be made here: the task's property, and no outage.
+
+    The message names the file and line, or the key, and the remedy if there is one.
+    """
+
+    harbor_name = "SandboxBuildFailedError"
+
+
+class NeedsContainer(ImageError):
+    """A task's environment that rooms do not support, and container engines may."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}; {WITH_CONTAINER}")
+        self.why = why
 
 
 class Killed(StrEnum):
@@ -68,13 +114,39 @@ class Resources:
     processes: int = DEFAULT_PROCESSES
 
 
-class Environment(Protocol):
-    """One trial's environment. Lives from `create` to `cleanup`; serves one caller at a time."""
+class Environment(ABC):
+    """The environment of one trial, from `Environments.create` to `cleanup`, for one caller at a time.
 
-    @property
-    def workdir(self) -> str:
-        """Default working directory of commands."""
-        ...
+    An implementation has five methods: `execute`, `read_file`, `write_file`, `heartbeat` and `cleanup`.
+    All others use these with tar files and shell scripts, for which the environment needs `sh`, `tar`,
+    `sed`, and commands as root. Rooms and containers have faster ones of their own.
+    """
+
+    workdir: str = "/"
+    """Default working directory of commands."""
+    env: Mapping[str, str] = MappingProxyType({})
+    """Variables of every command."""
+    user: str | int | None = None
+    """Default user of commands; None is the image's."""
+    tests: Tree = Tree()
+    """Files of the image's /tests."""
+    notes: tuple[str, ...] = ()
+    """Differences from what the task's definition asks for."""
+    _own_processes: str = ""
+    """Ids of the processes that ran before the agent."""
+
+    @abstractmethod
+    async def execute(
+        self,
+        command: str,
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        timeout_s: float | None,
+        user: str | int | None,
+        max_output: int,
+    ) -> CommandResult:
+        """Run a shell command to its end, as `run_command`, which has filled in the defaults."""
 
     async def run_command(
         self,
@@ -98,17 +170,25 @@ class Environment(Protocol):
         Raises:
             EnvironmentFailed: the environment is lost, or could not start the command.
         """
-        ...
+        return await self.execute(
+            command,
+            cwd=cwd or self.workdir,
+            env={**self.env, **(env or {})},
+            timeout_s=timeout_s,
+            user=self.user if user is None else user,
+            max_output=max_output,
+        )
 
-    async def read_file(self, path: str, max_bytes: int = 64 << 20) -> bytes:
+    @abstractmethod
+    async def read_file(self, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         """Read a regular file.
 
         Raises:
             OSError: there is none; the subclass gives the reason (`FileNotFoundError`, …).
             EnvironmentFailed: the environment is lost.
         """
-        ...
 
+    @abstractmethod
     async def write_file(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """Write a file, and make its parent folders.
 
@@ -116,10 +196,30 @@ class Environment(Protocol):
             OSError: the path is not writable.
             EnvironmentFailed: the environment is lost.
         """
-        ...
+
+    @abstractmethod
+    async def heartbeat(self) -> None:
+        """Raise unless the environment is alive.
+
+        Raises:
+            EnvironmentFailed: it is lost.
+        """
+
+    @abstractmethod
+    async def cleanup(self) -> None:
+        """End every process and remove every file. Never fails; idempotent."""
+
+    async def prepare(self) -> None:
+        """Make the folders that every environment has, before its first command.
+
+        Raises:
+            EnvironmentFailed: the environment is lost, or its image has no shell.
+        """
+        await self._sh(FURNISH, self.workdir)
+        self._own_processes = (await self._sh(PROCESSES)).strip()
 
     async def read_tree(
-        self, path: str, max_bytes: int = 64 << 20, only: Sequence[str] | None = None
+        self, path: str, max_bytes: int = MAX_FILE_BYTES, only: Sequence[str] | None = None
     ) -> Tree:
         """Read a file, or a folder with its contents; links stay links.
 
@@ -130,7 +230,22 @@ class Environment(Protocol):
             OSError: the path does not exist, or its contents are too large.
             EnvironmentFailed: the environment is lost.
         """
-        ...
+        where = self.absolute(path)
+        kind = (await self._sh(KIND, where)).strip()
+        if kind == "":
+            raise FileNotFoundError(f"{path}: no such file")
+        if kind != "d":
+            content = await self.read_file(where, max_bytes)
+            return of_bytes("", content, 0o755 if kind == "x" else 0o644)
+        async with self._packed() as packed:
+            await self._sh(PACK, packed, where, *(only or ()))
+            if not (await self._sh(KIND, packed)).strip():
+                return Tree()
+            content = await self.read_file(packed, 2 * max_bytes + (1 << 20))
+        try:
+            return from_tar(content, max_bytes)
+        except OSError as error:
+            raise OSError(f"{path}: {error}") from error
 
     async def write_tree(self, path: str, tree: Tree) -> None:
         """Copy files over a folder.
@@ -139,7 +254,11 @@ class Environment(Protocol):
             OSError: the folder is not writable.
             EnvironmentFailed: the environment is lost.
         """
-        ...
+        async with self._packed() as packed:
+            await self.write_file(packed, to_tar(tree), 0o600)
+            ended = await self._run(UNPACK, packed, self.absolute(path))
+            if ended.exit_code != 0:
+                raise OSError(f"{path}: {(ended.stderr or ended.stdout).strip()}")
 
     async def begin_verifier(self) -> None:
         """End every process, and replace /tests and /logs/verifier by empty folders.
@@ -150,7 +269,8 @@ class Environment(Protocol):
             OSError: the agent left files that prevent it.
             EnvironmentFailed: the environment is lost.
         """
-        ...
+        await self._sh(END_OTHERS, self._own_processes)
+        await self._sh(ANEW)
 
     async def end_verifier(self) -> None:
         """End every process, and remove the verifier's files, before an agent continues.
@@ -158,34 +278,53 @@ class Environment(Protocol):
         Raises:
             EnvironmentFailed: the environment is lost.
         """
-        ...
+        await self.begin_verifier()
 
-    async def heartbeat(self) -> None:
-        """Raise unless the environment is alive.
+    def absolute(self, path: str) -> str:
+        """Return the absolute path of one that may be relative to the working directory."""
+        return path if path.startswith("/") else f"{self.workdir.rstrip('/')}/{path}"
+
+    @asynccontextmanager
+    async def _packed(self) -> AsyncIterator[str]:
+        """Provide the name of a temporary tar file, and remove the file on exit."""
+        name = f"/tmp/tree-{secrets.token_hex(8)}.tar"
+        try:
+            yield name
+        finally:
+            await self._run('rm -f "$0"', name)
+
+    async def _run(self, script: str, *arguments: str) -> CommandResult:
+        """Run a script of ours as root, without the task's variables."""
+        words = shlex.join(("sh", "-c", script, *arguments))
+        return await self.execute(
+            words, cwd="/", env={}, timeout_s=_SCRIPT_S, user="0", max_output=MAX_OUTPUT
+        )
+
+    async def _sh(self, script: str, *arguments: str) -> str:
+        """Run a script of ours, and return its output.
 
         Raises:
-            EnvironmentFailed: it is lost.
+            EnvironmentFailed: the script failed, which it never does in a healthy environment.
         """
-        ...
+        ended = await self._run(script, *arguments)
+        if ended.exit_code != 0:
+            output = " ".join((ended.stderr or ended.stdout).split())[-_SHOWN_CHARS:]
+            raise EnvironmentFailed(f"a script ended with exit code {ended.exit_code}: {output}")
+        return ended.stdout
 
-    async def cleanup(self) -> None:
-        """End every process and remove every file. Never fails; idempotent."""
-        ...
 
+async def prepared(made: Environment) -> Environment:
+    """Return an environment that is ready for its first command; clean it up if it cannot be.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
-    """The common starting point of a task's environments."""
-
-    files: Tree
-    """Files copied over the root; for a container's image, only those below /tests."""
-    workdir: str
-    env: Mapping[str, str]
-    user: str | None
-    notes: tuple[str, ...]
-    """Parts of its definition that were ignored."""
-    packages: bool = False
-    """True if its rooms have this project's installed modules (`image.PACKAGES_LABEL`)."""
+    Raises:
+        EnvironmentFailed: as `Environment.prepare`.
+    """
+    try:
+        await made.prepare()
+    except BaseException:
+        await made.cleanup()
+        raise
+    return made
 
 
 @runtime_checkable
@@ -201,13 +340,11 @@ class JudgesApart(Protocol):
         ...
 
 
-class Environments(Protocol):
+class Environments(ABC):
     """A factory of environments. An async context manager; exiting ends all of them."""
 
-    @property
-    def identity(self) -> str:
-        """See `Sandbox.identity`."""
-        ...
+    identity: str
+    """See `Sandbox.identity`: "harbor/" and a name."""
 
     async def __aenter__(self) -> Self:
         """Start the factory.
@@ -215,23 +352,20 @@ class Environments(Protocol):
         Raises:
             EnvironmentFailed: this machine does not support it; the message names alternatives.
         """
-        ...
+        return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None:
+        """End remaining environments. By default does nothing, since trials clean up after themselves."""
+        return
 
+    @abstractmethod
     async def create(
         self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
-    ) -> tuple[Environment, Image]:
-        """Create an environment, and return it with its image. Images are built once and cached.
+    ) -> Environment:
+        """Create an environment that is ready for its first command (`prepared`).
 
         Args:
-            folder: contains a Dockerfile.
+            folder: contains a Dockerfile, or files for the working directory of `config.docker_image`.
             config: the task's [environment], or its verifier's.
             env: variables for every command, which override the image's: the resolved `config.env`.
 
@@ -239,4 +373,3 @@ class Environments(Protocol):
             ImageError: the task needs something that these environments do not support, or a RUN failed.
             EnvironmentFailed: the environment could not be created.
         """
-        ...

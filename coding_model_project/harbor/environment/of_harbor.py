@@ -19,12 +19,15 @@ from uuid import uuid4
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.environment.base import (
+    MAX_FILE_BYTES,
     CommandResult,
+    Environment,
     EnvironmentFailed,
+    Environments,
     Killed,
+    prepared,
 )
 from coding_model_project.harbor.environment.output import Kept, shown
-from coding_model_project.harbor.environment.places import Place, Places
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 
 _KILLED = 137
@@ -32,8 +35,8 @@ _TIMEOUT_WORDS = ("timed out", "timeout")
 _KEYS = ("docker_image", "cpus", "memory_mb", "storage_mb", "gpus", "workdir", "build_timeout_sec")
 
 
-class HarborPlaces(Places):
-    """Environments made by Harbor's factory. See `places.Places`.
+class HarborEnvironments(Environments):
+    """Environments made by Harbor's factory. See `base.Environments`.
 
     Args:
         kind: Harbor's name, such as `daytona`, `modal` or `docker`, or `module:Class`.
@@ -64,8 +67,10 @@ class HarborPlaces(Places):
             ) from error
         self.identity = f"harbor/harbor:{kind}"
 
-    async def start(self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]) -> Place:
-        """See `Places.start`."""
+    async def create(
+        self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
+    ) -> Environment:
+        """See `Environments.create`."""
         from harbor.models.task.config import EnvironmentConfig as HarborsConfig
         from harbor.models.trial.paths import TrialPaths
 
@@ -85,29 +90,34 @@ class HarborPlaces(Places):
         except Exception as error:
             logs.cleanup()
             raise EnvironmentFailed(f"{self.identity}: {_line(error)}") from error
-        return _HarborPlace(made, logs, self.identity, await _workdir(made))
+        place = _HarborEnvironment(made, logs, self.identity, env)
+        place.workdir = config.workdir or await _workdir(made)
+        return await prepared(place)
 
 
-class _HarborPlace:
-    """A Harbor environment. See `places.Place`."""
+class _HarborEnvironment(Environment):
+    """A Harbor environment. See `base.Environment`."""
 
     def __init__(
-        self, made: Any, logs: tempfile.TemporaryDirectory[str], identity: str, workdir: str
+        self,
+        made: Any,
+        logs: tempfile.TemporaryDirectory[str],
+        identity: str,
+        env: Mapping[str, str],
     ) -> None:
-        self._made, self._logs, self._identity = made, logs, identity
-        self.workdir = workdir
+        self._made, self._logs, self._identity, self.env = made, logs, identity, env
 
-    async def run_command(
+    async def execute(
         self,
         command: str,
         *,
-        cwd: str | None,
+        cwd: str,
         env: Mapping[str, str],
         timeout_s: float | None,
         user: str | int | None,
         max_output: int,
     ) -> CommandResult:
-        """See `Place.run_command`.
+        """See `Environment.run_command`.
 
         Harbor's timeouts are whole seconds, and only its message tells a timeout from other errors.
         """
@@ -130,8 +140,9 @@ class _HarborPlace:
             exit_code=ended.return_code,
         )
 
-    async def read_file(self, path: str, max_bytes: int) -> bytes:
-        """See `Place.read_file`."""
+    async def read_file(self, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+        """See `Environment.read_file`."""
+        path = self.absolute(path)
         size = await self._root(f"[ -f {quote(path)} ] && wc -c < {quote(path)}")
         if size.exit_code != 0:
             raise FileNotFoundError(f"{path} is not a regular file")
@@ -142,8 +153,9 @@ class _HarborPlace:
             await self._call(self._made.download_file(path, target))
             return target.read_bytes()
 
-    async def write_file(self, path: str, content: bytes, mode: int) -> None:
-        """See `Place.write_file`."""
+    async def write_file(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        """See `Environment.write_file`."""
+        path = self.absolute(path)
         above = path.rpartition("/")[0] or "/"
         if (made := await self._root(f"mkdir -p {quote(above)}")).exit_code != 0:
             raise OSError(f"{path}: {made.stderr.strip()}")
@@ -155,18 +167,18 @@ class _HarborPlace:
         await self._root(f"chmod {mode:o} {quote(path)}")
 
     async def heartbeat(self) -> None:
-        """See `Place.heartbeat`."""
+        """See `Environment.heartbeat`."""
         if (await self._root("true")).exit_code != 0:
             raise EnvironmentFailed(f"{self._identity}: the environment does not respond")
 
     async def cleanup(self) -> None:
-        """See `Place.cleanup`."""
+        """See `Environment.cleanup`."""
         with suppress(Exception):
             await self._made.stop(delete=True)
         self._logs.cleanup()
 
     async def _root(self, command: str) -> CommandResult:
-        return await self.run_command(
+        return await self.execute(
             command, cwd="/", env={}, timeout_s=60.0, user=0, max_output=1 << 16
         )
 

@@ -19,3 +19,16 @@ while [ "${p:-0}" -gt 1 ]; do keep="$keep$p "; p=$(sed -n 's/^PPid:[^0-9]*//p' "
 for round in 1 2 3; do for one in /proc/[0-9]*; do p=${one#/proc/}
 case "$keep" in *" $p "*) ;; *) kill -9 "$p" 2> /dev/null;; esac; done; done; true"""
 """A script that kills all visible processes except the first, those with ids in $0, and its ancestors."""
+
+KIND = (
+    'if [ -d "$0" ]; then echo d; elif [ -x "$0" ]; then echo x; elif [ -f "$0" ]; then echo f; fi'
+)
+"""A script that prints whether $0 is a folder (d), a program (x) or another file (f)."""
+
+PACK = """packed=$0; cd "$1" || exit 1; shift; [ $# = 0 ] && set -- .
+for one in "$@"; do shift; if [ -e "$one" ] || [ -L "$one" ]; then set -- "$@" "$one"; fi; done
+[ $# = 0 ] || tar -cf "$packed" -- "$@" """
+"""A script that packs the folder $1, or these names in it, into the tar file $0."""
+
+UNPACK = 'mkdir -p "$1" && tar -xmf "$0" -C "$1"'
+"""A script that unpacks the tar file $0 over the folder $1."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coding_model_project.harbor.environment.image import PACKAGES_LABEL
 from coding_model_project.harbor.posttrain.base_models import BaseModel
 from coding_model_project.harbor.posttrain.benchmarks import Benchmark
+from coding_model_project.harbor.rooms.image import PACKAGES_LABEL
 
 WORKSPACE, BASE, ARTIFACTS = "/app", "/models/base", "/logs/artifacts"
 TIMER = f"{ARTIFACTS}/timer"

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from coding_model_project.harbor.environment.base import (
-    MAX_OUTPUT,
+    MAX_FILE_BYTES,
     CommandResult,
+    Environment,
     EnvironmentFailed,
     Killed,
     Resources,
@@ -31,7 +32,6 @@ _START_S = 60.0
 _ANSWER_S = 60.0
 """Timeout of an answer in wall seconds, in addition to a command's own time."""
 
-_MAX_BYTES = 64 << 20
 _MAX_ENTRIES = 20_000
 _MAX_IMAGE_BYTES, _MAX_IMAGE_ENTRIES = 1 << 30, 200_000
 _LENGTHS = struct.Struct("<II")
@@ -53,6 +53,8 @@ class Settings:
     user: str | int | None = None
     files: Tree = field(default_factory=Tree)
     """Files copied over the root."""
+    notes: tuple[str, ...] = ()
+    """See `Environment.notes`."""
     resources: Resources = field(default_factory=Resources)
     packages: bool = False
     """True to mount this project's installed modules read-only, with its interpreter first in PATH."""
@@ -139,18 +141,21 @@ class Rooms:
         return ours
 
 
-class Room:
+class Room(Environment):
     """One room, served by its steward. See `Environment`."""
 
     def __init__(self, channel: socket.socket, settings: Settings) -> None:
         channel.setblocking(False)
         self._channel: socket.socket | None = channel
         self._settings = settings
+        self.workdir, self.user = settings.workdir, settings.user
+        self.env = {
+            **_ENV,
+            **(_WITH_PACKAGES if settings.packages else {}),
+            **(settings.env or {}),
+        }
+        self.tests, self.notes = settings.files.within("tests"), settings.notes
         self._turn = asyncio.Lock()
-
-    @property
-    def workdir(self) -> str:
-        return self._settings.workdir
 
     async def prepare(self) -> None:
         """Wait until the room is ready, and write its files.
@@ -164,31 +169,25 @@ class Room:
             await self._lay("/", files)
         await self._ask({"do": "write", "path": self.workdir, "entries": []})
 
-    async def run_command(
+    async def execute(
         self,
         command: str,
         *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-        user: str | int | None = None,
-        max_output: int = MAX_OUTPUT,
+        cwd: str,
+        env: Mapping[str, str],
+        timeout_s: float | None,
+        user: str | int | None,
+        max_output: int,
     ) -> CommandResult:
         """See `Environment.run_command`."""
-        own = self._settings
         what = {
             "text": command,
-            "cwd": cwd or own.workdir,
-            "env": {
-                **_ENV,
-                **(_WITH_PACKAGES if own.packages else {}),
-                **(own.env or {}),
-                **(env or {}),
-            },
+            "cwd": cwd,
+            "env": dict(env),
             "timeout_s": timeout_s,
-            "user": own.user if user is None else user,
+            "user": user,
             "max_output": max_output,
-            "processes": own.resources.processes,
+            "processes": self._settings.resources.processes,
         }
         wait_s = None if timeout_s is None else longest_s(timeout_s) + _ANSWER_S
         head, body = await self._ask({"do": "run", "command": what}, wait_s=wait_s)
@@ -203,22 +202,22 @@ class Room:
             killed=Killed(head["killed"]) if head["killed"] else None,
         )
 
-    async def read_file(self, path: str, max_bytes: int = _MAX_BYTES) -> bytes:
+    async def read_file(self, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         """See `Environment.read_file`."""
-        request = {"do": "read", "path": self._at(path), "max_bytes": max_bytes}
+        request = {"do": "read", "path": self.absolute(path), "max_bytes": max_bytes}
         return (await self._ask(request))[1]
 
     async def write_file(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """See `Environment.write_file`."""
-        folder, _, name = self._at(path).rpartition("/")
+        folder, _, name = self.absolute(path).rpartition("/")
         await self._lay(folder or "/", of_bytes(name, content, mode))
 
     async def read_tree(
-        self, path: str, max_bytes: int = _MAX_BYTES, only: Sequence[str] | None = None
+        self, path: str, max_bytes: int = MAX_FILE_BYTES, only: Sequence[str] | None = None
     ) -> Tree:
         """See `Environment.read_tree`."""
         what = {"max_bytes": max_bytes, "max_entries": _MAX_ENTRIES, "only": only}
-        head, body = await self._ask({"do": "pack", "path": self._at(path), **what})
+        head, body = await self._ask({"do": "pack", "path": self.absolute(path), **what})
         return Tree(tuple(map(tuple, head["entries"])), body)  # type: ignore[arg-type]
 
     async def changes(self) -> Tree:
@@ -234,7 +233,7 @@ class Room:
 
     async def write_tree(self, path: str, tree: Tree) -> None:
         """See `Environment.write_tree`."""
-        await self._lay(self._at(path), tree)
+        await self._lay(self.absolute(path), tree)
 
     async def listen(self, port: int) -> socket.socket:
         """Return a socket that listens on the room's own loopback, for this process to serve.
@@ -279,9 +278,6 @@ class Room:
                 while await loop.sock_recv(channel, 1 << 16):
                     pass  # the steward closes its end when the whole room is gone
         channel.close()
-
-    def _at(self, path: str) -> str:
-        return path if path.startswith("/") else f"{self.workdir.rstrip('/')}/{path}"
 
     async def _lay(self, path: str, tree: Tree) -> None:
         request = {"do": "write", "path": path, "entries": tree.entries}

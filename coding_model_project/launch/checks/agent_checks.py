@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.errors import ConfigError
-from coding_model_project.grading.base import ROOMS, TaskEnvironment
+from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
 from coding_model_project.harbor.agent_config import AgentPlace, Trained
 from coding_model_project.launch.checks import repair_checks
 
@@ -26,11 +26,12 @@ def has_agent(config: DictConfig) -> bool:
 
 
 def task_environment(coding: CodingConfig) -> TaskEnvironment:
-    """Return the environment that an agent's tasks run in."""
+    """Return the environment that an agent's tasks run in; agents in their tasks' rooms need rooms."""
     place = coding.harbor.place()
-    if coding.agent.folder is None or coding.agent.place is not AgentPlace.room:
+    if coding.agent.place is not AgentPlace.room:
         return place
-    return replace(place, agent=str(Path(coding.agent.folder).expanduser()))
+    folder = coding.agent.folder
+    return replace(place, name=ROOMS, agent=folder and str(Path(folder).expanduser()))
 
 
 def check_values(config: DictConfig) -> None:
@@ -58,7 +59,7 @@ def check_values(config: DictConfig) -> None:
                 "coding.agent.place=room: an agent in Python runs on the host; set "
                 "coding.agent.place=host, or coding.agent.command"
             )
-    if agent.place == AgentPlace.room and config.coding.harbor.environment != ROOMS:
+    if agent.place == AgentPlace.room and config.coding.harbor.environment not in (AUTO, ROOMS):
         raise ConfigError(
             f"coding.agent.place=room and coding.harbor.environment="
             f"{config.coding.harbor.environment}: agents work in rooms only; set "

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from omegaconf import DictConfig
 
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.base import TaskEnvironment
-from coding_model_project.harbor.environment.base import ENGINES, EnvironmentFailed
-from coding_model_project.harbor.environment.factory import environments_of
-from coding_model_project.harbor.format.task import load_task, passed_variables
+from coding_model_project.harbor.environment.base import ENGINES, EnvironmentFailed, ImageError
+from coding_model_project.harbor.environment.factory import check_supported, environments_of
+from coding_model_project.harbor.format.task import Task, load_task, passed_variables
 from coding_model_project.harbor.integrity import Accepted, Integrity
 from coding_model_project.launch.checks.agent_checks import has_agent
 from coding_model_project.launch.checks.bash_checks import has_bash
@@ -40,14 +40,16 @@ def check_problems(config: DictConfig, problems: Sequence[Problem]) -> None:
     """Check that tasks can run in their environment, and that their rewards may be trained on.
 
     Raises:
-        ConfigError: an agent that needs tasks gets a problem without one, no engine answers, or no
-            reward would be used.
+        ConfigError: an agent that needs tasks gets a problem without one, no engine answers, no task can
+            run, or no reward would be used.
     """
     _check_named(config, problems)
     where, accepted = config.coding.harbor.environment, config.coding.harbor.integrity
-    if where in ENGINES and any(problem.task is not None for problem in problems):
+    tasks = {problem.id: _task(problem) for problem in problems if problem.task is not None}
+    if where in ENGINES and tasks:
         _check_engine(where)
-    shared = [problem for problem in problems if _is_shared(problem)]
+    _check_supported(where, tasks)
+    shared = [problem for problem in problems if _is_shared(problem, tasks)]
     if not shared:
         return
     warning = (
@@ -92,16 +94,43 @@ def _check_engine(program: str) -> None:
         raise ConfigError(f"coding.harbor.environment={program}: {error}") from error
 
 
-def _is_shared(problem: Problem) -> bool:
-    """Return whether the judged code shares its verifier's environment, or its harness's process.
+def _check_supported(where: str, tasks: Mapping[str, Task]) -> None:
+    """Print how many tasks no environment here can run.
+
+    Args:
+        tasks: by problem id.
 
     Raises:
-        ConfigError: the task does not exist.
+        ConfigError: it can run none of them.
     """
-    if problem.task is None:
-        return problem.harness is not None
+    reasons: list[str] = []
+    for name, task in tasks.items():
+        try:
+            check_supported(where, task)
+        except ImageError as error:
+            reasons.append(f"{name}: {error}")
+    if not reasons:
+        return
+    said = f"{len(reasons)} of {len(tasks)} tasks cannot run, such as {reasons[0]}"
+    if len(reasons) == len(tasks):
+        raise ConfigError(f"coding.harbor.environment={where}: {said}")
+    print(f"note: {said}; their samples are dropped", flush=True)
+
+
+def _task(problem: Problem) -> Task:
+    """Return a problem's task.
+
+    Raises:
+        ConfigError: it does not exist, or is invalid.
+    """
     try:
-        task = load_task(Path(problem.task))
+        return load_task(Path(str(problem.task)))
     except DataError as error:
         raise ConfigError(f"coding.problems: {problem.id}: {error}") from error
-    return Integrity.of(*task.steps) is Integrity.in_process
+
+
+def _is_shared(problem: Problem, tasks: Mapping[str, Task]) -> bool:
+    """Return whether the judged code shares its verifier's environment, or its harness's process."""
+    if problem.task is None:
+        return problem.harness is not None
+    return Integrity.of(*tasks[problem.id].steps) is Integrity.in_process

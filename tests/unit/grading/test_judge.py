@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coding_model_project.errors import HarborError
-from coding_model_project.grading.base import ROOMS, harbor_identity
+from coding_model_project.grading.base import AUTO, harbor_identity
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.judge import GraderByProblem
 from coding_model_project.grading.limiter import Limiter
@@ -28,5 +28,5 @@ async def test_each_problem_goes_to_its_grader(tmp_path):
 
 
 def test_the_identity_names_all_graders():
-    assert HarborGrader(limiter=Limiter(1)).identity == harbor_identity(ROOMS)
-    assert f"+{harbor_identity(ROOMS)}+math-verify " in by_problem().identity
+    assert HarborGrader(limiter=Limiter(1)).identity == harbor_identity(AUTO)
+    assert f"+{harbor_identity(AUTO)}+math-verify " in by_problem().identity

@@ -125,7 +125,7 @@ def test_a_model_that_cannot_answer_ends_the_trial_and_not_the_episode(tmp_path)
 def test_what_a_model_is_told_of_odd_commands(tmp_path):
     async def use(environments):
         task = load_task(folder(tmp_path))
-        room, _ = await environments.create(task.environment_dir, task.config.environment, {})
+        room = await environments.create(task.environment_dir, task.config.environment, {})
         episode = Episode("Do it.", room, Limits(command_s=0.3, output_bytes=80))
         try:
             for command in ("sleep 9", "seq 1000", "echo '", "echo a\0b", f": {'x' * 200_000}"):

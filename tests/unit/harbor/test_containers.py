@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from coding_model_project import cli
 from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.containers.container import Container
 from coding_model_project.harbor.containers.container_engine import Engine
 from coding_model_project.harbor.containers.containers import ContainerEnvironments
-from coding_model_project.harbor.containers.dockerfile import ImageError
-from coding_model_project.harbor.environment.base import EnvironmentFailed, Killed
+from coding_model_project.harbor.environment.base import EnvironmentFailed, ImageError, Killed
 from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
 from coding_model_project.harbor.environment.tree import Tree, of_bytes, of_files
 from coding_model_project.harbor.format.task import load_task
@@ -98,18 +98,32 @@ def test_a_machine_without_an_engine_says_so_with_the_way_out(tmp_path):
         assert said in done.stderr and "rooms, which need none" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("config", "says"),
-    [
-        ({"network_mode": NetworkMode.allowlist, "allowed_hosts": ("a.org",)}, "allowlist"),
-        ({"gpus": 1}, "no accelerators"),
-    ],
-)
-def test_what_an_engine_has_not_is_one_line(tmp_path, config, says):
-    with pytest.raises(ImageError, match=rf"{says}.*harbor run -e docker"):
-        asyncio.run(
-            ContainerEnvironments("docker").create(tmp_path, EnvironmentConfig(**config), {})
-        )
+CLEANED = """#!/bin/sh
+echo "$@" >> {log}
+case "$1" in
+images) echo localhost/coding-harbor:a docker.io/library/debian:12 localhost/coding-harbor:b;;
+rmi) [ "$2" != localhost/coding-harbor:b ];;
+esac
+"""
+
+
+def test_clean_removes_the_images_of_tasks_that_are_not_in_use(tmp_path, monkeypatch, capsys):
+    (tmp_path / "podman").write_text(CLEANED.format(log=tmp_path / "log"))
+    (tmp_path / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert cli.main(["harbor", "clean"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "podman: 1 images removed, 1 in use\n"
+    assert "docker is not installed" in printed.err
+    removed = [line for line in (tmp_path / "log").read_text().splitlines() if "rmi" in line]
+    assert removed == ["rmi localhost/coding-harbor:a", "rmi localhost/coding-harbor:b"]
+
+
+def test_gpus_that_this_machine_has_not_are_named(tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM debian\n")
+    with pytest.raises(ImageError, match=r"environment.gpus = 100: this machine has \d"):
+        create = ContainerEnvironments("docker").create
+        asyncio.run(create(tmp_path, EnvironmentConfig(gpus=100), {}))
 
 
 def test_the_narrowest_network_of_a_trial_is_its_only_one(tmp_path):
@@ -123,7 +137,7 @@ def test_what_lasts_and_what_a_verifier_finds(tmp_path):
     config = EnvironmentConfig(network_mode=NetworkMode.no_network, memory_mb=100)
 
     async def use(environments):
-        room, image = await environments.create(tmp_path, config, {"GIVEN": "task"})
+        room = await environments.create(tmp_path, config, {"GIVEN": "task"})
         said = await room.run_command(
             "id -un; pwd; echo $GIVEN $FROM_IMAGE $MORE; ls /sys/class/net; (sleep 500 &)",
             env={"MORE": "more"},
@@ -147,10 +161,10 @@ def test_what_lasts_and_what_a_verifier_finds(tmp_path):
         await room.cleanup()
         with pytest.raises(EnvironmentFailed):
             await room.run_command("true")
-        return said, big, found, runs, read, image
+        return said, big, found, runs, read, room.user
 
-    said, big, found, runs, (note, tree), image = run_in_containers(use)
-    assert said.stdout == "ann\n/app\ntask i more\nlo\n" and image.user == "ann"
+    said, big, found, runs, (note, tree), user = run_in_containers(use)
+    assert said.stdout == "ann\n/app\ntask i more\nlo\n" and user == "ann"
     assert big.killed is Killed.memory
     assert found.stdout.startswith("0\n/logs/verifier:\n\n/tests:\n/:\n")
     assert "conftest.py" not in found.stdout and "kept" in found.stdout
@@ -163,7 +177,7 @@ def test_late_huge_and_cancelled_commands(tmp_path):
     write_image(tmp_path)
 
     async def use(environments):
-        room, _ = await environments.create(tmp_path, EnvironmentConfig(), {})
+        room = await environments.create(tmp_path, EnvironmentConfig(), {})
         await room.run_command("sleep 500 &")
         late = await room.run_command("echo first; setsid sleep 600 & sleep 602", timeout_s=1.0)
         cancelled = asyncio.ensure_future(room.run_command("sleep 603"))

@@ -13,7 +13,12 @@ from coding_model_project.grading.base import TaskEnvironment
 from coding_model_project.harbor.agents import Oracle, Script
 from coding_model_project.harbor.containers.containers import ContainerEnvironments
 from coding_model_project.harbor.containers.node_limit import NodeLimit
-from coding_model_project.harbor.environment.base import EnvironmentFailed, Killed
+from coding_model_project.harbor.environment.base import (
+    Environment,
+    EnvironmentFailed,
+    Killed,
+    prepared,
+)
 from coding_model_project.harbor.environment.factory import environments_of
 from coding_model_project.harbor.environment.tree import of_bytes
 from coding_model_project.harbor.format.task import load_task
@@ -23,8 +28,9 @@ from coding_model_project.harbor.trial import Trials
 from tests import docs
 from tests.unit.harbor.engines import engine, listed, run_in_containers, write_image
 from tests.unit.harbor.folders import folder
+from tests.unit.harbor.rooms import run_in_environments
 
-EXAMPLE = "my_places"
+EXAMPLE = "my_environments"
 
 # These tests list the machine's containers, and remove those of killed processes.
 pytestmark = pytest.mark.xdist_group("containers")
@@ -48,7 +54,7 @@ def example(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("romms", "romms: no such name; use rooms, docker, podman"),
+        ("romms", "romms: no such name; use auto, rooms, podman, docker"),
         ("no_such_module:Mine", "No module named 'no_such_module'"),
         ("os:NoSuch", "has no attribute 'NoSuch'"),
         ("os:sep", "not callable"),
@@ -84,8 +90,64 @@ def test_a_limit_of_a_node_holds_over_processes_and_ends_with_them(tmp_path):
     assert limit.free() is not None
 
 
+class Borrowed(Environment):
+    """The five methods of an environment, in a room, without the room's own ones."""
+
+    workdir = "/app"
+
+    def __init__(self, room):
+        self._room, self.env = room, room.env
+        self.execute, self.read_file = room.execute, room.read_file
+
+    async def execute(self, command, **settings):
+        raise AssertionError("replaced")
+
+    async def read_file(self, path, max_bytes=0):
+        raise AssertionError("replaced")
+
+    async def write_file(self, path, content, mode=0o644):
+        await self._room.write_file(self.absolute(path), content, mode)
+
+    async def heartbeat(self):
+        await self._room.heartbeat()
+
+    async def cleanup(self):
+        await self._room.cleanup()
+
+
 @pytest.mark.sandbox
-def test_the_example_runs_trials_by_six_members(tmp_path, example):
+def test_everything_else_is_made_of_five_methods(tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM debian\nWORKDIR /app\n")
+    forges = """(while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.05; done) < /dev/null &
+        touch /tests/helper.py /conftest.py /app/x/kept"""
+
+    async def use(environments):
+        room = await environments.create(tmp_path, EnvironmentConfig(), {"A": "b"})
+        made = await prepared(Borrowed(room))
+        await made.write_tree("x", of_bytes("y/z", b"\xff", 0o755))
+        await made.run_command(forges)
+        await made.begin_verifier()
+        await made.write_tree("/tests", of_bytes("test.sh", b"echo $A\n").executable("test.sh"))
+        found = await made.run_command(
+            "/tests/test.sh; pwd; sleep 0.2; ls -A /tests /logs/verifier /app/x"
+        )
+        program, tree = await made.read_tree("x/y/z"), await made.read_tree("x", only=["y", "no"])
+        with pytest.raises(FileNotFoundError):
+            await made.read_tree("none")
+        with pytest.raises(OSError, match="more than 1 bytes"):
+            await made.read_tree("/tests", max_bytes=1)
+        empty = await made.read_tree("/logs/verifier")
+        await made.cleanup()
+        return found.stdout, program, tree, empty
+
+    found, program, tree, empty = run_in_environments(use)
+    assert found == "b\n/app\n/app/x:\nkept\ny\n\n/logs/verifier:\n\n/tests:\ntest.sh\n"
+    assert program == of_bytes("", b"\xff", 0o755) and tree.file("y/z") == b"\xff"
+    assert [name for name, *_ in tree.entries] == ["y", "y/z"] and empty.entries == ()
+
+
+@pytest.mark.sandbox
+def test_the_example_runs_trials_by_five_methods(tmp_path, example):
     if engine() != "podman":
         pytest.skip("the example is for podman")
     task = folder(
@@ -102,9 +164,7 @@ def test_the_example_runs_trials_by_six_members(tmp_path, example):
             trials = Trials(environments)
             solved = await trials.run(load_task(task), Oracle())
             forged = await trials.run(load_task(task), Script(forges))
-            room, _ = await environments.create(
-                task / "environment", EnvironmentConfig(), {"A": "b"}
-            )
+            room = await environments.create(task / "environment", EnvironmentConfig(), {"A": "b"})
             await room.write_tree("/app/x", of_bytes("y/z", b"\xff", 0o755))
             tree = await room.read_tree("/app", only=["x", "none"])
             late = await room.run_command("echo $A; sleep 30", timeout_s=1.0)
@@ -130,7 +190,7 @@ def test_an_image_is_built_once_for_its_content_and_warm_containers_are_gone_at_
     async def body():
         async with ContainerEnvironments(program, at_once=3, warm=1) as environments:
             for name in ("one", "one", "same"):
-                room, _ = await environments.create(tmp_path / name, EnvironmentConfig(), {})
+                room = await environments.create(tmp_path / name, EnvironmentConfig(), {})
                 assert (await room.run_command("echo hi")).stdout == "hi\n"
                 await room.cleanup()
             assert len(mine()) <= 2

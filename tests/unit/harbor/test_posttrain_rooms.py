@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from coding_model_project.harbor.environment.image import PACKAGES_LABEL
 from coding_model_project.harbor.export import kernel
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from coding_model_project.harbor.posttrain.verifier.forked_sandbox import ForkedSandbox
+from coding_model_project.harbor.rooms.image import PACKAGES_LABEL
 from coding_model_project.types import Asserts, Call, Limits, Program, Status, Stdin
 from tests.unit.harbor.rooms import run_in_environments
 
@@ -32,7 +32,7 @@ def in_a_room(folder, label, script):
     (folder / "Dockerfile").write_text(f"FROM python:3.11-slim\n{label}WORKDIR /app\n")
 
     async def use(environments):
-        room, _ = await environments.create(folder, EnvironmentConfig(), {})
+        room = await environments.create(folder, EnvironmentConfig(), {})
         try:
             await room.write_file("/app/look.py", script.encode())
             return await room.run_command("python3 look.py")
@@ -113,7 +113,7 @@ def test_programs_of_a_verifier_lose_its_folders(tmp_path):
     (tmp_path / "Dockerfile").write_text("FROM python:3.11-slim\nWORKDIR /app\n")
 
     async def use(environments):
-        room, _ = await environments.create(tmp_path, EnvironmentConfig(), {})
+        room = await environments.create(tmp_path, EnvironmentConfig(), {})
         try:
             await room.begin_verifier()
             await room.write_file("/tests/x", b"secret")

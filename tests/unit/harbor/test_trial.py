@@ -149,7 +149,7 @@ def test_what_a_container_engine_is_needed_for_is_one_line(tmp_path):
     task = made(tmp_path)
     (task / "environment" / "Dockerfile").write_text("FROM nvidia/cuda:12\n")
     ended = outcome(task)
-    assert ended.exception == "SandboxBuildFailedError" and "--environment docker" in str(
+    assert ended.exception == "SandboxBuildFailedError" and "--environment podman" in str(
         ended.error
     )
 

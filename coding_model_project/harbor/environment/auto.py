@@ -1,0 +1,121 @@
+"""The environment `auto`: rooms for tasks that need nothing but a system, containers for others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from coding_model_project.grading.base import AUTO
+from coding_model_project.harbor.containers.container_engine import Engine
+from coding_model_project.harbor.containers.containers import ContainerEnvironments
+from coding_model_project.harbor.environment.base import (
+    ENGINES,
+    Environment,
+    EnvironmentFailed,
+    Environments,
+    ImageError,
+    NeedsContainer,
+)
+from coding_model_project.harbor.environment.tree import Tree
+from coding_model_project.harbor.format.task_config import EnvironmentConfig
+from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
+
+if TYPE_CHECKING:
+    from coding_model_project.harbor.export.judging import Judged
+    from coding_model_project.harbor.format.task import Task
+    from coding_model_project.harbor.step import Step
+
+NO_ENGINE = (
+    f"it needs a container, and no engine responds here ({', '.join(ENGINES)}); install one, such as "
+    "`apt-get install podman`, which works without root"
+)
+
+
+async def responding_engine() -> str | None:
+    """Return the first container engine that responds on this machine; None without one."""
+    for program in ENGINES:
+        try:
+            await Engine(program).find()
+        except EnvironmentFailed:
+            continue
+        return program
+    return None
+
+
+@cache
+def engine_here() -> str | None:
+    """Return the result of `responding_engine`, outside an event loop."""
+    return asyncio.run(responding_engine())
+
+
+class AutoEnvironments(Environments):
+    """A factory of environments that selects one for each image. See `base.Environments`.
+
+    Args:
+        agent: see `EmbeddedEnvironments`.
+        at_once, warm: see `ContainerEnvironments`.
+    """
+
+    identity = f"harbor/{AUTO}"
+
+    def __init__(
+        self, agent: Path | None = None, *, at_once: int | None = None, warm: int = 0
+    ) -> None:
+        self._agent, self._at_once, self._warm = agent, at_once, warm
+        self._stack = AsyncExitStack()
+        self._starting = asyncio.Lock()
+        self._rooms: EmbeddedEnvironments | None = None
+        self._containers: ContainerEnvironments | None = None
+        self._looked = False
+        self._refused: dict[tuple[Path, str | None], NeedsContainer] = {}
+        """Images that rooms cannot provide, which are not tried again."""
+
+    async def __aenter__(self) -> Self:
+        """Start rooms. An engine is looked for when a task first needs it.
+
+        Raises:
+            EnvironmentFailed: this machine has neither rooms nor a container engine.
+        """
+        try:
+            rooms = EmbeddedEnvironments(self._agent)
+            self._rooms = await self._stack.enter_async_context(rooms)
+        except EnvironmentFailed:
+            if await self._engine() is None:
+                raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def judge_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
+        """See `base.JudgesApart`."""
+        return None if self._rooms is None else await self._rooms.judge_apart(task, step, artifacts)
+
+    async def create(
+        self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
+    ) -> Environment:
+        """See `Environments.create`."""
+        key = (folder, config.docker_image)
+        if self._rooms is not None and key not in self._refused:
+            try:
+                return await self._rooms.create(folder, config, env)
+            except NeedsContainer as error:
+                self._refused[key] = error
+        engine = await self._engine()
+        if engine is None:
+            raise ImageError(f"{self._refused[key].why}; {NO_ENGINE}")
+        return await engine.create(folder, config, env)
+
+    async def _engine(self) -> ContainerEnvironments | None:
+        async with self._starting:
+            if not self._looked:
+                program = await responding_engine()
+                if program is not None:
+                    made = ContainerEnvironments(program, at_once=self._at_once, warm=self._warm)
+                    self._containers = await self._stack.enter_async_context(made)
+                self._looked = True
+        return self._containers

@@ -1,0 +1,138 @@
+"""What a task's `[environment]` and its compose file ask for, and the refusal of what is not supported.
+
+A compose file whose only service is `main` is like its Dockerfile with variables and a working directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from coding_model_project.harbor.environment import tree
+from coding_model_project.harbor.environment.base import WITH_HARBOR, ImageError
+from coding_model_project.harbor.format.task_config import (
+    MAIN_SERVICE,
+    EnvironmentConfig,
+    NetworkMode,
+    TaskOS,
+)
+
+_COMPOSE = "docker-compose.yaml"
+_MAX_TEXT = 128 << 10
+_STAYS = ("sleep infinity", "tail -f /dev/null")
+"""Commands of compose files that only keep a container running."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A task's environment, in so far as all environments of this project can provide it."""
+
+    env: Mapping[str, str]
+    """Variables of every command, which override the image's."""
+    workdir: str | None
+    """Working directory; None is the image's."""
+
+
+def defined(folder: Path, config: EnvironmentConfig, env: Mapping[str, str]) -> Definition:
+    """Return the definition of an environment.
+
+    Args:
+        folder: contains a Dockerfile, and perhaps a compose file.
+        env: the task's variables, resolved.
+
+    Raises:
+        ImageError: no environment of this project provides what the task needs.
+    """
+    if config.tpu is not None:
+        raise ImageError(f"environment.tpu is not supported; {WITH_HARBOR}")
+    if config.os is not TaskOS.linux:
+        raise ImageError(f"environment.os = '{config.os}' is not supported; {WITH_HARBOR}")
+    if config.network_mode is NetworkMode.allowlist:
+        raise ImageError(
+            f"environment.network_mode = 'allowlist' is not supported, it needs Harbor's proxy; "
+            f"{WITH_HARBOR}"
+        )
+    path = folder / _COMPOSE
+    if not path.exists():
+        return Definition(env=env, workdir=config.workdir)
+    main = _main_of(path)
+    return Definition(
+        env={**_variables(path, main.get("environment")), **env},
+        workdir=config.workdir or main.get("working_dir"),
+    )
+
+
+def _main_of(path: Path) -> Mapping[str, Any]:
+    """Return the service `main` of a compose file.
+
+    Raises:
+        ImageError: it has other services, or needs more than a Dockerfile, variables and a folder.
+    """
+    try:
+        content = yaml.safe_load(tree.read(str(path), _MAX_TEXT))
+        services = dict(content["services"])
+        main = dict(services.pop(MAIN_SERVICE))
+    except (OSError, tree.TooLarge, yaml.YAMLError, TypeError, ValueError, LookupError) as error:
+        why = " ".join(str(error).split())
+        raise ImageError(f"{path}: not a compose file with a service `main`: {why}") from error
+    if services:
+        raise _refused(path, f"the services {', '.join(map(str, services))}")
+    if not (path.parent / "Dockerfile").exists():
+        raise _refused(path, "a service `main` without a Dockerfile")
+    if "build" not in main:
+        raise _refused(path, "a service `main` without `build`")
+    build = main.pop("build")
+    built = {"context": build} if isinstance(build, str) else dict(build)
+    if built.get("context") in (".", "./"):
+        del built["context"]
+    if built.get("dockerfile") == "Dockerfile":
+        del built["dockerfile"]
+    command = " ".join(_texts(main.pop("command", "")))
+    if command and not command.endswith(_STAYS):
+        raise _refused(path, f"main.command = {command!r}")
+    left = {name: one for name, one in main.items() if name not in ("environment", "working_dir")}
+    settings = {**left, **{f"build.{name}": one for name, one in built.items()}}
+    for name, value in settings.items():
+        # Harbor's own settings are variables that it sets, such as ${CPUS} and ${CONTEXT_DIR}.
+        if not all("${" in text for text in _texts(value)):
+            raise _refused(path, f"main.{name}")
+    return main
+
+
+def _refused(path: Path, what: str) -> ImageError:
+    return ImageError(f"{path}: {what} is not supported; {WITH_HARBOR}")
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the scalars of a compose file's value as text."""
+    if isinstance(value, Mapping):
+        value = value.values()
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        for one in value:
+            yield from _texts(one)
+    else:
+        yield str(value)
+
+
+def _variables(path: Path, given: object) -> dict[str, str]:
+    """Return the variables of `environment`: a list of NAME=VALUE, or a mapping.
+
+    Raises:
+        ImageError: a value comes from the host, or the form is another one.
+    """
+    pairs = given.items() if isinstance(given, Mapping) else map(_pair, _texts(given or ()))
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if value is None or "$" in str(value):
+            raise _refused(path, f"main.environment.{name} from the host")
+        found[str(name)] = str(value)
+    return found
+
+
+def _pair(text: str) -> tuple[str, str | None]:
+    name, equals, value = text.partition("=")
+    return name, value if equals else None

@@ -1,0 +1,111 @@
+"""The environment `auto`: rooms, or a container engine, or a line that says what is missing."""
+
+import asyncio
+import os
+
+import pytest
+
+from coding_model_project.grading.base import AUTO, TaskEnvironment
+from coding_model_project.harbor.agents import Oracle
+from coding_model_project.harbor.environment import auto
+from coding_model_project.harbor.environment.base import EnvironmentFailed, ImageError
+from coding_model_project.harbor.environment.factory import check_supported, environments_of
+from coding_model_project.harbor.format.task import load_task
+from coding_model_project.harbor.rooms.rooms import Rooms
+from coding_model_project.harbor.trial import Trials
+from tests.unit.harbor.folders import folder
+from tests.unit.harbor.rooms import run_in_environments
+
+STAGES = "FROM golang:1.24 AS made\nFROM debian\nCOPY --from=made /a /a\n"
+
+
+@pytest.fixture
+def no_engine(tmp_path, monkeypatch):
+    (tmp_path / "none").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    auto.engine_here.cache_clear()
+    yield
+    auto.engine_here.cache_clear()
+
+
+@pytest.fixture
+def engine(tmp_path, monkeypatch):
+    """A container engine that responds, and builds nothing."""
+    program = tmp_path / "bin" / "podman"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\n[ "$1" = ps ] && exit 0; echo builds nothing >&2; exit 1\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    auto.engine_here.cache_clear()
+    yield
+    auto.engine_here.cache_clear()
+
+
+def made(path, dockerfile):
+    return load_task(
+        folder(
+            path,
+            environment__Dockerfile=dockerfile,
+            tests__test_sh="#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n",
+            solution__solve_sh="#!/bin/bash\n",
+        )
+    )
+
+
+def outcomes(*tasks):
+    async def nothing(_):
+        return None
+
+    async def use():
+        async with environments_of(TaskEnvironment()) as environments:
+            trials = Trials(environments)
+            return [await trials.run(task, Oracle()) for task in tasks]
+
+    run_in_environments(nothing)  # skips where there are no rooms
+    return asyncio.run(use())
+
+
+@pytest.mark.sandbox
+def test_without_an_engine_simple_tasks_run_and_others_say_how_to_get_one(tmp_path, no_engine):
+    simple = made(tmp_path / "simple", "FROM debian\nWORKDIR /app\n")
+    fails = made(tmp_path / "fails", "FROM debian\nRUN apt-get install -y jq\n")
+    stages = made(tmp_path / "stages", STAGES)
+    first, *others = outcomes(simple, fails, stages, fails)
+    assert (first.error, first.rewards) == (None, {"reward": 1.0})
+    for one, where in zip(
+        others, ("Dockerfile:2: RUN", "Dockerfile:1", "Dockerfile:2"), strict=True
+    ):
+        assert one.exception == "SandboxBuildFailedError" and one.rewards is None
+        assert where in str(one.error) and "apt-get install podman" in str(one.error)
+
+
+@pytest.mark.sandbox
+def test_with_an_engine_others_are_built_by_it(tmp_path, engine):
+    fails = made(tmp_path / "fails", "FROM debian\nRUN false\n")
+    (ended,) = outcomes(fails)
+    assert isinstance(ended.error, ImageError) and "podman build: builds nothing" in str(
+        ended.error
+    )
+
+
+def test_a_task_that_cannot_run_is_known_before_the_start(tmp_path, no_engine):
+    check_supported(AUTO, made(tmp_path / "simple", "FROM debian\n"))
+    with pytest.raises(ImageError, match=r"golang.*no engine responds.*apt-get install podman"):
+        check_supported(AUTO, made(tmp_path / "stages", STAGES))
+
+
+def test_with_an_engine_that_task_can_run(tmp_path, engine):
+    check_supported(AUTO, made(tmp_path / "stages", STAGES))
+
+
+def test_a_machine_with_neither_says_so(no_engine, monkeypatch):
+    async def fails(_):
+        raise EnvironmentFailed("this machine cannot make rooms")
+
+    async def use():
+        async with environments_of(TaskEnvironment()):
+            pass
+
+    monkeypatch.setattr(Rooms, "__aenter__", fails)
+    with pytest.raises(EnvironmentFailed, match="cannot make rooms"):
+        asyncio.run(use())

@@ -1,0 +1,68 @@
+"""What a task asks for and no environment of ours provides, and compose files of one service."""
+
+import pytest
+
+from coding_model_project.harbor.environment.base import ImageError
+from coding_model_project.harbor.environment.definition import defined
+from coding_model_project.harbor.format.task_config import (
+    EnvironmentConfig,
+    NetworkMode,
+    TaskOS,
+    Tpu,
+)
+
+ONE_SERVICE = """
+services:
+  main:
+    build: {context: "${CONTEXT_DIR}"}
+    image: ${MAIN_IMAGE_NAME}
+    command: ["sh", "-c", "sleep infinity"]
+    working_dir: /srv
+    environment: [COLOUR=blue, SIZE=1]
+    volumes: ["${HOST_LOGS}:${ENV_LOGS}"]
+    deploy: {resources: {limits: {cpus: "${CPUS}"}}}
+"""
+
+
+def of_compose(folder, text, **config):
+    (folder / "Dockerfile").write_text("FROM debian\n")
+    (folder / "docker-compose.yaml").write_text(text)
+    return defined(folder, EnvironmentConfig(**config), {"SIZE": "2"})
+
+
+def test_a_compose_file_of_main_alone_gives_variables_and_a_folder(tmp_path):
+    made = of_compose(tmp_path, ONE_SERVICE)
+    assert (made.env, made.workdir) == ({"COLOUR": "blue", "SIZE": "2"}, "/srv")
+    assert of_compose(tmp_path, ONE_SERVICE, workdir="/own").workdir == "/own"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("services:\n", "services:\n  db: {image: postgres}\n"), "the services db"),
+        (("working_dir: /srv", "privileged: true"), "main.privileged"),
+        (("working_dir: /srv", "ports: ['80:80']"), "main.ports"),
+        (("SIZE=1", "KEY"), "main.environment.KEY from the host"),
+        (("COLOUR=blue", "'KEY=${KEY}'"), "main.environment.KEY from the host"),
+        (('"sleep infinity"', '"server"'), "main.command = 'sh -c server'"),
+        (("build: {", "other: {"), "without `build`"),
+        (("main:", "app:"), "not a compose file with a service `main`"),
+        (("services:", "["), "not a compose file"),
+    ],
+)
+def test_what_a_compose_file_needs_besides_is_named(tmp_path, change, says):
+    with pytest.raises(ImageError, match=says):
+        of_compose(tmp_path, ONE_SERVICE.replace(*change))
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"network_mode": NetworkMode.allowlist, "allowed_hosts": ("a.org",)}, "allowlist"),
+        ({"tpu": Tpu(type="v5e", topology="2x4")}, "tpu"),
+        ({"os": TaskOS.windows}, "os = 'windows'"),
+    ],
+)
+def test_what_nothing_here_provides_is_one_line(tmp_path, config, says):
+    with pytest.raises(ImageError, match=rf"environment\..*{says}.*harbor run -e docker"):
+        defined(tmp_path, EnvironmentConfig(**config), {})
