@@ -149,7 +149,7 @@ def test_a_line_says_why_a_task_earns_less_than_1(tmp_path, capsys):
     unbuilt = made(tasks / "unbuilt", "true")
     (unbuilt / "environment" / "Dockerfile").write_text("FROM python:3.12-slim\nRUN exit 7\n")
     folder(tasks / "refused", "[task]\nname = 'no-org'\n")
-    assert cli.main(["harbor", "grade", str(tasks)]) == 1
+    assert cli.main(["harbor", "grade", str(tasks), "--environment", "rooms"]) == 1
     captured = capsys.readouterr()
     lines = {line["task"]: line for line in map(json.loads, captured.out.splitlines())}
     assert lines["good"]["reason"] is None

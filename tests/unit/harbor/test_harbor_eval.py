@@ -18,6 +18,7 @@ from tests.completion_server import CompletionServer, serving
 from tests.unit.harbor.rooms import run_in_environments
 
 pytestmark = pytest.mark.sandbox
+IN_ROOMS = ("--environment", "rooms")
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +144,7 @@ def test_tasks_that_cannot_be_built_are_no_outage(tmp_path, capsys):
         write_task(folder / f"bad-{n:02}", {**TRIVIAL, "instruction.md": "right\n", **image})
     tasks(folder, "right")
     with serving(CompletionServer(answer)) as server:
-        assert main(evaluate(server, folder, out, "--workers", "2")) == 0
+        assert main(evaluate(server, folder, out, "--workers", "2", *IN_ROOMS)) == 0
     counted, said = last(capsys)
     assert (counted["PASS"], counted["errors"]) == (1, {"unbuildable": 12})
     assert "not evaluated: SandboxBuildFailedError" in said and "Dockerfile:3: RUN" in said
@@ -249,7 +250,7 @@ def test_tasks_that_ask_for_what_is_not_here_are_set_aside(tmp_path, capsys):
     write_task(folder / "services", {**TRIVIAL, "environment/docker-compose.yaml": two})
     write_task(folder / "gpu", {**TRIVIAL, "task.toml": "[environment]\ngpus = 1\n"})
     with serving(CompletionServer(answer)) as server:
-        assert main(evaluate(server, folder, tmp_path / "job")) == 0
+        assert main(evaluate(server, folder, tmp_path / "job", *IN_ROOMS)) == 0
     counted, said = last(capsys)
     assert (counted["n_trials"], counted["PASS"]) == (1, 1)
     lines = [line for line in said.splitlines() if line.startswith("set aside: ")]

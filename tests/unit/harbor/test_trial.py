@@ -203,6 +203,7 @@ def test_a_machine_without_namespaces_says_so_with_the_way_out(tmp_path):
     made(tmp_path / "good")
     command = [sys.executable, str(POORER), "same", "unshare", sys.executable]
     command += ["-m", "coding_model_project", "harbor", "grade", str(tmp_path)]
+    command += ["--environment", "rooms"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 3 and done.stdout == ""
     assert "unshare" in done.stderr and "--environment docker" in done.stderr
