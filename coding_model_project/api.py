@@ -223,19 +223,22 @@ def load(
     data_dir: str | Path | None = None,
     columns: Mapping[str, str] | None = None,
     max_tests: int | None = None,
+    check: bool = False,
 ) -> tuple[Problem, ...]:
     """Load problems of a public data set, or of a file.
 
     Args:
         name_or_path: a name (`coding-model data list` shows them), NAME=PATH for a local copy of a
             public set, or a file of problems in the format of `docs/my-data.md`.
-        split: "train", "validation" or "test"; by default the set's own default split, or all problems
-            of a file.
+        split: the split to load, such as "train"; by default all. It is also the split of a file whose
+            name and rows name none.
         data_dir: the folder searched for local copies before the hub; by default $CODING_DATA_DIR,
             else ./data.
         columns: the column for each field that has another name in a file, such as
             {"statement": "question"}.
         max_tests: keep at most this many hidden tests of each problem, evenly spread.
+        check: leave out problems whose tests accept a program that does nothing, or reject the first
+            gold solution. Results are cached, so that a problem is judged once on a machine.
 
     Raises:
         ConfigError: the data set or split is unknown, or was not found.
@@ -243,7 +246,7 @@ def load(
         DataError: a file is damaged; names file and line.
 
     Warns:
-        UserWarning: rows that cannot be judged were left out.
+        UserWarning: rows that cannot be judged, or problems that failed the check, were left out.
     """
     from coding_model_project.data import loaders
     from coding_model_project.data.loaders.files import SUFFIXES
@@ -254,13 +257,10 @@ def load(
     if "=" not in given and given.endswith(SUFFIXES) and not Path(given).exists():
         raise ConfigError(f"{given}: no such file")
     name, path = loaders.given_set(given)
-    if split is not None and loaders.find(name) and split not in loaders.SPLITS:
-        raise ConfigError(f"split={split}: expected one of {', '.join(loaders.SPLITS)}")
-    known = loaders.find(name)
-    wanted = name if split is None or known is None or known[1] else f"{name}_{split}"
     loaded = loaders.load(
-        wanted,
+        name,
         path=path,
+        split=split,
         data_dir=Path(data_dir) if data_dir else None,
         columns=columns,
         max_tests=max_tests,
@@ -271,13 +271,28 @@ def load(
             f"{name}: left out {len(loaded.set_aside)} rows that cannot be judged; the first: {first}",
             stacklevel=2,
         )
-    if split is None or wanted != name:
-        return loaded.problems
-    kept = tuple(problem for problem in loaded.problems if problem.split == split)
-    if not kept:
-        splits = sorted({problem.split for problem in loaded.problems})
-        raise ConfigError(f"split={split}: {name} has only {', '.join(splits) or 'no problems'}")
-    return kept
+    return _reached(name, loaded.problems) if check else loaded.problems
+
+
+def _reached(name: str, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """Return the problems whose tests reach the program, and warn of the others."""
+    from coding_model_project.data.quality.reach import unreached
+
+    by_id = {problem.id: problem for problem in problems}
+    sandbox = Background(lambda: _sandbox("embedded", None, "seccomp", RETRY_S))
+    try:
+        with progress_bar(f"checking {name}", len(by_id)) as advance:
+            faults = sandbox.run(lambda opened: unreached(list(by_id), by_id, opened, advance))
+    finally:
+        sandbox.close()
+    if faults:
+        problem_id, (kind, detail) = next(iter(faults.items()))
+        warnings.warn(
+            f"{name}: left out {len(faults)} problems that failed the check; the first: {problem_id}: "
+            f"{kind}: {detail}",
+            stacklevel=3,
+        )
+    return tuple(problem for problem in problems if problem.id not in faults)
 
 
 def _sandbox(

@@ -7,6 +7,7 @@ JSON's own types stand for themselves; every other value is a one-key object:
     {"s": […]} set           {"z": […]} frozenset    {"b": "hex"} bytes  {"c": [re, im]} complex
     {"o": "name"} a value that is not plain data, by its type's name
 
+A subclass of a built-in type is encoded as that type, a NumPy scalar as the value that it holds.
 Equal sets have equal encodings, in every process, unless `ordered` is false.
 """
 
@@ -22,6 +23,10 @@ from typing import Any
 from coding_model_project.plain import Opaque, Plain
 
 MAX_DEPTH = 100
+
+NUMPY_KINDS = "biufcSU"
+"""Kinds of NumPy's values that are plain data: booleans, numbers and text."""
+
 _EXACT_INT = 2**53
 
 
@@ -78,7 +83,7 @@ def to_json(value: Any, depth: int = 0, ordered: bool = True) -> Any:
 
 
 _SEQUENCES: dict[type, str] = {tuple: "t", set: "s", frozenset: "z"}
-_BASES: tuple[type, ...] = (int, float, str, list, tuple, dict, set, frozenset)
+_BASES: tuple[type, ...] = (int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
 
 
 def members(value: Iterable[Any]) -> list[Any]:
@@ -110,12 +115,29 @@ def _subclass_to_json(value: Any, depth: int, ordered: bool) -> Any:
         if isinstance(value, base):
             if base is dict:
                 return to_json(dict(dict.items(value)), depth, ordered)
-            if base in (int, float):
+            if base in (int, float, complex):
                 return to_json(base.__pos__(value), depth, ordered)
             if base is str:
                 return to_json(str.__str__(value), depth, ordered)
             return to_json(base(base.__iter__(value)), depth, ordered)  # type: ignore[attr-defined]
-    return {"o": type(value).__name__[:80]}
+    item = _item_of_numpy(value) if type(value).__module__ == "numpy" else None
+    return {"o": type(value).__name__[:80]} if item is None else to_json(item)
+
+
+def _item_of_numpy(value: Any) -> Any:
+    """Return the value that a NumPy scalar, or an array without dimensions, holds; None for others.
+
+    A program can lend its own class NumPy's name and methods, and nothing in its process can prove
+    that it did not. It gains nothing: only exact built-in values leave, which it may return anyway.
+    """
+    if getattr(value, "ndim", None) != 0:
+        return None
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    item = value.item() if kind and kind in NUMPY_KINDS else None
+    return item if type(item) in _ITEMS else None  # a longdouble's item is a longdouble
+
+
+_ITEMS = (bool, int, float, complex, str, bytes)
 
 
 def from_json(picture: Any) -> Any:

@@ -156,39 +156,6 @@ class Members:
             at = at.rpartition("/")[0]
 
 
-def unpack_tar(archive: Path, folder: Path) -> None:
-    """Unpack a root file system into a new folder. Devices are left out.
-
-    Its absolute links become relative ones, so that they lead to the same files in the folder.
-
-    Raises:
-        UnsafeNameError: a member leads out of the folder, or there is too much.
-        OSError, tarfile.TarError: it cannot be read.
-    """
-    import tarfile  # here, as zipfile below: importing them takes longer than most commands
-
-    members = Members(MAX_MEMBERS, MAX_UNPACKED_BYTES)
-
-    def checked(one: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
-        name = one.name.removeprefix("./").strip("/")
-        if one.isdev() or name in ("", "."):
-            return None
-        members.add(name, one.size if one.isreg() else 0, link=one.issym())
-        if one.islnk():
-            members.check(one.linkname.removeprefix("./").lstrip("/"))
-        if one.issym() and one.linkname.startswith("/"):
-            target = os.path.normpath(f"/{one.linkname.lstrip('/')}")
-            target = os.path.relpath(target, PurePosixPath("/", name).parent)
-            one = one.replace(linkname=target, deep=False)
-        try:
-            return tarfile.data_filter(one, into)
-        except tarfile.LinkOutsideDestinationError:
-            return None  # it leads to nothing in a root file system
-
-    with tarfile.open(archive) as opened:
-        opened.extractall(folder, filter=checked)
-
-
 def unpack_zip(archive: Path, folder: Path) -> None:
     """Unpack a zip file with its files' permissions.
 

@@ -16,6 +16,7 @@
         ├── HarborError    a Harbor task or its verifier gave no reward (harbor/failures.py)
         └── DataError      a file or a problem's own data is unusable                      exit 2
             └── PromptError    a prompt is longer than the model accepts                   exit 2
+                └── FilteredError  a server's content filter rejected a prompt or ended its answer
 
 A `DataError` that ends a command comes from a file or an option of the user, so it exits with 2. During
 an evaluation or a training run it concerns one problem and, like every `UngradableError`, is not a score.
@@ -103,3 +104,7 @@ class DataError(UngradableError):
 
 class PromptError(DataError):
     """A prompt that is longer than the model accepts."""
+
+
+class FilteredError(PromptError):
+    """A prompt that a server's content filter rejects, or whose answer it ended."""

@@ -46,7 +46,7 @@ def loads(data: bytes | str, *, repair: bool = False) -> Any:
     except (json.JSONDecodeError, UnusableValue):
         raise
     except RecursionError:
-        raise _too_deep(MAX_DEPTH) from None
+        raise _too_deep() from None
     except ValueError:
         raise UnusableValue("an integer with more digits than Python reads") from None
     written = json.dumps(value, ensure_ascii=False)
@@ -65,14 +65,14 @@ def encodable(text: str) -> str:
     return text
 
 
-def shallow(value: Any, max_depth: int = MAX_DEPTH) -> Any:
+def shallow(value: Any) -> Any:
     """Return a decoded value.
 
     Raises:
-        UnusableValue: it nests more than `max_depth` lists and objects.
+        UnusableValue: it nests more than `MAX_DEPTH` lists and objects.
     """
     level = [value] if isinstance(value, dict | list) else []
-    for _ in range(max_depth):
+    for _ in range(MAX_DEPTH):
         level = [
             item
             for part in level
@@ -81,8 +81,8 @@ def shallow(value: Any, max_depth: int = MAX_DEPTH) -> Any:
         ]
         if not level:
             return value
-    raise _too_deep(max_depth)
+    raise _too_deep()
 
 
-def _too_deep(max_depth: int) -> UnusableValue:
-    return UnusableValue(f"more than {max_depth} lists and objects within each other")
+def _too_deep() -> UnusableValue:
+    return UnusableValue(f"more than {MAX_DEPTH} lists and objects within each other")

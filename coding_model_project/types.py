@@ -43,8 +43,6 @@ class Stdin:
     """Run the program as a script on this standard input; the answer is its standard output."""
 
     text: str
-    apart: bool = False
-    """See `Call.apart`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +51,6 @@ class Call:
 
     function: str
     args: tuple[Plain, ...] = ()
-    apart: bool = False
-    """Run in a process that receives no other inputs (`grading.sharing`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +153,7 @@ class Instruction:
     """A rule that a text must follow, checked by `grading.instructions`."""
 
     kind: str
-    """Its name in IFEval or IFBench, such as "punctuation:no_comma"."""
+    """Its name in IFEval, IFBench or IFEvalG, such as "punctuation:no_comma"."""
     arguments: Mapping[str, Plain] = field(default_factory=dict)
     """Arguments of the kind, such as {"num_words": 300}."""
 
@@ -194,6 +190,15 @@ class Harness:
     after: str
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message of a conversation."""
+
+    role: str
+    """"system", "user" or "assistant"."""
+    content: str
+
+
 class GradedBy(StrEnum):
     """The grader of a problem (`Problem.graded_by`)."""
 
@@ -215,12 +220,12 @@ class Isolation(StrEnum):
     """The state that the tests of a problem share."""
 
     per_test = "per_test"
-    """No state: each test has its own process, or one in which it cannot see a difference."""
+    """No state: each test has its own process."""
     shared = "shared"
     """Each assert sees the state left by earlier asserts, for data sets that run them in one process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Problem:
     """A task and its means of judging: tests, a Harbor task, an answer, rules, a prediction or a harness.
 
@@ -261,9 +266,15 @@ class Problem:
     """The prediction to make about a function, for a problem without tests."""
     harness: Harness | None = None
     """The program that tests a completion's program from within, instead of tests."""
+    messages: tuple[Turn, ...] = ()
+    """The conversation to answer, if it is more than one message. `statement` is its whole text."""
     base_tests: int | None = None
     """The number of leading hidden tests that also have their own score. EvalPlus extends a benchmark's
     own tests and reports both scores."""
+    prelude: str = ""
+    """Python source that runs before a program, such as the imports of the publisher's harness."""
+    publisher: str | None = None
+    """The publisher whose rule gives a second reading of each verdict (`grading.readings.RULES`)."""
 
     @classmethod
     def simple(
@@ -319,6 +330,12 @@ class Problem:
         if self.harness is not None:
             return GradedBy.harness
         return GradedBy.instructions if self.instructions else GradedBy.tests
+
+    @property
+    def asked(self) -> str:
+        """The user's question, without a system message that many problems share."""
+        asked = [turn.content for turn in self.messages if turn.role == "user"]
+        return "\n\n".join(asked) or self.statement
 
     @property
     def asks_for_code(self) -> bool:
@@ -415,6 +432,10 @@ class Verdict:
     For `gsm8k_5shot` 1 if the last number is the answer. None for all other problems."""
     rewards: Mapping[str, float | int] | None = None
     """Rewards of a Harbor task's verifier, by name; the trial is its only result."""
+    publisher_passed: bool | None = None
+    """True if it passes by the rule of `Problem.publisher`; None without one."""
+    publisher_differs: str = ""
+    """Why that rule decides otherwise, such as "over 6 s"; empty if it does not."""
 
     def __str__(self) -> str:
         """Return the outcome on one line; `repr` shows every field."""

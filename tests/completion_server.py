@@ -119,6 +119,11 @@ def serving(server: CompletionServer, port: int = 0) -> Iterator[CompletionServe
                     self.close_connection = True
                 case "half":  # a whole body, of an answer that was not
                     self._send(200, {"choices": [{"message": {"content": "x"}}]})
+                case "error" | "abort" | "content_filter" as why:
+                    choice = {"message": {"content": "x"}, "finish_reason": why}
+                    self._send(200, {"choices": [choice], "usage": {"completion_tokens": 1}})
+                case "filtered":
+                    self._send(400, {"error": {"message": "no", "code": "content_filter"}})
                 case "hang":
                     time.sleep(2.0)
                     self.close_connection = True

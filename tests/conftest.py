@@ -18,20 +18,15 @@ hypothesis.settings.load_profile("any machine")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _in_ray(item: pytest.Item) -> bool:
-    return "in_ray" in getattr(item, "fixturenames", ())
-
-
 def _shared(item: pytest.Item) -> str | None:
     """Return the resource that a test shares with others: Ray, verl's imports or a browser.
 
     One process of `pytest -n` runs these tests in order. So each resource starts once, and at most two
-    trainings need memory: what trains in processes of its own follows those in Ray.
+    trainings need memory.
     """
-    if _in_ray(item):
+    if "in_ray" in getattr(item, "fixturenames", ()):
         return "ray"
-    found = next((name for name in ("verl", "browser") if item.get_closest_marker(name)), None)
-    return found or ("ray" if item.get_closest_marker("e2e") else None)
+    return next((name for name in ("verl", "browser") if item.get_closest_marker(name)), None)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -41,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
         if (shared := _shared(item)) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(shared))
     longest_first = {"ray": 0, "verl": 1}
-    items.sort(key=lambda item: (longest_first.get(_shared(item) or "", 2), not _in_ray(item)))
+    items.sort(key=lambda item: longest_first.get(_shared(item) or "", 2))
     yield
     # xdist 3.8 writes the group where pytest 9.2 no longer looks for a test's name.
     for item in items:

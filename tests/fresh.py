@@ -15,6 +15,7 @@ import sys
 import tempfile
 import traceback
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from pathlib import Path
 
 IMPORTED = (
@@ -23,6 +24,7 @@ IMPORTED = (
     "coding_model_project.launch.run",
     "coding_model_project.evaluation",
 )
+ROOT = Path(__file__).parents[1]
 TIMEOUT_S = 100
 
 
@@ -41,11 +43,12 @@ def run(module: str, *arguments: str, cwd: Path | None = None) -> Ended:
     """Run `python -m module arguments`."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(IMPORTED))
+    cwd = cwd or Path.cwd()
+    with contextlib.chdir(ROOT):  # it searches its folder first: verl installs a package `tests`
+        forkserver.ensure_running()
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        process = context.Process(
-            target=_carry_out, args=(module, arguments, cwd or Path.cwd(), out)
-        )
+        process = context.Process(target=_carry_out, args=(module, arguments, cwd, out))
         process.start()
         process.join(TIMEOUT_S)
         if process.exitcode is None:

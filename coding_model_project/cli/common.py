@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,10 +19,11 @@ import typer
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.evaluation.evaluation_config import Cluster
+from coding_model_project.grading.readings import CountedBy
 from coding_model_project.isolation.confine import Tier
 
 if TYPE_CHECKING:
-    from coding_model_project.data.loaders import Loaded
+    from coding_model_project.data.loaders import SetAside
     from coding_model_project.sandbox.base import Sandbox
     from coding_model_project.types import Problem
 
@@ -66,7 +67,12 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="Look here for named data sets. Default: $CODING_DATA_DIR or ./data."),
 ]
-Split = Annotated[str | None, typer.Option(help="Use only problems of this split.")]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        help="Load only this split; also the split of a file whose name and rows name none."
+    ),
+]
 Limit = Annotated[int | None, typer.Option(help="Use only the first N problems.", min=1)]
 MaxTests = Annotated[
     int | None, typer.Option(help="Keep at most N hidden tests per problem.", min=1)
@@ -126,10 +132,6 @@ Benchmarks = Annotated[
         "report its totals separately; repeatable, or comma-separated names.",
     ),
 ]
-Rootfs = Annotated[
-    Path | None,
-    typer.Option(help="Use this root file system (a folder or tar file). Default: this machine's."),
-]
 MinTier = Annotated[Tier, typer.Option(help="Refuse isolation weaker than this tier.")]
 OnCluster = Annotated[
     Cluster | None,
@@ -152,6 +154,13 @@ JournalFile = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+Rule = Annotated[
+    CountedBy,
+    typer.Option(
+        help="Rule that decides what counts as accepted where a data set's publisher has another than "
+        "this judge. Both readings are reported.",
+    ),
+]
 StopEarly = Annotated[
     bool, typer.Option("--stop-early", help="Stop at a program's first failing test.")
 ]
@@ -195,18 +204,20 @@ def given_problems(
     datasets: Sequence[str] | None,
     data_dir: Path | None,
     map_columns: Sequence[str] | None = None,
+    split: str | None = None,
 ) -> dict[str, Problem]:
     """Return the problems of `--problems FILE` or `--dataset NAME[=PATH]`, by id.
 
     Args:
         map_columns: values of `--map`; only for files.
+        split: value of `--split`.
 
     Raises:
         ConfigError: neither or both options are given, or a file is missing, damaged or empty; names
             the option, the file and the line.
     """
     from coding_model_project.data.loaders import given_set, load
-    from coding_model_project.data.loaders.mapped import parse_map
+    from coding_model_project.data.loaders.forms import parse_map
     from coding_model_project.data.problems import read_problems
     from coding_model_project.errors import DataError
 
@@ -214,13 +225,14 @@ def given_problems(
         raise ConfigError("pass exactly one of --problems FILE and --dataset NAME[=PATH]")
     try:
         columns = parse_map(map_columns)
-        if problems is not None and not columns:
+        if problems is not None and not columns and split is None:
             found = read_problems(existing_file(problems, "--problems"))
         else:
             file = problems and existing_file(problems, "--problems")
             named = [(file.stem, file)] if file else [given_set(word) for word in datasets or ()]
             loaded = [
-                load(name, path=path, data_dir=data_dir, columns=columns) for name, path in named
+                load(name, path=path, split=split, data_dir=data_dir, columns=columns)
+                for name, path in named
             ]
             for one in loaded:
                 if one.set_aside:
@@ -377,13 +389,13 @@ def publishes(command: Callable[P, R]) -> Callable[P, R]:
     return published_command
 
 
-def print_set_aside(loaded: Loaded) -> None:
+def print_set_aside(notes: Iterable[str], set_aside: Sequence[SetAside], n_used: int) -> None:
     """Print why rows are not used, most frequent reasons first."""
-    for note in loaded.notes:
+    for note in notes:
         print(f"note: {note}")
-    if not loaded.set_aside:
+    if not set_aside:
         return
-    print(f"{len(loaded.set_aside)} rows set aside, {len(loaded.problems)} used:")
-    for reason, count in Counter(row.reason for row in loaded.set_aside).most_common(_N_SHOWN):
-        first = next(row.where for row in loaded.set_aside if row.reason == reason)
+    print(f"{len(set_aside)} rows set aside, {n_used} used:")
+    for reason, count in Counter(row.reason for row in set_aside).most_common(_N_SHOWN):
+        first = next(row.where for row in set_aside if row.reason == reason)
         print(f"  {count} × {reason} (first: {first})")

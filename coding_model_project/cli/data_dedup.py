@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import AsJson, DataDir, MapColumns
+from coding_model_project.cli.common import AsJson, DataDir, MapColumns, Split
 
 
 def dedup(
@@ -27,6 +27,7 @@ def dedup(
         ),
     ] = None,
     map_columns: MapColumns = None,
+    split: Split = None,
     data_dir: DataDir = None,
     download: Annotated[
         bool, typer.Option("--download", help="Download missing evaluation sets.")
@@ -46,7 +47,7 @@ def dedup(
     from coding_model_project.data.dedup.govern import as_json as pictured
     from coding_model_project.data.dedup.govern import govern
     from coding_model_project.data.governance import EVALUATION_SETS
-    from coding_model_project.data.loaders.mapped import parse_map
+    from coding_model_project.data.loaders.forms import parse_map
 
     governed = govern(
         training,
@@ -58,6 +59,7 @@ def dedup(
         download=download,
         max_tests=max_tests,
         columns=parse_map(map_columns),
+        split=split,
         say=lambda line: None if as_json else print(line, file=sys.stderr),
     )
     if not as_json:

@@ -16,6 +16,7 @@ from coding_model_project.cli.common import (
     DatasetPath,
     Limit,
     MaxTests,
+    Split,
     given_dataset,
 )
 from coding_model_project.progress import progress_bar
@@ -29,6 +30,7 @@ def export_harbor(
         Path, typer.Option(help="Write the tasks to this new folder, one subfolder per task.")
     ],
     path: DatasetPath = None,
+    split: Split = None,
     data_dir: DataDir = None,
     max_tests: MaxTests = None,
     limit: Limit = None,
@@ -53,7 +55,7 @@ def export_harbor(
 
     check_new(out)
     name, path = given_dataset(name, path)
-    loaded = load(name, path=path, data_dir=data_dir, max_tests=max_tests)
+    loaded = load(name, path=path, split=split, data_dir=data_dir, max_tests=max_tests)
     problems = loaded.problems[:limit]
     with progress_bar(f"{name} as Harbor tasks", len(problems)) as advance:
         exported = export(problems, out, advance)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,7 +45,7 @@ def list_sets(
         return
     entries = catalogue(folder(data_dir))
     if as_json:
-        print(json.dumps([entry.as_json() for entry in entries]))
+        print(json.dumps([asdict(entry) for entry in entries]))
         return
     _show(entries)
     n_found = sum(bool(entry.found) for entry in entries)

@@ -16,6 +16,7 @@ from coding_model_project.cli.common import (
     PerProblem,
     ProblemsFile,
     Seed,
+    Split,
     given_problems,
 )
 from coding_model_project.data.training.pairs import Similarity
@@ -39,6 +40,7 @@ def pairs(
     ],
     problems: ProblemsFile = None,
     dataset: Datasets = None,
+    split: Split = None,
     data_dir: DataDir = None,
     contrasts: Annotated[
         str, typer.Option(help="Pair accepted programs with programs that fail with these errors.")
@@ -73,15 +75,15 @@ def pairs(
 
     Ungradable samples are excluded. The last line is JSON.
     """
+    from coding_model_project.atomic import write_json
     from coding_model_project.data.training.pair_report import bias_report
     from coding_model_project.data.training.pairs import (
         Controls,
         make_pairs,
         pair_rows,
-        split,
     )
+    from coding_model_project.data.training.pairs import split as divided
     from coding_model_project.data.training.rows import write_rows
-    from coding_model_project.runs.folder import write_json
     from coding_model_project.types import ErrorType
 
     known = [str(error) for error in ErrorType]
@@ -99,9 +101,10 @@ def pairs(
         gold=gold,
         seed=seed,
     )
-    judged, style, left_out = _read(evaluations, given_problems(problems, dataset, data_dir))
+    known_problems = given_problems(problems, dataset, data_dir, split=split)
+    judged, style, left_out = _read(evaluations, known_problems)
     paired = make_pairs(judged, controls, style)
-    train, held_out = split(paired.pairs, validation, seed)
+    train, held_out = divided(paired.pairs, validation, seed)
     report = bias_report(paired)
     report["left_out"] = {**report["left_out"], **left_out}
     files = {out: train, out.with_name(f"{out.stem}_validation{out.suffix}"): held_out}
@@ -132,36 +135,28 @@ def _read(
     from coding_model_project.types import ErrorType
 
     candidates: dict[str, list[Candidate]] = defaultdict(list)
-    ungradable: Counter[str] = Counter()
-    truncated: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
     read = [read_judged(folder, problems) for folder in folders]
     for generated, result in (sample for one in read for sample in one.samples):
         usable = candidates[result.problem]
         if result.passed is None:
-            ungradable[result.problem] += 1
-        elif result.truncated:
-            truncated[result.problem] += 1
+            left_out["ungradable samples"] += 1
+        elif result.truncated:  # a pair would teach an end that nobody wrote
+            left_out["samples cut off by the token limit"] += 1
         else:
             error = None if result.error is None else ErrorType(result.error).group
             usable.append(
                 Candidate(completion=generated.completion, error=error, tokens=result.tokens)
             )
     judged = [
-        Judged(
-            problem=problems[name],
-            candidates=tuple(candidates[name]),
-            n_ungradable=ungradable[name],
-            n_truncated=truncated[name],
-        )
-        for name in problems
+        Judged(problem=problem, candidates=tuple(candidates[name]))
+        for name, problem in problems.items()
         if name in candidates
     ]
     if not judged:
         raise ConfigError(f"{', '.join(map(str, folders))}: no judged samples")
-    held_out: Counter[str] = Counter()
-    for one in read:
-        held_out.update(one.held_out)
-    left_out = {f"samples of {split} problems": n for split, n in held_out.items()}
+    for split, n in (held_out for one in read for held_out in one.held_out.items()):
+        left_out[f"samples of {split} problems"] += n
     return judged, one_style(read), left_out
 
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import orjson
 import typer
 
+from coding_model_project.atomic import write_lines
 from coding_model_project.cli.common import (
     AsJson,
     DataDir,
@@ -23,11 +30,12 @@ from coding_model_project.cli.common import (
     Mutants,
     OnCluster,
     RayAddress,
+    Split,
     Workers,
     given_dataset,
     print_set_aside,
 )
-from coding_model_project.cli.preflight_chunks import PreflightOptions, n_programs, run_preflight
+from coding_model_project.cli.preflight_run import PreflightOptions, run_preflight
 from coding_model_project.errors import ConfigError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.progress import progress_bar
@@ -35,6 +43,7 @@ from coding_model_project.progress import progress_bar
 if TYPE_CHECKING:
     from coding_model_project.data.loaders import Loaded
     from coding_model_project.data.quality.preflight import Preflight
+    from coding_model_project.types import Problem
 
 N_SHOWN = 20
 
@@ -43,6 +52,7 @@ def preflight(
     name: DatasetName,
     path: DatasetPath = None,
     map_columns: MapColumns = None,
+    split: Split = None,
     data_dir: DataDir = None,
     mutants: Mutants = 0,
     repeats: Annotated[
@@ -77,13 +87,14 @@ def preflight(
     a known-bad program is accepted, a verdict is unstable, or there are no solutions to check with.
     """
     from coding_model_project.data.loaders import load
-    from coding_model_project.data.loaders.mapped import parse_map
-    from coding_model_project.data.quality import quarantine as files
+    from coding_model_project.data.loaders.forms import parse_map
+    from coding_model_project.data.problems import write_problems
 
     name, path = given_dataset(name, path)
     loaded = load(
         name,
         path=path,
+        split=split,
         data_dir=data_dir,
         revision=revision,
         columns=parse_map(map_columns),
@@ -91,7 +102,7 @@ def preflight(
     )
     problems = loaded.problems[:limit]
     if not problems:
-        print_set_aside(loaded)
+        print_set_aside(loaded.notes, loaded.set_aside, len(loaded.problems))
         raise ConfigError(f"data preflight {name}: no usable problems ({loaded.origin})")
     options = PreflightOptions(
         mutants=mutants,
@@ -102,16 +113,21 @@ def preflight(
         address=ray_address,
         journal=journal,
     )
-    with progress_bar(name, n_programs(problems, mutants)) as advance:
+    started = time.monotonic()
+    with progress_bar(name, len(problems)) as advance:
         result = asyncio.run(run_preflight(problems, options, advance))
+    seconds = time.monotonic() - started
+    unfit = result.quarantined
     if quarantine is not None:
-        files.write_quarantine(quarantine, problems, result.quarantined, loaded.set_aside)
+        aside = ({"where": one.where, "reasons": [one.reason]} for one in loaded.set_aside)
+        write_lines(quarantine, chain(_quarantined(problems, unfit), aside))
     if passed is not None:
-        files.write_passed(passed, problems, result.quarantined)
+        write_problems(passed, (problem for problem in problems if problem.id not in unfit))
     if not as_json:
-        print_set_aside(loaded)
+        print_set_aside(loaded.notes, loaded.set_aside, len(loaded.problems))
         _say_preflight(result)
-    print(json.dumps(_last_line(name, loaded, result, detailed=repeats > 1 or mutants > 0)))
+    detailed = repeats > 1 or mutants > 0
+    print(json.dumps(_last_line(name, loaded, result, seconds, detailed=detailed)))
     shown = bool(result.gold.total or result.bad.total)
     if not shown and result.compared_with_itself:
         print(f"{name}: its answers come from its solutions: nothing is shown", file=sys.stderr)
@@ -126,10 +142,22 @@ def preflight(
     return 0 if result.passed and shown else 1
 
 
+def _quarantined(
+    problems: Iterable[Problem], unfit: Mapping[str, Sequence[str]]
+) -> Iterator[dict[str, Any]]:
+    """Yield {"id", "reasons", "problem"} per problem that must not train."""
+    from coding_model_project.data.problems import problem_line
+
+    for problem in problems:
+        if problem.id in unfit:
+            line = orjson.Fragment(problem_line(problem).rstrip())
+            yield {"id": problem.id, "reasons": unfit[problem.id], "problem": line}
+
+
 def _say_preflight(result: Preflight) -> None:
     if result.without_gold:
         print(f"{result.without_gold} problems have no gold solution")
-    for fault, count in result.faults.items():
+    for fault, count in Counter(result.faults).items():
         print(f"{count} problems not judged: {fault}")
     if result.compared_with_itself:
         print(
@@ -153,31 +181,26 @@ def _say_preflight(result: Preflight) -> None:
         print(f"and {len(result.complaints) - N_SHOWN} more", file=sys.stderr)
 
 
-def _last_line(name: str, loaded: Loaded, result: Preflight, *, detailed: bool) -> dict[str, Any]:
+def _last_line(
+    name: str, loaded: Loaded, result: Preflight, seconds: float, *, detailed: bool
+) -> dict[str, Any]:
     """Return the machine-readable line; `detailed` adds keys."""
     line: dict[str, Any] = {
         "dataset": name,
         "problems": result.problems,
         "gold_accepted": result.gold_accepted,
-        "bad_total": result.bad_total,
-        "bad_rejected": result.bad_rejected,
-        "seconds": round(result.seconds, 3),
+        "bad_total": result.bad.total,
+        "bad_rejected": result.bad.hits,
+        "seconds": round(seconds, 3),
     }
     if loaded.set_aside:
         line["set_aside"] = len(loaded.set_aside)
     if result.faults:
-        line["faults"] = dict(result.faults)
+        line["faults"] = Counter(result.faults)
     if result.compared_with_itself:
         line["compared_with_itself"] = result.compared_with_itself
     if detailed:
-        mutation = result.mutation
-        line["mutants"] = {
-            "judged": mutation.judged,
-            "rejected": mutation.rejected,
-            "set_aside": mutation.set_aside,
-            "problems": mutation.problems,
-            "with_two_operators": mutation.with_two_operators,
-        }
+        line["mutants"] = asdict(result.mutation)
         line["true_positives"] = result.gold.as_json()
         line["true_negatives"] = result.bad.as_json()
         line["flaky"] = list(result.flaky)

@@ -16,6 +16,7 @@ from coding_model_project.cli.common import (
     MinTier,
     PerProblem,
     ProblemsFile,
+    Split,
     Workers,
     embedded_sandbox,
     given_problems,
@@ -41,6 +42,7 @@ def repair_traces(
     out: Annotated[Path, typer.Option(help="Write the rows to this .parquet file.")],
     problems: ProblemsFile = None,
     dataset: Datasets = None,
+    split: Split = None,
     data_dir: DataDir = None,
     n: PerProblem = 4,
     observation_bytes: Annotated[
@@ -63,7 +65,7 @@ def repair_traces(
 
     if out.suffix != ".parquet":
         raise ConfigError(f"--out={out}: expected a .parquet file")
-    known = given_problems(problems, dataset, data_dir)
+    known = given_problems(problems, dataset, data_dir, split=split)
     read = [read_judged(path, known) for path in evaluations]
     style = one_style(read)
     for line in filter(None, (one.held_out_line() for one in read)):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,12 +18,23 @@ from coding_model_project.cli.common import (
     DataDir,
     MapColumns,
     Seed,
+    Split,
     Tokenizer,
+    Workers,
+    embedded_sandbox,
     print_set_aside,
 )
 from coding_model_project.data.training.training_files import RowKind
-from coding_model_project.errors import ConfigError
+from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.progress import Advance, progress_bar
+from coding_model_project.redaction import redacted
+
+if TYPE_CHECKING:
+    from coding_model_project.data.loaders import Trail
+    from coding_model_project.data.quality.faults import Fault
+    from coding_model_project.types import Problem
 
 N_SHOWN = 20
 
@@ -42,6 +56,7 @@ def rows(
     ],
     out: Annotated[Path, typer.Option(help="Write the files to this folder.")],
     map_columns: MapColumns = None,
+    split: Split = None,
     kind: Annotated[RowKind, typer.Option(help="Write rows for RL or for SFT.")] = RowKind.rl,
     prompt: Annotated[
         PromptStyle,
@@ -87,6 +102,14 @@ def rows(
             help="Train with the tests in this file or URL only, from `data select-tests`.",
         ),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            help="Leave out problems whose tests accept a program that does nothing, or reject the "
+            "gold solution. Judges each problem once on a machine."
+        ),
+    ] = True,
+    workers: Workers = None,
     seed: Seed = 0,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -94,20 +117,16 @@ def rows(
     """Write verl's training files: rows that refer to problems, and each problem with its tests once.
 
     Each split gets its own file. Test-only data is refused for training. Problems without hidden tests,
-    or with tests that cannot be used, are left out and named.
+    or with tests that cannot be used or do not reach the program, are left out and named.
     A Harbor task's prompt is its instruction, and its verifier judges.
     """
     from coding_model_project.data.governance import Role
-    from coding_model_project.data.loaders import given_set, load
-    from coding_model_project.data.loaders.mapped import parse_map
+    from coding_model_project.data.loaders import Trail, given_set
+    from coding_model_project.data.loaders.forms import parse_map
     from coding_model_project.data.quality.test_order import read_orders
     from coding_model_project.data.training import mixing
-    from coding_model_project.data.training.rates import read_rates
-    from coding_model_project.data.training.training_files import (
-        Plan,
-        Rates,
-        write_training_files,
-    )
+    from coding_model_project.data.training.rates import Rates, read_rates
+    from coding_model_project.data.training.training_files import Plan, write_training_files
 
     if (max_prompt_tokens is None) != (tokenizer is None):
         raise ConfigError("--max-prompt-tokens and --tokenizer need each other; pass both")
@@ -128,27 +147,44 @@ def rows(
         seed=seed,
     )
     count = mixing.token_counter(tokenizer, plan.style) if tokenizer else None
-    columns, loaded = parse_map(map_columns), []
-    for word in problems:
-        name, path = given_set(word)
-        mapped = columns if path is not None or len(problems) == 1 else {}
-        loaded.append(load(name, path=path, data_dir=data_dir, columns=mapped))
-        if not as_json:
-            print_set_aside(loaded[-1])
+    columns = parse_map(map_columns)
+    sets = [_Set(*given_set(word), Trail()) for word in problems]
+    origins: dict[str, str] = {}
+    n_checked = 0
+
+    def read() -> Iterator[Problem]:
+        for one in sets:
+            mapped = columns if one.path is not None or len(sets) == 1 else {}
+            yield from one.problems(data_dir, mapped, split)
+            origins[one.name] = redacted(", ".join(one.trail.origins))
+            if not as_json:
+                print_set_aside(one.trail.notes, one.trail.set_aside, one.n_used)
+
+    def judge(ids: Sequence[str], file: Mapping[str, Problem]) -> Mapping[str, Fault]:
+        nonlocal n_checked
+        n_checked = len(ids)
+        return _unreached(ids, file, workers)
+
     written = write_training_files(
-        [problem for one in loaded for problem in one.problems],
+        read(),
         out,
         plan,
         count_tokens=count,
-        settings={"from": {one.name: one.origin for one in loaded}, "tokenizer": tokenizer},
+        settings={"from": origins, "tokenizer": tokenizer, "checked": check},
+        check=judge if check else None,
     )
     if as_json:
-        aside = sum(len(one.set_aside) for one in loaded)
+        aside = sum(len(one.trail.set_aside) for one in sets)
         line = {"rows": dict(written.rows), "left_out": dict(written.left_out), "set_aside": aside}
+        line["checked"] = n_checked
         if written.ignored:
             line["ignored"] = dict(written.ignored)
         print(json.dumps(line))
         return
+    if check:
+        print(f"{n_checked} problems' tests checked (--no-check skips this)")
+    else:
+        print("tests not checked (--no-check): some may accept any program, or none")
     for name, n_rows in written.rows.items():
         print(f"{out / name}.parquet: {n_rows} rows")
     for reason, count_out in written.left_out.items():
@@ -161,3 +197,42 @@ def rows(
         print(f"{option}: {count_ignored} entries ignored: given problems that do not train here")
     if order:
         print("train with data.shuffle=false to keep this order")
+
+
+@dataclass(slots=True)
+class _Set:
+    """A data set of the command, and facts about what was read of it."""
+
+    name: str
+    path: str | None
+    trail: Trail
+    n_used: int = 0
+
+    def problems(
+        self, folder: Path | None, columns: Mapping[str, str], split: str | None
+    ) -> Iterator[Problem]:
+        """Yield the problems, and count them."""
+        from coding_model_project.data.loaders import Place, data_dir, stream
+
+        place = Place(path=self.path, data_dir=data_dir(folder), split=split, columns=columns)
+        for problem in stream(self.name, place, self.trail):
+            self.n_used += 1
+            yield problem
+
+
+def _unreached(
+    ids: Sequence[str], problems: Mapping[str, Problem], workers: int | None
+) -> Mapping[str, Fault]:
+    from coding_model_project.data.quality.reach import unreached
+
+    async def checked(advance: Advance) -> Mapping[str, Fault]:
+        async with embedded_sandbox(workers, Tier.seccomp) as sandbox:
+            return await unreached(ids, problems, sandbox, advance)
+
+    try:
+        with progress_bar("checking tests", len(ids)) as advance:
+            return asyncio.run(checked(advance))
+    except SandboxError as error:
+        raise SandboxError(
+            f"{error}; the same command resumes, and --no-check writes rows without judging"
+        ) from error

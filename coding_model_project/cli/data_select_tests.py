@@ -43,9 +43,9 @@ def select_tests(
     ] = None,
     path: DatasetPath = None,
     map_columns: MapColumns = None,
+    split: Split = None,
     data_dir: DataDir = None,
     mutants: Mutants = 10,
-    split: Split = None,
     limit: Limit = None,
     as_json: AsJson = False,
     workers: Workers = None,
@@ -55,14 +55,15 @@ def select_tests(
 
     The last line is JSON. Exit code 1 if no problem's tests could be ordered.
     """
+    from coding_model_project.atomic import write_lines
     from coding_model_project.data.loaders import load
-    from coding_model_project.data.loaders.mapped import parse_map
+    from coding_model_project.data.loaders.forms import parse_map
     from coding_model_project.data.quality.discrimination import select_tests as select
-    from coding_model_project.data.quality.test_order import write_orders
 
     name, path = given_dataset(name, path)
-    loaded = load(name, path=path, data_dir=data_dir, columns=parse_map(map_columns))
-    problems = [p for p in loaded.problems if split is None or p.split == split][:limit]
+    columns = parse_map(map_columns)
+    loaded = load(name, path=path, split=split, data_dir=data_dir, columns=columns)
+    problems = list(loaded.problems[:limit])
     if not problems:
         raise ConfigError(f"data select-tests {name}: no usable problems ({loaded.origin})")
     sandbox = embedded_sandbox(workers, min_tier)
@@ -75,7 +76,7 @@ def select_tests(
 
     with progress_bar(name, len(problems)) as advance:
         selection = asyncio.run(run())
-    write_orders(out, selection.orders)
+    write_lines(out, selection.orders)
     if not as_json:
         _say(selection)
         print(f"the order of tests is in {out}")
@@ -96,14 +97,13 @@ def _say(selection: Selection) -> None:
         f"{total.problems} problems, {total.chosen:,} of {total.tests:,} tests chosen; "
         f"{total.kept.total:,} known-bad programs rejected by all tests, {total.undetected:,} by none"
     )
-    for label, kept in (
-        ("chosen tests", total.kept),
-        ("chosen for other programs", total.held_out),
-        ("as many in the set's order", total.as_given),
-    ):
-        print(f"rejected by {label:28} {kept.hits:,}/{kept.total:,} = {kept.share:.1%}")
-    if total.kept.total:
-        each = total.kept.total
+    if each := total.kept.total:
+        for label, kept in (
+            ("chosen tests", total.kept),
+            ("chosen for other programs", total.held_out),
+            ("as many in the set's order", total.as_given),
+        ):
+            print(f"rejected by {label:28} {kept.hits:,}/{kept.total:,} = {kept.hits / each:.1%}")
         print(
             f"executions of a rejected program: {total.executions / each:.2f} on all tests; with an "
             f"early stop {total.stopped_as_given / each:.2f} in the set's order, "

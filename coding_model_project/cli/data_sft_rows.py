@@ -24,11 +24,12 @@ from coding_model_project.cli.common import (
     ProblemsFile,
     RayAddress,
     Seed,
+    Split,
     Tokenizer,
     Workers,
     given_problems,
 )
-from coding_model_project.cli.preflight_chunks import PreflightOptions, run_preflight
+from coding_model_project.cli.preflight_run import PreflightOptions, run_preflight
 from coding_model_project.data.training.sft_rows import Choose
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
@@ -53,6 +54,7 @@ def sft_rows(
     ] = None,
     problems: ProblemsFile = None,
     dataset: Datasets = None,
+    split: Split = None,
     data_dir: DataDir = None,
     n: PerProblem = 4,
     choose: Annotated[
@@ -86,7 +88,7 @@ def sft_rows(
     from coding_model_project.evaluation.judged import read_judged
 
     _check(evaluations or [], out, gold)
-    known = given_problems(problems, dataset, data_dir)
+    known = given_problems(problems, dataset, data_dir, split=split)
     read = [read_judged(path, known) for path in evaluations or []]
     style = _style(prompt, read)
     targets = list({name: one for each in read for name, one in each.problems.items()}.values())
@@ -174,9 +176,9 @@ def _gold(
     if not problems:
         return [], ()
     judged = [replace(one, bad=()) for one in problems]
-    with progress_bar("solutions", sum(len(one.gold) for one in problems)) as advance:
+    with progress_bar("solutions", len(problems)) as advance:
         found = asyncio.run(run_preflight(judged, checking, advance))
-    rejected = tuple(name for name, _ in found.quarantined)
+    rejected = tuple(found.quarantined)
     return gold_candidates(one for one in problems if one.id not in rejected), rejected
 
 

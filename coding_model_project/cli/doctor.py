@@ -45,6 +45,14 @@ def doctor(
         typer.Option(help="Memory per node, in GiB. Default: this machine's free memory.", min=1),
     ] = None,
     nodes: Annotated[int, typer.Option(help="Number of nodes.", min=1)] = 1,
+    verl_overrides: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|TEXT",
+            help="Check the keys of a command of verl's main_ppo instead: a shell script, a YAML file, "
+            "or the overrides themselves.",
+        ),
+    ] = None,
     overrides: Annotated[
         list[str] | None, typer.Argument(help="The recipe's overrides (key=value), with --profile.")
     ] = None,
@@ -53,7 +61,12 @@ def doctor(
 
     With --profile, estimate what a recipe's hardware profile needs instead, and compare it with this
     machine or with the one described by --gpus, --gpu-memory-gb, --cpus, --memory-gb and --nodes.
+
+    With --verl-overrides, check instead what verl's main_ppo does with each key of a command, and print
+    the line to write for keys that are refused, ignored, or fail after Ray has started.
     """
+    if verl_overrides is not None:
+        return _verl_keys(verl_overrides, as_json)
     from coding_model_project.doctor import Status, diagnose
 
     described = {"gpus": gpus, "gpu_memory_gb": gpu_memory_gb, "cpus": cpus, "memory_gb": memory_gb}
@@ -83,6 +96,18 @@ def doctor(
         _show(findings)
         print(_summary(counts))
     return 1 if counts["problem"] else 0
+
+
+def _verl_keys(given: str, as_json: bool) -> int:
+    """Print what verl does with the keys of a command."""
+    from coding_model_project.doctor import verl_keys
+
+    checked = verl_keys.check(given)
+    if as_json:
+        print(json.dumps(verl_keys.as_json(checked)))
+    else:
+        print("\n".join(verl_keys.as_text(checked)))
+    return 1 if verl_keys.is_faulty(checked) else 0
 
 
 def _profile(profile: str, recipe: str, overrides: list[str], given: dict[str, Any]) -> Report:

@@ -13,13 +13,16 @@ from coding_model_project.cli.common import (
     MaxTests,
     MinTier,
     NeededDatasets,
+    Rule,
     Seed,
+    Split,
     StopEarly,
     Workers,
     say,
 )
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.imports.formats import Format
+from coding_model_project.grading.readings import CountedBy
 from coding_model_project.isolation.confine import Tier
 
 HELP = """Judge samples that another tool generated; the result is an evaluation like any other.
@@ -62,9 +65,11 @@ def import_(
         ),
     ] = None,
     seed: Seed = 1,
+    split: Split = None,
     limit: Limit = None,
     max_tests: MaxTests = None,
     stop_early: StopEarly = False,
+    rule: Rule = CountedBy.publisher,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
     data_dir: DataDir = None,
@@ -78,7 +83,9 @@ def import_(
         raise ConfigError(
             f"--dataset={dataset[1]}: a samples file has one data set; import each file separately"
         )
-    (data,) = load_datasets(dataset, data_dir=data_dir, limit=limit, max_tests=max_tests)
+    (data,) = load_datasets(
+        dataset, data_dir=data_dir, split=split, limit=limit, max_tests=max_tests
+    )
     found = match(samples, data, format)
     if found.n > 1 and temperature is None:
         raise ConfigError(
@@ -98,9 +105,11 @@ def import_(
             "data_dir": str(data_dir) if data_dir else None,
             "n": found.n,
             "temperature": temperature,
+            "split": split,
             "limit": limit,
             "max_tests": max_tests,
             "stop_early": stop_early,
+            "rule": rule,
         },
     )
     settings = evaluation_settings(coding_of(config))

@@ -12,11 +12,13 @@ import typer
 from coding_model_project.cli.common import (
     DataDir,
     Limit,
+    MapColumns,
     MaxTests,
     MinTier,
     NeededDatasets,
     OnCluster,
     RayAddress,
+    Rule,
     SandboxUrls,
     Seed,
     Split,
@@ -27,6 +29,7 @@ from coding_model_project.cli.common import (
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationMode, TokenLimitField
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.readings import CountedBy
 from coding_model_project.isolation.confine import Tier
 
 HELP = """Evaluate a model by running the programs that it writes; every rate has its 95% interval.
@@ -67,6 +70,7 @@ def run(
         ),
     ],
     dataset: NeededDatasets,
+    map_columns: MapColumns = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -189,6 +193,7 @@ def run(
     limit: Limit = None,
     max_tests: MaxTests = None,
     stop_early: StopEarly = False,
+    rule: Rule = CountedBy.publisher,
     repair_rounds: Annotated[
         int,
         typer.Option(
@@ -243,6 +248,7 @@ def run(
     wandb: Annotated[bool, typer.Option("--wandb", help="Log to W&B, offline.")] = False,
 ) -> None:
     from coding_model_project.configs.typed import coding_of, evaluation_settings, new_config
+    from coding_model_project.data.loaders.forms import parse_map
     from coding_model_project.evaluation.shards import gather
     from coding_model_project.runs.provenance import command_line
     from coding_model_project.verl_ext import evaluating
@@ -262,6 +268,7 @@ def run(
         {
             "model": model,
             "datasets": dataset,
+            "columns": parse_map(map_columns),
             "data_dir": str(data_dir) if data_dir else None,
             "mode": mode,
             "cluster": cluster,
@@ -298,6 +305,7 @@ def run(
             "max_tests": max_tests,
             "repair_rounds": repair_rounds,
             "stop_early": stop_early,
+            "rule": rule,
             "shard": shard,
             "wandb": wandb,
         },

@@ -23,6 +23,7 @@ from coding_model_project.cli.common import (
     OnCluster,
     ProblemsFile,
     RayAddress,
+    Split,
     StopEarly,
     Workers,
     cores,
@@ -77,6 +78,7 @@ def grade(
     stop_early: StopEarly = False,
     as_json: AsJson = False,
     map_columns: MapColumns = None,
+    split: Split = None,
     data_dir: DataDir = None,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
@@ -97,7 +99,7 @@ def grade(
     from coding_model_project.evaluation.kept import kept_results
     from coding_model_project.grading.judge import start_graders
 
-    known = given_problems(problems, dataset, data_dir, map_columns)
+    known = given_problems(problems, dataset, data_dir, map_columns, split)
     source = f"--problems={problems}" if problems else f"--dataset={', '.join(dataset or ())}"
     rows = _read_completions(completions, known, source)
     _check_problems({problem.id: problem for problem, _ in rows}, source)

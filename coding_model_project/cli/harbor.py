@@ -13,7 +13,6 @@ import typer
 from coding_model_project.cli.common import (
     AsJson,
     PassEnv,
-    Rootfs,
     TaskDirs,
     Trials,
     Where,
@@ -49,7 +48,6 @@ def grade(
     as_json: AsJson = False,
     workers: Trials = None,
     environment: Where = ROOMS,
-    rootfs: Rootfs = None,
     verifier_env: Annotated[
         list[str] | None,
         typer.Option(
@@ -81,7 +79,6 @@ def grade(
             as_json,
             cores(workers),
             environment,
-            rootfs,
             named_values("--verifier-env", verifier_env, empty=True),
             pass_env or [],
             out,
@@ -95,7 +92,6 @@ async def _grade(
     as_json: bool,
     at_once: int,
     where: str,
-    rootfs: Path | None,
     verifier_env: dict[str, str],
     pass_env: list[str],
     out: Path | None,
@@ -118,7 +114,7 @@ async def _grade(
     tasks = read_tasks(task_dirs, passed, oracle=script is None, say=say)
     kept = Job(out, solver.name, at_once, where) if out is not None else None
     totals = Totals()
-    async with environments_of(TaskEnvironment(name=where), rootfs) as environments:
+    async with environments_of(TaskEnvironment(name=where)) as environments:
         trials = Trials(environments, verifier_env=verifier_env)
         async for graded in grade_tasks(tasks, trials, agent, concurrency=at_once):
             print(json.dumps(graded.line()), flush=True)
@@ -149,7 +145,6 @@ def check(
     task_dirs: TaskDirs,
     workers: Trials = None,
     environment: Where = ROOMS,
-    rootfs: Rootfs = None,
     runs: Annotated[int, typer.Option(help="Run each task's own solution N times.", min=1)] = 3,
     forgeries: Annotated[
         bool,
@@ -160,10 +155,9 @@ def check(
     """Check that tasks are fit for training: print a JSON line for each.
 
     A task's own solution must earn the same reward of at least 1 in every run. Doing nothing and known
-    forgeries must earn less. The verifier must not run the solution in its own process. Exit code 1 if
-    a task has a problem, 3 if an environment failed.
+    forgeries must earn less. Exit code 1 if a task has a problem, 3 if an environment failed.
     """
-    given = (task_dirs, cores(workers), environment, rootfs, runs, forgeries, pass_env or [])
+    given = (task_dirs, cores(workers), environment, runs, forgeries, pass_env or [])
     return asyncio.run(_check(*given))
 
 
@@ -171,7 +165,6 @@ async def _check(
     task_dirs: list[Path],
     at_once: int,
     where: str,
-    rootfs: Path | None,
     runs: int,
     forgeries: bool,
     pass_env: list[str],
@@ -186,7 +179,7 @@ async def _check(
     passed = passed_variables(pass_env, "--pass-env")
     tasks = read_tasks(task_dirs, passed, oracle=True, say=warn)
     code = 0
-    async with environments_of(TaskEnvironment(name=where), rootfs) as environments:
+    async with environments_of(TaskEnvironment(name=where)) as environments:
         forgers = FORGERS if forgeries else ()
         trials = Trials(environments)
         async for checked in check_tasks(

@@ -17,7 +17,6 @@ from coding_model_project.cli.common import (
     Benchmarks,
     DataDir,
     PassEnv,
-    Rootfs,
     Where,
     cores,
     warn,
@@ -63,7 +62,6 @@ def evaluate(
         typer.Option(help="Run N trials at once. Default: two per CPU core.", min=1),
     ] = None,
     environment: Where = ROOMS,
-    rootfs: Rootfs = None,
     pass_env: PassEnv = None,
     turns: Annotated[int, typer.Option(help="Let the model run up to N commands.", min=1)] = 20,
     command_s: Annotated[
@@ -118,7 +116,7 @@ def evaluate(
         sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
         calls=calls,
     )
-    supported = partial(_supported, where=environment, rootfs=rootfs)
+    supported = partial(_supported, where=environment)
     passed = passed_variables(pass_env or [], "--pass-env")
     tasks = _runnable(task_dirs or [], benchmark or [], data_dir, limit, passed, supported)
     at_once = workers or 2 * cores(None)
@@ -126,7 +124,7 @@ def evaluate(
     with sole_writer(out, "evaluation"):
         evaluation = Evaluation(out, tasks, asked)
         with evaluation.opened():
-            asyncio.run(_run(evaluation, asked, base_url, environment, rootfs, at_once, retry_s))
+            asyncio.run(_run(evaluation, asked, base_url, environment, at_once, retry_s))
     return _report(evaluation, as_json, context_overflow, named=bool(benchmark))
 
 
@@ -135,7 +133,6 @@ async def _run(
     asked: Asked,
     base_url: str,
     environment: str,
-    rootfs: Path | None,
     at_once: int,
     retry_s: float,
 ) -> None:
@@ -150,7 +147,7 @@ async def _run(
     backend = OpenAIBackend(
         base_url, asked.model, concurrency=at_once, retry_s=retry_s, extra_body=tools
     )
-    async with backend, environments_of(TaskEnvironment(name=environment), rootfs) as environments:
+    async with backend, environments_of(TaskEnvironment(name=environment)) as environments:
         with progress_bar("trials", evaluation.n_total, len(evaluation.trials)) as advance:
             await evaluation.run(Trials(environments), backend, at_once, advance)
 
@@ -206,7 +203,7 @@ def _runnable(
     ]
 
 
-def _supported(read: Task | Refused, where: str, rootfs: Path | None) -> Task | Refused:
+def _supported(read: Task | Refused, where: str) -> Task | Refused:
     """Return the task, or a refusal if environments of this name cannot run it."""
     from coding_model_project.harbor.containers.dockerfile import ImageError
     from coding_model_project.harbor.environment.factory import check_supported
@@ -215,7 +212,7 @@ def _supported(read: Task | Refused, where: str, rootfs: Path | None) -> Task | 
     if isinstance(read, Refused):
         return read
     try:
-        check_supported(where, read, own_root=rootfs is not None)
+        check_supported(where, read)
     except ImageError as error:
         return Refused(path=read.path, reason=f"{read.label}: {error}", label=read.label)
     return read

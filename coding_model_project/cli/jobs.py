@@ -22,6 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+_COLUMNS = ("name", "where", "state", "recipe", "commit", "patch", "submitted", "description")
 Name = Annotated[str, typer.Argument(help="The job's name, as `jobs list` shows it.")]
 app.command(context_settings={"ignore_unknown_options": True})(submit)
 
@@ -37,12 +38,12 @@ def list_jobs(
     from rich.table import Table
 
     from coding_model_project.launch.jobs.control import refresh
-    from coding_model_project.launch.jobs.job_log import JobLog, table, when
+    from coding_model_project.launch.jobs.job_log import JobLog, cells_of, table
 
     log = JobLog(jobs)
-    silent: set[tuple[str, str]] = set()  # queried once: an unreachable head takes long to time out
+    silent: set[str] = set()  # queried once: an unreachable head takes long to time out
     for entry in () if offline else log.entries().values():
-        where = (entry.job.backend, entry.job.target)
+        where = entry.job.where
         if where in silent:
             continue
         try:
@@ -60,15 +61,11 @@ def list_jobs(
         print(out)
         return
     shown = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("name", "where", "state", "recipe", "commit", "submitted", "description"):
+    for column in _COLUMNS:
         shown.add_column(column, overflow="fold")
     for entry in reversed(entries.values()):
-        job = entry.job
-        commit = job.commit[:7] + (f"+{job.patch[:7]}" if job.patch else "")
-        where = f"{job.backend} {job.target}".strip()
-        shown.add_row(
-            job.name, where, entry.state, job.recipe, commit, when(job.submitted), job.description
-        )
+        cells = cells_of(entry)
+        shown.add_row(*(cells[column] for column in _COLUMNS))
     Console().print(shown)
 
 

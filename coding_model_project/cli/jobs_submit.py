@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +14,15 @@ import typer
 from coding_model_project.cli.common import JOBS_FOLDER, JobsFolder, named_values
 from coding_model_project.errors import ConfigError
 
-_RAY, _SLURM, _AWS, _LOCAL = "Ray", "Slurm", "SageMaker", "Local"
+_PANELS = {"local": "Local", "ray": "Ray", "slurm": "Slurm", "sagemaker": "SageMaker"}
+"""Title of each back end's own options in the help."""
+_local, _ray, _slurm, _aws = (
+    partial(typer.Option, rich_help_panel=panel) for panel in _PANELS.values()
+)
 
 
 def submit(
+    context: typer.Context,
     recipe: Annotated[str, typer.Argument(help="The recipe: sft, dpo, grpo, ….")],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="key=value...", help="The recipe's overrides.")
@@ -56,131 +62,69 @@ def submit(
             help="Add these options to `eval run`, such as --eval-arguments='--dataset mbpp_reg --n 4'."
         ),
     ] = "",
-    gpus: Annotated[
-        str,
-        typer.Option(help="Use these GPUs, such as 0,1. Default: none.", rich_help_panel=_LOCAL),
-    ] = "",
+    gpus: Annotated[str, _local(help="Use these GPUs, such as 0,1. Default: none.")] = "",
     address: Annotated[
         str | None,
-        typer.Option(
+        _ray(
             envvar="RAY_API_SERVER_ADDRESS",
             help="Submit to the Ray dashboard at this URL, such as http://HEAD:8265.",
-            rich_help_panel=_RAY,
         ),
     ] = None,
-    driver_cpus: Annotated[
-        float, typer.Option(help="Reserve N CPUs for the driver.", min=0, rich_help_panel=_RAY)
-    ] = 1,
-    driver_gpus: Annotated[
-        float, typer.Option(help="Reserve N GPUs for the driver.", min=0, rich_help_panel=_RAY)
-    ] = 0,
+    driver_cpus: Annotated[float, _ray(help="Reserve N CPUs for the driver.", min=0)] = 1,
+    driver_gpus: Annotated[float, _ray(help="Reserve N GPUs for the driver.", min=0)] = 0,
     resource: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=N",
-            help="Place the driver on a node with this resource; repeatable.",
-            rich_help_panel=_RAY,
-        ),
+        _ray(metavar="NAME=N", help="Place the driver on a node with this resource; repeatable."),
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option(
+        _ray(
             metavar="NAME=VALUE",
             help="Set an environment variable in the job, visible on the dashboard; repeatable.",
-            rich_help_panel=_RAY,
         ),
     ] = None,
     any_version: Annotated[
-        bool,
-        typer.Option(
-            "--any-version", help="Accept a Ray head of another version.", rich_help_panel=_RAY
-        ),
+        bool, _ray("--any-version", help="Accept a Ray head of another version.")
     ] = False,
     sbatch: Annotated[
         list[str] | None,
-        typer.Option(
+        _slurm(
             metavar="OPTION",
             help="Pass this option to sbatch, such as --sbatch=--gres=gpu:8; repeatable.",
-            rich_help_panel=_SLURM,
         ),
     ] = None,
     signal_s: Annotated[
-        int,
-        typer.Option(
-            help="Save a checkpoint N seconds before the job's time limit.",
-            min=1,
-            rich_help_panel=_SLURM,
-        ),
+        int, _slurm(help="Save a checkpoint N seconds before the job's time limit.", min=1)
     ] = 900,
-    region: Annotated[
-        str | None,
-        typer.Option(envvar="AWS_REGION", help="Run in this AWS region.", rich_help_panel=_AWS),
-    ] = None,
+    region: Annotated[str | None, _aws(envvar="AWS_REGION", help="Run in this AWS region.")] = None,
     instance_type: Annotated[
-        str,
-        typer.Option(
-            help="Run on this instance type, such as ml.p5.48xlarge.", rich_help_panel=_AWS
-        ),
+        str, _aws(help="Run on this instance type, such as ml.p5.48xlarge.")
     ] = "",
-    role: Annotated[
-        str, typer.Option(help="Run with this IAM role (an ARN).", rich_help_panel=_AWS)
-    ] = "",
-    s3: Annotated[
-        str, typer.Option(help="Keep the run's folder at this s3:// URL.", rich_help_panel=_AWS)
-    ] = "",
-    image: Annotated[
-        str, typer.Option(help="Run in this image, by its ECR URI.", rich_help_panel=_AWS)
-    ] = "",
-    build: Annotated[
-        bool, typer.Option("--build", help="Build the image first.", rich_help_panel=_AWS)
-    ] = False,
-    push: Annotated[
-        bool, typer.Option("--push", help="Push the image first.", rich_help_panel=_AWS)
-    ] = False,
-    containerfile: Annotated[
-        Path | None,
-        typer.Option(help="Build the image from this file. Default: ours.", rich_help_panel=_AWS),
-    ] = None,
-    max_hours: Annotated[
-        float, typer.Option(help="End the job after N hours.", min=0.1, rich_help_panel=_AWS)
-    ] = 24,
+    role: Annotated[str, _aws(help="Run with this IAM role (an ARN).")] = "",
+    s3: Annotated[str, _aws(help="Keep the run's folder at this s3:// URL.")] = "",
+    image: Annotated[str, _aws(help="Run in this image, by its ECR URI.")] = "",
+    max_hours: Annotated[float, _aws(help="End the job after N hours.", min=0.1)] = 24,
 ) -> None:
     """Run a recipe as a job, from the current working tree, and print the job's name.
 
     A job with the coding.run_dir of an earlier one resumes its run.
     """
-    from coding_model_project.launch.jobs import image as images
-    from coding_model_project.launch.jobs.backends import NAMES, backend_of
-    from coding_model_project.launch.jobs.base import JOB_RECIPES, Evaluation, Job
+    from coding_model_project.launch.jobs.backends import backend_of
+    from coding_model_project.launch.jobs.base import JOB_RECIPES, Evaluation, Job, value_of
     from coding_model_project.launch.jobs.control import submit as submit_job
     from coding_model_project.launch.jobs.job_log import JobLog
     from coding_model_project.launch.jobs.names import check_name, new_name
     from coding_model_project.launch.jobs.source import read_source
 
     _check_choice("recipe", recipe, JOB_RECIPES)
-    _check_choice("--backend", backend, NAMES)
+    _check_choice("--backend", backend, _PANELS)
+    _refuse_others(context, backend)
     if anonymous and name is not None:
         raise ConfigError("--anonymous and --name exclude each other; pass one of them")
     if eval_gpus and not with_evaluation:
         raise ConfigError(f"--eval-gpus={eval_gpus}: needs --with-evaluation")
     if eval_arguments and not with_evaluation:
         raise ConfigError(f"--eval-arguments={eval_arguments}: needs --with-evaluation")
-    for owner, theirs in {
-        "local": {"--gpus": gpus},
-        "ray": {"--driver-gpus": driver_gpus, "--resource": resource, "--env": env},
-        "slurm": {"--sbatch": sbatch},
-        "sagemaker": {
-            "--instance-type": instance_type,
-            "--role": role,
-            "--s3": s3,
-            "--image": image,
-            "--build": build,
-            "--push": push,
-        },
-    }.items():
-        foreign = next((option for option, value in theirs.items() if value), None)
-        if foreign is not None and backend != owner:
-            raise ConfigError(f"{foreign}: only available with --backend {owner}")
     chosen = name if name is not None else new_name(recipe, anonymous=anonymous)
     check_name(chosen)
     target, options = {
@@ -208,7 +152,7 @@ def submit(
         raise ConfigError(f"{option}: required with --backend {backend}")
     source = read_source(repo, max_mb=max_package_mb)
     log = JobLog(jobs)
-    given, run_dir = _with_run_dir(backend, overrides or (), chosen)
+    given, run_dir = _with_run_dir(backend, tuple(overrides or ()), chosen)
     job = Job(
         name=chosen,
         backend=backend,
@@ -222,7 +166,7 @@ def submit(
         patch=source.patch_hash,
         submitted=time.time(),
         description=description,
-        mirror=s3 if backend == "sagemaker" else _value(given, "coding.mirror.url") or "",
+        mirror=s3 or value_of(given, "coding.mirror.url") or "",
         evaluation=Evaluation(gpus=eval_gpus, arguments=eval_arguments)
         if with_evaluation
         else None,
@@ -233,20 +177,24 @@ def submit(
         runner.check(job)
         print(runner.text(job))
         return
-
-    if push:
-        images.ecr_name(image, target)  # before the build, which may take long
-
-    def make_image(package: Path) -> None:
-        if build:
-            images.build(package, image, containerfile or images.CONTAINERFILE)
-        if push:
-            images.push(image, target)
-
-    submit_job(runner, job, source, log, prepare=make_image)
+    submit_job(runner, job, source, log)
     dirty = f" with changes {source.patch_hash[:12]}" if source.patch else ""
     print(chosen)
     print(f"commit {source.commit[:12]}{dirty}; run folder {run_dir}", file=sys.stderr)
+
+
+def _refuse_others(context: typer.Context, backend: str) -> None:
+    """Refuse options of other back ends.
+
+    Raises:
+        ConfigError: one is on the command line.
+    """
+    for parameter in context.command.params:
+        panel = getattr(parameter, "rich_help_panel", None)
+        owner = next((name for name, title in _PANELS.items() if title == panel), backend)
+        source = context.get_parameter_source(parameter.name or "")
+        if owner != backend and source is not None and source.name == "COMMANDLINE":
+            raise ConfigError(f"{parameter.opts[0]}: only available with --backend {owner}")
 
 
 def _check_recipe(recipe: str, given: Sequence[str]) -> None:
@@ -266,42 +214,36 @@ def _check_recipe(recipe: str, given: Sequence[str]) -> None:
         checks.check_values(compose_recipe(recipe, list(given)))
 
 
-def _with_run_dir(backend: str, overrides: Iterable[str], name: str) -> tuple[tuple[str, ...], str]:
+def _with_run_dir(backend: str, given: tuple[str, ...], name: str) -> tuple[tuple[str, ...], str]:
     """Return the overrides with the run folder's path in the job, and that path.
 
     Raises:
         ConfigError: the backend requires `coding.run_dir` and it is missing, or forbids it.
     """
-    from coding_model_project.launch.jobs.sagemaker import RUN_DIR
+    from coding_model_project.launch.jobs.base import SAGEMAKER_RUN_DIR, value_of
 
-    given = tuple(overrides)
     flags = [one for one in given if "=" not in one and not one.startswith("~")]
     if flags:
         raise ConfigError(f"{flags[0]}: expected key=value; jobs take no recipe flags")
-    chosen = _value(given, "coding.run_dir")
+    chosen = value_of(given, "coding.run_dir")
+    if backend == "sagemaker" and chosen is not None:
+        raise ConfigError(
+            f"coding.run_dir={chosen}: fixed on SageMaker ({SAGEMAKER_RUN_DIR}); remove it, and pass "
+            "--s3 URL to store the run"
+        )
+    if backend == "ray" and chosen is None:
+        raise ConfigError(
+            "coding.run_dir: required with --backend ray; pass an absolute path on the cluster's "
+            "shared disk"
+        )
     if backend == "sagemaker":
-        if chosen is not None:
-            raise ConfigError(
-                f"coding.run_dir={chosen}: fixed on SageMaker ({RUN_DIR}); remove it, and pass --s3 URL "
-                "to store the run"
-            )
-        return (*given, f"coding.run_dir={RUN_DIR}"), RUN_DIR
-    if backend == "ray":
-        if chosen is None:
-            raise ConfigError(
-                "coding.run_dir: required with --backend ray; pass an absolute path on the cluster's "
-                "shared disk"
-            )
-        return given, chosen
-    path = str(Path(chosen or f"outputs/{name}").expanduser().absolute())
-    rest = tuple(one for one in given if not one.startswith("coding.run_dir="))
+        path = SAGEMAKER_RUN_DIR
+    elif backend == "ray":
+        path = chosen or ""
+    else:
+        path = str(Path(chosen or f"outputs/{name}").expanduser().absolute())
+    rest = tuple(one for one in given if not one.lstrip("+").startswith("coding.run_dir="))
     return (*rest, f"coding.run_dir={path}"), path
-
-
-def _value(overrides: tuple[str, ...], key: str) -> str | None:
-    from coding_model_project.launch.jobs.base import value_of
-
-    return value_of(overrides, key)
 
 
 def _check_choice(key: str, given: str, known: Iterable[str]) -> None:

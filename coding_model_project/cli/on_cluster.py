@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from coding_model_project.grading.node_pool import NodePool
     from coding_model_project.verl_ext.cluster.node_judges import RayNode
 
-_CHUNKS = 2
-"""Chunks per node at once: the second fills the slots that free up as the first one ends."""
-
 
 def judge_on_cluster(
     sandbox: SandboxConfig, address: str | None, *, bare: bool, stop_early: bool
@@ -47,7 +44,7 @@ def judge_on_cluster(
 def pool_on_cluster(
     sandbox: SandboxConfig, address: str | None
 ) -> AbstractAsyncContextManager[NodePool[RayNode]]:
-    """Return an unopened pool of nodes that check chunks of problems.
+    """Return an unopened pool of nodes that check problems.
 
     Raises:
         ConfigError: as `judge_on_cluster`.
@@ -57,7 +54,7 @@ def pool_on_cluster(
         from coding_model_project.verl_ext.cluster.node_judges import open_pool
 
     plan = JudgePlan(sandbox=sandbox, bare=False, stop_early=True, stop_on_timeout=False)
-    return open_pool(plan, join=_joins(address), say=warn, at_once=_CHUNKS)
+    return open_pool(plan, join=_joins(address), say=warn)
 
 
 def _joins(address: str | None) -> partial[AbstractContextManager[None]]:

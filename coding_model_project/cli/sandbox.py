@@ -199,7 +199,7 @@ def serve(
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
 ) -> int:
-    """Serve SandboxFusion's HTTP API from this machine's sandbox until interrupted."""
+    """Serve SandboxFusion's /run_code from this machine's sandbox until interrupted."""
     with extra("serve"):
         from coding_model_project.control_groups import free_memory
         from coding_model_project.http import secret_of
@@ -215,8 +215,6 @@ def serve(
     at_once = cores(workers)
     sandbox = embedded_sandbox(at_once, min_tier)
     settings = Settings(
-        at_once=at_once,
-        max_waiting=max_waiting,
         max_request_bytes=max_request_mb << 20,
         token=token,
         hosts=(host, *LOOPBACK),
@@ -238,8 +236,8 @@ def serve(
         print(f"serving on {address} ({sandbox.identity}, {at_once} programs at once)", flush=True)
 
     with sock:
-        admission = Admission(settings.at_once, settings.max_waiting)
-        served = create_app(sandbox, settings, admission)
+        admission = Admission(at_once, max_waiting)
+        served = create_app(sandbox, admission, settings)
         listening.serve(served, sandbox, sock, started, admission, drain_s)
     return 0
 
@@ -253,23 +251,22 @@ def bench(
 ) -> None:
     """Measure the sandbox's speed against a plain process per test. The last line is JSON.
 
-    Also measures processes shared by tests (shared) and fewer workers (scaling). With --url, also
-    measures a server with this project's client (http: several programs per request) and as other
-    clients use it (run_code: one request per test). Programs have 20 tests, or one for programs_per_s
-    and p99_ms; for calls_per_s the 20 tests are function calls.
+    Also measures fewer workers (scaling). With --url, also measures a server with this project's client
+    (http: several programs per request) and as other clients use it (run_code: one request per test).
+    Programs have 20 tests, or one for programs_per_s and p99_ms; for calls_per_s the 20 tests are
+    function calls.
     """
     from coding_model_project.sandbox.benchmark import measure
 
     measured = asyncio.run(measure(rounds=rounds, workers=workers, url=url))
     sides = {
         name: {key: value for key, value in asdict(side).items() if value is not None}
-        for name in ("embedded", "shared", "subprocess", "http", "run_code")
+        for name in ("embedded", "subprocess", "http", "run_code")
         if (side := getattr(measured, name)) is not None
     }
     scaling = {str(n): round(rate, 2) for n, rate in measured.scaling.items()}
     ratios = {
         "a process per test": measured.embedded.tests_per_s / measured.subprocess.tests_per_s,
-        "shared processes": measured.shared.tests_per_s / measured.subprocess.tests_per_s,
         "programs of one test": measured.embedded.programs_per_s
         / measured.subprocess.programs_per_s,
     }
@@ -282,7 +279,7 @@ def bench(
         name: {
             key: round(value, 2)
             for key, value in figures.items()
-            if name in ("embedded", "shared", "http") or key in ("tests_per_s", "cpu_ms_per_test")
+            if name in ("embedded", "http") or key in ("tests_per_s", "cpu_ms_per_test")
         }
         for name, figures in sides.items()
     }

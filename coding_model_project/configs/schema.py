@@ -160,6 +160,7 @@ def register() -> None:
     OmegaConf.register_new_resolver("off_policy", _off_policy, replace=True)
     OmegaConf.register_new_resolver("versions", _versions, replace=True)
     OmegaConf.register_new_resolver("updates", _updates, replace=True)
+    OmegaConf.register_new_resolver("sample_tokens", _sample_tokens, replace=True)
     store = ConfigStore.instance()
     store.store(name="coding_schema", node={"coding": CodingConfig}, package="_global_")
     store.store(name="baseline_schema", node={"coding": BaselineConfig}, package="_global_")
@@ -195,6 +196,13 @@ def _updates(*, _root_: DictConfig) -> int:
     """Resolve `${updates:}`: the number of mini-batches in a step."""
     mini = OmegaConf.select(_root_, "actor_rollout_ref.actor.ppo_mini_batch_size")
     return max(1, OmegaConf.select(_root_, "data.train_batch_size") // mini)
+
+
+def _sample_tokens(*, _root_: DictConfig) -> int:
+    """Resolve `${sample_tokens:}`: the number of tokens of the longest sample."""
+    return sum(
+        OmegaConf.select(_root_, f"data.max_{part}_length") for part in ("prompt", "response")
+    )
 
 
 def _staleness(root: DictConfig) -> int:

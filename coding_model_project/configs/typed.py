@@ -41,6 +41,20 @@ def coding_of(config: DictConfig) -> CodingConfig:
     return cast(CodingConfig, typed)
 
 
+def coding_beside(config: DictConfig) -> CodingConfig:
+    """Return the typed `coding:` subtree of another program's configuration, where all of it is optional.
+
+    Without `run_dir`, which is then empty, and `problems` there are none; a recipe has defaults.
+
+    Raises:
+        ConfigError: a key is unknown, or a value is wrong.
+    """
+    given = OmegaConf.select(config, "coding")
+    base: dict[str, Any] = {"run_dir": "", "dataset": None, "problems": []}
+    whole = OmegaConf.merge({"coding": base}, {"coding": given or {}})
+    return coding_of(cast(DictConfig, whole))
+
+
 def evaluation_settings(coding: CodingConfig) -> Settings:
     """Return the settings of an evaluation.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.data.governance import Role, role
 from coding_model_project.data.loaders import LOADERS, Loader
-from coding_model_project.data.loaders.table import TableLoader, matching
+from coding_model_project.data.loaders.table import matching
 
 COMMAND = "python -m coding_model_project data list --out docs/data-sets.md"
 """The command that regenerates the page."""
@@ -29,6 +30,9 @@ repeat an evaluation problem. The licence is the publisher's: read the set's car
 |---|---|---|---|---|---|
 {rows}
 
+`hardtests` needs two repositories: the tests that the table names, and `sigcp/hardtests_problems`, with
+the statements.
+
 To read a file whose columns have other names, use `--map FIELD=COLUMN` ([your own problems](my-data.md)).
 Rows made for verl load under any name: `NAME=PATH`. From KodCode's pytest modules, the loader converts
 plain test functions. It sets aside rows that need more of pytest, other libraries or files, and counts
@@ -38,8 +42,6 @@ This page is generated: `{command}`.
 """
 
 ROLE_WORDS = {Role.train: "train", Role.validation: "validation", Role.test: "test only"}
-_SOURCES = {"tinycode_asserts": "tinycode"}
-"""First parts of problem ids that differ from the set's name, for governance."""
 
 GENERATED = "generated here"
 BY_PATH = "by --path"
@@ -50,8 +52,8 @@ class Entry:
     """A data set known by name."""
 
     name: str
-    roles: tuple[tuple[str, Role], ...]
-    """Its splits, each with its permitted use."""
+    splits: Mapping[str, Role]
+    """The permitted use of each of its splits."""
     tests: str
     licence: str
     hub: str | None
@@ -73,23 +75,11 @@ class Entry:
         if self.status == BY_PATH:
             return "as its rows say"
         by_role: dict[Role, list[str]] = {}
-        for split, allowed in self.roles:
+        for split, allowed in self.splits.items():
             by_role.setdefault(allowed, []).append(split)
         return "; ".join(
             f"{ROLE_WORDS[one]}: {', '.join(splits)}" for one, splits in by_role.items()
         )
-
-    def as_json(self) -> dict[str, object]:
-        """Return the entry as a JSON object."""
-        return {
-            "name": self.name,
-            "splits": {split: str(allowed) for split, allowed in self.roles},
-            "tests": self.tests,
-            "licence": self.licence,
-            "hub": self.hub,
-            "files": list(self.files),
-            "found": None if self.found is None else list(self.found),
-        }
 
 
 def catalogue(data_dir: Path | None = None) -> tuple[Entry, ...]:
@@ -103,7 +93,6 @@ def catalogue(data_dir: Path | None = None) -> tuple[Entry, ...]:
 
 def _entry(name: str, loader: Loader, data_dir: Path | None) -> Entry:
     published = loader.published
-    source = _SOURCES.get(published.name, published.name)
     parts = published.parts
     files = tuple(dict.fromkeys(file for part in parts for file in part.files))
     found: list[str] | None = None
@@ -113,21 +102,13 @@ def _entry(name: str, loader: Loader, data_dir: Path | None) -> Entry:
         found = [str(path) for paths in existing for path in paths] if whole else []
     return Entry(
         name=name,
-        roles=tuple((split, role(source, split)) for split in _splits(loader)),
+        splits={split: role(published.name, split) for split in published.splits},
         tests=published.tests,
         licence=published.licence,
         hub=published.hub,
         files=files,
         found=None if found is None else tuple(dict.fromkeys(found)),
     )
-
-
-def _splits(loader: Loader) -> tuple[str, ...]:
-    if isinstance(loader, TableLoader) and loader.only_split is not None:
-        return (loader.only_split,)
-    published = loader.published
-    named = [part.split for part in published.parts if part.split is not None]
-    return tuple(dict.fromkeys(named)) or published.splits
 
 
 def render() -> str:

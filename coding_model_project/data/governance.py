@@ -60,25 +60,14 @@ VALIDATION_ONLY = frozenset(
 _SPLIT_WORDS = {"valid": "validation", "val": "validation", "dev": "validation"}
 """Synonyms of splits."""
 
-_TRAINING_SPLITS = {
-    "apps": {"train"},
-    "codecontests": {"train"},
-    "codecontests_plus": {"train"},
-    "codeforces": {"train"},
-    "deepcoder": {"train"},
-    "eurus": {"train"},
-    "gsm8k": {"train"},
-    "kodcode": {"train"},
-    "math": {"train"},
-    "mbpp": {"train"},
-    "mbpp_sanitized": {"train"},
-    "synthetic_1": {"train"},
-    "taco": {"train"},
-    "tinycode": {"train"},
-    "tinyshell": {"train"},
-    "arithmetic": {"train"},
-}
-"""Training splits of the known sets; no other split of them may train."""
+_WITH_TRAINING_SPLIT = {
+    "acecode", "apps", "arithmetic", "big_math", "codecontests", "codecontests_plus", "codeforces",
+    "dapo", "deepcoder", "deepscaler", "eurus", "gsm8k", "hardtests", "intellect_3_code",
+    "intellect_3_math", "kodcode", "leetcode", "math", "mbpp", "mbpp_sanitized", "nemotron_code",
+    "rlvr", "rstar_coder", "skywork_code", "skywork_math", "synthetic_1", "synthetic_2", "taco",
+    "tinycode", "tinycode_asserts", "tinyshell",
+}  # fmt: skip
+"""Known sets of which the split "train" may train, and no other."""
 
 EVALUATION_SETS = (
     "humaneval",
@@ -106,8 +95,8 @@ def role(source: str, split: str = "") -> Role:
             return Role.test
         if _names_one_of(name, VALIDATION_ONLY):
             return Role.validation
-    training = _TRAINING_SPLITS.get(source.lower().replace("-", "_"))
-    if training is None or not split or split.lower() in training:
+    is_known = source.lower().replace("-", "_") in _WITH_TRAINING_SPLIT
+    if not is_known or split.lower() in ("", "train"):
         return Role.train
     return Role.test if split.lower() == "test" else Role.validation
 

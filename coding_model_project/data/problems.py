@@ -9,7 +9,8 @@
      "entry_point": "solve", "language": "python",
      "checker": {"source": "…", "language": "python", "protocol": "testlib"},
      "difficulty": 2, "date": "2024-08-01", "tags": ["lists"], "gold": ["def solve…"], "bad": ["…"],
-     "base_tests": 1}
+     "base_tests": 1, "prelude": "from typing import *", "publisher": "livecodebench",
+     "messages": [{"role": "system", "content": "…"}, {"role": "user", "content": "…"}]}
     {"id": "tasks/17", "split": "train", "statement": "…", "grader": "harbor", "task": "tasks/17"}
     {"id": "sums/1", "split": "train", "statement": "…", "grader": "math", "answer": "42"}
     {"id": "rules/1", "split": "train", "statement": "…", "grader": "instructions",
@@ -26,30 +27,46 @@ values are plain JSON; values that JSON lacks (tuples, sets, keys other than tex
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, fields, replace
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+from weakref import WeakValueDictionary
 
 import orjson
 
 from coding_model_project import strict_json
+from coding_model_project.atomic import replacing
 from coding_model_project.codec import to_json
-from coding_model_project.data.problem_rows import problem_of
-from coding_model_project.data.problem_values import Malformed
-from coding_model_project.errors import DataError
-from coding_model_project.types import Asserts, Call, GradedBy, Isolation, Problem, Stdin, Test
+from coding_model_project.data.problem_index import ProblemIndex
+from coding_model_project.data.problem_rows import JUDGED_BY, problem_of
+from coding_model_project.data.row_readers import Malformed
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.types import Asserts, Call, GradedBy, Prediction, Problem, Stdin, Test
 
 
 def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
-    """Write problems atomically, one per line."""
+    """Write problems atomically, one per line and each once, with the file's index.
+
+    Raises:
+        ConfigError: two different problems have the same id.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
+    index, start = ProblemIndex(), 0
+    with replacing(path) as partial, partial.open("w+b") as file:
         for problem in problems:
-            file.write(problem_line(problem))
-    partial.replace(path)
+            line = problem_line(problem)
+            if index.add(problem.id, start, len(line)):
+                start += file.write(line)
+                continue
+            file.flush()
+            begin, length = index.place(problem.id) or (0, 0)
+            if os.pread(file.fileno(), length, begin) != line:
+                raise ConfigError(f"two different problems have the id {problem.id}")
+        file.flush()
+        index.store(path, file)
 
 
 def problem_line(problem: Problem) -> bytes:
@@ -58,25 +75,82 @@ def problem_line(problem: Problem) -> bytes:
 
 
 def read_problems(path: Path | str) -> tuple[Problem, ...]:
-    """Read problems.
+    """Read all problems of a file.
 
     Raises:
         DataError: the file is missing, a line is malformed or an id occurs twice; names file, line
             and field.
     """
     path = Path(path)
+    with _opened(path) as file:
+        return tuple(_read(path, file, ProblemIndex()))
+
+
+class ProblemFile(Mapping[str, Problem]):
+    """The problems of a file by id, each read when it is needed; a process holds only those in use.
+
+    The first use of a file without an index reads all of it, and stores the index.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        """Open a file.
+
+        Raises:
+            DataError: see `read_problems`; lines are checked when the index is made.
+        """
+        self._path = Path(path)
+        self._file = _opened(self._path)
+        index = ProblemIndex.of(self._path, self._file)
+        if index is None:
+            index = ProblemIndex()
+            for _ in _read(self._path, self._file, index):
+                pass
+            index.store(self._path, self._file)
+        self._index = index
+        self._in_use: WeakValueDictionary[str, Problem] = WeakValueDictionary()
+
+    def __getitem__(self, problem_id: str) -> Problem:
+        """Return a problem, the same object for as long as it is in use.
+
+        Raises:
+            KeyError: the file has no such problem.
+            DataError: the file was changed in place.
+        """
+        problem = self._in_use.get(problem_id)
+        if problem is None:
+            if (place := self._index.place(problem_id)) is None:
+                raise KeyError(problem_id)
+            start, length = place
+            where = f"{self._path}: {problem_id}"
+            problem = _parse(os.pread(self._file.fileno(), length, start), where, self._path)
+            if problem.id != problem_id:
+                raise DataError(f"{where}: the file has changed since it was opened")
+            self._in_use[problem_id] = problem
+        return problem
+
+    def __iter__(self) -> Iterator[str]:
+        return self._index.ids()
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+
+def _opened(path: Path) -> BinaryIO:
     if not path.exists():
         raise DataError(f"{path}: no such file of problems")
-    problems: dict[str, Problem] = {}
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            problem = from_file(_parse(line, f"{path}:{number}"), path)
-            if problem.id in problems:
+    return path.open("rb")
+
+
+def _read(path: Path, file: BinaryIO, index: ProblemIndex) -> Iterator[Problem]:
+    """Yield the problems of an open file, and add the places of their lines to `index`."""
+    start = 0
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            problem = _parse(line, f"{path}:{number}", path)
+            if not index.add(problem.id, start, len(line)):
                 raise DataError(f"{path}:{number}: id {problem.id!r} occurs twice")
-            problems[problem.id] = problem
-    return tuple(problems.values())
+            yield problem
+        start += len(line)
 
 
 def from_file(problem: Problem, path: Path) -> Problem:
@@ -86,12 +160,12 @@ def from_file(problem: Problem, path: Path) -> Problem:
     return replace(problem, task=str(path.parent.resolve() / problem.task))
 
 
-def _parse(line: bytes, where: str) -> Problem:
+def _parse(line: bytes, where: str, path: Path) -> Problem:
     try:
         row = strict_json.loads(line)
     except ValueError as error:
         raise DataError(f"{where}: not JSON: {error}") from error
-    return problem_from_json(row, where)
+    return from_file(problem_from_json(row, where), path)
 
 
 def problem_from_json(row: Any, where: str) -> Problem:
@@ -108,68 +182,29 @@ def problem_from_json(row: Any, where: str) -> Problem:
         raise DataError(f"{where}: {error}") from error
 
 
+_DEFAULTS = {one.name: one.default for one in fields(Problem)}
+_ALWAYS = {
+    "id", "split", "statement", "tests", "limits", "comparison", "entry_point", "language",
+    "difficulty", "tags", "gold", "bad",
+}  # fmt: skip
+"""Fields that every line has. Others are written if they differ from their default, so that a new field
+leaves the lines of other problems, and the versions of their sets, as they are."""
+
+
 def _problem_to_json(problem: Problem) -> dict[str, Any]:
-    return {
-        "id": problem.id,
-        "split": problem.split,
-        "statement": problem.statement,
-        "tests": [_test_to_json(test) for test in problem.tests],
-        "limits": asdict(problem.limits),
-        "comparison": problem.comparison,
-        **_tolerance_to_json(problem),
-        **({"checker": asdict(problem.checker)} if problem.checker else {}),
-        **_isolation_to_json(problem),
-        "entry_point": problem.entry_point,
-        "language": problem.language,
-        "difficulty": problem.difficulty,
-        **({} if problem.date is None else {"date": problem.date}),
-        "tags": problem.tags,
-        "gold": problem.gold,
-        "bad": problem.bad,
-        **({} if problem.base_tests is None else {"base_tests": problem.base_tests}),
-        **_judged_by_to_json(problem),
-    }
-
-
-def _judged_by_to_json(problem: Problem) -> dict[str, Any]:
-    """Return the grader and its field; nothing for tests."""
+    row: dict[str, Any] = {}
+    for name, default in _DEFAULTS.items():
+        value = getattr(problem, name)
+        if name in _ALWAYS or (name not in JUDGED_BY.values() and value != default):
+            row[name] = value
+    row["tests"] = [_test_to_json(test) for test in problem.tests]
     grader = problem.graded_by
-    match grader:
-        case GradedBy.tests:
-            return {}
-        case GradedBy.harbor:
-            return {"grader": grader, "task": problem.task}
-        case GradedBy.math:
-            return {"grader": grader, "answer": problem.answer}
-        case GradedBy.instructions:
-            rules = [{"kind": one.kind, "arguments": one.arguments} for one in problem.instructions]
-            return {"grader": grader, "instructions": rules}
-        case GradedBy.prediction:
-            prediction = problem.prediction
-            assert prediction is not None
-            return {
-                "grader": grader,
-                "prediction": {
-                    "of": prediction.of,
-                    "program": prediction.program,
-                    "output": to_json(prediction.output),
-                },
-            }
-        case GradedBy.harness:
-            assert problem.harness is not None
-            return {"grader": grader, "harness": asdict(problem.harness)}
-
-
-def _tolerance_to_json(problem: Problem) -> dict[str, float]:
-    """Return the tolerances that are not the default, so that other problems' lines stay the same."""
-    default = {field.name: field.default for field in fields(Problem)}
-    tolerance = {"atol": problem.atol, "rtol": problem.rtol}
-    return {name: value for name, value in tolerance.items() if value != default[name]}
-
-
-def _isolation_to_json(problem: Problem) -> dict[str, str]:
-    is_default = problem.isolation is Isolation.per_test
-    return {} if is_default else {"isolation": str(problem.isolation)}
+    if grader is not GradedBy.tests:
+        value = getattr(problem, JUDGED_BY[grader])
+        if isinstance(value, Prediction):
+            value = replace(value, output=to_json(value.output))
+        row |= {"grader": grader, JUDGED_BY[grader]: value}
+    return row
 
 
 def _test_to_json(test: Test) -> dict[str, Any]:

@@ -36,8 +36,8 @@ def _anonymous(tree: ast.Module) -> ast.Module:
             node.id = numbers.setdefault(node.id, f"<{len(numbers)}>")
         elif isinstance(node, ast.arg) and node.arg in own:
             node.arg = numbers.setdefault(node.arg, f"<{len(numbers)}>")
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
-            _drop_docstring(node)
+        else:
+            drop_docstring(node)
     return tree
 
 
@@ -50,9 +50,10 @@ def _texts(node: ast.AST) -> list[str]:
     return [one for one in flat if isinstance(one, str)]
 
 
-def _drop_docstring(
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module,
-) -> None:
+def drop_docstring(node: ast.AST) -> None:
+    """Remove the docstring of a module, class or function; other nodes have none."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+        return
     if node.body and isinstance(first := node.body[0], ast.Expr):
         value = first.value
         if isinstance(value, ast.Constant) and isinstance(value.value, str):

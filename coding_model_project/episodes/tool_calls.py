@@ -107,6 +107,13 @@ def parse(text: str) -> ParsedReply:
     return ParsedReply(content=content or None, calls=tuple(calls))
 
 
+def split_thought(text: str) -> tuple[str, str]:
+    """Return a reply's thought, without its marks and the space around it, and the text after it."""
+    end = _end_of_thought(text)
+    thought = text[:end].strip().removeprefix(_THOUGHT_OPEN).removesuffix(_THOUGHT_CLOSE)
+    return thought.strip(), text[end:]
+
+
 def bash_command(call: ToolCall) -> str:
     """Return the command of a call of `bash`.
 

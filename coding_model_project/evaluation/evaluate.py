@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 from omegaconf import DictConfig
 
+from coding_model_project.atomic import write_json
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.evaluation import outputs
 from coding_model_project.evaluation.backends.generation import Backend
@@ -35,12 +36,7 @@ from coding_model_project.evaluation.tables import budget_table, metrics_table, 
 from coding_model_project.grading.judge import OpenJudge, make_sandbox, open_judge
 from coding_model_project.grading.observation import can_repair
 from coding_model_project.redaction import redacted
-from coding_model_project.runs.folder import (
-    RunFolder,
-    State,
-    sole_writer,
-    write_json,
-)
+from coding_model_project.runs.folder import RunFolder, State, sole_writer
 from coding_model_project.runs.inputs import inputs_of
 from coding_model_project.runs.lease import Heartbeat
 from coding_model_project.runs.mirror.mirroring import mirrored
@@ -88,6 +84,7 @@ def evaluate(
             max_tests=settings.max_tests,
             window=settings.window,
             split=settings.split,
+            columns=settings.columns,
         )
         versions = {f"data set {data.name}": data.version for data in datasets}
         inputs = {**inputs_of(config, "coding.evaluation.model"), **versions}

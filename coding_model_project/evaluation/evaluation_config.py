@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from coding_model_project.config_key import key
+from coding_model_project.grading.readings import CountedBy
 
 
 class EvaluationMode(StrEnum):
@@ -113,6 +114,11 @@ class EvaluationConfig:
         "Stop judging a program at its first failing test: much faster for problems with many slow "
         "tests, but gives no pass ratio.",
     )
+    rule: CountedBy = key(
+        CountedBy.publisher,
+        "Rule that decides what counts as accepted where a data set's publisher has another than this "
+        "judge: `publisher` or `ours`. Both readings are reported.",
+    )
     from_date: str | None = key(
         None, "Use only problems published on or after this day: `2024-08-01`. null: all."
     )
@@ -122,11 +128,18 @@ class EvaluationConfig:
         "Cutoff day of the model's training data: rates of problems from before it and from it on are "
         "reported separately. null: disabled.",
     )
-    split: str | None = key(None, "Use only problems of this split. null: all.")
+    split: str | None = key(
+        None, "Load only this split; also the split of a file that names none. null: all."
+    )
     limit: int | None = key(
         None, "Number of first problems of each data set to use. null: all.", unit="problems"
     )
     max_tests: int | None = key(None, "Maximum hidden tests per problem. null: all.", unit="tests")
+    columns: dict[str, str] = key(
+        {},
+        "Columns of the data sets' files for fields with other names there, as `--map`: "
+        "`+coding.evaluation.columns.statement=question`.",
+    )
     mode: EvaluationMode = key(
         EvaluationMode.simple,
         "Generator: `simple` is vLLM in this process, or the server at `base_url`; `verl` is verl's "

@@ -12,6 +12,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import orjson
 
+from coding_model_project.atomic import replacing
 from coding_model_project.errors import DataError, StorageError
 from coding_model_project.runs.folder import full_disk
 
@@ -126,11 +127,9 @@ class Journal(Generic[Row]):
     def rewrite(self, rows: Iterable[Row]) -> None:
         """Replace all rows atomically: a kill leaves either the old or the new rows."""
         self._close()
-        partial = self.path.with_name(self.path.name + ".partial")
         try:
-            with partial.open("wb") as file:
+            with replacing(self.path) as partial, partial.open("wb") as file:
                 file.writelines(map(to_line, rows))
-            partial.replace(self.path)
         except OSError as error:
             raise self._failed(error) from error
         self.__enter__()

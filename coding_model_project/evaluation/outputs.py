@@ -10,8 +10,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-import orjson
-
+from coding_model_project.atomic import write_json, write_lines, write_text
 from coding_model_project.contained import file_name
 from coding_model_project.evaluation.plan import DataSet, Sample
 from coding_model_project.evaluation.protocols import EvalProtocol
@@ -19,7 +18,7 @@ from coding_model_project.evaluation.results import METRICS, Generated, Metrics,
 from coding_model_project.evaluation.statistics.parts import part_metrics
 from coding_model_project.evaluation.statistics.scores import dataset_metrics
 from coding_model_project.grading.prompts import solve_messages
-from coding_model_project.runs.folder import RunFolder, write_json, write_text
+from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.rollouts import Rollout
 from coding_model_project.runs.summary import summarise
 from coding_model_project.types import Problem
@@ -105,18 +104,17 @@ def write_summary(folder: Path, metrics: Mapping[str, Any], judged: Sequence[Jud
 
 def write_rollouts(folder: Path, judged: Sequence[Judged], protocol: EvalProtocol) -> None:
     """Rewrite rollouts.jsonl for the report, so that it has no duplicate samples."""
-    partial = folder / "rollouts.jsonl.partial"
-    with partial.open("wb") as file:
-        for sample, generated, result in judged:
-            prompt = prompt_text(sample.problem, protocol)
-            file.write(orjson.dumps(rollout_of(generated, result, prompt=prompt)) + b"\n")
-    partial.replace(folder / "rollouts.jsonl")
+    rows = (
+        rollout_of(generated, result, prompt=prompt_text(sample.problem, protocol))
+        for sample, generated, result in judged
+    )
+    write_lines(folder / "rollouts.jsonl", rows)
 
 
 def rollout_of(generated: Generated, result: Result, *, prompt: str) -> Rollout:
     """Return a judged sample as a line of rollouts.jsonl."""
     if result.ungradable is None:
-        verdict = {"error": result.error, **result.verdict}
+        verdict = {**result.verdict, "error": result.error}
     else:
         verdict = {"error": UNGRADABLE, "detail": result.ungradable}
     return Rollout(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,6 +84,7 @@ def load_datasets(
     max_tests: int | None,
     window: Window | None = None,
     split: str | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> tuple[DataSet, ...]:
     """Read data sets.
 
@@ -92,7 +93,8 @@ def load_datasets(
         limit: number of first problems of each data set in the window and the split.
         max_tests: maximum number of hidden tests per problem.
         window: days of publication of the problems to keep.
-        split: the split to keep; None keeps all.
+        split: the split to load, which is also that of a file that names none; None loads all.
+        columns: the column for each field that has another name in a file.
 
     Raises:
         ConfigError: no data set is named, or one is missing, named twice or empty in the window
@@ -106,14 +108,17 @@ def load_datasets(
         name, path = given_set(word)
         if name in found:
             raise ConfigError(f"{name}: named twice; give one another name (NAME=PATH)")
-        loaded = load(name, path=path, data_dir=data_dir, max_tests=max_tests)
-        found[name] = _chosen(loaded, window or Window(), split, limit)
+        mapped = columns if path is not None or len(words) == 1 else None
+        loaded = load(
+            name, path=path, split=split, data_dir=data_dir, columns=mapped, max_tests=max_tests
+        )
+        found[name] = _chosen(loaded, window or Window(), limit)
     return tuple(found.values())
 
 
-def _chosen(loaded: Loaded, window: Window, split: str | None, limit: int | None) -> DataSet:
+def _chosen(loaded: Loaded, window: Window, limit: int | None) -> DataSet:
     name = loaded.name
-    problems = window.cut(_of_split(loaded, split), name)[:limit]
+    problems = window.cut(loaded.problems, name)[:limit]
     if not problems:
         reason = f": {loaded.set_aside[0].reason}" if loaded.set_aside else ""
         raise ConfigError(f"{name}: no usable problems ({loaded.origin}){reason}")
@@ -130,19 +135,6 @@ def _chosen(loaded: Loaded, window: Window, split: str | None, limit: int | None
         n_set_aside=len(loaded.set_aside),
         notes=loaded.notes,
     )
-
-
-def _of_split(loaded: Loaded, split: str | None) -> tuple[Problem, ...]:
-    if split is None:
-        return loaded.problems
-    found = tuple(p for p in loaded.problems if split_word(p.split) == split_word(split))
-    if loaded.problems and not found:
-        known = ", ".join(dict.fromkeys(problem.split for problem in loaded.problems))
-        raise ConfigError(
-            f"coding.evaluation.split={split} (--split): {loaded.name} has none of its problems; "
-            f"expected {known}"
-        )
-    return found
 
 
 def samples(datasets: Sequence[DataSet], *, n: int, seed: int, shard: Shard) -> Iterator[Sample]:

@@ -19,6 +19,7 @@ from coding_model_project.evaluation.backends.generation import Sampling
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.observation import MIN_BYTES
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.readings import CountedBy
 from coding_model_project.types import Problem
 
 
@@ -44,6 +45,8 @@ class EvalProtocol:
     """Maximum repairs, within a sample, of an answer that fails a public test (`repair`)."""
     observation_bytes: int = 600
     """Maximum bytes of the test and outcome shown to the model for a repair."""
+    rule: CountedBy = CountedBy.publisher
+    """The rule that decides what counts as accepted where a data set's publisher has another."""
     grader_version: str = GRADER_VERSION
     """Version of the extraction and comparison rules."""
 
@@ -86,6 +89,7 @@ class EvalProtocol:
                 **settings,
                 "sampling": Sampling(**sampling),
                 "prompt": PromptStyle(settings["prompt"]),
+                "rule": CountedBy(settings.get("rule", CountedBy.ours)),
                 "grader_version": str(settings["grader_version"]),
             }
         )
@@ -137,6 +141,7 @@ def protocol(
     *,
     prompt: PromptStyle,
     stop_early: bool,
+    rule: CountedBy = CountedBy.publisher,
     system_prompt: str | None = None,
     extra_body: Mapping[str, Any] | None = None,
     repair_rounds: int = 0,
@@ -160,6 +165,7 @@ def protocol(
         sampling=sampling,
         prompt=prompt,
         stop_early=stop_early,
+        rule=rule,
         system_prompt=system_prompt or None,
         extra_body=dict(extra_body or {}),
         repair_rounds=repair_rounds,

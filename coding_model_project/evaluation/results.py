@@ -98,7 +98,7 @@ class Result:
     sample: int
     """Number of the sample within its problem, from 0."""
     passed: bool | None
-    """True if it passes every hidden test; None if ungradable."""
+    """True if it passes every hidden test by the protocol's rule; None if ungradable."""
     pass_fraction: float | None
     error: str | None
     """Error type of the first failing test; None if accepted or ungradable."""

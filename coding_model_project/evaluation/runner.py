@@ -17,6 +17,7 @@ from coding_model_project.evaluation.repair_rounds import Episodes
 from coding_model_project.evaluation.results import Generated, Key, Result, program_hash
 from coding_model_project.grading.base import Grader
 from coding_model_project.grading.brief import brief
+from coding_model_project.grading.readings import CountedBy, accepted, error_of
 from coding_model_project.strict_json import encodable
 from coding_model_project.types import Verdict
 
@@ -122,8 +123,10 @@ class Runner:
                 generated = await self._generate(sample)
             self._completions.append(generated)
             self._progress(Update(generated=generated))
-        stop_early = self._protocol.stop_early
-        result = await judged(sample, generated, self._grader, stop_early=stop_early)
+        protocol = self._protocol
+        result = await judged(
+            sample, generated, self._grader, stop_early=protocol.stop_early, rule=protocol.rule
+        )
         self._results.append(result)
         self._progress(Update(judged=result))
 
@@ -159,13 +162,14 @@ class Runner:
 
 
 async def judged(
-    sample: Sample, generated: Generated, grader: Grader, *, stop_early: bool
+    sample: Sample, generated: Generated, grader: Grader, *, stop_early: bool, rule: CountedBy
 ) -> Result:
     """Judge one completion.
 
     Args:
         stop_early: the grader stops at the first failing test, so the pass fraction of a failing program
             is unknown.
+        rule: see `EvalProtocol.rule`.
 
     Returns:
         The result; without a verdict and with the reason if the sample is ungradable.
@@ -183,9 +187,9 @@ async def judged(
         dataset=sample.dataset,
         problem=sample.problem.id,
         sample=sample.number,
-        passed=verdict and verdict.passed,
+        passed=verdict and accepted(verdict, rule),
         pass_fraction=_pass_fraction(verdict, stop_early),
-        error=str(verdict.error) if verdict and verdict.error else None,
+        error=verdict and error_of(verdict, rule),
         ungradable=why,
         tokens=generated.tokens,
         truncated=generated.truncated,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,8 @@ class Settings:
     """Split of the problems; None for all."""
     limit: int | None
     max_tests: int | None
+    columns: Mapping[str, str]
+    """Columns of the data sets' files for fields with other names there."""
     protocol: EvalProtocol
     profile: str | None
     """Name of the model profile whose values the protocol has, for the record."""
@@ -101,10 +104,12 @@ class Settings:
             split=config.split,
             limit=config.limit,
             max_tests=config.max_tests,
+            columns=dict(config.columns),
             protocol=protocol(
                 config.protocol,
                 prompt=prompt,
                 stop_early=config.stop_early,
+                rule=config.rule,
                 n=config.n,
                 temperature=config.temperature,
                 top_p=config.top_p,

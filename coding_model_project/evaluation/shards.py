@@ -7,10 +7,10 @@ from pathlib import Path
 
 import orjson
 
+from coding_model_project.atomic import replacing, write_json
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.results import COMPLETIONS, RESULTS, RUN_INFO
 from coding_model_project.evaluation.settings import Settings
-from coding_model_project.runs.folder import write_json
 
 
 def gather(settings: Settings, folders: Sequence[Path], *, say: Callable[[str], None]) -> None:
@@ -41,12 +41,10 @@ def gather(settings: Settings, folders: Sequence[Path], *, say: Callable[[str], 
     _check_complete(infos)
     target.mkdir(parents=True, exist_ok=True)
     for name in (RESULTS, COMPLETIONS):  # COMPLETIONS last: it marks the evaluation as begun
-        partial = target / f"{name}.partial"
-        with partial.open("wb") as merged:
+        with replacing(target / name) as partial, partial.open("wb") as merged:
             for folder in folders:
                 with (folder / name).open("rb") as part:
                     merged.writelines(line for line in part if line.endswith(b"\n"))
-        partial.replace(target / name)
     write_json(target / RUN_INFO, infos[0] | {"shard": None})
 
 

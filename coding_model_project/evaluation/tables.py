@@ -40,6 +40,11 @@ def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
         if base := found.get("base"):
             rates = (rate_text(base.get(str(k))) for k in shown)
             table.add_row(f"{name}, its own tests only", *rates)
+        if readings := found.get("readings"):
+            for rule, title in (("publisher", "publisher's rule"), ("ours", "this judge's rule")):
+                if readings[rule] != found["pass@k"]:
+                    rates = (rate_text(readings[rule].get(str(k))) for k in shown)
+                    table.add_row(f"{name}, {title}", *rates)
         if loose := found.get("loose"):
             rates = (rate_text(loose["pass@k"].get(str(k))) for k in shown)
             table.add_row(f"{name}, loosely", *rates, rate_text(loose["pass_ratio"]))
@@ -48,7 +53,20 @@ def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
         for part, of_part in _parts(found):
             table.add_row(f"{name}, {part}", *(rate_text(of_part.get(str(k))) for k in shown))
     errors = [f"{name}: {_errors(found['errors'])}" for name, found in metrics.items()]
-    return "\n".join([table_text(table), *errors])
+    differ = [
+        _differences(name, found["readings"]["differ"])
+        for name, found in metrics.items()
+        if "readings" in found
+    ]
+    return "\n".join([table_text(table), *errors, *differ])
+
+
+def _differences(name: str, differ: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a line on the answers that the two rules decide differently."""
+    total = sum(found["answers"] for found in differ.values())
+    parts = (f"{one['answers']} {why} ({one['example']})" for why, one in differ.items())
+    of = f": {', '.join(parts)}" if total else ""
+    return f"{name}: {total} answers differ by the publisher's rule{of}"
 
 
 def instruction_rates(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, float]]]:

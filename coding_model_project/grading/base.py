@@ -10,7 +10,7 @@ from typing import Protocol
 from coding_model_project.errors import UngradableError
 from coding_model_project.types import Problem, Verdict
 
-GRADER_VERSION = "12"
+GRADER_VERSION = "14"
 """The version of the grading rules. Increase it with any change that can change a verdict; see "Scores
 change" in CHANGELOG.md."""
 

@@ -132,7 +132,8 @@ def brief(verdict: Verdict, tests: Sequence[Test], *, public_passed: bool | None
 
     Returns:
         error: the first failing test's error type, null if accepted; passed and n_tests: counts;
-        base_passed, loose_passed, followed_loosely: see `Verdict`, absent if None there;
+        base_passed, loose_passed, followed_loosely, publisher_passed: see `Verdict`, absent if None
+        there, as publisher_differs;
         failed_test: the index of the first failing hidden test, with its input and detail;
         public_passed, judge_s, cached, extraction, sandbox; program: `program_hash`, null without one.
     """
@@ -140,9 +141,11 @@ def brief(verdict: Verdict, tests: Sequence[Test], *, public_passed: bool | None
     number, failed = next(failing, (None, None))
     beside = {
         name: value
-        for name in ("base_passed", "loose_passed", "followed_loosely")
+        for name in ("base_passed", "loose_passed", "followed_loosely", "publisher_passed")
         if (value := getattr(verdict, name)) is not None
     }
+    if verdict.publisher_differs:
+        beside["publisher_differs"] = verdict.publisher_differs
     return {
         "error": verdict.error and str(verdict.error),
         "passed": sum(result.error is None for result in verdict.results),

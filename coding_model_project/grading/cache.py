@@ -11,6 +11,8 @@ from sys import getsizeof
 from coding_model_project import codec
 from coding_model_project.grading.base import CodeGrader
 from coding_model_project.grading.extract import extract_for
+from coding_model_project.grading.per_problem import PerProblem
+from coding_model_project.grading.readings import RULES
 from coding_model_project.types import Problem, Verdict
 
 
@@ -41,7 +43,7 @@ class CachedGrader:
         self._bare = bare
         self._max_bytes, self._n_bytes = max_bytes, 0
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
-        self._problems: dict[str, tuple[Problem, bytes]] = {}
+        self._problem_digest = PerProblem(problem_digest)
         self.hits = 0
         """Number of completions answered from memory or by a run in progress."""
         self.misses = 0
@@ -58,7 +60,21 @@ class CachedGrader:
     async def grade(self, problem: Problem, completion: str) -> Verdict:
         """See `grading.base.Grader`. A cached verdict has `cached` set and no judge time."""
         found = extract_for(problem, completion, bare=self._bare)
-        return await self.grade_code(problem, found.code, extraction=found.label)
+        verdict = await self.grade_code(problem, found.code, extraction=found.label)
+        rule = RULES.get(problem.publisher or "")
+        if self._bare or verdict.publisher_passed is None or rule is None or rule.program is None:
+            return verdict
+        theirs = rule.program(completion)
+        if (theirs or "").strip("\n") == (found.code or "").strip("\n"):
+            return verdict
+        other = await self.grade_code(problem, theirs, extraction="publisher")
+        passed = other.publisher_passed
+        return replace(
+            verdict,
+            publisher_passed=passed,
+            publisher_differs="" if passed is verdict.passed else "by the last fence",
+            judge_s=verdict.judge_s + other.judge_s,
+        )
 
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
@@ -114,12 +130,6 @@ class CachedGrader:
         digest.update(b"none" if code is None else b"code" + code.encode("utf-8", "surrogatepass"))
         return digest.digest()
 
-    def _problem_digest(self, problem: Problem) -> bytes:
-        known = self._problems.get(problem.id)
-        if known is None or known[0] is not problem:
-            known = self._problems[problem.id] = problem, problem_digest(problem)
-        return known[1]
-
 
 def _size(verdict: Verdict) -> int:
     """Return the approximate memory of a verdict, its task and its key, in bytes."""
@@ -149,6 +159,8 @@ def problem_digest(problem: Problem) -> bytes:
         problem.prediction and asdict(problem.prediction),
         problem.harness and asdict(problem.harness),
         problem.base_tests,
+        problem.prelude,
+        problem.publisher,
         [(one.kind, dict(one.arguments)) for one in problem.instructions],
     ]
     return hashlib.sha256(codec.dumps(content)).digest()

@@ -5,6 +5,9 @@ Standard output, by a problem's `comparison`:
 tokens (default)  whitespace-separated tokens, case-sensitive; integers match exactly as text, at any
                   size; floats have a tolerance only if the *expected* token is written as a finite
                   non-integer number ("0.5", "2.0", "1e-3")
+any_case          as tokens, but letters of either case are equal
+codecontests      as any_case, but numbers are equal within 1e-5, however they are written, and whole
+                  numbers exactly (`ValuesMatch` in CodeContests' tester, which compares as doubles)
 lines             text, except for blanks at line ends and blank lines at the end
 exact             text, except for one newline at the end
 last_line         the last non-blank line as text; the other lines are ignored
@@ -26,6 +29,7 @@ docs/grading.md lists surprising pairs with reasons; a test keeps it consistent 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -122,6 +126,28 @@ def _number(token: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _any_case(expected: str, got: str, tolerance: Tolerance) -> bool:
+    return _tokens(expected.casefold(), got.casefold(), tolerance)
+
+
+_WHOLE = re.compile(r"[+-]?\d{1,4000}", re.ASCII)
+_CODECONTESTS = Tolerance(atol=1e-5, rtol=0.0)
+
+
+def _codecontests(expected: str, got: str, _: Tolerance) -> bool:
+    wanted, found = expected.casefold().split(), got.casefold().split()
+    return len(wanted) == len(found) and all(map(_same_contest_token, wanted, found))
+
+
+def _same_contest_token(expected: str, got: str) -> bool:
+    if expected == got:
+        return True
+    if _WHOLE.fullmatch(expected) and _WHOLE.fullmatch(got):
+        return int(expected) == int(got)
+    wanted, found = _number(expected), _number(got)
+    return wanted is not None and found is not None and _CODECONTESTS.accepts(wanted, found)
+
+
 def _lines(expected: str, got: str, _: Tolerance) -> bool:
     return _trimmed(expected) == _trimmed(got)
 
@@ -140,6 +166,8 @@ def _last_line(expected: str, got: str, _: Tolerance) -> bool:
 
 _OUTPUT_RULES: dict[str, OutputRule] = {
     "tokens": _tokens,
+    "any_case": _any_case,
+    "codecontests": _codecontests,
     "lines": _lines,
     "exact": _exact,
     "last_line": _last_line,

@@ -32,6 +32,11 @@ _DEFINITIONS = {
 """Patterns of programs that define a function, by language; lengths are bounded to stay linear."""
 
 
+def is_entry_point(name: str) -> bool:
+    """Return whether tests can find a function by a name: `add`, `Solution.add` or `Solution().add`."""
+    return all(part.removesuffix("()").isidentifier() for part in name.split("."))
+
+
 def fits(code: str, problem: Problem) -> bool:
     """Return whether code defines a name that tests call, or reads standard input if they write it."""
     if problem.language in _DEFINITIONS and problem.entry_point and problem.harness:
@@ -61,8 +66,9 @@ def _names(problem: Problem) -> Iterable[str]:
 
 
 def _defines(code: str, name: str) -> bool:
-    owner, _, method = name.rpartition(".")
+    owner, _, method = name.replace("()", "").rpartition(".")
     if owner:
+        owner = owner.partition(".")[0]
         return re.search(rf"^class[ \t]+{re.escape(owner)}\b", code, re.M) is not None
     name = re.escape(method)
     if re.search(rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*[:=]", code, re.M):

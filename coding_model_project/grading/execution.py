@@ -12,9 +12,12 @@ from coding_model_project.grading import checker
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.brief import clip, shown_value
 from coding_model_project.grading.compare import OUTPUT_RULES, Tolerance, same_output
+from coding_model_project.grading.entry_points import is_entry_point
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.grading.per_problem import PerProblem
+from coding_model_project.grading.prelude import with_prelude
+from coding_model_project.grading.readings import SecondReading
 from coding_model_project.grading.retries import Retries
-from coding_model_project.grading.sharing import inputs_of
 from coding_model_project.grading.time_limits import with_limit
 from coding_model_project.grading.value_rules import VALUE_RULES, value_rule
 from coding_model_project.sandbox.base import Sandbox
@@ -24,6 +27,7 @@ from coding_model_project.types import (
     Checker,
     ErrorType,
     Execution,
+    Isolation,
     Problem,
     Program,
     Status,
@@ -84,7 +88,7 @@ class ExecutionGrader:
         self._public = public
         self._breaker = breaker
         self._retries = Retries(sandbox, limiter or Limiter(_UNBOUNDED), breaker)
-        self._inputs: dict[str, tuple[Problem, list[TestInput]]] = {}
+        self._inputs = PerProblem(self._inputs_of)
 
     @property
     def identity(self) -> str:
@@ -100,9 +104,11 @@ class ExecutionGrader:
         tests = checked_tests(problem, public=self._public)
         results: list[TestResult] = []
         judge_s = 0.0
+        second = None if self._public else SecondReading.of(problem)
         if code is not None:
-            program = Program(source=code, language=problem.language)
-            results, judge_s = await self._judge(program, problem, tests)
+            program = program_of(problem, code)
+            results, judge_s = await self._judge(program, problem, tests, second)
+        publisher = second and second.decision(len(tests) - len(results))
         return Verdict(
             problem_id=problem.id,
             code=code,
@@ -116,6 +122,8 @@ class ExecutionGrader:
             public=self._public,
             base_tests=None if self._public else problem.base_tests,
             judge_s=judge_s,
+            publisher_passed=publisher and publisher[0],
+            publisher_differs=publisher[1] if publisher else "",
         )
 
     def answered_from_memory(self) -> None:
@@ -128,7 +136,11 @@ class ExecutionGrader:
             self._breaker.record()
 
     async def _judge(
-        self, program: Program, problem: Problem, tests: Sequence[Test]
+        self,
+        program: Program,
+        problem: Problem,
+        tests: Sequence[Test],
+        second: SecondReading | None,
     ) -> tuple[list[TestResult], float]:
         """Return the results, and the seconds that they took without waiting."""
         known: dict[int, tuple[Execution, TestResult]] = {}
@@ -137,26 +149,26 @@ class ExecutionGrader:
             if index not in known or known[index][0] is not execution:  # the first run, or a retry
                 test = tests[index]
                 known[index] = execution, judge_execution(test, execution, problem)
+                if second is not None:
+                    second.read(index, test, execution, known[index][1])
             return known[index][1]
 
         def ends(index: int, execution: Execution) -> bool:
             error = result(index, execution).error
-            return error is ErrorType.timeout or (self._stop_early and error is not None)
+            if error is ErrorType.timeout or not self._stop_early:
+                return error is ErrorType.timeout
+            return error is not None if second is None else second.both_failed
 
         stop = ends if self._stop_early or self._stop_on_timeout else None
-        inputs = self._inputs_of(problem, tests)
+        inputs = self._inputs(problem)
         executions, seconds = await self._retries.run(program, inputs, problem.limits, stop)
         results = [result(index, execution) for index, execution in enumerate(executions)]
         if problem.checker is not None:
             seconds += await self._check(problem, problem.checker, tests, executions, results)
         return results, seconds
 
-    def _inputs_of(self, problem: Problem, tests: Sequence[Test]) -> list[TestInput]:
-        """Return the tests' inputs, computed once for all programs of a problem."""
-        known = self._inputs.get(problem.id)
-        if known is None or known[0] is not problem:
-            known = self._inputs[problem.id] = problem, inputs_of(tests, problem.isolation)
-        return known[1]
+    def _inputs_of(self, problem: Problem) -> list[TestInput]:
+        return inputs_of(checked_tests(problem, public=self._public), problem.isolation)
 
     async def _check(
         self,
@@ -195,6 +207,23 @@ class ExecutionGrader:
         if len(rulings) < len(finished):  # stopped at a rejection: later outputs were not judged
             del results[finished[len(rulings) - 1] + 1 :]
         return seconds
+
+
+def program_of(problem: Problem, code: str) -> Program:
+    """Return the program that runs for a problem: the code after the problem's prelude."""
+    return Program(source=with_prelude(problem.prelude, code), language=problem.language)
+
+
+def inputs_of(tests: Sequence[Test], isolation: Isolation) -> list[TestInput]:
+    """Return the tests' inputs. If they share their state, each assert continues the one before it."""
+    inputs: list[TestInput] = []
+    for test in tests:
+        given = test.input
+        if isinstance(given, Asserts):
+            follows = bool(inputs) and isinstance(inputs[-1], Asserts)
+            given = replace(given, continues=follows and isolation is Isolation.shared)
+        inputs.append(given)
+    return inputs
 
 
 def judge_execution(test: Test, execution: Execution, problem: Problem) -> TestResult:
@@ -275,6 +304,11 @@ def checked_tests(problem: Problem, *, public: bool) -> tuple[Test, ...]:
             raise DataError(
                 f"problem {problem.id}, test {number}: a checker judges outputs: expected a test with "
                 "standard input"
+            )
+        if isinstance(test.input, Asserts) and not is_entry_point(test.input.entry_point or "f"):
+            raise DataError(
+                f"problem {problem.id}, test {number}: entry_point={test.input.entry_point!r}: expected "
+                "a name, or an expression such as Solution().add"
             )
         if isinstance(test.input, Stdin) and not isinstance(test.expected, str):
             raise DataError(

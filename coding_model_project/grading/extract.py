@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from coding_model_project.grading.entry_points import fits
-from coding_model_project.grading.fences import Block, Fences
+from coding_model_project.grading.fences import Block, Fences, without_end_tokens
 from coding_model_project.grading.info_strings import LANGUAGES, language_of
 from coding_model_project.grading.literals import MAX_PARSED_OF_A_TEXT, parse_budget, parses
 from coding_model_project.grading.markers import (
@@ -103,6 +103,7 @@ def extract(
         problem: the problem whose tests select one of several blocks; by default the last block wins.
     """
     language = language if language in LANGUAGES else language_of(language)
+    completion = without_end_tokens(completion)
     has_markers = any(marker in completion for marker in MARKERS)
     answer = answer_of(completion, language, bare=bare) if has_markers else completion
     if answer is None:

@@ -2,7 +2,8 @@
 
 - A fence is three or more backticks or tildes on their own line. The info string after backticks holds
   no backtick. A block ends at a fence of the same character that is at least as long, has nothing after
-  it and is indented at most three columns more than its opener; else at the end of the text.
+  it (except tokens and tags that end a turn: `</s>`, `<|im_end|>`, `</answer>`) and is indented at most
+  three columns more than its opener; else at the end of the text.
 - Openers may have any indentation and follow `- ` and `> ` in lists and block quotes. A block inside a
   block quote ends with the quote.
 - A fence inside a literal of the code is text: a block that would end within a triple-quoted string, a
@@ -29,6 +30,27 @@ MAX_TRIES = 8
 _TAB = 4
 _BLANK = " \t\r"
 _LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?=[ \t])")
+
+
+_ENDS = re.compile(
+    r"(?:\s*(?:<[|\uff5c][^<>\s]{1,60}[|\uff5c]>|</(?!think>)[A-Za-z][\w.:-]{0,40}>|<(?:eos|end_of_\w{1,20})>"
+    r"|\[/?[A-Z]{2,10}\]))+"
+)
+"""Tokens and tags that models write directly behind a fence: ends of a turn, of an answer."""
+
+
+_LAST_TOKEN = re.compile(r"<[|\uff5c][^<>\s]{1,60}[|\uff5c]>|</s>|<(?:eos|end_of_turn)>")
+
+
+def without_end_tokens(text: str) -> str:
+    """Return a completion without the special tokens at its end, which some servers leave there."""
+    for _ in range(MAX_TRIES):
+        stripped = text.rstrip()
+        start = stripped.rfind("<", -64)
+        if start < 0 or not _LAST_TOKEN.fullmatch(stripped, start):
+            break
+        text = stripped[:start]
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +82,10 @@ class _Opener:
     def is_closed_by(self, line: str) -> bool:
         """Return whether a line, without block quote marks, closes this fence."""
         stripped = line.strip(_BLANK)
+        rest = stripped.lstrip(self.mark)
         return (
-            stripped.startswith(self.mark)
-            and len(stripped) >= self.length
-            and not stripped.strip(self.mark)
+            len(stripped) - len(rest) >= self.length
+            and (not rest or _ENDS.fullmatch(rest) is not None)
             and _columns(line) <= self.indent + 3
         )
 
@@ -178,6 +200,9 @@ class Fences:
         fence, tries = opener.mark * opener.length, 0
         for number in range(block.first + 1, min(block.end, len(self.lines))):
             line = self.lines[number].rstrip(_BLANK)
+            before, found, rest = line.rpartition(fence)
+            if found and rest and _ENDS.fullmatch(rest):
+                line = before + fence
             if tries < MAX_TRIES and line.endswith(fence) and line.strip(_BLANK + opener.mark):
                 tries += 1
                 yield self._cut(opener, number, number + 1, last=line.rstrip(opener.mark))

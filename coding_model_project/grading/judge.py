@@ -49,7 +49,6 @@ def make_sandbox(config: SandboxConfig) -> Sandbox:
             min_tier=config.min_tier,
             preload=tuple(config.preload),
             python=config.python or sys.executable,
-            share_processes=config.share_processes,
         )
     if name == "fusion":
         from coding_model_project.sandbox.fusion import FusionSandbox

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from coding_model_project.grading.maths.gsm8k_answer import GSM8K
-from coding_model_project.types import GradedBy, Problem
+from coding_model_project.types import GradedBy, Problem, Turn
 
 Message = dict[str, Any]
 """A chat message in the form of templates and servers: `role`, `content` and, if any, `tool_calls`."""
@@ -39,8 +39,13 @@ def solve_messages(
 ) -> list[Message]:
     """Return the conversation that asks for a solution; it shows no tests beyond the statement's."""
     end = request(problem) if style is PromptStyle.fenced else ""
-    first = [{"role": "system", "content": system}] if system else []
-    return [*first, {"role": "user", "content": problem.statement + end}]
+    *earlier, last = problem.messages or (Turn("user", problem.statement),)
+    turns: list[Message] = [{"role": one.role, "content": one.content} for one in earlier]
+    if system and turns and turns[0]["role"] == "system":
+        turns[0]["content"] = f"{system}\n\n{turns[0]['content']}"
+    elif system:
+        turns.insert(0, {"role": "system", "content": system})
+    return [*turns, {"role": last.role, "content": last.content + end}]
 
 
 def solution_message(code: str, *, style: PromptStyle, language: str = "python") -> Message:

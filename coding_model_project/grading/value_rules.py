@@ -4,6 +4,8 @@ All other comparisons compare values as data (`grading.compare.same_value`). `eq
 which `True` equals 1 and a list never equals a tuple. EvalPlus's problems expect the value of their
 author's solution, by the same rule. Floats have a tolerance, and 16 problems have several right values:
 
+value_or_only_item  equal data, or a list of one that holds it: APPS and TACO wrap some values, and their
+                    judges accept both
 evalplus            `==`, else numbers of the same type within atol + 1e-7 of the expected. A problem
                     without a tolerance has 1e-6 if it expects a float, or a list or tuple of floats
 evalplus_set        the same items, in any order and number (MBPP 2, 7, 111, 140, 232, 249, 579, 769)
@@ -43,6 +45,10 @@ def value_rule(comparison: str) -> ValueRule:
 
 def _as_data(_arguments: Arguments, expected: Any, got: Any, tolerance: Tolerance) -> bool:
     return same_value(expected, got, tolerance)
+
+
+def _or_in_list(_arguments: Arguments, expected: Any, got: Any, tolerance: Tolerance) -> bool:
+    return same_value(expected, got, tolerance) or same_value([expected], got, tolerance)
 
 
 def _equal(_arguments: Arguments, expected: Any, got: Any, _atol: object) -> bool:
@@ -130,6 +136,7 @@ def _is_number(value: Any) -> bool:
 
 VALUE_RULES: dict[str, ValueRule] = {
     "equal": _equal,
+    "value_or_only_item": _or_in_list,
     "evalplus": _evalplus(_equal),
     "evalplus_set": _evalplus(_same_items),
     "evalplus_not_none": _evalplus(_not_none),

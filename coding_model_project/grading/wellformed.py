@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from coding_model_project.errors import DataError
 from coding_model_project.types import Asserts, Call, Limits, Problem, Stdin, Test
 
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
 _COLLECTIONS = (list, tuple, set, frozenset)
+
+LARGEST = 2**63
+"""No limit or whole number of a problem's file is larger: JSON lines hold no larger ones."""
 
 
 def check_problem(problem: Problem) -> None:
@@ -27,10 +31,10 @@ def check_problem(problem: Problem) -> None:
             f"problem {problem.id}: limits={problem.limits!r}: expected cmp.Limits(cpu_s=5)"
         )
     for name in ("cpu_s", "wall_s", "memory_mb", "output_kb"):
-        whole = name in ("memory_mb", "output_kb")
-        if not _is_positive(getattr(problem.limits, name), whole=whole):
+        whole, value = name in ("memory_mb", "output_kb"), getattr(problem.limits, name)
+        if not is_positive(value) or (whole and not isinstance(value, int)):
             raise DataError(
-                f"problem {problem.id}: limits.{name}={getattr(problem.limits, name)!r}: expected a "
+                f"problem {problem.id}: limits.{name}={value!r}: expected a "
                 f"{'whole ' if whole else ''}number above 0"
             )
     for name in ("atol", "rtol"):
@@ -45,17 +49,19 @@ def check_problem(problem: Problem) -> None:
             raise DataError(f"problem {problem.id}, test {number}: {fault}")
 
 
-def _is_positive(value: object, *, whole: bool) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-        return False
-    return value > 0 and math.isfinite(value)
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is an int or a float, and not a bool."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_positive(value: object) -> TypeGuard[float]:
+    """Return whether a value is a number above 0 and below `LARGEST`."""
+    return is_number(value) and 0 < value < LARGEST
 
 
 def is_tolerance(value: object) -> bool:
-    """Return whether a value is valid for a problem's `atol` or `rtol`."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return 0 <= value < math.inf
+    """Return whether a value is valid for a problem's `atol` or `rtol`: a finite number of at least 0."""
+    return is_number(value) and 0 <= value < math.inf
 
 
 def _fault(test: object) -> str | None:

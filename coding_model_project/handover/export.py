@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_model_project.atomic import write_json, write_text
 from coding_model_project.contained import copy_folder
 from coding_model_project.errors import CheckpointError, ConfigError
 from coding_model_project.evaluation.watch.found import Checkpoint, find, merge_command
 from coding_model_project.handover.model_card import Measured, card, measured
 from coding_model_project.runs.checkpoints import FOLDER
-from coding_model_project.runs.folder import RunFolder, write_json, write_text
+from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.inputs import fingerprint
 from coding_model_project.runs.starting_model import EXPORT_MARKER, correct_dtype, weight_entries
 

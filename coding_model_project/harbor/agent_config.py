@@ -39,6 +39,17 @@ class Trained(StrEnum):
 
     all = "all"
     main = "main"
+    tools = "tools"
+    """Without those that were offered no tools, such as titles and memories."""
+
+
+class History(StrEnum):
+    """The tokens of a reply that a client sends back with changes."""
+
+    recorded = "recorded"
+    """Those that the policy generated."""
+    sent = "sent"
+    """Those of the text that the client sent."""
 
 
 @dataclass
@@ -47,9 +58,9 @@ class AgentConfig:
 
     command: str | None = key(
         None,
-        "Command of an agent that uses OpenAI's chat completions. bash runs it once for each sample with "
-        "`OPENAI_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_MODEL` and the task in `TASK_FILE`. null: samples "
-        "are episodes of the bash agent (`coding.bash`).",
+        "Command of an agent that uses an API of OpenAI or Anthropic. bash runs it once for each sample "
+        "with `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `ANTHROPIC_BASE_URL` and others, and the task in "
+        "`TASK_FILE`. null: samples are episodes of the bash agent (`coding.bash`).",
     )
     factory: str | None = key(
         None,
@@ -86,7 +97,19 @@ class AgentConfig:
     train: Trained = key(
         Trained.all,
         "`all`: train on each conversation of a sample, with the sample's reward; drop the shortest of "
-        "more than `conversations`. `main`: train only on the one with the most generated tokens.",
+        "more than `conversations`. `main`: train only on the one with the most generated tokens. "
+        "`tools`: as `all`, without conversations that were offered no tools, such as titles.",
+    )
+    history: History = key(
+        History.recorded,
+        "Replies in later requests. `recorded`: a reply that the client sends back with changes, such "
+        "as without its thought, keeps its recorded tokens, so the conversation continues. `sent`: the "
+        "policy sees what the client sent, and a changed reply begins another conversation.",
+    )
+    wishes: bool = key(
+        False,
+        "True: accept `tool_choice: required`, `response_format` and images, which the policy cannot be "
+        "held to: it replies freely, the agent checks, and a note replaces images. False: refuse them.",
     )
     conversations: int = key(
         8, "Maximum conversations of a sample to train on.", unit="conversations"

@@ -32,7 +32,7 @@ class Checked:
     runs: tuple[Rewards | None, ...]
     """Rewards of the solution's runs; None for a run without a valid reward."""
     forged: tuple[str, ...]
-    """Forgeries that earned a reward of 1 or more; training drops such samples as `in_process`."""
+    """Forgeries that earned a reward of 1 or more."""
     failed: bool
     """True if an environment failed, so that the result says nothing about the task."""
 
@@ -108,27 +108,18 @@ def _checked(solved: list[Graded], nothing: Graded, forged: dict[Forger, Graded]
     is_free = nothing.reward is not None and nothing.reward >= 1
     if is_free:
         problems.append(f"doing nothing earns reward={nothing.reward}, expected less than 1")
-    doubts = next((one.doubts for one in solved if one.integrity is Integrity.in_process), None)
-    if doubts is not None:
-        problems.append(
-            f"the reward can be forged ({'; '.join(doubts)}): have the verifier run the "
-            "solution as a program and check its output"
-        )
-    paid = (
-        {} if is_free else {one.name: got for one, got in forged.items() if (got.reward or 0) >= 1}
-    )
-    believed = [name for name, got in paid.items() if got.integrity is Integrity.isolated]
-    if believed:
+    paid = [one.name for one, got in forged.items() if (got.reward or 0) >= 1 and not is_free]
+    if paid:
         problems.append(
             "agents that do not do the task earn a reward of 1: one that "
-            f"{', one that '.join(believed)}; have the verifier check the task's results with programs "
-            "that no agent can replace"
+            f"{', one that '.join(paid)}; give the verifier an environment of its own "
+            '(environment_mode = "separate"), and run the agent\'s files there as another user, who '
+            "cannot write the reward"
         )
-    integrities = {one.integrity for one in solved}
     return Checked(
         task=first.task,
         problems=tuple(problems),
-        integrity=Integrity.in_process if Integrity.in_process in integrities else first.integrity,
+        integrity=first.integrity,
         runs=runs,
         forged=tuple(paid),
         failed=any(one.failed for one in (*solved, nothing, *forged.values())),

@@ -32,8 +32,6 @@ class Graded:
     failure_cause: FailureCause | None = None
     integrity: Integrity | None = None
     """None if the task was not verified."""
-    doubts: tuple[str, ...] = ()
-    """Reasons why the integrity is not `isolated`."""
     outcome: TrialOutcome | None = None
 
     @property
@@ -73,7 +71,6 @@ class Graded:
             "exception": self.exception,
             "failure_cause": self.failure_cause,
             "integrity": self.integrity,
-            "doubts": list(self.doubts),
         }
 
 
@@ -173,7 +170,6 @@ def _graded(outcome: TrialOutcome) -> Graded:
         exception=outcome.exception,
         failure_cause=outcome.failure_cause,
         integrity=outcome.integrity if outcome.rewards is not None else None,
-        doubts=outcome.doubts,
         outcome=outcome,
     )
 

@@ -1,31 +1,35 @@
-"""Integrity of a reward: whether the judged code can have forged it."""
+"""Integrity of a reward: whether the judged code could have forged it."""
 
 # ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from coding_model_project.config_key import key
 from coding_model_project.errors import HarborError
 from coding_model_project.grading.base import ROOMS, TaskEnvironment
 from coding_model_project.types import Verdict
 
+if TYPE_CHECKING:
+    from coding_model_project.harbor.step import Step
+
 
 class Integrity(StrEnum):
-    """The process in which the agent's code ran while a verifier judged it."""
+    """The environment in which a verifier ran."""
 
     isolated = "isolated"
-    """Its own process, or none: the verifier's processes ran only trusted code."""
+    """One of its own, where no agent worked. Its reward is forged only if it runs the agent's files."""
     in_process = "in_process"
-    """A process of the verifier, or an unknown one: the code may have given itself the reward."""
+    """The agent's, whose files decide what the verifier runs: the agent may have written the reward."""
 
     @classmethod
-    def of(cls, doubts: Sequence[str]) -> Integrity:
-        """Return the integrity of a verifier's rewards, given the reasons for doubt."""
-        return cls.in_process if doubts else cls.isolated
+    def of(cls, *steps: Step) -> Integrity:
+        """Return the integrity of rewards from these steps' verifiers."""
+        apart = all(step.verifier_environment is not None for step in steps)
+        return cls.isolated if apart else cls.in_process
 
 
 class Accepted(StrEnum):
@@ -46,10 +50,12 @@ class HarborConfig:
         "(`docs/harbor-environments.md`).",
     )
     integrity: Accepted = key(
-        Accepted.isolated,
-        "Rewards to train on, from Harbor verifiers and a problem's harness. `isolated`: only those "
-        "that the judged code cannot have forged; other samples are dropped, counted in "
-        "`judge/not_isolated` and listed in ungradable.jsonl. `any`: all rewards.",
+        Accepted.any,
+        "Rewards to train on. `any`: also those of Harbor verifiers that run in their agent's "
+        "environment, and of a problem's harness, both of which the judged code can forge; the start of "
+        "a training says how many problems have such rewards. `isolated`: no others than those of "
+        "verifiers with an environment of their own; other samples are dropped, counted in "
+        "`judge/not_isolated` and listed in ungradable.jsonl.",
     )
     containers: int | None = key(
         None,
@@ -87,16 +93,16 @@ def require(verdict: Verdict, accepted: Accepted) -> None:
     """Raise if training may not use a verdict.
 
     Raises:
-        NotIsolatedError: a Harbor verifier ran the agent's code in its own process, or a problem's
-            harness shared the program's process.
+        NotIsolatedError: a Harbor verifier ran in its agent's environment, or a problem's harness shared
+            the program's process.
     """
     if accepted is Accepted.any or verdict.integrity == Integrity.isolated:
         return
     why = "its tests share the program's process (`harness`); give it tests of another kind"
     if verdict.rewards is not None:
         why = (
-            "its verifier runs the agent's code in its own process (`harbor grade` says where); rewrite "
-            "the verifier"
+            "its verifier runs in the agent's environment; give it one of its own "
+            '(environment_mode = "separate")'
         )
     raise NotIsolatedError(
         f"{verdict.problem_id}: integrity={verdict.integrity}, and "

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from coding_model_project.data.governance import Role, role, split_word
+from coding_model_project.data.governance import Role, role
 from coding_model_project.data.loaders.base import Place, SetAside, Trail
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.format.task import Task
@@ -42,8 +42,7 @@ def problems(name: str, place: Place, trail: Trail) -> Iterator[Problem | SetAsi
                     f"{read.path} has the same name as another task; its id is {problem.id}"
                 )
             known.add(problem.id)
-            if place.split in (None, problem.split, split_word(problem.split)):
-                yield problem
+            yield problem
 
 
 def _problem(task: Task, name: str) -> Problem:

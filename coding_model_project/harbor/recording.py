@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from coding_model_project.atomic import write_json
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import ENGINES
 from coding_model_project.harbor.format.digest import task_digest
@@ -27,19 +28,16 @@ from coding_model_project.harbor.format.trial_results import (
     TrialResult,
     VerifierResult,
     trial_config,
-    write_json,
     write_trial,
 )
 from coding_model_project.harbor.integrity import Integrity
 from coding_model_project.harbor.trial_outcome import StepOutcome, TrialOutcome
 
-_ROOMS = {"import_path": "coding_model_project.harbor.environment:EmbeddedEnvironment"}
+_ROOMS = {"import_path": "coding_model_project.harbor.rooms.rooms:Room"}
 
 AGENT_VERSION = "1"
 CONVERSATION_FILE = "conversation.json"
 _OUTPUT_FILE = "test-stdout.txt"
-DOUBTS_FILE = "doubts.txt"
-"""File in the verifier's folder with reasons to suspect that the agent forged its rewards, if any."""
 
 
 def harbors_name(environment: str) -> Mapping[str, str]:
@@ -90,8 +88,10 @@ class Recorder:
         ends = _ends(outcome.steps, finished)
         used = [work.used for work in worked]
         steps = tuple(
-            _step(step, end, use)
-            for step, end, use in zip_longest(outcome.steps, ends, used[: len(ends)])
+            _step(step, Integrity.of(own), end, use)
+            for (step, own, end), use in zip_longest(
+                zip(outcome.steps, task.steps, ends, strict=False), used[: len(ends)]
+            )
         )
         for number, work in enumerate(worked):
             name = outcome.steps[number].name if number < len(outcome.steps) else None
@@ -139,22 +139,22 @@ def _keep(folder: TrialFolder, step: StepOutcome) -> None:
     """Write a step's files: the verifier's output and results, and the artifacts."""
     for part in (folder.agent(step.name), folder.verifier(step.name), folder.artifacts(step.name)):
         part.mkdir(parents=True, exist_ok=True)
-    files = step.verifier_files.without((_OUTPUT_FILE, DOUBTS_FILE))
+    files = step.verifier_files.without((_OUTPUT_FILE,))
     tree.keep(folder.verifier(step.name), files)
     (folder.verifier(step.name) / _OUTPUT_FILE).write_text(step.verifier_output)
-    if step.doubts:
-        (folder.verifier(step.name) / DOUBTS_FILE).write_text("\n".join(step.doubts) + "\n")
     if step.rewards is not None:
         (folder.verifier(step.name) / JSON_FILE).write_text(json.dumps(dict(step.rewards)))
     tree.keep(folder.artifacts(step.name), step.artifacts)
 
 
-def _step(step: StepOutcome, end: datetime, used: AgentResult | None) -> StepResult:
+def _step(
+    step: StepOutcome, integrity: Integrity, end: datetime, used: AgentResult | None
+) -> StepResult:
     verified = end - timedelta(seconds=step.verifier_s)
     return StepResult(
         step_name=step.name or "",
         agent_result=used,
-        verifier_result=_rewards(step.rewards, Integrity.of(step.doubts)),
+        verifier_result=_rewards(step.rewards, integrity),
         exception_info=None if step.error is None else ExceptionInfo.of(step.error),
         agent_execution=Timing(
             started_at=verified - timedelta(seconds=step.agent_s), finished_at=verified

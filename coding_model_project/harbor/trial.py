@@ -264,7 +264,6 @@ class _Attempt:
             name=step.name,
             rewards=rewards,
             error=error,
-            doubts=verified.doubts,
             verifier_output=verified.output,
             verifier_files=verified.files,
             artifacts=artifacts,

@@ -1,4 +1,4 @@
-"""The outcome of a trial and its steps: rewards, errors by Harbor's names, and reasons for doubt."""
+"""The outcome of a trial and its steps: rewards, and errors by Harbor's names."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ class StepOutcome:
     name: str | None
     rewards: Rewards | None = None
     error: Exception | None = None
-    doubts: tuple[str, ...] = ()
-    """Reasons to suspect that the agent forged the rewards (`Environment.doubts`)."""
     verifier_output: str = ""
     """Output of the tests, without its middle if it is long."""
     verifier_files: Tree = field(default_factory=Tree)
@@ -47,13 +45,8 @@ class TrialOutcome:
 
     @property
     def integrity(self) -> Integrity:
-        """`in_process` if a verifier of any step ran, or may have run, the agent's code."""
-        return Integrity.of(self.doubts)
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        """Reasons for doubt in all steps."""
-        return tuple(dict.fromkeys(doubt for step in self.steps for doubt in step.doubts))
+        """See `Integrity.of`."""
+        return Integrity.of(*self.task.steps)
 
     @property
     def exception(self) -> str | None:

@@ -36,8 +36,6 @@ class Verification:
 
     def __init__(self) -> None:
         self.output = ""
-        self.doubts: tuple[str, ...] = ()
-        """Reasons to doubt its rewards."""
         self.files = Tree()
         """Its files in /logs/verifier."""
         self._over_memory = False
@@ -98,7 +96,6 @@ class Verification:
             user=step.verifier.user,
         )
         self.output, self._over_memory = ended.stdout, ended.over_memory
-        self.doubts = tuple(await environment.doubts())
         if ended.killed is Killed.starved:
             raise VerifierDisturbedError(
                 "the machine is too busy: the verifier got hardly any CPU time"

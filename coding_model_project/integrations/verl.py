@@ -3,27 +3,32 @@
     reward.custom_reward_function.path=pkg://coding_model_project.integrations.verl
     +reward.custom_reward_function.reward_kwargs.problems=/data/problems.jsonl
 
-Does not import verl. `docs/verl-reward.md` has examples. This package's own recipes do not use it.
+Imports verl only for rows that its own scorers judge. `docs/verl-reward.md` has examples. This package's
+own recipes do not use it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any, TypeGuard
+from typing import Any
 
-from coding_model_project import strict_json
 from coding_model_project.api import Judge
 from coding_model_project.background import Background
 from coding_model_project.data.loaders.base import Unusable
-from coding_model_project.data.loaders.cases import columns, lines_call
+from coding_model_project.data.loaders.cases import Hints, truth_of
 from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.grading.prelude import contest_prelude
 from coding_model_project.grading.rewards import REWARDS
 from coding_model_project.integrations.given_problems import by_id, named
-from coding_model_project.types import ERROR_GROUPS, Asserts, Limits, Problem, Test
+from coding_model_project.types import ERROR_GROUPS, ErrorType, GradedBy, Limits, Problem
+from coding_model_project.verl_ext.rewards.own_scorers import PROGRAMS, score_by_verl
 
 _LIMITS = Limits(cpu_s=10.0, wall_s=30.0, output_kb=16_384)
 """Limits of each test in a row: the same time as verl's own scorers give a program."""
@@ -39,6 +44,7 @@ def compute_score(
     extra_info: Mapping[str, Any] | None = None,
     *,
     problems: str | None = None,
+    fallback: str = "verl",
     kind: str = "dense",
     bare: bool = False,
     workers: int | None = None,
@@ -52,10 +58,14 @@ def compute_score(
     first call and stops with the process.
 
     Args:
-        ground_truth: the id of a problem in `problems`, or else tests in the form of verl's own scorers,
-            as JSON or decoded: {"inputs": [...], "outputs": [...], "fn_name": optional} or
-            {"assert_case": [...]}.
+        data_source: the name of the row's data set. The judge of each is printed once.
+        ground_truth: the id of a problem in `problems`, or else what judges a completion, as JSON or
+            decoded. Its form selects the judge: tests ({"inputs": [...], "outputs": [...], "fn_name":
+            optional}, {"assert_case": [...]}, a list of {"input", "output"}), the final answer of a maths
+            problem, or instructions ({"instruction_id", "kwargs"}).
         problems: a file of problems or the name of a data set, for `cmp.load`.
+        fallback: the judge of other ground truths: "verl" for verl's own scorer of the `data_source`, or
+            "raise" for an error.
         kind: "dense", the share of tests passed, or "sparse", 1 if all passed, else 0.
         bare: completions are programs without a Markdown fence.
         workers: programs judged at the same time in each such process; by default one per CPU core.
@@ -68,31 +78,88 @@ def compute_score(
 
     Raises:
         ConfigError: an argument is invalid, or no problem has this id.
+        DataError: nothing judges this ground truth.
         UngradableError: the completion could not be judged. verl drops the sample; it never gets a score.
     """
     if unknown := more.keys() - _OF_VERL:
         raise ConfigError(
-            f"reward_kwargs.{min(unknown)}: no such argument; expected problems, kind, bare, workers, "
-            "sandbox or min_tier"
+            f"reward_kwargs.{min(unknown)}: no such argument; expected problems, fallback, kind, bare, "
+            "workers, sandbox or min_tier"
         )
     if kind not in REWARDS:
         raise ConfigError(f"reward_kwargs.kind={kind!r}: expected one of {', '.join(REWARDS)}")
-    problem = (
-        _tests_of(_as_text(ground_truth))
-        if problems is None
-        else named(_loaded(str(problems)), ground_truth, "ground_truth")
-    )
+    if fallback not in ("verl", "raise"):
+        raise ConfigError(f"reward_kwargs.fallback={fallback!r}: expected verl or raise")
+    if problems is not None:
+        problem = named(_loaded(str(problems)), ground_truth, "ground_truth")
+    else:
+        found = _problem_of(_as_text(ground_truth), str(data_source))
+        if isinstance(found, DataError):
+            return _of_verl(data_source, solution_str, ground_truth, extra_info, fallback, found)
+        problem = found
+    _say(data_source, _JUDGES.get(problem.graded_by, f"{problem.graded_by} of this package"))
     services = sandbox if isinstance(sandbox, str) else tuple(sandbox)
     judge = _judge(workers, services, bare, kind == "sparse", min_tier)
     verdict = judge.run(lambda started: started.grade(problem, solution_str))
-    error = verdict.error
-    return {
-        "score": REWARDS[kind](problem, verdict).total,
-        "acc": float(verdict.passed),
-        "pass_fraction": verdict.pass_fraction,
-        "judge_s": verdict.judge_s,
-        **{str(group): float(error is not None and error.group is group) for group in ERROR_GROUPS},
-    }
+    group = verdict.error.group if verdict.error is not None else None
+    reward = REWARDS[kind](problem, verdict).total
+    return _row(reward, verdict.passed, verdict.pass_fraction, verdict.judge_s, group)
+
+
+def _row(
+    score: float, passed: bool, fraction: float, judge_s: float, group: ErrorType | None
+) -> dict[str, float]:
+    groups = {str(one): float(one is group) for one in ERROR_GROUPS}
+    numbers = {"score": score, "acc": float(passed), "pass_fraction": fraction, "judge_s": judge_s}
+    return {**numbers, **groups}
+
+
+def _of_verl(
+    data_source: str,
+    solution_str: str,
+    ground_truth: object,
+    extra_info: Mapping[str, Any] | None,
+    fallback: str,
+    unusable: DataError,
+) -> dict[str, float]:
+    """Return the score of verl's own scorer, in this function's form.
+
+    Raises:
+        DataError: the fallback is "raise", the source is one of code, or verl has no scorer for it.
+    """
+    if fallback == "raise" or data_source in PROGRAMS:
+        raise unusable
+    started = time.monotonic()
+    try:
+        found = score_by_verl(data_source, solution_str, ground_truth, extra_info)
+    except ImportError as error:
+        raise DataError(f"{unusable}; verl, whose scorer is the fallback, is missing") from error
+    except NotImplementedError:
+        raise DataError(
+            f"data_source={data_source!r}: {unusable}; verl has no scorer for it"
+        ) from None
+    _say(data_source, "verl's own scorer")
+    score = float(found["score"] if isinstance(found, Mapping) else found)
+    passed = bool(found.get("acc", score >= 1)) if isinstance(found, Mapping) else score >= 1
+    wrong = None if passed else ErrorType.wrong_answer
+    fraction = min(1.0, max(0.0, score))
+    return _row(score, passed, fraction, time.monotonic() - started, wrong)
+
+
+_JUDGES = {
+    GradedBy.tests: "tests, run by this package",
+    GradedBy.math: "the final answer, compared by this package",
+    GradedBy.instructions: "instructions, checked by this package",
+}
+_said: set[tuple[str, str]] = set()
+
+
+def _say(data_source: str, judge: str) -> None:
+    """Print once which judge a data source has."""
+    if (data_source, judge) not in _said:
+        _said.add((data_source, judge))
+        said = f"compute_score: data_source={data_source}: {judge}"
+        print(said, file=sys.stderr, flush=True)  # noqa: T201 - for the reader of the run
 
 
 # ── once per process ──────────────────────────────────────────────────────────────────────────────
@@ -137,7 +204,21 @@ def _start(
     return Background(make)
 
 
-# ── tests that are kept in a row ──────────────────────────────────────────────────────────────────
+# ── ground truths in rows ───────────────────────────────────────────────────────────────────────
+
+
+def tests_in(ground_truth: object) -> Problem:
+    """Return a problem with the tests that a row's ground truth holds.
+
+    Raises:
+        DataError: it holds none, or they cannot be read.
+    """
+    found = _problem_of(_as_text(ground_truth), "")
+    if isinstance(found, DataError):
+        raise found.with_traceback(None)
+    if not found.tests:
+        raise DataError(f"ground_truth={str(ground_truth)[:60]!r}: holds no tests of programs")
+    return found
 
 
 def _as_text(ground_truth: object) -> str:
@@ -156,43 +237,37 @@ def _plain(value: object) -> object:
     raise TypeError(f"a value of type {type(value).__name__}")
 
 
+_ID = re.compile(r"[A-Za-z][\w.+-]{3,}/\S+")
+"""The form of a problem's id, which no final answer has."""
+
+
 @lru_cache(maxsize=10_000)
-def _tests_of(text: str) -> Problem:
-    """Make a problem from tests in verl's form. Equal texts give the same one, so verdicts are cached."""
+def _problem_of(text: str, data_source: str) -> Problem | DataError:
+    """Make a problem from a ground truth, by its form; or return why it is none.
+
+    Equal texts give the same problem, so verdicts are cached.
+    """
     name = f"verl/{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
-    try:
-        given = strict_json.loads(text)
-    except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        raise DataError(
-            f'ground_truth={text[:60]!r}: expected tests as JSON ({{"inputs": [...], "outputs": '
-            "[...]}); if it is a problem's id, set +reward.custom_reward_function.reward_kwargs.problems"
+    if text.startswith(f"{data_source}/") or _ID.fullmatch(text):
+        return DataError(
+            f"ground_truth={text[:60]!r}: looks like the id of a problem: set "
+            "+reward.custom_reward_function.reward_kwargs.problems"
         )
     try:
-        tests = _asserts(given) if given.get("assert_case") else _cases(given)
+        truth = truth_of(text, Hints(field="ground_truth"))
     except Unusable as error:
-        raise DataError(f"ground_truth: {error}") from error
-    return Problem(id=name, split="train", statement="", tests=tests, limits=_LIMITS)
-
-
-def _asserts(given: Mapping[str, Any]) -> tuple[Test, ...]:
-    cases = given["assert_case"]
-    if not isinstance(cases, list) or not all(isinstance(case, str) for case in cases):
-        raise Unusable("'assert_case' is not a list of texts")
-    if any(given.get("inputs") or ()) or any(given.get("outputs") or ()):
-        raise Unusable("'assert_case' comes beside inputs or outputs")
-    name = given.get("fn_name")
-    return tuple(Test(input=Asserts(source=f"{case}\n", entry_point=name)) for case in cases)
-
-
-def _cases(given: Mapping[str, Any]) -> tuple[Test, ...]:
-    inputs, outputs, name = given.get("inputs"), given.get("outputs"), given.get("fn_name")
-    if not name or not _texts(inputs) or not _texts(outputs) or len(inputs) != len(outputs):
-        return columns(given)
-    return tuple(lines_call(name, i, o) for i, o in zip(inputs, outputs, strict=True))
-
-
-def _texts(values: Any) -> TypeGuard[list[str]]:
-    """Return whether these are JSON texts of a call's arguments (one per line) or values."""
-    return isinstance(values, list) and all(isinstance(one, str) for one in values)
+        return DataError(f"ground_truth={text[:60]!r}: {error}")
+    language = truth.language or ("python" if truth.tests else "text")
+    return Problem(
+        id=name,
+        split="train",
+        statement="",
+        tests=truth.tests,
+        answer=truth.answer,
+        instructions=truth.instructions,
+        comparison=truth.comparison or "tokens",
+        language=language,
+        entry_point=truth.function,
+        prelude=contest_prelude(truth.tests) if language == "python" else "",
+        limits=_LIMITS,
+    )

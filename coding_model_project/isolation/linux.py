@@ -30,7 +30,6 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32,
 MS_REC, MS_PRIVATE, MNT_DETACH = 16384, 1 << 18, 2
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _AT_FDCWD, _AT_RECURSIVE = 1, 2, -100, 0x8000
 _AT_EMPTY_PATH = 0x1000
-_NEW_LISTENER = 1 << 3
 _M_ARENA_MAX = -8
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 
@@ -298,12 +297,11 @@ class Filter:
     call: SystemCall
 
     @classmethod
-    def build(cls, granted: Mapping[str, str] = {}, *, listened: bool = False) -> Self:
+    def build(cls, granted: Mapping[str, str] = {}) -> Self:
         """Prepare the filter for this machine.
 
         Args:
             granted: further calls (`seccomp.program`).
-            listened: `install` returns a descriptor that receives the calls whose action is "notify".
 
         Raises:
             OSError: the machine's architecture is not supported.
@@ -320,7 +318,7 @@ class Filter:
                 for at in range(4, len(code), 8)
                 if code[at : at + 4] == own_pid
             ),
-            call=SystemCall.ready("seccomp", 1, _NEW_LISTENER if listened else 0, header),
+            call=SystemCall.ready("seccomp", 1, 0, header),
         )
 
     def install(self) -> int:

@@ -22,7 +22,7 @@ OWN_PID = 0x5EC0DE5
 """Placeholder in the program for the process's own id."""
 
 _LD, _JA, _JEQ, _JGE, _JSET, _RET = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _KILL, _ERRNO, _NOTIFY = 0x7FFF0000, 0x80000000, 0x50000, 0x7FC00000
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x50000
 _EPERM, _ENOSYS = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
 _NUMBER, _ARCHITECTURE = 0, 4  # offsets in struct seccomp_data
 _X32 = 0x40000000  # numbers of a third table, which would bypass the first
@@ -40,7 +40,6 @@ _AF_OF_ROOM = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: confined
 _AT_EMPTY_PATH = 0x1000
 _ARCH_SET_FS = 0x1002
 _RLIMIT_STACK = 3
-_PROT_EXEC, _MAP_ANONYMOUS = 4, 0x20
 
 _Code = list[tuple[int, int, int, int]]
 """Instructions: (operation, jump if true, jump if false, value); jumps count from the next one."""
@@ -143,7 +142,6 @@ _RETURNED = {
     "ignore": _ERRNO,
     "missing": _ENOSYS,
     "clone3": _ENOSYS,
-    "notify": _NOTIFY,
 }
 
 
@@ -212,14 +210,6 @@ _BLOCKS: dict[str, _Code] = {
     "arch_prctl": _either(0, [_ARCH_SET_FS], _ALLOW, _ERRNO | errno.EINVAL),
     "prctl of processes": _either(0, _PRCTL_OF_PROCESSES, _ALLOW, _EPERM),
     "socket of a namespace": _either(0, _AF_OF_ROOM, _ALLOW, _ERRNO | errno.EAFNOSUPPORT),
-    "mmap of code": [
-        _low(2),
-        (_JSET, 0, 2, _PROT_EXEC),
-        _low(3),
-        (_JSET, 0, 1, _MAP_ANONYMOUS),
-        (_RET, 0, 0, _ALLOW),
-        (_RET, 0, 0, _NOTIFY),
-    ],
     "clone of processes": [
         _low(0),
         (_JSET, 0, 1, _CLONE_NEW),
@@ -250,9 +240,3 @@ ROOM = {
 }
 """Grants the calls of ordinary software in its own root, network and PID namespace. Mounts, namespaces,
 tracing, keys, BPF, io_uring, kernel modules and clocks stay denied."""
-
-TOLD = ("execve", "execveat", "open", "openat", "openat2", "dup2", "dup3", "connect", "exit_group")
-
-WATCHED_ROOM = {**ROOM, **dict.fromkeys(TOLD, "notify"), "mmap": "mmap of code"}
-"""`ROOM`, but the holder of the filter's listener decides about each execution, each opened file and
-each file mapped as code (`harbor.rooms.watch`)."""

@@ -58,6 +58,7 @@ def parse(argv: Sequence[str]) -> Arguments:
         raise ConfigError("-m: a sweep has no configuration of its own to show; leave -m out")
     if found.config is not None:
         _check_repeating(overrides)
+    _refuse_other_trees(overrides, found.config_name)
     return Arguments(
         overrides=tuple(overrides),
         hydra=tuple(_without_ours(words)),
@@ -67,6 +68,24 @@ def parse(argv: Sequence[str]) -> Arguments:
         debug=found.debug,
         recorded=found.config,
     )
+
+
+def _refuse_other_trees(overrides: Sequence[str], config_name: str | None) -> None:
+    """Refuse what replaces the recipe's own configuration by verl's, or its search path.
+
+    Raises:
+        ConfigError: names the argument and the remedy.
+    """
+    for word in overrides:
+        if word.lstrip("+").startswith("hydra.searchpath="):
+            raise ConfigError(
+                f"{word}: would replace the recipe's own search path; --config-dir=FOLDER adds a folder"
+            )
+    if config_name is not None and config_name.startswith("ppo_"):
+        raise ConfigError(
+            f"--config-name={config_name}: recipes have their own configuration and train with FSDP; "
+            "leave it out, or train with `python -m verl.trainer.main_ppo`"
+        )
 
 
 def _is_override(word: str) -> bool:

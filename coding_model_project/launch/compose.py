@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,11 @@ from omegaconf.errors import OmegaConfBaseException
 from coding_model_project.configs import reference, schema
 from coding_model_project.errors import ConfigError
 from coding_model_project.install import how_to_install
+from coding_model_project.launch.checks import own_keys
 from coding_model_project.launch.device import count_gpus
+from coding_model_project.launch.verl_keys.effects import addable, nearest
+from coding_model_project.launch.verl_keys.table import advice
+from coding_model_project.launch.verl_keys.tree import UNREADABLE
 from coding_model_project.redaction import MASK, is_redacted
 
 _GROUPS = ("hardware", "experiment", "sandbox")
@@ -65,6 +69,11 @@ def search_path(name: str) -> str:
     return f"hydra.searchpath=[file://{tree},{ours}{base}]"
 
 
+def _with_search_path(name: str, overrides: list[str]) -> list[str]:
+    given = any(override.startswith("hydra.searchpath=") for override in overrides)
+    return overrides if given else [*overrides, search_path(name)]
+
+
 def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
     """Compose a recipe's configuration.
 
@@ -72,22 +81,21 @@ def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
         ConfigError: a key is wrong; the message names it and the fix, in one line.
     """
     schema.register()
-    if not any(override.startswith("hydra.searchpath=") for override in overrides):
-        overrides = [*overrides, search_path(name)]
+    overrides = _with_search_path(name, overrides)
     try:
         config = _compose(name, overrides)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         if isinstance(error, OverrideParseException):
             raise ConfigError(f"{error.override}: {UNREADABLE}") from error
         cause = error.__cause__ or error
-        if unknown := _unknown_key(name, overrides):
+        if unknown := _unknown_keys(name, overrides):
             raise ConfigError(unknown) from error
         key = getattr(cause, "full_key", None)
         given = next((one for one in overrides if one.lstrip("+").startswith(f"{key}=")), key)
         text = " ".join(str(cause).split("full_key")[0].split("Config search path")[0].split())
         raise ConfigError(f"{given + ': ' if given else ''}{text}") from error
     added = any(re.match(r"\+\+?coding\.", override) for override in overrides)
-    if added and (unknown := _unknown_key(name, overrides)):  # Hydra would add it to `coding:` too
+    if added and (unknown := _unknown_keys(name, overrides)):  # Hydra would add it to `coding:` too
         raise ConfigError(unknown)
     _refuse_other_types(name, overrides, config)
     _refuse_rival_presets(overrides)
@@ -128,8 +136,7 @@ def _refuse_other_types(name: str, overrides: list[str], config: DictConfig) -> 
     keys = [key for key in keys if "." in key and not key.startswith(("hydra.", "coding."))]
     if not keys:
         return
-    chosen = [one for one in overrides if one.startswith(("hardware=", "hydra.searchpath="))]
-    usual = _usual(name, tuple(chosen))
+    usual = _usual(name, _chosen(overrides))
     for key in keys:
         try:
             before, now = OmegaConf.select(usual, key), OmegaConf.select(config, key)
@@ -138,11 +145,6 @@ def _refuse_other_types(name: str, overrides: list[str], config: DictConfig) -> 
         if (expected := _expected(before, now)) and key not in _WORDS_TOO:
             raise ConfigError(f"{key}={now}: set it to {expected}, such as the default, {before}")
 
-
-UNREADABLE = (
-    "Hydra cannot read this value; quote text with commas, colons, equals signs or brackets, as in "
-    "'key=\"a=b\"' or 'key=[\"a=b\"]'"
-)
 
 _OPEN = (
     "coding.sandbox.kwargs.",
@@ -170,6 +172,13 @@ def _expected(usual: Any, now: Any) -> str:
     return ""
 
 
+def _chosen(overrides: list[str]) -> tuple[str, ...]:
+    """Return the overrides that choose files, and so which keys there are."""
+    return tuple(
+        one for one in overrides if one.partition("=")[0] in (*_GROUPS, "hydra.searchpath")
+    )
+
+
 @functools.cache
 def _usual(name: str, overrides: tuple[str, ...]) -> DictConfig:
     """Compose a recipe with only these overrides."""
@@ -185,6 +194,13 @@ def _compose(name: str, overrides: list[str]) -> DictConfig:
             return compose(config_name=name, overrides=overrides)
     finally:
         GlobalHydra.instance().hydra = outer
+
+
+def without_effect(name: str, overrides: list[str], config: DictConfig) -> Iterator[str]:
+    """Yield a line for each override that verl accepts and does not use."""
+    if "actor_rollout_ref" in config:
+        chosen = _chosen(_with_search_path(name, overrides))
+        yield from own_keys.without_effect(overrides, _usual(name, chosen), config)
 
 
 def recorded_config(path: Path, run_dir: str) -> DictConfig:
@@ -223,21 +239,38 @@ def _first(text: str, part: str) -> str:
     return next(line.strip() for line in text.splitlines() if part in line)
 
 
-def _unknown_key(name: str, overrides: list[str]) -> str:
-    """Return a message about the first override of an unknown key, else an empty string."""
-    own = [override for override in overrides if override.startswith("hydra.searchpath=")]
-    known = _keys(_usual(name, tuple(own)))
-    for override in overrides:
-        key = override.lstrip("+~").split("=")[0]
-        ours = key.startswith("coding.")
-        if (override.startswith("+") and not ours) or key.startswith(_OPEN):
-            continue  # the user adds this key on purpose
-        if key not in known and key not in _GROUPS and not key.startswith("hydra"):
-            close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            near = f"did you mean {close[0]}? " if close else ""
-            add = "" if ours else f", +{key}=... adds one"
-            return f"{override}: no such key; {near}--cfg job shows all keys{add}"
-    return ""
+def _unknown_keys(name: str, overrides: list[str]) -> str:
+    """Return a line about each override of an unknown key."""
+    try:
+        usual = _usual(name, _chosen(overrides))
+    except HydraException:  # a choice does not exist, which Hydra's own error says
+        return ""
+    known = _keys(usual)
+    return "\n".join(
+        _unknown(override, usual, known) for override in overrides if _is_unknown(override, known)
+    )
+
+
+def _is_unknown(override: str, known: list[str]) -> bool:
+    key = override.lstrip("+~").split("=")[0]
+    ours = key.startswith("coding.")
+    if (override.startswith("+") and not ours) or key.startswith(_OPEN):
+        return False  # the user adds this key on purpose
+    return key not in known and key not in _GROUPS and not key.startswith("hydra")
+
+
+def _unknown(override: str, usual: DictConfig, known: list[str]) -> str:
+    """Return a line about an override of an unknown key, with one that has an effect."""
+    key, _, value = override.lstrip("+~").partition("=")
+    if ".megatron." in key:
+        return f"{override}: recipes train with FSDP; leave it out"
+    if (found := advice(key, value)) is not None:
+        line = f"set {found.here}" if found.here else "leave it out"
+        return f"{override}: no such key{f' ({found.why})' if found.why else ''}; {line}"
+    if not key.startswith("coding.") and addable(key, usual):
+        return f"{override}: no such key; +{override} adds it"
+    near = nearest(key, known)
+    return f"{override}: no such key; {f'did you mean {near}? ' if near else ''}--cfg job shows all keys"
 
 
 def _keys(node: Any, prefix: str = "") -> list[str]:

@@ -33,6 +33,7 @@ from coding_model_project.launch.compose import (
     config_dir,
     recorded_config,
     search_path,
+    without_effect,
 )
 from coding_model_project.launch.device import default_hardware, log_into, prepare_environment
 from coding_model_project.launch.joining import joined_ray
@@ -113,6 +114,8 @@ def _before_hydra(name: str, arguments: Arguments) -> list[str]:
         if not arguments.shows:
             checks.check_values(config)
             refuse_unusable("coding.run_dir", config.coding.run_dir)
+            for line in without_effect(name, [*arguments.overrides, *ours], config):
+                print(line)
     return ours
 
 
@@ -249,7 +252,8 @@ def _one_line_errors(debug: bool) -> Iterator[None]:
     except CodingModelError as error:
         if debug:
             raise
-        print(f"error: {error}", file=sys.stderr)
+        for line in str(error).split("\n"):  # one for each refused key
+            print(f"error: {line}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
     except OSError as error:  # such as a full disk or a read-only folder
         if debug:

@@ -18,6 +18,7 @@ import jinja2
 import orjson
 from jinja2.environment import TemplateStream
 
+from coding_model_project.atomic import replacing
 from coding_model_project.reports.charts import Chart
 
 SHELL = Path(__file__).with_name("shell.html")
@@ -50,9 +51,8 @@ def write_page(
     names = ("figures.js", *scripts, "page.js")
     stream = page(template, names, title=title, charts=charts, data=data, **content)
     out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(out.name + ".partial")
-    stream.dump(str(partial), encoding="utf-8")
-    partial.replace(out)
+    with replacing(out) as partial:
+        stream.dump(str(partial), encoding="utf-8")
 
 
 def page(

@@ -21,9 +21,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from coding_model_project.atomic import write_text
 from coding_model_project.contained import UnsafeNameError, below, relative
 from coding_model_project.errors import CheckpointError
-from coding_model_project.runs.folder import write_text
 from coding_model_project.runs.lease import STALE_S
 
 MANIFEST = "manifest.json"

@@ -22,7 +22,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -250,15 +250,3 @@ def sole_writer(folder: Path, what: str) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file atomically."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text)
-    partial.replace(path)
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file atomically."""
-    write_text(path, json.dumps(content, indent=2) + "\n")

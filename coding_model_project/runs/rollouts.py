@@ -21,6 +21,7 @@ from typing import Any
 
 import orjson
 
+from coding_model_project.atomic import replacing
 from coding_model_project.errors import DataError
 
 ROTATE_BYTES = 64 * 2**20
@@ -124,10 +125,12 @@ def end_last_line(path: Path) -> None:
 def _rotate(path: Path) -> None:
     """Compress rollouts.jsonl to rollouts.0001.jsonl.gz, or the next number."""
     target = packed_part(path.parent, max(_parts(path.parent), default=0) + 1)
-    partial = target.with_suffix(".partial")
-    with path.open("rb") as plain, gzip.open(partial, "wb", compresslevel=6) as packed:
+    with (
+        replacing(target) as partial,
+        path.open("rb") as plain,
+        gzip.open(partial, "wb", compresslevel=6) as packed,
+    ):
         shutil.copyfileobj(plain, packed)
-    partial.replace(target)
     path.unlink()
 
 

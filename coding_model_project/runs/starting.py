@@ -13,11 +13,12 @@ from pathlib import Path
 import psutil
 from omegaconf import DictConfig
 
+from coding_model_project.atomic import write_json, write_text
 from coding_model_project.errors import INTERRUPTED, ConfigError
 from coding_model_project.redaction import redacted
 from coding_model_project.runs import provenance
 from coding_model_project.runs.attempt import ATTEMPT, Attempt, State
-from coding_model_project.runs.folder import RunFolder, write_json, write_text
+from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.inputs import Inputs, changes
 from coding_model_project.runs.lease import (
     BEAT_S,

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.atomic import write_json, write_text
 from coding_model_project.contained import check_plain
 from coding_model_project.errors import CheckpointError
-from coding_model_project.runs.folder import write_json, write_text
 
 EXPORT_MARKER = "export.json"
 """File in which `export` records what it exported."""

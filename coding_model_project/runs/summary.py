@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from coding_model_project.runs.folder import Attempt, RunFolder, State, write_json
+from coding_model_project.atomic import write_json
+from coding_model_project.runs.folder import Attempt, RunFolder, State
 from coding_model_project.runs.metrics_log import read_metrics, total
 
 _TRAINED_TOKENS = ("rollout/trained_tokens", "train/global_tokens")

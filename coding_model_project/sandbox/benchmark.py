@@ -5,8 +5,7 @@ with this project's client (several programs per request) and as other clients u
 `/run_code` request per test).
 Three workloads: programs of many tests, for tests per second and CPU time per test; programs of one test,
 for programs per second and their latency; programs of many tests that are calls of a function.
-The sandbox is measured with a process per test, with processes that several tests share, and with fewer
-workers.
+The sandbox is measured with all its workers and with fewer.
 """
 
 from __future__ import annotations
@@ -64,9 +63,7 @@ class Measurement:
 
     identity: str
     embedded: Throughput
-    """The embedded sandbox with a process per test."""
-    shared: Throughput
-    """`EmbeddedSandbox(share_processes=True)`."""
+    """The embedded sandbox, with a process per test."""
     subprocess: Throughput
     scaling: dict[int, float]
     """Tests per second of `embedded` by its number of workers, all of them last."""
@@ -107,7 +104,6 @@ async def measure(
     n = workers or usable_cores()
     async with AsyncExitStack() as stack:
         embedded = await stack.enter_async_context(EmbeddedSandbox(workers=n))
-        shared = await stack.enter_async_context(EmbeddedSandbox(workers=n, share_processes=True))
         threads = stack.enter_context(ThreadPoolExecutor(n))
 
         async def plain(tests: int) -> None:
@@ -115,7 +111,6 @@ async def measure(
 
         sides = {
             "embedded": _by_sandbox(embedded, n),
-            "shared": _by_sandbox(shared, n),
             "subprocess": _Side(run=plain, at_once=n),
         }
         if url is not None:

@@ -43,12 +43,6 @@ class SandboxConfig:
         "Modules that `embedded` imports once, so that programs import them at no cost: "
         "`coding.sandbox.preload=[numpy]`. Verdicts name them.",
     )
-    share_processes: bool = key(
-        False,
-        "Let one process of `embedded` answer several tests of a program whose source proves that it "
-        "keeps no state between them: three times as fast with 20 tests. `docs/grading.md` explains "
-        "the guarantees, and why it is off by default.",
-    )
     urls: list[str] = key(
         [],
         "Identical SandboxFusion servers for `fusion`: `coding.sandbox.urls=[http://host:8080]`; "

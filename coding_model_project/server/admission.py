@@ -8,11 +8,17 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from starlette.exceptions import HTTPException
+
+from coding_model_project.sandbox.fusion import wire
+
 _SMOOTHING = 0.1
 _LONGEST_WAIT_S = 30
+_LEFT_AFTER_S = 5
+"""Seconds after which another server may have taken this one's place."""
 
 
-class Busy(Exception):
+class Busy(HTTPException):
     """The server is full and ran nothing of the request.
 
     Args:
@@ -20,17 +26,19 @@ class Busy(Exception):
     """
 
     def __init__(self, retry_after_s: int) -> None:
-        super().__init__(f"the server is full, try again in {retry_after_s} s")
-        self.retry_after_s = retry_after_s
+        detail = f"the server is full, try again in {retry_after_s} s"
+        super().__init__(429, detail, {"retry-after": str(retry_after_s)})
 
 
-class Leaving(Exception):
+class Leaving(HTTPException):
     """The server is shutting down and ran nothing of the request."""
 
-    retry_after_s = 5
-
     def __init__(self) -> None:
-        super().__init__("the server is shutting down, send the request to another one")
+        super().__init__(
+            503,
+            "the server is shutting down, send the request to another one",
+            {wire.LEAVING: "1", "retry-after": str(_LEFT_AFTER_S), "connection": "close"},
+        )
 
 
 class Admission:

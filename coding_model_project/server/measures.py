@@ -30,9 +30,6 @@ class Measures:
         self._programs = Counter(
             "sandbox_programs", "Answers of /run_code", ["status"], registry=self._registry
         )
-        self._submissions = Counter(
-            "sandbox_submissions", "Answers of /submit", ["accepted"], registry=self._registry
-        )
         self._seconds = Histogram(
             "sandbox_run_seconds",
             "Seconds of /run_code requests, without waiting for a place",
@@ -50,9 +47,6 @@ class Measures:
 
     def count(self, answer: RunCodeResponse) -> None:
         self._programs.labels(answer.status).inc()
-
-    def count_submission(self, *, accepted: bool) -> None:
-        self._submissions.labels(str(accepted).lower()).inc()
 
     def text(self) -> str:
         self._info.info({"identity": self._sandbox.identity, "version": __version__})

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, FiniteFloat
-
-from coding_model_project.strict_json import shallow
-
-
-class BadRequest(Exception):
-    """A request that cannot be answered as it is: HTTP 400."""
-
+from pydantic import BaseModel, FiniteFloat
 
 Language = Literal[
     "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript", "sql",
     "rust", "cuda", "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit",
     "kotlin_script", "jest", "verilog", "python_gpu", "lean", "swift", "racket",
 ]  # fmt: skip
-
-_MAX_DEPTH = 64
-"""Deepest nesting of lists and objects that can be written as JSON again."""
-
-
-AnyObject = Annotated[dict[str, Any], AfterValidator(partial(shallow, max_depth=_MAX_DEPTH))]
-"""JSON of any shape, but not of any depth."""
 
 RunStatus = Literal["Success", "Failed", "SandboxError"]
 PhaseStatus = Literal["Finished", "Error", "TimeLimitExceeded"]
@@ -77,64 +62,3 @@ class RunJupyterResponse(BaseModel):
     cells: list[dict[str, Any]] = []
     executor_pod_name: str | None = None
     files: dict[str, str] = {}
-
-
-class TestConfig(BaseModel):
-    """Settings for showing and judging a data set's rows."""
-
-    __test__ = False  # not a pytest class
-
-    dataset_type: str | None = None
-    language: Language | None = None
-    locale: str | None = None
-    is_fewshot: bool | None = None
-    compile_timeout: FiniteFloat | None = None
-    run_timeout: FiniteFloat | None = None
-    custom_extract_logic: str | None = None
-    provided_data: list[AnyObject] | AnyObject | None = None
-    extra: AnyObject = {}
-
-
-class GetPromptsRequest(BaseModel):
-    dataset: str
-    config: TestConfig
-    offset: int = 0
-    limit: int = 1_000_000
-
-
-class GetPromptByIdRequest(BaseModel):
-    dataset: str
-    id: int | str
-    config: TestConfig
-
-
-class Prompt(BaseModel):
-    id: int | str
-    prompt: str
-    labels: dict[str, Any]
-
-
-class SubmitRequest(BaseModel):
-    dataset: str
-    id: int | str
-    completion: str
-    config: TestConfig
-
-
-class TestOutcome(BaseModel):
-    __test__ = False  # not a pytest class
-
-    passed: bool
-    exec_info: RunCodeResponse
-    test_info: dict[str, Any] | None = None
-
-
-class SubmitResponse(BaseModel):
-    id: int | str
-    accepted: bool
-    extracted_code: str
-    full_code: str | None = None
-    test_code: str | None = None
-    tests: list[TestOutcome]
-    extracted_type: str | None = None
-    extra: dict[str, Any] | None = None

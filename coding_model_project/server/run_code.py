@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.sandbox.base import Sandbox
@@ -14,21 +14,8 @@ from coding_model_project.sandbox.fusion import driver_messages, wire
 from coding_model_project.sandbox.fusion.bundle import ANSWER_FILE, MARK
 from coding_model_project.sandbox.fusion.driver_messages import Answer, Budget, Outcome
 from coding_model_project.server import fetching
-from coding_model_project.server.requests import (
-    BadRequest,
-    PhaseResult,
-    RunCodeRequest,
-    RunCodeResponse,
-)
-from coding_model_project.types import Asserts, Execution, Limits, Program, Status, Stdin
-
-_TOOLS = {
-    "cpp": "g++", "go": "go", "go_test": "go", "java": "javac", "csharp": "dotnet", "rust": "rustc",
-    "cuda": "nvcc", "scala": "scalac", "junit": "javac", "verilog": "iverilog", "D_ut": "dmd",
-    "swift": "swiftc", "nodejs": "node", "typescript": "tsx", "lean": "lake", "kotlin_script": "kotlin",
-    "python_gpu": "python", "R": "Rscript",
-}  # fmt: skip
-"""Toolchain commands that are not named like their language."""
+from coding_model_project.server.requests import PhaseResult, RunCodeRequest, RunCodeResponse
+from coding_model_project.types import Execution, Limits, Program, Status, Stdin
 
 _COMPILED = frozenset(
     {"cpp", "go", "java", "csharp", "rust", "cuda", "scala", "junit", "verilog", "swift"}
@@ -65,68 +52,33 @@ class Bounds:
 
 
 async def run_code(request: RunCodeRequest, sandbox: Sandbox, bounds: Bounds) -> RunCodeResponse:
-    """Run a request's program; the sandbox's own failures have status SandboxError."""
-    if request.language == "python" and request.code.startswith(MARK):
-        return await _run_batch(request.stdin or "", sandbox, bounds)
-    (response,) = await run_on_each(request, [request.stdin or ""], sandbox, bounds)
-    return response
-
-
-async def run_on_each(
-    request: RunCodeRequest,
-    stdins: Sequence[str],
-    sandbox: Sandbox,
-    bounds: Bounds,
-    should_continue: Callable[[int, RunCodeResponse], bool] = lambda _index, _response: True,
-) -> list[RunCodeResponse]:
-    """Run a request's program on each standard input, in order, while `should_continue` returns true.
+    """Run a request's program; the sandbox's own failures have status SandboxError.
 
     Raises:
-        BadRequest: its files cannot be written here.
+        DataError: its files cannot be written here.
+        ConfigError: this sandbox cannot run such a request.
     """
+    if request.language == "python" and request.code.startswith(MARK):
+        return await _run_batch(request.stdin or "", sandbox, bounds)
+    if request.run_timeout <= 0:
+        return _response(Execution(status=Status.wall_timeout), request)
+    if request.language in _NO_RUNNER:
+        return _sandbox_error(f"no runner for {request.language}")
     mark, source = "", request.code
     if request.fetch_files and request.language == "python":
         source, mark = fetching.wrap(source, request.fetch_files)
-
-    def stop(index: int, execution: Execution) -> bool:
-        return not should_continue(index, _response(execution, request, mark))
-
-    if request.run_timeout <= 0:
-        return [_response(Execution(status=Status.wall_timeout), request)]
-    if request.language in _NO_RUNNER:
-        return [_sandbox_error(f"no runner for {request.language}")]
     files = _decoded(request.files)
     program = Program(source=source, language=request.language, files=files)
-    inputs = [Stdin(text) for text in stdins]
+    inputs, limits = [Stdin(request.stdin or "")], _limits(request, bounds)
     try:
-        executions = await sandbox.run(program, inputs, _limits(request, bounds), stop_when=stop)
-    except DataError as error:
-        raise BadRequest(str(error)) from error
-    except ConfigError as error:
+        (execution,) = await sandbox.run(program, inputs, limits)
+    except ConfigError:
         if request.language == "python":
-            raise BadRequest(str(error)) from error
-        return [_toolchain_missing(request.language)]
+            raise
+        return _toolchain_missing(request.language)
     except SandboxError as error:
-        return [_sandbox_error(str(error))]
-    return [_response(execution, request, mark) for execution in executions]
-
-
-async def run_asserts(
-    request: RunCodeRequest, tests: Asserts, sandbox: Sandbox, bounds: Bounds
-) -> RunCodeResponse:
-    """Run tests that call a request's program from another process.
-
-    Raises:
-        DataError: the tests do not compile.
-        SandboxError: the sandbox failed, or does not support such tests.
-    """
-    program = Program(source=request.code, language=request.language)
-    (execution,) = await sandbox.run(program, [tests], _limits(request, bounds))
-    if execution.status is Status.finished and execution.value is not True:
-        execution = replace(
-            execution, status=Status.raised, exit_code=1, stderr_tail=f"{execution.value}\n"
-        )
-    return _response(execution, request)
+        return _sandbox_error(str(error))
+    return _response(execution, request, mark)
 
 
 async def _run_batch(text: str, sandbox: Sandbox, bounds: Bounds) -> RunCodeResponse:
@@ -183,7 +135,7 @@ def _decoded(files: Mapping[str, str | None]) -> dict[str, bytes]:
     """Return a request's files, decoded.
 
     Raises:
-        BadRequest: the content of one is not base64.
+        DataError: the content of one is not base64.
     """
     found = {}
     for name, content in files.items():
@@ -192,7 +144,7 @@ def _decoded(files: Mapping[str, str | None]) -> dict[str, bytes]:
         try:
             found[name] = base64.b64decode(content)
         except ValueError as error:
-            raise BadRequest(f"files[{name!r}] is not base64: {error}") from error
+            raise DataError(f"files[{name!r}] is not base64: {error}") from error
     return found
 
 
@@ -249,7 +201,7 @@ def _toolchain_missing(language: str) -> RunCodeResponse:
         execution_time=0.0,
         return_code=wire.TOOLCHAIN_MISSING,
         stdout="",
-        stderr=f"{_TOOLS.get(language, language)}: command not found\n",
+        stderr=f"{language}: command not found\n",
     )
     message = f"{wire.NO_TOOLCHAIN} {language}"
     if language in _COMPILED:

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_model_project.atomic import write_text
 from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError
 from coding_model_project.handover.export import export, source
 from coding_model_project.isolation.child import interrupting, start_child
-from coding_model_project.runs.folder import RunFolder, State, sole_writer, write_text
+from coding_model_project.runs.folder import RunFolder, State, sole_writer
 from coding_model_project.studies.definition import PREVIOUS, Study
 
 DEFINITION = "study.yaml"

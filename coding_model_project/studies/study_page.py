@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from coding_model_project.atomic import write_text
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.comparison import Side, compare, unlike
 from coding_model_project.evaluation.comparison.paired import Comparison, Score
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.reports import write_report
 from coding_model_project.reports.page_data import Line
-from coding_model_project.runs.folder import RunFolder, write_text
+from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.live_view import sparkline
 from coding_model_project.runs.metrics_log import read_metrics, series
 from coding_model_project.runs.summary import summarise

@@ -123,11 +123,12 @@ def prepare_tinycode(
         "rl_validation": (rows.rl_rows(validation[:N_RL_VALIDATION], style), False),
         "test": (rows.rl_rows(test, style), False),
     }
-    for name, (content, trains) in written.items():
+    counts = {}
+    for name, (made, trains) in written.items():
+        content = list(made)
         rows.write_rows(data_dir / f"{name}.parquet", content, trains=trains)
-    write_manifest(
-        manifest, settings, {name: len(content) for name, (content, _) in written.items()}
-    )
+        counts[name] = len(content)
+    write_manifest(manifest, settings, counts)
 
 
 def prepare_base_model(data_dir: Path, *, seed: int, say: Say) -> None:

@@ -57,7 +57,7 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
     chosen = {split: _functions(seed, split)[:size] for split, size in SIZES.items()}
     export((_wordy(task) for members in chosen.values() for task in members), data_dir / "tasks")
     place = Place(path=data_dir / "tasks", data_dir=data_dir)
-    made = loader.problems("tinygolf", place, Trail(origins=[], notes=[]))
+    made = loader.problems("tinygolf", place, Trail())
     problems = [_relative(one) for one in made if isinstance(one, Problem)]
     write_problems(data_dir / "problems.jsonl", problems)
     written = {"rl_train": "train", "rl_validation": "validation", "test": "test"}

@@ -35,7 +35,8 @@ HABIT = 0.5
 
 def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
     """Write the task set's files, unless the folder already holds them."""
-    settings = {"tinycode": tinycode.VERSION, "arithmetic": arithmetic.VERSION, "seed": seed}
+    versions = {"tinycode": tinycode.VERSION, "arithmetic": arithmetic.VERSION}
+    settings = {"generator": versions, "seed": seed}
     manifest = data_dir / "manifest.json"
     if is_made(manifest, settings):
         return
@@ -48,9 +49,10 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
             p for members in problems for p in [one for one in members if one.split == split][:most]
         ]
 
-    train = mixing.shuffled(mixing.mixed(of("train"), WEIGHTS, None, seed), seed)
+    trains = {problem.id: problem for problem in of("train")}
+    order = mixing.shuffled(mixing.mixed(list(trains), WEIGHTS, None, seed), seed)
     written = {
-        "rl_train": train,
+        "rl_train": [trains[name] for name in order],
         "rl_validation": of("validation", N_VALIDATION),
         "test": of("test", N_TEST),
     }

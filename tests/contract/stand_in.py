@@ -14,11 +14,13 @@ from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.starting import end_attempt, start_attempt
 from coding_model_project.runs.stopping import StopSignal, stop_requested
 
+STEPS = "trainer.total_training_steps"
+
 
 def main() -> None:
     given = dict(word.split("=", 1) for word in sys.argv[1:])
-    if "fails" in given:
-        print("error: fails=1: as was asked", file=sys.stderr)
+    if given.get("coding.seed") == "13":
+        print("error: seed 13, as was asked", file=sys.stderr)
         sys.exit(2)
     run = RunFolder(Path(given["coding.run_dir"]))
     config = OmegaConf.create({"coding": {"run_dir": str(run.path), "force": False}, "trainer": {}})
@@ -27,7 +29,7 @@ def main() -> None:
     error: BaseException | None = None
     try:
         with StopSignal(log_dir, listen=True):
-            _train(run, log_dir, int(given.get("steps", "1000000")))
+            _train(run, log_dir, int(given.get(STEPS, "1000000")))
     except KeyboardInterrupt as interrupt:
         error = interrupt
     end_attempt(run.path, attempt, error)

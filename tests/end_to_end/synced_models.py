@@ -1,6 +1,6 @@
 """Sync small models of many architectures to vLLM, and compare its log-probabilities with transformers'.
 
-    python -m tests.end_to_end.synced_models FOLDER [KIND ...]
+    python -m tests.end_to_end.synced_models FOLDER
 
 vLLM starts with dummy weights, as in a training, and gets two versions of real ones. Prints a JSON line
 per model: how far apart log-probabilities are before and, at most, after a sync.
@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,9 @@ KINDS: dict[str, dict[str, Any]] = {
 PROMPT = [1, *(7 * i % VOCABULARY for i in range(1, 40))]
 
 
-def shapes(kinds: Iterable[str] = KINDS) -> Iterator[tuple[str, bool]]:
-    """Yield architectures, each with a tied and an untied output head."""
-    for kind in kinds:
+def shapes() -> Iterator[tuple[str, bool]]:
+    """Yield each architecture, with a tied and an untied output head."""
+    for kind in KINDS:
         for tied in (True, False):
             yield kind, tied
 
@@ -127,17 +127,16 @@ def _difference(engine: Any, version: Version) -> float:
     return float((version.log_probs - torch.tensor(theirs)).abs().max())
 
 
-def main(root: Path, kinds: Sequence[str]) -> None:
+def main(root: Path) -> None:
     prepare_environment("cpu")
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # engine and worker in this process
     os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
     # Before any engine starts: vLLM changes the classes of transformers that it runs itself.
-    asked = shapes(kinds or KINDS)
-    made = {(kind, tied): versions(root / f"{kind}_{tied}", kind, tied) for kind, tied in asked}
+    made = {(kind, tied): versions(root / f"{kind}_{tied}", kind, tied) for kind, tied in shapes()}
     for (kind, tied), found in made.items():
         compared = compare(root / f"{kind}_{tied}", found)
         print(json.dumps({"model": kind, "tied": tied, **compared}), flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]))

@@ -78,17 +78,6 @@ def toy(tmp_path_factory):
     return folder
 
 
-def evaluate(toy, out, *where):
-    with serving(CompletionServer(answer)) as server:
-        command(
-            *("eval", "run", "--model", "toy", "--base-url", server.url),
-            *("--dataset", toy / "p.jsonl", "--protocol", "sampled", "--n", "2"),
-            *("--out", out, *where),
-            cwd=out.parent,
-        )
-    return json.loads((out / "metrics.json").read_text())["p"]["errors"]
-
-
 @pytest.mark.alone  # two more Rays beside those of other tests
 def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_path, popen):
     given = ("--problems", toy / "p.jsonl", "--completions", toy / "c.jsonl")
@@ -98,7 +87,6 @@ def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_pat
             *("data", "preflight", "toy", "--path", toy / "p.jsonl", "--mutants", "2"), cwd=tmp_path
         ).stdout.splitlines()[-1]
     )
-    evaluated = evaluate(toy, tmp_path / "evaluated_here")
     sleepy = [
         Problem.simple(f"Wait {n}.", id=f"sleepy/{n}", tests=[Test(Stdin(""), expected="1")])
         for n in range(60)
@@ -121,8 +109,6 @@ def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_pat
         )
         there = json.loads(checked.stdout.splitlines()[-1])
         assert there | {"seconds": 0} == here | {"seconds": 0}
-
-        assert evaluate(toy, tmp_path / "evaluated_there", *on_both) == evaluated
 
         journal = tmp_path / "kept.jsonl"
         judging = popen(
@@ -227,6 +213,25 @@ def test_verls_rollout_generates_on_both_nodes(world, tmp_path):
 def answer(prompt, seed):
     number = prompt.partition("adds ")[2].partition(".")[0]
     return f"```python\ndef add(x):\n    return x + {number if seed % 3 else 0}\n```"
+
+
+def test_an_evaluation_of_a_server_is_judged_by_the_cluster(toy, tmp_path):
+    with serving(CompletionServer(answer)) as server:
+        options = [
+            *("--model", "toy", "--base-url", server.url, "--dataset", toy / "p.jsonl"),
+            *("--protocol", "sampled", "--n", "2"),
+        ]
+        command("eval", "run", *options, "--out", tmp_path / "here", cwd=tmp_path)
+        with ray_nodes([{0}]) as nodes:
+            command(
+                *("eval", "run", *options, "--out", tmp_path / "there", "--cluster", "ray"),
+                cwd=tmp_path,
+                env=nodes.environment,
+            )
+    rates = [
+        json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("here", "there")
+    ]
+    assert rates[0]["p"]["errors"] == rates[1]["p"]["errors"]
 
 
 def wait_for_lines(path, n, process):

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -38,28 +40,23 @@ def command(world, folder, n, *more):
     ]
 
 
-def cut_off(run):
-    """Leave what a kill in the middle does; unit/evaluation/test_command.py kills for real."""
-    (attempt,) = run.glob("logs/attempt_*/attempt.json")
-    attempt.write_text(json.dumps(json.loads(attempt.read_text()) | {"exit_code": None}))
-    (run / "metrics.json").unlink()
-    for name, n in (("completions.jsonl", 40), ("results.jsonl", 20)):
-        lines = (run / name).read_text().splitlines(keepends=True)
-        (run / name).write_text("".join(lines[:n]) + lines[n][:9])
-
-
-def test_the_same_samples_resumed_and_by_verls_rollout(world, tmp_path):
-    run = tmp_path / "run"
-    subprocess.run(command(world, run, 32), check=True)
-    whole = samples(run)
-    assert len(whole) == 4 * 32
-    cut_off(run)
-    subprocess.run(command(world, run, 32), check=True)
+def test_the_same_samples_killed_and_resumed_and_by_verls_rollout(world, tmp_path, popen):
+    process = popen(command(world, tmp_path / "killed", 64))
+    file = tmp_path / "killed" / "completions.jsonl"
+    while not file.exists() or file.read_bytes().count(b"\n") < 40:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    for name in ("killed", "whole"):
+        subprocess.run(command(world, tmp_path / name, 64), check=True)
+    killed, whole = samples(tmp_path / "killed"), samples(tmp_path / "whole")
+    assert killed.keys() == whole.keys()
+    assert len(whole) == 4 * 64
     # The rounding of sums depends on the batch, and may tip a token now and then.
-    assert differing(whole, samples(run)) <= len(whole) // 50
-    assert len(RunFolder(run).attempts()) == 2
-    metrics = json.loads((run / "metrics.json").read_text())
-    assert metrics["problems"]["samples"] == 4 * 32
+    assert differing(whole, killed) <= len(whole) // 50
+    metrics = json.loads((tmp_path / "killed" / "metrics.json").read_text())
+    assert metrics["problems"]["samples"] == 4 * 64
 
     by_verl = command(world, tmp_path / "verl", 4, "coding.evaluation.mode=verl")
     subprocess.run(by_verl, check=True)

@@ -57,13 +57,14 @@ def lines(run: RunFolder) -> list[int]:
 
 def test_sigterm_saves_and_damage_falls_back(world, tmp_path, popen):
     run, output = RunFolder(tmp_path / "run"), tmp_path / "output.txt"
-    overrides = [*world.overrides(run.path, "sft"), "trainer.save_freq=5", "trainer.test_freq=-1"]
+    overrides = [*world.overrides(run.path, "sft"), "trainer.save_freq=20", "trainer.test_freq=-1"]
     overrides += ["trainer.logger=[file,wandb]", "trainer.total_epochs=100000"]
     overrides += ["trainer.total_training_steps=100000"]
 
     first = sft(popen, run, overrides, output, **NO_WANDB)
-    # A checkpoint by schedule, then the one that is asked for.
-    wait_for_lines(run, 6, first, output)
+    wait_for_lines(
+        run, 21, first, output
+    )  # a checkpoint by schedule, then the one that is asked for
     first.send_signal(signal.SIGTERM)
     assert first.wait(300) == 130
     assert "W&B cannot be reached" in output.read_text()  # and training went on

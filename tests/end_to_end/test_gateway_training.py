@@ -121,7 +121,7 @@ def steps_of_a_run(path: Path, command: str, *more: str) -> list[dict]:
         "coding.min_memory_gb=1",
         f'coding.agent.command="{command}"',
         f"coding.agent.folder={path}/agent",
-        "coding.agent.total_s=20",
+        "coding.agent.total_s=75",
         "coding.agent.reply_tokens=48",
         f"data.train_files={path}/rows.parquet",
         f"data.val_files={path}/rows.parquet",

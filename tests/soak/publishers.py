@@ -122,7 +122,7 @@ def programs(problems: Sequence[Problem], n_mutants: int) -> list[Given]:
 async def ours(given: Sequence[Given], name: str) -> list[Verdict]:
     free = asyncio.Semaphore(AT_ONCE)
     with progress_bar(name, len(given)) as advance:
-        async with EmbeddedSandbox(share_processes=True) as sandbox:
+        async with EmbeddedSandbox() as sandbox:
             grader = ExecutionGrader(sandbox, stop_early=True)
 
             async def judged(one: Given) -> Verdict:

@@ -45,7 +45,6 @@ READERS = [
     "evaluation/watch/found.py",
     "handover/export.py",
     "harbor/containers/container.py",
-    "harbor/environment/harbor_backend.py",
     "harbor/environment/image.py",
     "harbor/environment/tar_files.py",
     "harbor/environment/tree.py",
@@ -159,5 +158,11 @@ def test_readers_of_names_join_them_by_contained():
 
 
 def test_recorded_configurations_are_read_without_interpolations():
-    # The first never resolves; the second reads what its parent process has just written.
-    assert uses(call("OmegaConf.load")) == {"runs/folder.py", "verl_ext/trainers/ranks.py"}
+    # The first never resolves; the second reads what its parent process has just written, the third a
+    # file of verl's user, the fourth our own table.
+    assert uses(call("OmegaConf.load")) == {
+        "runs/folder.py",
+        "verl_ext/trainers/ranks.py",
+        "doctor/verl_command.py",
+        "launch/verl_keys/table.py",
+    }

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import itertools
 import json
 import re
 from contextlib import contextmanager, nullcontext
@@ -107,7 +108,8 @@ def check_options(command):
     here = typer.main.get_command(app)
     for argument in command.arguments:
         if argument.startswith("--"):
-            known = {name for parameter in here.params for name in parameter.opts} | {"--help"}
+            names = [[*one.opts, *one.secondary_opts] for one in here.params]
+            known = {"--help", *itertools.chain(*names)}
             if here.context_settings.get("ignore_unknown_options"):  # it hands them on
                 known |= {name for one in options() for name in one.names}
             assert argument.split("=")[0] in known, f"{command}: no option {argument}"
@@ -165,7 +167,15 @@ def has_key(recipe, key):
     return OmegaConf.is_dict(node) and last in list(node.keys())
 
 
-@pytest.mark.parametrize("page", docs.READ, ids=lambda page: str(page.relative_to(docs.ROOT)))
+OF_OTHERS = ("verl-command.md",)
+"""Pages of keys that do not exist; `test_verl_command` has theirs."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in docs.READ if page.name not in OF_OTHERS],
+    ids=lambda page: str(page.relative_to(docs.ROOT)),
+)
 def test_keys_exist(page):
     for where, key in docs.keys(page):
         recipes = ("grpo", "sft", "dpo", "repair", "baseline", "pipeline")

@@ -27,7 +27,12 @@ from coding_model_project.evaluation.journal import read_rows as read_journal
 from coding_model_project.evaluation.outputs import Result
 from coding_model_project.grading.extract import extract
 from coding_model_project.harbor.format.reward_rules import read_rewards
-from coding_model_project.harbor.gateway.requests import RequestError, digests, read_ask
+from coding_model_project.harbor.gateway.chat import Chat
+from coding_model_project.harbor.gateway.messages import Messages
+from coding_model_project.harbor.gateway.recorder import Recorder
+from coding_model_project.harbor.gateway.requests import RequestError
+from coding_model_project.harbor.gateway.responses import Responses
+from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
 from tests.fakes import FakeSandbox, stdin_problem
 from tests.strategies import BYTES, DEEP, JSON_TEXTS, TEXTS, with_field
@@ -150,20 +155,32 @@ def test_replies_of_servers(message):
         usable([found.text, found.reasoning, *(call.arguments for call in found.tool_calls)])
 
 
+_CALLED = {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}
+_USED = {"type": "tool_use", "id": "1", "name": "f", "input": {}}
+_ASKS = {
+    Chat: {"messages": [{"role": "user", "content": "hi"}], "tools": [], "stop": "x"},
+    Responses: {"input": [_CALLED, {"role": "user", "content": "hi"}], "tools": []},
+    Messages: {
+        "messages": [{"role": "assistant", "content": [_USED]}, {"role": "user", "content": "hi"}],
+        "system": [],
+    },
+}
+
+
 @given(
-    with_field({"messages": [{"role": "user", "content": "hi"}], "tools": [], "stop": "x"}).map(
-        str.encode
+    st.sampled_from(list(_ASKS)).flatmap(
+        lambda form: st.tuples(st.just(form), with_field(_ASKS[form]).map(str.encode) | BYTES)
     )
-    | BYTES
 )
-def test_requests_to_the_gateway(body):
+def test_requests_to_the_gateway(asked):
+    form, body = asked
     try:
-        ask = read_ask(body)
+        ask = form.read(body, wishes=True).ask
     except RequestError as error:
         assert is_line(error)
     else:
         usable([list(ask.messages), list(ask.tools), list(ask.stop)])
-        digests(ask.tools, ask.messages)
+        Recorder().find(ask)
 
 
 @few
@@ -181,26 +198,14 @@ def test_rewards_of_a_verifier(tmp_path, content):
 @pytest.fixture(scope="module")
 def server():
     with TestClient(
-        create_app(FakeSandbox(), Settings(at_once=1)), raise_server_exceptions=True
+        create_app(FakeSandbox(), Admission(1, 512), Settings()), raise_server_exceptions=True
     ) as client:
         yield client
 
 
-_CONFIG = {
-    "provided_data": {"test": "[]", "id": 1},
-    "dataset_type": "CommonOJDataset",
-    "language": "python",
-}
-_SUBMIT = {"dataset": "x", "id": 1, "completion": "```python\n1\n```", "config": _CONFIG}
-
-
 @few
-@given(
-    st.sampled_from(["/run_code", "/submit", "/get_prompts", "/list_ids"]),
-    with_field({"code": "1", "language": "python", "stdin": "", "files": {}})
-    | with_field(_SUBMIT)
-    | JSON_TEXTS,
-)
-def test_requests_to_a_judge_server(server, path, body):
-    answer = server.post(path, content=body.encode(), headers={"content-type": "application/json"})
+@given(with_field({"code": "1", "language": "python", "stdin": "", "files": {}}) | JSON_TEXTS)
+def test_requests_to_a_judge_server(server, body):
+    headers = {"content-type": "application/json"}
+    answer = server.post("/run_code", content=body.encode(), headers=headers)
     assert answer.status_code < 500

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = {"datasketch", "hydra", "numpy", "pyarrow", "pydantic", "scipy"}
+HEAVY = {"hydra", "numpy", "pyarrow", "pydantic", "scipy"}
 TRAINING = {"ray", "torch", "transformers", "verl", "vllm"}
 OTHER_GRADERS = {
     "coding_model_project.harbor",
@@ -47,7 +47,7 @@ def test_judging_programs_needs_neither_numpy_nor_pydantic_nor_other_graders(mod
 )
 def test_what_comes_with_an_extra_is_imported_where_it_is_used(module):
     found = loaded(f"import coding_model_project.{module}")
-    assert found & ({"datasketch", "fastapi", "pyarrow", "scipy"} | TRAINING) == set()
+    assert found & ({"fastapi", "pyarrow", "scipy"} | TRAINING) == set()
 
 
 def test_the_package_itself_is_imported_at_once():

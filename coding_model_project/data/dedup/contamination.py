@@ -7,13 +7,15 @@ and do not count.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
 from coding_model_project.data.dedup.documents import Document
 from coding_model_project.data.dedup.search import Kind, Match, ngrams
+from coding_model_project.data.dedup.sketches import places
 
 N = 8
 MIN_SHARE = 0.5
@@ -30,24 +32,17 @@ def contaminated(documents: Sequence[Document]) -> list[Match]:
     if not owners:
         return []
     known = np.array(sorted(owners), dtype=np.uint64)
-    training = [i for i, document in enumerate(documents) if document.role.may_train]
-    hits = {i: _found(documents[i], known) for i in training}
-    n_training: dict[int, int] = defaultdict(int)
-    for runs in hits.values():
-        for run in runs:
-            n_training[run] += 1
-    usable = {run for run in owners if n_training[run] <= MAX_DOCUMENTS}
-    totals: dict[int, int] = defaultdict(int)
-    for run in usable:
-        for owner in owners[run]:
-            totals[owner] += 1
+    hits = {
+        index: runs
+        for index, document in enumerate(documents)
+        if document.role.may_train and (runs := _found(document, known))
+    }
+    n_training = Counter(chain.from_iterable(hits.values()))
+    usable = {run: of for run, of in owners.items() if n_training[run] <= MAX_DOCUMENTS}
+    totals = Counter(chain.from_iterable(usable.values()))
     found = []
     for index, runs in hits.items():
-        shared: dict[int, int] = defaultdict(int)
-        for run in runs:
-            if run in usable:
-                for owner in owners[run]:
-                    shared[owner] += 1
+        shared = Counter(owner for run in runs for owner in usable.get(run, ()))
         for owner, count in shared.items():
             share = count / totals[owner]
             if count >= MIN_RUNS and share >= MIN_SHARE:
@@ -68,4 +63,4 @@ def _owners(documents: Sequence[Document]) -> dict[int, list[int]]:
 
 def _found(document: Document, known: np.ndarray) -> list[int]:
     runs = np.unique(ngrams(document.words, N))
-    return runs[np.isin(runs, known, assume_unique=True)].tolist()
+    return runs[places(runs, known)[1]].tolist()

@@ -46,43 +46,35 @@ def decide(documents: Sequence[Document], say: Say = lambda _: None) -> Decision
     say("searching n-grams of evaluation sets")
     known = {(match.a, match.b) for match in found}
     found += [match for match in contaminated(documents) if (match.a, match.b) not in known]
-    removed = _against_evaluation(documents, found)
-    removed |= _within_training(documents, found, set(removed))
-    trains = [i for i, document in enumerate(documents) if document.role.may_train]
+    trains = [document.role.may_train for document in documents]
+    removed = _removed(documents, found, trains)
     return Decision(
         removed=tuple(removed[i] for i in sorted(removed)),
-        kept=tuple(documents[i].id for i in trains if i not in removed),
+        kept=tuple(one.id for i, one in enumerate(documents) if trains[i] and i not in removed),
         between_evaluations=tuple(
             (documents[m.a].id, documents[m.b].id, m.kind)
             for m in found
-            if not (documents[m.a].role.may_train or documents[m.b].role.may_train)
+            if not (trains[m.a] or trains[m.b])
         ),
         pairs=Counter((_name(documents[m.a]), _name(documents[m.b]), str(m.kind)) for m in found),
     )
 
 
-def _against_evaluation(
-    documents: Sequence[Document], found: Sequence[Match]
+def _removed(
+    documents: Sequence[Document], found: Sequence[Match], trains: Sequence[bool]
 ) -> dict[int, Removal]:
+    """Remove what repeats an evaluation problem, then what repeats an earlier training problem.
+
+    A removed document never causes the removal of another training document.
+    """
     removed: dict[int, Removal] = {}
     for match in found:
         for mine, other in ((match.a, match.b), (match.b, match.a)):
-            if documents[mine].role.may_train and not documents[other].role.may_train:
+            if trains[mine] and not trains[other]:
                 removed.setdefault(mine, _removal(documents, mine, other, match))
-    return removed
-
-
-def _within_training(
-    documents: Sequence[Document], found: Sequence[Match], gone: set[int]
-) -> dict[int, Removal]:
-    """Remove duplicates in order of position; a removed document never causes another removal."""
-    removed: dict[int, Removal] = {}
     for match in sorted(found, key=lambda match: (match.b, match.a)):
-        if not (documents[match.a].role.may_train and documents[match.b].role.may_train):
-            continue
-        if match.a in gone or match.a in removed or match.b in gone or match.b in removed:
-            continue
-        removed[match.b] = _removal(documents, match.b, match.a, match)
+        if trains[match.a] and trains[match.b] and not removed.keys() & {match.a, match.b}:
+            removed[match.b] = _removal(documents, match.b, match.a, match)
     return removed
 
 

@@ -6,18 +6,24 @@ import ast
 import builtins
 import hashlib
 import re
-import sys
 import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from sys import intern
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coding_model_project.data.governance import Role, role
+from coding_model_project.data.program_identity import drop_docstring
 from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
 
 Hashes = NDArray[np.uint64]
+Words = NDArray[np.uint32]
+"""Hashes of words."""
 
 MIN_SHAPE_NODES = 40
 """Minimum number of syntax nodes; equal solutions with fewer may be chance."""
@@ -36,50 +42,79 @@ class Document:
     role: Role
     sha256: str
     """The hash of the unchanged statement."""
-    words: tuple[str, ...]
+    words: Words
     """The words of the statement's prose, in lower case and without signs."""
-    skeleton: tuple[str, ...]
-    """The words, with all variables and all names of persons each replaced by one word."""
+    names: Words
+    """Names of persons among them, and variables."""
+    stems: Words
+    """The stems of the other words, each once."""
     cases: Hashes
     shape: str | None = None
+
+    @property
+    def skeleton(self) -> Words:
+        """The words, with all variables and names of persons replaced by one word."""
+        return np.where(np.isin(self.words, self.names), 0, self.words)
 
 
 def document(problem: Problem) -> Document:
     """Return the compared parts of a problem."""
-    source = problem.id.split("/")[0]
-    statement = prose(unicodedata.normalize("NFKC", problem.statement))
-    cases = sorted({_case_hash(text) for test in problem.tests for text in _cases(test)})
+    source = intern(problem.id.split("/")[0])
+    statement = prose(problem.asked)
+    words = words_of(statement)
+    distinct = dict.fromkeys(words)
+    names = names_of(statement, distinct)
+    texts = {text for test in problem.tests for text in _cases(test)}
+    cases = sorted({hashed_64(text.encode("utf-8", "replace")) for text in texts})
     return Document(
         id=problem.id,
         source=source,
-        split=problem.split,
+        split=intern(problem.split),
         role=role(source, problem.split),
         sha256=hashlib.sha256(problem.statement.encode("utf-8", "replace")).hexdigest(),
-        words=tuple(map(sys.intern, _WORD.findall(statement.lower()))),
-        skeleton=skeleton(statement),
+        words=hashed(words),
+        names=hashed(sorted(names)),
+        # In the statement's order: a set's would round the scores differently in every process.
+        stems=hashed(list(dict.fromkeys(_stem(word) for word in distinct if word not in names))),
         cases=np.array(cases, dtype=np.uint64),
         shape=shape(problem.gold[0]) if problem.gold and problem.language == "python" else None,
     )
 
 
+def words_of(statement: str) -> list[str]:
+    """Return the words of a text, in lower case and without signs."""
+    return _WORD.findall(statement.lower())
+
+
+def hashed(words: Sequence[str]) -> Words:
+    """Return the words' hashes, which are equal in every process."""
+    return np.fromiter(map(_hash, words), np.uint32, len(words))
+
+
+@lru_cache(1 << 16)
+def _hash(word: str) -> int:
+    return crc32(word.encode())
+
+
+def names_of(statement: str, words: Iterable[str]) -> set[str]:
+    """Return the words that renaming changes: names of persons, and single letters."""
+    names = {name.lower() for name in _NAME.findall(statement)}
+    return names | {word for word in words if len(word) == 1 and word.isalpha()}
+
+
 def prose(statement: str) -> str:
     """Return a statement without lines of tests, which look alike and are compared as tests."""
-    lines = statement.split("\n")
+    lines = unicodedata.normalize("NFKC", statement).split("\n")
     return "\n".join(line for line in lines if not line.lstrip().startswith(("assert ", ">>> ")))
 
 
-def skeleton(statement: str) -> tuple[str, ...]:
-    """Return words that renaming does not change: single letters become one, and so do names."""
-    anonymous = _NAME.sub("somebody", statement)
-    known = {name.lower() for name in _NAME.findall(statement)}
-    return tuple(
-        "somebody"
-        if word in known
-        else "x"
-        if len(word) == 1 and word.isalpha()
-        else sys.intern(word)
-        for word in _WORD.findall(anonymous.lower())
-    )
+@lru_cache(1 << 16)
+def _stem(word: str) -> str:
+    """Return a crude stem: remove plurals and verb endings."""
+    for ending in ("ations", "ation", "ings", "ing", "ies", "ied", "es", "ed", "s", "ly"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word
 
 
 def shape(code: str) -> str | None:
@@ -92,26 +127,17 @@ def shape(code: str) -> str | None:
         tree = syntax_tree(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    names: dict[str, str] = {}
-    n_nodes = 0
-    for node in ast.walk(tree):
-        n_nodes += 1
-        _anonymise(node, names)
-    if n_nodes < MIN_SHAPE_NODES:
+    nodes = list(ast.walk(tree))
+    if len(nodes) < MIN_SHAPE_NODES:
         return None
+    names: dict[str, str] = {}
+    for node in nodes:
+        drop_docstring(node)
+        for field in ("id", "arg", "name"):
+            value = getattr(node, field, None)
+            if isinstance(value, str) and not (field == "id" and value in _BUILTINS):
+                setattr(node, field, names.setdefault(value, f"n{len(names)}"))
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-
-
-def _anonymise(node: ast.AST, names: dict[str, str]) -> None:
-    for field in ("id", "arg", "name"):
-        value = getattr(node, field, None)
-        if isinstance(value, str) and not (field == "id" and value in _BUILTINS):
-            setattr(node, field, names.setdefault(value, f"n{len(names)}"))
-    body = getattr(node, "body", None)
-    if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
-        value = body[0].value
-        if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            body[0] = ast.Pass()
 
 
 _BUILTINS = frozenset(dir(builtins))
@@ -143,5 +169,6 @@ def _assertions(tests: Asserts) -> list[str]:
         return []
 
 
-def _case_hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
+def hashed_64(content: bytes) -> int:
+    """Return a hash of 64 bits, which is equal in every process."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest())

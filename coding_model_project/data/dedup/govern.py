@@ -10,29 +10,21 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.atomic import write_json, write_lines
 from coding_model_project.data.dedup import contamination, search
 from coding_model_project.data.dedup.decide import Decision, decide
 from coding_model_project.data.dedup.documents import Document, document
 from coding_model_project.data.dedup.search import Say
 from coding_model_project.data.governance import EVALUATION_SETS, Role
-from coding_model_project.data.loaders import (
-    Place,
-    SetAside,
-    Trail,
-    data_dir,
-    find,
-    given_set,
-    stream,
-)
-from coding_model_project.data.loaders.table import NO_COLUMNS
+from coding_model_project.data.json_files import file_hash
+from coding_model_project.data.loaders import Place, Trail, data_dir, find, given_set, stream
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.types import Problem
@@ -80,6 +72,7 @@ def govern(
     download: bool = False,
     max_tests: int = DEFAULT_MAX_TESTS,
     columns: Mapping[str, str] | None = None,
+    split: str | None = None,
     say: Say = lambda _: None,
 ) -> Governed:
     """Search training sets for duplicates and for evaluation problems, and write the remaining problems.
@@ -90,6 +83,7 @@ def govern(
         folder: the folder to search by name.
         download: whether to search for evaluation sets on the hub too.
         columns: the column for each field that has another name in training files given by path.
+        split: the split of the training sets to read; see `Place.split`.
 
     Raises:
         ConfigError: a training set was not found, or holds nothing that may train.
@@ -97,8 +91,25 @@ def govern(
     """
     started = time.monotonic()
     documents: list[Document] = []
-    mapped = columns or {}
-    read = [_read(word, folder, True, max_tests, documents, say, mapped) for word in training]
+
+    def problems(word: str, trail: Trail, *, trains: bool) -> Iterator[Problem]:
+        name, path = given_set(word)
+        mapped = columns if columns and trains and path is not None else {}
+        place = Place(
+            path=path,
+            data_dir=data_dir(folder),
+            hub=trains or download,
+            columns=mapped,
+            split=split if trains else None,
+        )
+        return stream(name, place, trail, max_tests=max_tests)
+
+    def read(word: str, *, trains: bool) -> SetFacts:
+        say(f"reading {word}")
+        trail = Trail()
+        return _facts(word, problems(word, trail, trains=trains), trail, documents)
+
+    facts = [read(word, trains=True) for word in training]
     if not any(one.role.may_train for one in documents):
         raise ConfigError(f"{', '.join(training)}: test only or empty: nothing there may train")
     n_training = len(documents)
@@ -107,13 +118,13 @@ def govern(
         if word in training:
             continue
         try:
-            found.append(_read(word, folder, download, max_tests, documents, say))
+            found.append(read(word, trains=False))
         except (ConfigError, DownloadError) as error:
             absent.append((word, str(error)))
     documents = _deduplicated(documents, n_training)
     decision = decide(documents, say)
     governed = Governed(
-        training=tuple(read),
+        training=tuple(facts),
         evaluation=tuple(found),
         absent=tuple(absent),
         decision=decision,
@@ -121,39 +132,28 @@ def govern(
         seconds=time.monotonic() - started,
     )
     say("writing the remaining problems")
-    _write(governed, _read_again(training, folder, max_tests, mapped), out)
+    # Read again, since keeping their tests during the search takes too much memory.
+    again = (problem for word in training for problem in problems(word, Trail(), trains=True))
+    _write(governed, again, out)
     return governed
 
 
-def _read(
-    word: str,
-    folder: Path | None,
-    hub: bool,
-    max_tests: int,
-    documents: list[Document],
-    say: Say,
-    columns: Mapping[str, str] = NO_COLUMNS,
+def _facts(
+    word: str, problems: Iterable[Problem], trail: Trail, documents: list[Document]
 ) -> SetFacts:
-    say(f"reading {word}")
+    """Read a set, and append its documents."""
     name, path = given_set(word)
     loader = find(name)
-    facts = SetFacts(
-        name=name, path=path, licence=loader[0].published.licence if loader else "yours"
-    )
-    trail = Trail(origins=[], notes=[])
+    licence = loader[0].published.licence if loader else "yours"
+    facts = SetFacts(name=name, path=path, licence=licence)
     digest = hashlib.sha256()
-    mapped = columns if path is not None else NO_COLUMNS
-    place = Place(path=path, data_dir=data_dir(folder), hub=hub, columns=mapped)
-    for item in stream(name, place, trail, max_tests=max_tests):
-        if isinstance(item, SetAside):
-            facts.set_aside[item.reason] += 1
-            continue
-        one = document(item)
+    for one in map(document, problems):
         documents.append(one)
         facts.problems += 1
-        facts.roles[one.role] += 1
+        facts.roles[str(one.role)] += 1
         digest.update(one.sha256.encode())
     facts.origin, facts.notes = ", ".join(trail.origins), tuple(trail.notes)
+    facts.set_aside.update(one.reason for one in trail.set_aside)
     facts.sha256 = digest.hexdigest()
     return facts
 
@@ -174,47 +174,25 @@ def _write(governed: Governed, problems: Iterable[Problem], out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     kept = set(governed.decision.kept)
     write_problems(out / "problems.jsonl", (one for one in problems if one.id in kept))
-    lines = (json.dumps(asdict(removal)) + "\n" for removal in governed.decision.removed)
-    (out / "removed.jsonl").write_text("".join(lines))
-    manifest = as_json(governed)
-    manifest["files"] = {
-        name: _file_hash(out / name) for name in ("problems.jsonl", "removed.jsonl")
-    }
+    write_lines(out / "removed.jsonl", governed.decision.removed)
     (out / "report.md").write_text(as_markdown(governed))
-    partial = out / "manifest.partial"
-    partial.write_text(json.dumps(manifest, indent=2) + "\n")
-    partial.replace(out / "manifest.json")
-
-
-def _read_again(
-    training: Sequence[str], folder: Path | None, max_tests: int, columns: Mapping[str, str]
-) -> Iterable[Problem]:
-    """Read the training sets again, since keeping their tests during the search takes too much memory."""
-    for word in training:
-        name, path = given_set(word)
-        mapped = columns if path is not None else NO_COLUMNS
-        place = Place(path=path, data_dir=data_dir(folder), columns=mapped)
-        for item in stream(name, place, Trail(origins=[], notes=[]), max_tests=max_tests):
-            if not isinstance(item, SetAside):
-                yield item
-
-
-def _file_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    manifest = as_json(governed)
+    files = ("problems.jsonl", "removed.jsonl")
+    manifest["files"] = {name: file_hash(out / name) for name in files}
+    write_json(out / "manifest.json", manifest)
 
 
 def as_json(governed: Governed) -> dict[str, Any]:
     """Return the manifest without the hashes of the written files."""
     decision = governed.decision
     return {
-        "training": [_facts(facts) for facts in governed.training],
-        "evaluation": [_facts(facts) for facts in governed.evaluation],
+        "training": governed.training,
+        "evaluation": governed.evaluation,
         "not_checked": dict(governed.absent),
         "kept": len(decision.kept),
         "removed": len(decision.removed),
         "removed_by": _reasons(decision),
-        "removals": [asdict(removal) for removal in decision.removed],
+        "removals": decision.removed,
         "pairs": [[*sets, count] for sets, count in sorted(decision.pairs.items())],
         "between_evaluations": decision.between_evaluations,
         "rules": {
@@ -231,10 +209,6 @@ def as_json(governed: Governed) -> dict[str, Any]:
     }
 
 
-def _facts(facts: SetFacts) -> dict[str, Any]:
-    return {**asdict(facts), "roles": dict(facts.roles), "set_aside": dict(facts.set_aside)}
-
-
 def _reasons(decision: Decision) -> dict[str, int]:
     """Count removals by the repeated problem's role and by kind."""
     counts = Counter(f"{one.other_role}:{one.kind}" for one in decision.removed)
@@ -244,47 +218,54 @@ def _reasons(decision: Decision) -> dict[str, int]:
 def as_markdown(governed: Governed) -> str:
     """Return the report as Markdown."""
     decision = governed.decision
-    lines = [
+    sets = (*governed.training, *governed.evaluation)
+    uses = ["training"] * len(governed.training) + ["evaluation"] * len(governed.evaluation)
+    parts = [
         "# Data governance report",
-        "",
         f"{len(decision.kept)} training problems kept, {len(decision.removed)} removed; "
         f"{governed.documents} documents searched in {governed.seconds:.0f} s.",
-        "",
-        "| set | use | problems | may train | set aside | licence | from |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for use, sets in (("training", governed.training), ("evaluation", governed.evaluation)):
-        for one in sets:
-            aside = sum(one.set_aside.values())
-            lines.append(
-                f"| {one.name} | {use} | {one.problems} | {one.roles['train']} | {aside} | "
-                f"{one.licence} | {one.origin} |"
-            )
+        _table(
+            ("set", "use", "problems", "may train", "set aside", "licence", "from"),
+            *(
+                (one.name, use, one.problems, one.roles["train"], sum(one.set_aside.values()),
+                 one.licence, one.origin)
+                for one, use in zip(sets, uses, strict=True)
+            ),
+        ),
+    ]  # fmt: skip
     if governed.absent:
-        lines += ["", "**Not checked**, since these evaluation sets were not found:", ""]
-        lines += [f"- `{name}`: {why}" for name, why in governed.absent]
-    lines += [
-        "",
+        parts += [
+            "**Not checked**, since these evaluation sets were not found:",
+            _list(f"`{name}`: {why}" for name, why in governed.absent),
+        ]
+    parts += [
         "## Removed",
-        "",
-        "| role of the repeated problem | signal | problems |",
-        "|---|---|---|",
-    ]
-    for reason, count in _reasons(decision).items():
-        role, _, kind = reason.partition(":")
-        lines.append(f"| {role} | {kind} | {count} |")
-    lines += ["", f"The first {N_SHOWN} (all in `removed.jsonl`):", ""]
-    lines += [
-        f"- `{one.id}` repeats `{one.other}` ({one.kind}, {one.score:g})"
-        for one in decision.removed[:N_SHOWN]
-    ]
-    lines += ["", "## Set aside by the loaders", ""]
-    for one in (*governed.training, *governed.evaluation):
-        lines += [f"- {one.name}: {n} × {why}" for why, n in one.set_aside.most_common(N_SHOWN)]
-    lines += [
-        "",
+        _table(
+            ("role of the repeated problem", "signal", "problems"),
+            *((*reason.split(":"), count) for reason, count in _reasons(decision).items()),
+        ),
+        f"The first {N_SHOWN} (all in `removed.jsonl`):",
+        _list(
+            f"`{one.id}` repeats `{one.other}` ({one.kind}, {one.score:g})"
+            for one in decision.removed[:N_SHOWN]
+        ),
+        "## Set aside by the loaders",
+        _list(
+            f"{one.name}: {n} × {why}"
+            for one in sets
+            for why, n in one.set_aside.most_common(N_SHOWN)
+        ),
         f"Pairs of equal evaluation problems (kept, all in the manifest): "
         f"{len(decision.between_evaluations)}.",
-        "",
     ]
-    return "\n".join(lines)
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _table(*rows: Sequence[object]) -> str:
+    """Return a Markdown table; the first row is its head."""
+    head, *others = (f"| {' | '.join(map(str, row))} |" for row in rows)
+    return "\n".join([head, f"|{'---|' * len(rows[0])}", *others])
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)

@@ -2,27 +2,35 @@
 
 exact       equal statements
 normalised  statements that are equal except for case, signs and blanks
-near        skeletons that share most word triples: candidates from MinHash (datasketch), then an exact
-            computation, so that the sketch can miss a pair but not invent one
+near        skeletons that share most word triples
 paraphrase  a high cosine over the rarer words, weighted by rarity
 tests       at least three shared test cases, and half of those of the document with fewer
 code        gold solutions that are equal except for names
+
+The candidates for near and paraphrase come from `sketches`, in time linear in the number of documents.
+Their similarity is then computed exactly, so a sketch can miss a pair but not invent one.
 
 Completely reworded texts are found only by their tests or code.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from coding_model_project.data.dedup.documents import Document
+from coding_model_project.data.dedup.documents import Document, Words, hashed_64
+from coding_model_project.data.dedup.sketches import (
+    MAX_GROUP,
+    Sets,
+    candidates,
+    equal_pairs,
+    places,
+)
 from coding_model_project.extras import extra
 
 NEAR, NEAR_SHORT = 0.6, 0.8
@@ -36,9 +44,10 @@ SHORT_WORDS = 30
 higher, since a single word makes another problem ("square", "pentagon")."""
 
 SHINGLE_WORDS = 3
-N_PERMUTATIONS = 128
-CANDIDATE_THRESHOLD = 0.5
-"""Threshold of the sketches for an exact computation; below `NEAR`."""
+NEAR_BANDS, NEAR_ROWS = 100, 3
+"""The sketch of triples: takes all pairs at `NEAR`, 94% at `SHARED_TRIPLES`, and 1% at 0.05."""
+WORD_BANDS, WORD_ROWS = 100, 4
+"""The sketch of words: takes 99.6% of pairs with a cosine of `PARAPHRASE`, and 0.01% at 0.1."""
 
 MIN_SHARED_CASES = 3
 MIN_SHARED_SHARE = 0.5
@@ -54,11 +63,9 @@ MAX_SHINGLE_DOCUMENTS, MAX_SHINGLE_SHARE = 20, 0.005
 MIN_WORDS = 8
 """Minimum number of words of a statement; shorter ones share words by chance."""
 
-MAX_GROUP = 50
-"""Maximum size of a group of equal documents for which all pairs are returned."""
-
-_BLOCK = 512
-_NONE = np.empty(0, dtype=np.uint64)
+_PAIRS = 50_000
+"""Number of pairs of which the cosine is computed at once."""
+_BUCKETS = 1 << 22
 
 
 class Kind(StrEnum):
@@ -102,86 +109,101 @@ def matches(documents: Sequence[Document], say: Say = lambda _: None) -> list[Ma
 
 def equal_texts(documents: Sequence[Document]) -> Iterator[Match]:
     """Yield exact and normalised duplicates."""
-    yield from _grouped(documents, Kind.exact, lambda document: document.sha256)
-    yield from _grouped(documents, Kind.normalised, lambda document: " ".join(document.words))
+    yield from _equal(documents, Kind.exact, lambda document: document.sha256.encode())
+    yield from _equal(documents, Kind.normalised, lambda document: document.words.tobytes())
 
 
 def equal_code(documents: Sequence[Document]) -> Iterator[Match]:
     """Yield documents whose solutions have the same structure."""
-    yield from _grouped(documents, Kind.code, lambda document: document.shape)
+    yield from _equal(documents, Kind.code, lambda document: (document.shape or "").encode())
 
 
-def _grouped(
-    documents: Sequence[Document], kind: Kind, key: Callable[[Document], str | None]
+def _equal(
+    documents: Sequence[Document], kind: Kind, key: Callable[[Document], bytes]
 ) -> Iterator[Match]:
-    """Yield all pairs of equal documents; in very large groups, pairs with one representative only."""
-    groups: dict[str, list[int]] = defaultdict(list)
-    for index, document in enumerate(documents):
-        if value := key(document):
-            groups[value].append(index)
-    for members in groups.values():
-        if len(members) <= MAX_GROUP:
-            pairs = combinations(members, 2)
-        else:  # represented by an evaluation problem if there is one, whose repeats must be found
-            held_out = [i for i in members if not documents[i].role.may_train]
-            chosen = (held_out or members)[0]
-            pairs = (tuple(sorted((chosen, i))) for i in members if i != chosen)
-        yield from (Match(a=a, b=b, kind=kind) for a, b in pairs)
+    """Yield all pairs of equal documents; in very large groups, pairs with one representative only.
+
+    An evaluation problem represents its group if there is one, since its repeats must be found.
+    """
+    keys = [key(document) for document in documents]
+    filled = np.array([index for index, one in enumerate(keys) if one], np.int64)
+    hashes = np.array([hashed_64(keys[index]) for index in filled], np.uint64)
+    first = np.array([not documents[index].role.may_train for index in filled], np.bool_)
+    for a, b in zip(*equal_pairs(hashes, MAX_GROUP, first), strict=True):
+        i, j = sorted((int(filled[a]), int(filled[b])))
+        yield Match(a=i, b=j, kind=kind)
 
 
-def near(documents: Sequence[Document]) -> Iterator[Match]:
-    """Yield documents that share word triples, by MinHash and then exactly."""
-    with extra("dedup"):
-        from datasketch import MinHash, MinHashLSH
+def similar(documents: Sequence[Document]) -> Iterator[Match]:
+    """Yield near documents, which share word triples, and paraphrases, which share rare words."""
+    first = np.array([not document.role.may_train for document in documents])
+    triples = _without_boilerplate(
+        Sets.of(map(shingles, documents), sum(len(one.words) for one in documents))
+    )
+    pairs = [candidates(triples, bands=NEAR_BANDS, rows=NEAR_ROWS, first=first)]
+    matrix = None
+    if (words := _words(documents)) is not None:
+        sets, weights, matrix = words
+        sketch = {"bands": WORD_BANDS, "rows": WORD_ROWS, "first": first}
+        pairs.append(candidates(sets, weights=weights, **sketch))
+    both = np.unique(np.concatenate(pairs), axis=0)
+    for chunk in np.split(both, range(_PAIRS, len(both), _PAIRS)):
+        cosines = (
+            np.zeros(len(chunk))
+            if matrix is None
+            else np.asarray(matrix[chunk[:, 0]].multiply(matrix[chunk[:, 1]]).sum(axis=1)).ravel()
+        )
+        for (a, b), cosine in zip(chunk.tolist(), cosines.tolist(), strict=True):
+            if (match := _judged(documents, triples, a, b, cosine)) is not None:
+                yield match
 
-    index: Any = MinHashLSH(threshold=CANDIDATE_THRESHOLD, num_perm=N_PERMUTATIONS)
-    all_shingles = _without_boilerplate([shingles(document) for document in documents])
-    generator = MinHash(num_perm=N_PERMUTATIONS, hashfunc=_low_bits)
-    for number, document in enumerate(documents):
-        mine = all_shingles[number]
-        if not len(mine):
-            continue
-        sketch = generator.copy()
-        sketch.update_batch(mine)
-        for other in index.query(sketch):
-            score = _jaccard(mine, all_shingles[other])
-            if score >= _threshold(document, documents[other], NEAR, NEAR_SHORT):
-                yield Match(a=other, b=number, kind=Kind.near, score=round(score, 3))
-        index.insert(number, sketch, check_duplication=False)
+
+def _judged(
+    documents: Sequence[Document], triples: Sets, a: int, b: int, cosine: float
+) -> Match | None:
+    is_short = min(len(documents[a].words), len(documents[b].words)) < SHORT_WORDS
+    shared = triples.jaccard(a, b)
+    if shared >= (NEAR_SHORT if is_short else NEAR):
+        return Match(a=a, b=b, kind=Kind.near, score=round(shared, 3))
+    with_triples = not is_short and shared >= SHARED_TRIPLES
+    least = PARAPHRASE_WITH_TRIPLES if with_triples else PARAPHRASE
+    if cosine >= (PARAPHRASE_SHORT if is_short else least):
+        return Match(a=a, b=b, kind=Kind.paraphrase, score=round(cosine, 3))
+    return None
 
 
-def _without_boilerplate(sets: list[np.ndarray]) -> list[np.ndarray]:
+def _without_boilerplate(sets: Sets) -> Sets:
     """Remove shingles of many documents, which share sentences but not problems."""
-    hashes, counts = np.unique(np.concatenate([*sets, _NONE]), return_counts=True)
-    common = hashes[counts > max(MAX_SHINGLE_DOCUMENTS, MAX_SHINGLE_SHARE * len(sets))]
-    return [mine[~np.isin(mine, common, assume_unique=True)] for mine in sets]
+    limit = max(MAX_SHINGLE_DOCUMENTS, MAX_SHINGLE_SHARE * len(sets))
+    # Buckets of shingles first, since counting all shingles of a large set would take much memory.
+    sizes = np.zeros(_BUCKETS, np.int64)
+    parts = np.array_split(sets.values, max(1, len(sets.values) // _BUCKETS))
+    for part in parts:
+        sizes += np.bincount(part % _BUCKETS, minlength=_BUCKETS)
+    frequent = np.concatenate([part[sizes[part % _BUCKETS] > limit] for part in parts])
+    hashes, counts = np.unique(frequent, return_counts=True)
+    common = hashes[counts > limit]
+    if not len(common):
+        return sets
+    return sets.keep(np.concatenate([~places(part, common)[1] for part in parts]))
 
 
-def _threshold(a: Document, b: Document, long: float, short: float) -> float:
-    return short if min(len(a.words), len(b.words)) < SHORT_WORDS else long
-
-
-def _low_bits(value: np.uint64) -> int:
-    """Return 32 bits of a shingle, which is already a hash, for MinHash."""
-    return int(value) & 0xFFFFFFFF
-
-
-def shingles(document: Document, n: int = SHINGLE_WORDS) -> np.ndarray:
+def shingles(document: Document, n: int = SHINGLE_WORDS) -> NDArray[np.uint32]:
     """Return hashes of all runs of `n` words of the skeleton; none for the shortest statements."""
-    if len(document.skeleton) < MIN_WORDS:
-        return _NONE
-    return np.unique(ngrams(document.skeleton, n))
+    if len(document.words) < MIN_WORDS:
+        return np.empty(0, np.uint32)
+    return np.unique(ngrams(document.skeleton, n).astype(np.uint32))
 
 
-_WORD_HASHES: dict[str, int] = {}
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
-def ngrams(words: Sequence[str], n: int) -> np.ndarray:
+def ngrams(words: Words, n: int) -> NDArray[np.uint64]:
     """Return hashes of all runs of `n` words, in order."""
     if len(words) < n:
-        return _NONE
-    hashes = np.fromiter(map(_word_hash, words), dtype=np.uint64, count=len(words))
+        return np.empty(0, np.uint64)
+    hashes = (words + np.uint64(1)) * _MULTIPLIER
+    hashes ^= hashes >> np.uint64(32)
     length = len(words) - n + 1
     total = np.zeros(length, dtype=np.uint64)
     for offset in range(n):
@@ -190,104 +212,53 @@ def ngrams(words: Sequence[str], n: int) -> np.ndarray:
     return total * _MULTIPLIER >> np.uint64(8)
 
 
-def _word_hash(word: str) -> int:
-    known = _WORD_HASHES.get(word)
-    if known is None:
-        from hashlib import blake2b
-
-        known = int.from_bytes(blake2b(word.encode(), digest_size=8).digest())
-        _WORD_HASHES[word] = known
-    return known
-
-
-def _jaccard(a: np.ndarray, b: np.ndarray) -> float:
-    shared = len(np.intersect1d(a, b, assume_unique=True))
-    return shared / max(1, len(a) + len(b) - shared)
-
-
 def shared_cases(documents: Sequence[Document]) -> Iterator[Match]:
     """Yield documents that share rare test cases."""
-    holders: dict[int, list[int]] = defaultdict(list)
-    for number, document in enumerate(documents):
-        for case in document.cases.tolist():
-            holders[case].append(number)
-    shared: dict[tuple[int, int], int] = defaultdict(int)
-    for members in holders.values():
-        if 1 < len(members) <= MAX_CASE_DOCUMENTS:
-            for pair in combinations(members, 2):
-                shared[pair] += 1
-    for (a, b), count in shared.items():
-        share = count / min(len(documents[a].cases), len(documents[b].cases))
+    n_cases = [len(document.cases) for document in documents]
+    owners = np.repeat(np.arange(len(documents)), n_cases)
+    keys = np.concatenate([*(document.cases for document in documents), np.empty(0, np.uint64)])
+    a, b = equal_pairs(keys, MAX_CASE_DOCUMENTS)
+    pairs, counts = np.unique(owners[a] * len(documents) + owners[b], return_counts=True)
+    for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+        first, second = divmod(pair, len(documents))
+        share = count / min(n_cases[first], n_cases[second])
         if count >= MIN_SHARED_CASES and share >= MIN_SHARED_SHARE:
-            yield Match(a=a, b=b, kind=Kind.tests, score=round(share, 3))
+            yield Match(a=first, b=second, kind=Kind.tests, score=round(share, 3))
 
 
-def paraphrases(documents: Sequence[Document]) -> Iterator[Match]:
-    """Yield documents with a high cosine over the rarer words, in any order, without boilerplate."""
+def _words(documents: Sequence[Document]) -> tuple[Sets, NDArray[np.float32], Any] | None:
+    """Return each document's stems without the common ones, their weights, and a matrix for cosines.
+
+    Words of only one document cannot match, but count in its length, since they distinguish it.
+    """
     with extra("dedup"):
         from scipy.sparse import csr_matrix
 
-    weights = _weights(documents)
-    if weights is None:
-        return
-    matrix, long_enough = weights
-    transposed = csr_matrix(matrix.T)
-    triples = _without_boilerplate([shingles(document) for document in documents])
-    for start in range(0, matrix.shape[0], _BLOCK):
-        block = (matrix[start : start + _BLOCK] @ transposed).tocoo()
-        later = (block.col > block.row + start) & (block.data >= PARAPHRASE_WITH_TRIPLES)
-        for row, column, score in zip(
-            block.row[later], block.col[later], block.data[later], strict=True
-        ):
-            a, b = int(long_enough[start + row]), int(long_enough[column])
-            least = _threshold(documents[a], documents[b], PARAPHRASE, PARAPHRASE_SHORT)
-            if least == PARAPHRASE and _jaccard(triples[a], triples[b]) >= SHARED_TRIPLES:
-                least = PARAPHRASE_WITH_TRIPLES
-            if score >= least:
-                yield Match(a=a, b=b, kind=Kind.paraphrase, score=round(float(score), 3))
-
-
-def _weights(documents: Sequence[Document]):
-    """Return a matrix (documents × features) with rows of length one, and the rows' documents."""
-    with extra("dedup"):
-        from scipy.sparse import coo_matrix, diags
-
-    features: dict[str, int] = {}
-    rows, columns = [], []
-    long_enough = [i for i, d in enumerate(documents) if len(d.skeleton) >= MIN_WORDS]
-    for row, index in enumerate(long_enough):
-        # In the statement's order: a set's would round the scores differently in every process.
-        for word in dict.fromkeys(map(_stem, documents[index].skeleton)):
-            rows.append(row)
-            columns.append(features.setdefault(word, len(features)))
-    if not rows:
+    n_documents = sum(len(one.words) >= MIN_WORDS for one in documents)
+    stems = (one.stems if len(one.words) >= MIN_WORDS else one.stems[:0] for one in documents)
+    sets = Sets.of(stems, sum(len(one.stems) for one in documents))
+    known, counts = np.unique(sets.values, return_counts=True)
+    usable = counts <= max(20, MAX_WORD_SHARE * n_documents)
+    if not usable.any():
         return None
-    shape = (len(long_enough), len(features))
-    counts = coo_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=shape).tocsc()
-    n_documents = np.diff(counts.indptr)
-    most = max(20, MAX_WORD_SHARE * len(long_enough))
-    useful = (n_documents > 1) & (n_documents <= most)
-    rarity = np.log(len(long_enough) / np.maximum(n_documents, 1)).astype(np.float32)
-    # Words of only one document cannot match, but count in its length, since they distinguish it.
-    squares = counts @ ((rarity * (n_documents <= most)) ** 2)
-    lengths = np.sqrt(np.asarray(squares).ravel())
-    weighted = counts[:, useful] @ diags(rarity[useful])
-    scaled = diags(1 / np.maximum(lengths, 1e-6)) @ weighted
-    return scaled.tocsr(), long_enough
-
-
-def _stem(word: str) -> str:
-    """Return a crude stem: remove plurals and verb endings."""
-    for ending in ("ations", "ation", "ings", "ing", "ies", "ied", "es", "ed", "s", "ly"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return word[: -len(ending)]
-    return word
+    known, counts = known[usable], counts[usable]
+    parts = np.array_split(sets.values, max(1, len(sets.values) // _BUCKETS))
+    found = [places(part, known) for part in parts]
+    wanted = np.concatenate([is_known for _, is_known in found])
+    numbers = np.concatenate([at[is_known].astype(np.uint32) for at, is_known in found])
+    sets = Sets(numbers, sets.keep(wanted).starts)
+    rarity = np.log(n_documents / counts).astype(np.float32)
+    values = rarity[sets.values]
+    shape = (len(sets), len(known))
+    matrix = csr_matrix((values, sets.values.astype(np.int32), sets.starts), shape=shape)
+    lengths = np.sqrt(np.add.reduceat(np.append(values, 0) ** 2, sets.starts[:-1]))
+    matrix.data /= np.repeat(np.maximum(lengths, 1e-6), np.diff(sets.starts))
+    return sets, np.maximum(rarity, 1e-3) ** 2, matrix
 
 
 _SEARCHES: dict[str, Callable[[Sequence[Document]], Iterator[Match]]] = {
     "equal texts": equal_texts,
-    "MinHash": near,
+    "words": similar,
     "shared tests": shared_cases,
     "solutions": equal_code,
-    "rare words": paraphrases,
 }

@@ -3,50 +3,50 @@
 A name is one of `LOADERS`, optionally followed by a split ("codecontests_valid"). The set is searched for
 at `path`, then under the data folder by its publisher's file names, then on the hub. Any other name with
 a path is a file in our own schema, or a folder of Harbor tasks.
+
+From a row to a problem, for every set and for `--map`:
+
+    rows      a form: the columns of a problem's fields, and the three steps below in order
+    prompts   1. the prompt: text, or messages
+    cases     2. the tests or the answer, in any form (`answers`, `modules`, `values`)
+    checks    3. what no test can judge: checkers, interaction, images, any order or letter case
+
+    sets      loaders of the public sets in `sets.yaml`; `quirks` prepares rows that no column describes
+    forms     files without a name: the unmistakable forms, `--map`, and the refusal of all others
+    table     finds, reads and counts a set's files; `files` and `remote` read them
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
+from typing import NoReturn
 
-from coding_model_project.data.loaders import (
-    bigcodebench,
-    codecontests,
-    codecontests_plus,
-    codeforces,
-    cruxeval,
-    deepcoder,
-    evalplus,
-    gsm8k_5shot,
-    humaneval,
-    humaneval_x,
-    instructions,
-    kodcode,
-    livecodebench,
-    mapped,
-    maths,
-    mbpp,
-    own,
-    synthetic_1,
-    taco,
-    verl_rows,
-)
+from coding_model_project.data.governance import split_word
+from coding_model_project.data.loaders import forms
 from coding_model_project.data.loaders.base import (
+    SPLITS,
     Loaded,
     Loader,
     LoaderByName,
+    Part,
     Place,
     Published,
+    Row,
     SetAside,
     Trail,
 )
-from coding_model_project.data.loaders.files import SUFFIXES
-from coding_model_project.errors import ConfigError
+from coding_model_project.data.loaders.files import SUFFIXES, first_row
+from coding_model_project.data.loaders.own import is_own
+from coding_model_project.data.loaders.rows import value_at
+from coding_model_project.data.loaders.sets import SETS
+from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.redaction import redacted
+from coding_model_project.storage.fetching import on_disk
 from coding_model_project.storage.object_store import is_url
 from coding_model_project.types import Problem, Test
 
@@ -65,22 +65,14 @@ __all__ = [
 ]
 
 
-def _tinycode(name: str, tests: str) -> Loader:
-    published = Published(
-        name=name,
-        licence="Apache-2.0",
-        fields=own.OWN_FIELDS,
-        parts=(),
-        splits=("train", "validation", "test"),
-        tests=tests,
-    )
-    source = "coding_model_project.synthetic.tinycode_loader:problems"
-    return LoaderByName(published=published, source=source)
+_OWN = "coding_model_project.data.loaders.own:problems"
+_HARBOR = "coding_model_project.harbor.loader:problems"
 
 
-def _harbor(name: str) -> Loader:
+def _yours(name: str, source: str) -> Loader:
+    """Return the loader of a user's file or folder."""
     published = Published(name=name, licence="yours", fields=(), parts=())
-    return LoaderByName(published=published, source="coding_model_project.harbor.loader:problems")
+    return LoaderByName(published=published, source=source)
 
 
 def is_task_folder(path: Path) -> bool:
@@ -90,44 +82,11 @@ def is_task_folder(path: Path) -> bool:
 
 
 LOADERS: dict[str, Loader] = {
-    "apps": taco.APPS,
-    **bigcodebench.LOADERS,
-    "codecontests": codecontests.LOADER,
-    "codecontests_plus": codecontests_plus.LOADER,
-    **{
-        f"codecontests_plus_{size}": codecontests_plus.loader(size)
-        for size in codecontests_plus.SIZES
-    },
-    "codeforces": codeforces.LOADER,
-    "cruxeval_i": cruxeval.INPUT,
-    "cruxeval_o": cruxeval.OUTPUT,
-    "deepcoder": deepcoder.LOADER,
-    "eurus": verl_rows.LOADER,
-    "gsm8k": maths.GSM8K,
-    "gsm8k_5shot": gsm8k_5shot.LOADER,
-    "humaneval": humaneval.LOADER,
-    "humaneval_plus": evalplus.HUMANEVAL_PLUS,
-    **humaneval_x.LOADERS,
-    "if_multi": instructions.IF_MULTI,
-    "ifbench": instructions.IFBENCH,
-    "ifeval": instructions.IFEVAL,
-    "kodcode": kodcode.LOADER,
-    "livecodebench": livecodebench.loader(),
-    **{f"livecodebench_v{n}": livecodebench.loader(n) for n in range(1, 7)},
-    "math": maths.MATH_LIGHTEVAL,
-    "math500": maths.MATH_500,
-    "mbpp": mbpp.FULL,
-    "mbpp_plus": evalplus.MBPP_PLUS,
-    "mbpp_reg": mbpp.REGRESSION,
-    "mbpp_sanitized": mbpp.SANITIZED,
-    "synthetic_1": synthetic_1.LOADER,
-    "taco": taco.TACO,
-    "tinycode": _tinycode("tinycode", "standard input, calls"),
-    "tinycode_asserts": _tinycode("tinycode_asserts", "asserts"),
-    "verl": verl_rows.VerlLoader(),
+    **SETS,
+    "verl": forms.form_loader("verl", forms.VERL),
 }
 
-SPLITS = ("train", "validation", "valid", "test", "prompt")
+_SPLITS_IN_NAMES = (*SPLITS, "valid", "prompt")
 DATA_DIR_VARIABLE = "CODING_DATA_DIR"
 
 
@@ -142,7 +101,7 @@ def find(name: str) -> tuple[Loader, str | None] | None:
     if plain in LOADERS:
         return LOADERS[plain], None
     base, _, split = plain.rpartition("_")
-    if base in LOADERS and split in SPLITS:
+    if base in LOADERS and split in _SPLITS_IN_NAMES:
         return LOADERS[base], split
     return None
 
@@ -163,10 +122,11 @@ def given_set(word: str) -> tuple[str, str | None]:
 
 def stream(
     name: str, place: Place, trail: Trail, *, max_tests: int | None = None
-) -> Iterator[Problem | SetAside]:
-    """Yield a data set's problems and unusable rows one at a time; whole sets may not fit in memory.
+) -> Iterator[Problem]:
+    """Yield a data set's problems one at a time, since whole sets may not fit in memory.
 
     Args:
+        trail: where to record the origins, the notes and the unusable rows.
         max_tests: keep at most this many hidden tests of each problem, evenly spread.
 
     Raises:
@@ -174,73 +134,157 @@ def stream(
         DataError: a file is damaged or is not this data set; names file and line.
     """
     loader, split = _loader(name, place)
-    for item in loader.items(replace(place, split=split or place.split), trail):
-        yield item if isinstance(item, SetAside) or max_tests is None else _capped(item, max_tests)
+    for problem in _of_split(loader, name, place, split, trail):
+        yield problem if max_tests is None else _capped(problem, max_tests)
 
 
 def load(
     name: str,
     *,
     path: str | Path | None = None,
+    split: str | None = None,
     data_dir: Path | None = None,
     revision: str | None = None,
     columns: Mapping[str, str] | None = None,
     max_tests: int | None = None,
-    progress: Callable[[], None] | None = None,
 ) -> Loaded:
     """Load a whole data set into memory.
 
     Args:
         path: its file, folder or URL.
+        split: the split to load; also the split of a file whose name and rows name none.
         data_dir: the folder to search by name.
         revision: the revision of the hub's repository; overrides the pinned one.
         columns: the column in the file at `path` for each field that has another name there.
         max_tests: see `stream`.
-        progress: a function called after each row.
 
     Raises:
         ConfigError, DataError: see `stream`.
     """
-    trail = Trail(origins=[], notes=[])
-    place = Place(path=path, data_dir=_data_dir(data_dir), revision=revision, columns=columns or {})
-    problems: list[Problem] = []
-    set_aside: list[SetAside] = []
-    for item in stream(name, place, trail, max_tests=max_tests):
-        if isinstance(item, SetAside):
-            set_aside.append(item)
-        else:
-            problems.append(item)
-        if progress is not None:
-            progress()
+    trail = Trail()
+    place = Place(
+        path=path,
+        data_dir=_data_dir(data_dir),
+        revision=revision,
+        split=split,
+        columns=columns or {},
+    )
+    problems = tuple(stream(name, place, trail, max_tests=max_tests))
     return Loaded(
         name=name,
-        problems=tuple(problems),
-        set_aside=tuple(set_aside),
+        problems=problems,
+        set_aside=tuple(trail.set_aside),
         origin=redacted(", ".join(trail.origins)),
         notes=tuple(trail.notes),
     )
 
 
+def published_rates(
+    name: str,
+    column: str,
+    *,
+    path: str | Path | None = None,
+    split: str | None = None,
+    data_dir: Path | None = None,
+) -> dict[str, float]:
+    """Return the pass rate of each problem that its publisher measured and stored in a column.
+
+    Raises:
+        ConfigError: the set is unknown or has no such column.
+    """
+    place = Place(path=path, data_dir=_data_dir(data_dir), split=split)
+    loader, named = _loader(name, place)
+    if not isinstance(loader, TableLoader):
+        raise ConfigError(f"{name}: --column needs a set of rows")
+    rates: dict[str, object] = {}
+
+    def recorded(row: Row, part: Part, index: int) -> Problem:
+        problem = loader.to_problem(row, part, index)
+        rates[problem.id] = value_at(row, column)
+        return problem
+
+    optional = (*loader.published.optional, column)
+    published = replace(loader.published, optional=optional)
+    reader = replace(loader, to_problem=recorded, published=published)
+    found: dict[str, float] = {}
+    for problem in _of_split(reader, name, place, named, Trail()):
+        rate = rates[problem.id]
+        if isinstance(rate, int | float) and 0 <= rate <= 1:
+            found[problem.id] = float(rate)
+    if not found:
+        raise ConfigError(f"{name}: no rates from 0 to 1 in a column {column!r}")
+    return found
+
+
 _data_dir = data_dir  # `load` has an argument of that name
 
 
+def _of_split(
+    loader: Loader, name: str, place: Place, named: str | None, trail: Trail
+) -> Iterator[Problem]:
+    """Yield a loader's problems of one split: the one in the name, the only one loaded, or the place's.
+
+    Raises:
+        ConfigError: there is no such split; names those that there are.
+    """
+    published = loader.published
+    given = [split_word(one) for one in (place.split, named, published.split) if one]
+    wanted = given[0] if given else None
+    if len(set(given)) > 1:
+        raise _no_split(name, given[0], given[1:])
+    if wanted and place.path is None and wanted not in (published.splits or [wanted]):
+        raise _no_split(name, wanted, published.splits)
+    others: dict[str, None] = {}
+    n_kept = 0
+    for item in loader.items(replace(place, split=wanted), trail):
+        if isinstance(item, SetAside):
+            trail.set_aside.append(item)
+        elif wanted not in (None, split_word(item.split)):
+            others[item.split] = None
+        else:
+            n_kept += 1
+            yield item
+    if others and not n_kept:
+        raise _no_split(name, str(wanted), others)
+
+
+def _no_split(name: str, split: str, known: Iterable[str]) -> ConfigError:
+    return ConfigError(f"split={split} (--split): {name} has only {', '.join(known)}")
+
+
 def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
-    found = find(name)
-    if place.columns:
-        if place.path is None:
+    """Return the loader of a name and place, and the split in the name if any."""
+    known, split = find(name) or (None, None)
+    if place.path is None:
+        if place.columns:
             raise ConfigError(f"{name}: --map needs a file; pass {name}=PATH")
-        return found or (mapped.MappedLoader(name=name), None)
-    local = None if place.path is None or is_url(place.path) else Path(place.path)
-    if local is not None and local.exists() and own.is_own(local):
-        return own.OwnLoader(name=name), None
-    if local is not None and is_task_folder(local):
-        return _harbor(name), None
-    if found is not None:
-        return found
-    if local is not None and local.is_file() and own.columns_of(local) >= set(verl_rows.FIELDS):
-        return verl_rows.VerlLoader(name=name), None
-    if place.path is not None:
-        return own.OwnLoader(name=name), None
+        return known or _unknown(name), split
+    path = on_disk(place.path)
+    if is_task_folder(path):
+        return _yours(name, _HARBOR), None
+    row = first_row(path)
+    if place.columns and not (known and known.published.has_columns(place.columns)):
+        splits = known.published.splits if known else SPLITS
+        loader = forms.mapped_loader(name, place.columns, splits)
+        if row is not None and forms.lacks_a_field(row, place.columns):
+            raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
+        return loader, split
+    if row is not None and not place.columns and is_own(path, row):
+        return _yours(name, _OWN), None
+    if known and (row is None or place.columns or known.published.fields_are_in(row)):
+        return known, split
+    if row is None:
+        return _yours(name, _OWN), None
+    if columns := forms.form_of(row):
+        return forms.form_loader(name, columns), split
+    if known:
+        return known, split
+    if {"id", "split", "statement"} <= row.keys():
+        return _yours(name, _OWN), None
+    raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
+
+
+def _unknown(name: str) -> NoReturn:
     if name.endswith(SUFFIXES):
         raise ConfigError(f"{name}: no such file")
     near = get_close_matches(name.lower(), LOADERS, n=1)

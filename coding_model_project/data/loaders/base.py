@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol
 
-from coding_model_project.data.problem_rows import missing_field
-from coding_model_project.errors import DataError
 from coding_model_project.types import Problem
 
 Row = Mapping[str, Any]
 
 
+SPLITS = ("train", "validation", "test")
+"""Words for splits that every file's name may hold."""
+
+IGNORED = "none"
+"""The column of `--map FIELD=none`: the field has none, whatever columns there are."""
+
+
 class Unusable(Exception):
     """A row that cannot become a problem. Loaders turn it into a `SetAside`."""
+
+
+class NoTests(Unusable):
+    """A row without hidden tests."""
 
 
 BAD_ROW = (
@@ -65,6 +74,10 @@ class Part:
     hub_file: str | None = None
     """The raw file to fetch from a repository that the hub cannot convert."""
 
+    def may_hold(self, split: str | None) -> bool:
+        """Return whether it may have rows of a split; None is any."""
+        return split is None or self.split in (None, split)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
@@ -79,12 +92,37 @@ class Published:
     hub: str | None = None
     revision: str | None = None
     """The pinned commit or ref; None takes the newest commit and records it."""
-    whole: bool = True
+    whole: bool = False
     """True if all parts are required; False if those that are found suffice."""
+    completes: str | None = None
+    """The set whose rows its rows complete, if it is no set of its own."""
     tests: str = ""
     """The kind of tests, in words, for the table of data sets."""
-    splits: tuple[str, ...] = ()
-    """Its splits, if `parts` do not name them."""
+    row_splits: Sequence[str] = ()
+    """The splits that its rows name, if `parts` do not."""
+    split: str | None = None
+    """The only split that is loaded, for a name that is one split of a set."""
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that can be loaded; empty if only the rows of a file say so."""
+        if self.split is not None:
+            return (self.split,)
+        named = [part.split for part in self.parts if part.split is not None]
+        return tuple(dict.fromkeys(named)) or tuple(self.row_splits)
+
+    def fields_are_in(self, row: Row) -> bool:
+        """Return whether a row has all required columns."""
+        return all(name in row for name in self.fields)
+
+    def has_columns(self, names: Iterable[str]) -> bool:
+        """Return whether one of the names is a column of its rows."""
+        return any(name in (*self.fields, *self.optional) for name in names)
+
+    def fetch(self, data_dir: Path) -> str:
+        """Return the command that downloads its repository to where a loader finds it."""
+        folder = data_dir / (self.hub or "").split("/")[-1]
+        return f"hf download {self.hub} --repo-type dataset --local-dir {folder}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +134,7 @@ class Place:
     revision: str | None = None
     """The hub revision; overrides the pinned one."""
     split: str | None = None
+    """The split to load. It is also the split of a file whose name and rows name none."""
     hub: bool = True
     """True to search the hub too."""
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -104,10 +143,11 @@ class Place:
 
 @dataclass(slots=True, kw_only=True)
 class Trail:
-    """Origins and notes collected by a stream; complete when the stream has ended."""
+    """Facts beside the problems of a stream; complete when it has ended."""
 
-    origins: list[str]
-    notes: list[str]
+    origins: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    set_aside: list[SetAside] = field(default_factory=list)
 
 
 class Loader(Protocol):
@@ -141,36 +181,6 @@ class LoaderByName:
 
 ToProblem = Callable[[Row, Part, int], Problem]
 """A function that converts a row, given its part and its index there; raises `Unusable`."""
-
-
-def check_schema(where: str, row: object, published: Published) -> Row:
-    """Return the row if it has every required column.
-
-    Raises:
-        DataError: a column is missing; names it.
-    """
-    if not isinstance(row, Mapping):
-        raise DataError(f"{where}: not an object but {type(row).__name__}")
-    missing = [name for name in published.fields if name not in row]
-    if missing:
-        expected = f"rows of {published.name} hold {', '.join(published.fields)}"
-        raise DataError(f"{where}: {missing_field(missing[0], row, expected)}")
-    return row
-
-
-def renamed(where: str, row: Row, columns: Mapping[str, str]) -> Row:
-    """Return the row with the mapped columns also under the names of their fields.
-
-    Raises:
-        DataError: a column is missing; names the existing ones.
-    """
-    for name, column in columns.items():
-        if column not in row:
-            raise DataError(
-                f"{where}: --map {name}={column}: no column {column!r}; the row has columns "
-                + ", ".join(map(str, row))
-            )
-    return {**row, **{name: row[column] for name, column in columns.items()}}
 
 
 # ── fields ────────────────────────────────────────────────────────────────────────────────────────

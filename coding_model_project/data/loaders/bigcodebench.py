@@ -8,16 +8,11 @@ be installed for the interpreter of `coding.sandbox.python`.
 
 from __future__ import annotations
 
-from functools import partial
-
-from coding_model_project.data.loaders.base import Part, Published, Row, text
-from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.data.loaders.base import Part, Row, text
 from coding_model_project.types import Harness, Limits, Problem
 
 LIMITS = Limits(cpu_s=60.0, wall_s=240.0, memory_mb=4096)
 """Limits with the publisher's wall time."""
-
-VERSION = "v0.1.4"
 
 _MODULE = """\
     pass
@@ -47,8 +42,9 @@ _run_published_tests()
 """
 
 
-def problem(name: str, prompt: str, row: Row, _part: Part, _index: int) -> Problem:
-    """Convert a row, with the text of its field `prompt` as the statement."""
+def problem(name: str, row: Row, _part: Part, _index: int) -> Problem:
+    """Convert a row; the statement is an instruction, or code to complete."""
+    prompt = "complete_prompt" if name.endswith("_complete") else "instruct_prompt"
     given, published = text(row, "code_prompt"), text(row, "complete_prompt")
     return Problem(
         id=f"{name}/{text(row, 'task_id').split('/')[-1]}",
@@ -62,43 +58,3 @@ def problem(name: str, prompt: str, row: Row, _part: Part, _index: int) -> Probl
         ),
         gold=(f"{published}\n{text(row, 'canonical_solution')}",),
     )
-
-
-def _loader(hub: str, name: str, prompt: str, n_rows: int) -> TableLoader:
-    folder = hub.split("/")[-1]
-    return TableLoader(
-        published=Published(
-            name=name,
-            licence="Apache-2.0",
-            fields=(
-                "task_id",
-                "complete_prompt",
-                "instruct_prompt",
-                "canonical_solution",
-                "code_prompt",
-                "test",
-                "entry_point",
-            ),
-            parts=(
-                Part(
-                    split="test",
-                    files=(f"{folder}/data/{VERSION}-*.parquet", f"{folder}-{VERSION}.jsonl"),
-                    n_rows=n_rows,
-                    hub_split=VERSION,
-                ),
-            ),
-            hub=hub,
-            tests="a harness",
-        ),
-        to_problem=partial(problem, name, prompt),
-    )
-
-
-LOADERS = {
-    f"{name}{kind}": _loader(hub, f"{name}{kind}", prompt, n_rows)
-    for name, hub, n_rows in (
-        ("bigcodebench", "bigcode/bigcodebench", 1140),
-        ("bigcodebench_hard", "bigcode/bigcodebench-hard", 148),
-    )
-    for kind, prompt in (("", "instruct_prompt"), ("_complete", "complete_prompt"))
-}

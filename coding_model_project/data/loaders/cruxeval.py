@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-from functools import partial
 
-from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text
-from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.data.loaders.base import Part, Row, Unusable, text
 from coding_model_project.types import Limits, Predicted, Prediction, Problem
 
 LIMITS = Limits(cpu_s=3.0, wall_s=10.0)
@@ -23,8 +21,9 @@ _FORM = {
 }
 
 
-def problem(of: Predicted, row: Row, _part: Part, _index: int) -> Problem:
-    """Convert a row into the task of predicting its output or its input."""
+def problem(name: str, row: Row, _part: Part, _index: int) -> Problem:
+    """Convert a row into the task of predicting its output (`cruxeval_o`) or its input."""
+    of = Predicted.output if name.endswith("_o") else Predicted.input
     program, given, output = (text(row, name) for name in ("code", "input", "output"))
     try:
         returned = ast.literal_eval(output)
@@ -32,7 +31,7 @@ def problem(of: Predicted, row: Row, _part: Part, _index: int) -> Problem:
         raise Unusable("field 'output' is not a literal") from error
     assertion = f"f({given}) == ??" if of is Predicted.output else f"f(??) == {output}"
     return Problem(
-        id=f"cruxeval_{of[0]}/{text(row, 'id').removeprefix('sample_')}",
+        id=f"{name}/{text(row, 'id').removeprefix('sample_')}",
         split="test",
         statement=(
             f"```python\n{program}\n\nassert {assertion}\n```\n\n{_TASKS[of]} Then write the whole "
@@ -44,28 +43,3 @@ def problem(of: Predicted, row: Row, _part: Part, _index: int) -> Problem:
         language="text",
         gold=(f"[ANSWER]\nassert f({given}) == {output}\n[/ANSWER]",),
     )
-
-
-def _loader(of: Predicted) -> TableLoader:
-    return TableLoader(
-        published=Published(
-            name=f"cruxeval_{of[0]}",
-            licence="MIT",
-            fields=("code", "input", "output", "id"),
-            parts=(
-                Part(
-                    split="test",
-                    files=("cruxeval.jsonl", "cruxeval/data/cruxeval.jsonl", "cruxeval/test.jsonl"),
-                    n_rows=800,
-                    hub_file="test.jsonl",
-                ),
-            ),
-            hub="cruxeval-org/cruxeval",
-            tests="predictions",
-        ),
-        to_problem=partial(problem, of),
-    )
-
-
-OUTPUT = _loader(Predicted.output)
-INPUT = _loader(Predicted.input)

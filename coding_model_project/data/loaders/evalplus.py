@@ -8,15 +8,12 @@ EvalPlus's rules (`grading.value_rules`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from coding_model_project.data.loaders.base import (
     Part,
     Place,
-    Published,
     Row,
     SetAside,
-    ToProblem,
     Trail,
     Unusable,
     number,
@@ -43,38 +40,28 @@ _NOT_NONE = {"check_str", "text_match_three", "text_starta_endb"}
 """Functions of MBPP+ that may return a match object, which is not plain data, like the author's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalPlusLoader:
-    """See `base.Loader`. Solutions without cached expected values run in the sandbox."""
+def with_values(table: TableLoader, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
+    """Yield the items of a set with expected values; solutions without cached ones run in the sandbox.
 
-    table: TableLoader
-
-    @property
-    def published(self) -> Published:
-        return self.table.published
-
-    def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
-        """See `base.Loader.items`.
-
-        Raises:
-            SandboxError: the sandbox that runs the solutions failed.
-        """
-        part = self.published.parts[0]
-        items = self.table.items(place, trail)
-        return with_expected(self.published.name, items, trail, part.n_rows or 0)
+    Raises:
+        SandboxError: the sandbox that runs the solutions failed.
+    """
+    return with_expected(table.published.name, table.items(place, trail), trail)
 
 
-def _humaneval(row: Row, _part: Part, _index: int) -> Problem:
-    return _problem("humaneval_plus", row, _inputs(row, "base_input"), _inputs(row, "plus_input"))
+def humaneval(name: str, row: Row, _part: Part, _index: int) -> Problem:
+    """Convert a row of HumanEval+."""
+    return _problem(name, row, _inputs(row, "base_input"), _inputs(row, "plus_input"))
 
 
-def _mbpp(row: Row, _part: Part, _index: int) -> Problem:
+def mbpp(name: str, row: Row, _part: Part, _index: int) -> Problem:
+    """Convert a row of MBPP+."""
     task, function = text(row, "task_id"), text(row, "entry_point")
     base, plus = (
         typed(task, text(row, "assertion"), function, _inputs(row, side))
         for side in ("base_input", "plus_input")
     )
-    return _problem("mbpp_plus", row, base, plus)
+    return _problem(name, row, base, plus)
 
 
 def _problem(source: str, row: Row, base: list[list[Plain]], plus: list[list[Plain]]) -> Problem:
@@ -105,24 +92,3 @@ def _inputs(row: Mapping[str, object], field: str) -> list[list[Plain]]:
     if not isinstance(value, list) or not all(isinstance(args, list) for args in value):
         raise Unusable(f"field '{field}' is not a list of lists of arguments")
     return value
-
-
-def _loader(
-    name: str, files: tuple[str, ...], n_rows: int, to_problem: ToProblem
-) -> EvalPlusLoader:
-    shared = ("task_id", "prompt", "entry_point", "canonical_solution")
-    own = ("assertion",) if name == "mbpp_plus" else ()
-    published = Published(
-        name=name,
-        licence="Apache-2.0",
-        fields=(*shared, *own, "base_input", "plus_input", "atol"),
-        parts=(Part(split="test", files=files, n_rows=n_rows),),
-        tests="calls",
-    )
-    return EvalPlusLoader(table=TableLoader(published=published, to_problem=to_problem))
-
-
-HUMANEVAL_PLUS = _loader(
-    "humaneval_plus", ("HumanEvalPlus.jsonl.gz", "HumanEvalPlus*.jsonl*"), 164, _humaneval
-)
-MBPP_PLUS = _loader("mbpp_plus", ("MbppPlus.jsonl.gz", "MbppPlus*.jsonl*"), 378, _mbpp)

@@ -9,8 +9,7 @@ stored as text. All but nine of the 378 tasks thus get the same types as in Eval
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence, ValuesView
 from functools import reduce
 from typing import Any
 
@@ -19,6 +18,8 @@ from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Plain
 
 _AT_ANY_DEPTH: Any = reduce(lambda inner, _: (inner,), range(50), (0,))
+
+_CONTAINERS = (list, tuple, set, ValuesView)
 
 _EXAMPLES: dict[str, list[Any]] = {
     "Mbpp/98": [[0]],
@@ -34,26 +35,6 @@ _EXAMPLES: dict[str, list[Any]] = {
 """Example arguments for tasks whose assertions have other types than EvalPlus's calls."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Types:
-    """The types of values at one position, and of the values inside them."""
-
-    kinds: frozenset[type]
-    inner: _Types | None
-
-    @classmethod
-    def of(cls, values: Iterable[Any]) -> _Types | None:
-        """Return the types of all examples at a position; None without examples."""
-        kinds, inside = set(), []
-        for value in values:
-            kinds.add(type(value))
-            if isinstance(value, dict):
-                inside += value.values()
-            elif isinstance(value, list | tuple | set):
-                inside += value
-        return cls(frozenset(kinds), cls.of(inside)) if kinds else None
-
-
 def typed(
     task: str, assertions: str, function: str, inputs: Sequence[Sequence[Plain]]
 ) -> list[list[Plain]]:
@@ -64,10 +45,10 @@ def typed(
     """
     example = _EXAMPLES.get(task)
     calls = [example] if example is not None else _calls(assertions, function)
-    n = max(map(len, calls))
-    types = [_Types.of(call[i] for call in calls if i < len(call)) for i in range(n)]
+    n = max(map(len, inputs), default=0)
+    examples = [[call[i] for call in calls if i < len(call)] for i in range(n)]
     return [
-        [_typed(arg, types[i] if i < n else None) for i, arg in enumerate(args)] for args in inputs
+        [_typed(arg, known) for arg, known in zip(args, examples, strict=False)] for args in inputs
     ]
 
 
@@ -99,20 +80,29 @@ def _value(node: ast.expr) -> Any:
         return None
 
 
-def _typed(value: Any, types: _Types | None) -> Any:
-    if types is None:
-        return value
+def _typed(value: Any, examples: Sequence[Any]) -> Any:
+    """Return a value with the types that examples have at its position; unchanged without any."""
+    kinds = set(map(type, examples))
     match value:
-        case list():
-            items = [_typed(item, types.inner) for item in value]
-            if set in types.kinds:  # {} is a dict; if both types occur, it means the empty set
-                return set(items) if items or dict not in types.kinds else {}
-            return tuple(items) if tuple in types.kinds and list not in types.kinds else items
-        case dict():
-            return {key: _typed(item, types.inner) for key, item in value.items()}
-        case str() if str not in types.kinds and complex in types.kinds:
-            return complex(value)
-        case str() if str not in types.kinds and float in types.kinds:
-            return float(value)
-        case _:
+        case _ if not kinds:
             return value
+        case list():
+            inner = _inside(examples)
+            items = [_typed(item, inner) for item in value]
+            if set in kinds:  # {} is a dict; if both types occur, it means the empty set
+                return set(items) if items or dict not in kinds else {}
+            return tuple(items) if tuple in kinds and list not in kinds else items
+        case dict():
+            inner = _inside(examples)
+            return {key: _typed(item, inner) for key, item in value.items()}
+        case str() if str not in kinds and complex in kinds:
+            return complex(value)
+        case str() if str not in kinds and float in kinds:
+            return float(value)
+    return value
+
+
+def _inside(examples: Sequence[Any]) -> list[Any]:
+    """Return the values in the containers of the examples."""
+    containers = [one.values() if isinstance(one, dict) else one for one in examples]
+    return [item for one in containers if isinstance(one, _CONTAINERS) for item in one]

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import sys
 import zlib
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from coding_model_project import codec
+from coding_model_project.atomic import replacing
 from coding_model_project.background import Background
-from coding_model_project.control_groups import usable_cores
 from coding_model_project.data.loaders.base import SetAside, Trail
-from coding_model_project.plain import Opaque
 from coding_model_project.progress import Advance, progress_bar
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.embedded.languages.binaries import cache_folder
@@ -35,9 +32,9 @@ LIMITS = Limits(cpu_s=120.0, wall_s=300.0, memory_mb=4096, output_kb=65_536)
 NOT_NONE = "evalplus_not_none"
 """The comparison that checks only whether a value is None."""
 
-_FORMAT = b"expected 1"
-_DIGEST = 32
-
+_FORMAT = b"expected 2"
+_OPAQUE = b'{"o": '
+"""The start of an encoded value that is not plain data; in a text, its quotes are escaped."""
 
 _ALL = """
 def _expected_values(inputs):
@@ -45,116 +42,95 @@ def _expected_values(inputs):
 """
 """All calls in one process, as in the publisher's code; the solution is trusted to keep no state."""
 
-
-def with_expected(
-    name: str, items: Iterator[Problem | SetAside], trail: Trail, total: int
-) -> Iterator[Problem | SetAside]:
-    """Add expected values to the problems of a data set.
-
-    An input is left out, with a note, if its value is too large for judging within `Problem.limits`.
-
-    Args:
-        total: the number of problems, for the progress bar, which appears when one is computed.
-
-    Raises:
-        SandboxError: the sandbox failed.
-    """
-    at_once = usable_cores()
-    solver = Background(_opened)
-    done = 0
-    with ExitStack() as stack:
-        stack.callback(solver.close)
-        advance: Advance | None = None
-        while batch := list(islice(items, at_once)):
-            known = {item.id: _known(item) for item in batch if isinstance(item, Problem)}
-            unknown = [
-                item for item in batch if isinstance(item, Problem) and known[item.id] is None
-            ]
-            if unknown:
-                if advance is None:
-                    bar = progress_bar(f"{name}: expected values", max(total, done), done)
-                    advance = stack.enter_context(bar)
-                found = solver.run(lambda one, of=unknown: _all(one, of))
-                known |= {item.id: values for item, values in zip(unknown, found, strict=True)}
-            for item in batch:
-                done += 1
-                if advance is not None:
-                    advance()
-                values = known[item.id] if isinstance(item, Problem) else None
-                if isinstance(item, SetAside) or values is None:
-                    yield item
-                elif isinstance(values, str):
-                    yield SetAside(where=item.id, reason=values)
-                else:
-                    yield _with(item, values, trail)
-
-
 _Values = list[Any]
 """The value of each input in a list of one, or an empty list if it is too large."""
 
 _TOO_LARGE = (Status.memory_limit, Status.output_limit)
 
 
-@dataclass(frozen=True, slots=True)
-class _Solver:
-    sandbox: EmbeddedSandbox
+def with_expected(
+    name: str, items: Iterable[Problem | SetAside], trail: Trail
+) -> Iterator[Problem | SetAside]:
+    """Add expected values to the problems of a data set, with a progress bar if some are not cached.
 
-    async def expected(self, problem: Problem) -> _Values | str:
-        """Return the values of a problem's solution, which are cached, or the reason for having none."""
-        values = await self._at_once(problem) or await self._one_by_one(problem)
-        if isinstance(values, str):
-            return values
-        most = problem.limits.output_kb << 10
-        values = [one if len(codec.dumps(one)) < most else [] for one in values]
-        if problem.comparison == NOT_NONE:
-            values = [[one[0] is not None] for one in values if one]
-        if _has_opaque(values):
-            return "its solution returns a value that is not plain data"
-        _keep(_path(problem), values)
+    An input is left out, with a note, if its value is too large for judging within `Problem.limits`.
+
+    Raises:
+        SandboxError: the sandbox failed.
+    """
+    found = list(items)
+    problems = [item for item in found if isinstance(item, Problem)]
+    values: dict[str, _Values | str | None] = {one.id: _known(one) for one in problems}
+    if unknown := [one for one in problems if values[one.id] is None]:
+        solver = Background(EmbeddedSandbox)
+        with closing(solver), progress_bar(f"{name}: expected values", len(unknown)) as advance:
+            values |= solver.run(lambda sandbox: _all(sandbox, unknown, advance))
+    for item in found:
+        known = values[item.id] if isinstance(item, Problem) else None
+        if isinstance(item, SetAside) or known is None:
+            yield item
+        elif isinstance(known, str):
+            yield SetAside(where=item.id, reason=known)
+        else:
+            yield _with(item, known, trail)
+
+
+async def _all(
+    sandbox: EmbeddedSandbox, problems: Sequence[Problem], advance: Advance
+) -> dict[str, _Values | str]:
+    async def one(problem: Problem) -> tuple[str, _Values | str]:
+        values = await computed(sandbox, problem)
+        advance()
+        return problem.id, values
+
+    return dict(await asyncio.gather(*map(one, problems)))
+
+
+async def computed(sandbox: EmbeddedSandbox, problem: Problem) -> _Values | str:
+    """Return the values of a problem's solution, which are then cached, or the reason for having none."""
+    values = await _at_once(sandbox, problem) or await _one_by_one(sandbox, problem)
+    if isinstance(values, str):
         return values
-
-    async def _at_once(self, problem: Problem) -> _Values | None:
-        program = problem.gold[0] + _ALL.format(function=problem.entry_point)
-        arguments: list[Any] = [
-            list(test.input.args) for test in problem.tests if isinstance(test.input, Call)
-        ]
-        call = Call("_expected_values", (arguments,))
-        (execution,) = await self.sandbox.run(Program(source=program), [call], LIMITS)
-        value = execution.value
-        if execution.status is Status.finished and isinstance(value, list):
-            return [[one] for one in value]
-        return None
-
-    async def _one_by_one(self, problem: Problem) -> _Values | str:
-        inputs = [test.input for test in problem.tests]
-        executions = await self.sandbox.run(Program(source=problem.gold[0]), inputs, LIMITS)
-        for number, one in enumerate(executions):
-            if one.status not in (Status.finished, *_TOO_LARGE):
-                return f"its solution fails on input {number}: {_last_line(one)}"
-        return [[one.value] if one.status is Status.finished else [] for one in executions]
+    most = problem.limits.output_kb << 10
+    values = [one if len(codec.dumps(one)) < most else [] for one in values]
+    if problem.comparison == NOT_NONE:
+        values = [[one[0] is not None] for one in values if one]
+    encoded = codec.dumps(values)
+    if _OPAQUE in encoded:
+        return "its solution returns a value that is not plain data"
+    with suppress(OSError):  # without a cache, the next run computes the values again
+        path = _path(problem)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with replacing(path) as partial:
+            partial.write_bytes(zlib.compress(encoded))
+    return values
 
 
-@asynccontextmanager
-async def _opened() -> AsyncIterator[_Solver]:
-    async with EmbeddedSandbox(share_processes=True) as sandbox:
-        yield _Solver(sandbox)
+async def _at_once(sandbox: EmbeddedSandbox, problem: Problem) -> _Values | None:
+    program = problem.gold[0] + _ALL.format(function=problem.entry_point)
+    arguments: list[Any] = [
+        list(test.input.args) for test in problem.tests if isinstance(test.input, Call)
+    ]
+    call = Call("_expected_values", (arguments,))
+    (execution,) = await sandbox.run(Program(source=program), [call], LIMITS)
+    value = execution.value
+    if execution.status is Status.finished and isinstance(value, list):
+        return [[one] for one in value]
+    return None
 
 
-async def _all(solver: _Solver, problems: Sequence[Problem]) -> list[_Values | str]:
-    return list(await asyncio.gather(*map(solver.expected, problems)))
+async def _one_by_one(sandbox: EmbeddedSandbox, problem: Problem) -> _Values | str:
+    inputs = [test.input for test in problem.tests]
+    executions = await sandbox.run(Program(source=problem.gold[0]), inputs, LIMITS)
+    for number, one in enumerate(executions):
+        if one.status not in (Status.finished, *_TOO_LARGE):
+            return f"its solution fails on input {number}: {_last_line(one)}"
+    return [[one.value] if one.status is Status.finished else [] for one in executions]
 
 
 def _last_line(execution: Execution) -> str:
     lines = execution.stderr_tail.strip().splitlines()
     return f"{execution.status}: {lines[-1][:200]}" if lines else str(execution.status)
-
-
-def _has_opaque(value: object) -> bool:
-    if isinstance(value, dict):
-        return any(_has_opaque(one) for pair in value.items() for one in pair)
-    if isinstance(value, list | tuple | set | frozenset):
-        return any(map(_has_opaque, value))
-    return isinstance(value, Opaque)
 
 
 def _with(problem: Problem, values: _Values, trail: Trail) -> Problem:
@@ -185,23 +161,7 @@ def _path(problem: Problem) -> Path:
 def _known(problem: Problem) -> _Values | None:
     """Return the cached values; None without a file, or if it is damaged."""
     try:
-        content = _path(problem).read_bytes()
-        digest, packed = content[:_DIGEST], content[_DIGEST:]
-        if hashlib.sha256(packed).digest() != digest:
-            return None
-        values = codec.loads(zlib.decompress(packed))
+        values = codec.loads(zlib.decompress(_path(problem).read_bytes()))
     except (OSError, ValueError, zlib.error):
         return None
     return values if isinstance(values, list) and len(values) == len(problem.tests) else None
-
-
-def _keep(path: Path, values: _Values) -> None:
-    """Cache values atomically. If the disk is full, the next run recomputes them."""
-    packed = zlib.compress(codec.dumps(values), 6)
-    partial = path.with_suffix(f".{os.getpid()}")
-    try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        partial.write_bytes(hashlib.sha256(packed).digest() + packed)
-        partial.replace(path)
-    except OSError:
-        partial.unlink(missing_ok=True)

@@ -22,12 +22,32 @@ SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".json")
 _BATCH_ROWS = 64  # rows of CodeContests hold megabytes of tests each
 
 _UNFOLDED = 100
-_UNFOLDED_BYTES = 128 << 20
-"""Maximum size of a compressed file's rows: these bytes, and as many times its size. A column of a single
-text, or zeros, unfold to a million times their size."""
-
 _MAX_LINE = 1 << 30
 """Maximum length of a line; rows of LiveCodeBench hold up to a few hundred MB."""
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files of a path: itself, or those of a folder, which may be one of `save_to_disk`.
+
+    Raises:
+        ConfigError: the path does not exist, or the folder has no files of rows.
+    """
+    if not path.exists():
+        raise ConfigError(f"{path}: no such file")
+    if not path.is_dir():
+        return [path]
+    if (path / "dataset_dict.json").exists():
+        splits = json.loads((path / "dataset_dict.json").read_text())["splits"]
+        return [file for split in splits for file in files_of(below(path, str(split)))]
+    if (path / "state.json").exists():
+        state = json.loads((path / "state.json").read_text())
+        return [below(path, str(file["filename"])) for file in state["_data_files"]]
+    files = [file for file in sorted(path.rglob("*")) if file.name.endswith(SUFFIXES)]
+    for file in files:
+        check_plain(path, file)
+    if not files:
+        raise ConfigError(f"{path}: the folder has no {', '.join(SUFFIXES)}")
+    return files
 
 
 def read_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Located]:
@@ -40,32 +60,29 @@ def read_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Located]:
         ConfigError: the file does not exist, or its format is unknown.
         DataError: it is damaged; names file and line.
     """
-    if path.is_dir():
-        yield from _folder(path, columns)
-    elif not path.exists():
-        raise ConfigError(f"{path}: no such file")
-    elif path.name.endswith(".parquet"):
-        yield from _parquet(path, columns)
-    elif path.name.endswith((".jsonl", ".jsonl.gz")):
-        yield from _json_lines(path)
-    elif path.name.endswith(".json"):
-        yield from _json(path)
-    elif path.name.endswith(".arrow"):
-        yield from _arrow(path)
-    else:
-        raise ConfigError(f"{path}: expected {', '.join(SUFFIXES)} or a folder of them")
+    for file in files_of(path):
+        if file.name.endswith(".parquet"):
+            yield from _parquet(file, columns)
+        elif file.name.endswith((".jsonl", ".jsonl.gz")):
+            yield from _json_lines(file)
+        elif file.name.endswith(".json"):
+            yield from _json(file)
+        elif file.name.endswith(".arrow"):
+            yield from _arrow(file)
+        else:
+            raise ConfigError(f"{file}: expected {', '.join(SUFFIXES)} or a folder of them")
 
 
 def _json_lines(path: Path) -> Iterator[Located]:
     number = 0
-    packed = path.suffix == ".gz"
-    unfolded = _Unfolded(path)
+    left = most_unfolded(path.stat().st_size)
+    longest = min(_MAX_LINE, left)
     try:
-        with gzip.open(path, "rb") if packed else path.open("rb") as file:
-            most = min(_MAX_LINE, unfolded.left) if packed else _MAX_LINE
-            for number, line in enumerate(iter(partial(file.readline, most + 1), b""), 1):
-                if packed or len(line) > most:
-                    unfolded.take(len(line), f"{path}:{number}")
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(iter(partial(file.readline, longest + 1), b""), 1):
+                left -= len(line)
+                if left < 0 or len(line) > longest:
+                    raise _too_large(f"{path}:{number}")
                 if line.strip():
                     yield f"{path}:{number}", _parse(line, f"{path}:{number}")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -92,18 +109,33 @@ def _json(path: Path) -> Iterator[Located]:
     except ValueError as error:
         line = getattr(error, "lineno", 1)
         raise DataError(f"{path}:{line}: invalid JSON, perhaps truncated: {error}") from error
+    while isinstance(content, dict):  # {"data": [row, …]}, or rows by their ids
+        values = list(content.values())
+        content = values[0] if len(values) == 1 else values
     if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
         raise DataError(f"{path}:1: not a list of objects")
     for number, row in enumerate(content, 1):
         yield f"{path} row {number}", row
 
 
-def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Located]:
+def first_row(path: Path) -> Row | None:
+    """Return the first usable row of a file or folder, of parquet without reading the others.
+
+    Returns:
+        None without one.
+    """
+    first = files_of(path)[0]
+    rows = _parquet(first, (), "LIMIT 1") if first.name.endswith(".parquet") else read_rows(first)
+    return next((row for _, row in rows if not isinstance(row, SetAside)), None)
+
+
+def _parquet(path: Path, columns: Sequence[str], limit: str = "") -> Iterator[Located]:
     # DuckDB is 100 MB smaller to install than pyarrow, which only training files need.
     import duckdb
 
     number = 0
     source = {"file": glob.escape(os.fspath(path))}
+    table = f"(SELECT * FROM read_parquet($file) {limit})"
     try:
         with duckdb.connect(config={"threads": 1}) as connection:  # more threads hold more rows
             found = connection.sql("SELECT * FROM read_parquet($file)", params=source)
@@ -112,12 +144,11 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Located]:
             chosen = {name: '"' + name.replace('"', '""') + '"' for name in names}
             # DuckDB copies each row's text, which a dictionary in the file may hold once for all.
             sizes = " + ".join(_sql_size(chosen[name], types[name]) for name in names)
-            query = connection.execute(f"SELECT sum({sizes}) FROM read_parquet($file)", source)
+            query = connection.execute(f"SELECT sum({sizes}) FROM {table}", source)
             ((n_bytes,),) = query.fetchall()
-            _Unfolded(path).take(int(n_bytes or 0), str(path))
-            query = connection.execute(
-                f"SELECT {', '.join(chosen.values())} FROM read_parquet($file)", source
-            )
+            if int(n_bytes or 0) > most_unfolded(path.stat().st_size):
+                raise _too_large(str(path))
+            query = connection.execute(f"SELECT {', '.join(chosen.values())} FROM {table}", source)
             while batch := query.fetchmany(_BATCH_ROWS):
                 for values in batch:
                     number += 1
@@ -162,34 +193,31 @@ def _arrow(path: Path) -> Iterator[Located]:
     number = 0
     try:
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
-            unfolded = _Unfolded(path)
+            left = most_unfolded(path.stat().st_size)
             for batch in stream:
                 for at in range(batch.num_rows):
                     number += 1
                     (row,) = batch.slice(at, 1).to_pylist()
-                    unfolded.take(_size(row), f"{path} row {number}")
+                    left -= _size(row)
+                    if left < 0:
+                        raise _too_large(f"{path} row {number}")
                     yield f"{path} row {number}", row
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path} row {number + 1}: unreadable arrow stream: {error}") from error
 
 
-class _Unfolded:
-    """The size of a compressed file's rows so far."""
+def most_unfolded(n_bytes: int) -> int:
+    """Return the maximum size of what so many compressed bytes unfold to, in bytes.
 
-    def __init__(self, path: Path) -> None:
-        self.left = _UNFOLDED_BYTES + _UNFOLDED * path.stat().st_size
+    A column of a single text, or zeros, unfold to a million times their size.
+    """
+    return (128 << 20) + _UNFOLDED * n_bytes
 
-    def take(self, n_bytes: int, where: str) -> None:
-        """Count a row.
 
-        Raises:
-            DataError: the rows are too large for the file; names `where`.
-        """
-        self.left -= n_bytes
-        if self.left < 0 or n_bytes > _MAX_LINE:
-            raise DataError(
-                f"{where}: the file unfolds to more than {_UNFOLDED} times its size, as no data set does"
-            )
+def _too_large(where: str) -> DataError:
+    return DataError(
+        f"{where}: the file unfolds to more than {_UNFOLDED} times its size, as no data set does"
+    )
 
 
 def _size(value: object) -> int:
@@ -199,21 +227,3 @@ def _size(value: object) -> int:
     if isinstance(value, list | tuple):
         return 50 + sum(map(_size, value))
     return 50 + sum(map(_size, value.values())) if isinstance(value, dict) else 50
-
-
-def _folder(path: Path, columns: Sequence[str]) -> Iterator[Located]:
-    """Read a `save_to_disk` folder, whole or one split of it, or a folder of files."""
-    if (path / "dataset_dict.json").exists():
-        splits = json.loads((path / "dataset_dict.json").read_text())["splits"]
-        members = [below(path, str(split)) for split in splits]
-    elif (path / "state.json").exists():
-        state = json.loads((path / "state.json").read_text())
-        members = [below(path, str(file["filename"])) for file in state["_data_files"]]
-    else:
-        members = [file for file in sorted(path.rglob("*")) if file.name.endswith(SUFFIXES)]
-        for file in members:
-            check_plain(path, file)
-    if not members:
-        raise ConfigError(f"{path}: the folder has no {', '.join(SUFFIXES)}")
-    for member in members:
-        yield from read_rows(member, columns)

@@ -7,11 +7,10 @@ default seed, in the order of the test split. Test only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
-from coding_model_project.data.loaders.base import Place, Published, SetAside, Trail
-from coding_model_project.data.loaders.maths import GSM8K
+from coding_model_project.data.loaders.base import Place, SetAside, Trail
 from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.grading.maths import gsm8k_answer
@@ -21,70 +20,37 @@ SHOTS = 5
 SEED = 1234
 """lm-eval's default of `--seed` for examples."""
 
-NAME = "gsm8k_5shot"
+
+def with_examples(table: TableLoader, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
+    """Yield the questions of GSM8K's test split, each with examples of its train split.
+
+    Raises:
+        ConfigError, DownloadError: the train split was not found.
+    """
+    rng = Random(SEED)
+    examples: list[str] = []
+    for item in table.items(place, trail):
+        examples = examples or _examples(table, place, trail)
+        shown = rng.sample(examples, SHOTS)  # also for a row that is set aside, to stay in step
+        if isinstance(item, Problem):
+            statement = "".join(shown) + _asked(item.statement)
+            item = replace(item, statement=statement, comparison=gsm8k_answer.GSM8K)
+        yield item
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FewShotLoader:
-    """See `base.Loader`."""
-
-    table: TableLoader
-    """The questions."""
-    examples: TableLoader
-
-    @property
-    def published(self) -> Published:
-        return self.table.published
-
-    def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
-        """See `base.Loader.items`.
-
-        Raises:
-            ConfigError, DownloadError: the train split, which has the examples, was not found.
-        """
-        rng = Random(SEED)
-        examples: list[str] = []
-        for item in self.table.items(place, trail):
-            examples = examples or self._examples(place, trail)
-            shown = rng.sample(examples, SHOTS)  # also for a row that is set aside, to stay in step
-            if isinstance(item, SetAside):
-                yield item
-                continue
-            yield replace(
-                item,
-                id=item.id.replace("gsm8k/", f"{NAME}/", 1),
-                statement="".join(shown) + _asked(item.statement),
-                comparison=gsm8k_answer.GSM8K,
-            )
-
-    def _examples(self, place: Place, trail: Trail) -> list[str]:
-        train = replace(place, path=None, columns={}, split="train")
-        try:
-            found = list(self.examples.items(train, trail))
-        except (ConfigError, DownloadError) as error:
-            why = f": {error.__cause__}" if error.__cause__ else ""
-            hub = self.published.hub
-            raise type(error)(
-                f"{NAME}: its examples are GSM8K's train split, which was not found under "
-                f"{place.data_dir} (as gsm8k/train.jsonl or main/train-*.parquet); add it (hf download "
-                f"{hub} --repo-type dataset --local-dir {place.data_dir / 'gsm8k'}), or pass its "
-                f"folder (--data-dir){why}"
-            ) from error
-        return [f"{_asked(p.statement)} {p.gold[0]}\n\n" for p in found if isinstance(p, Problem)]
+def _examples(table: TableLoader, place: Place, trail: Trail) -> list[str]:
+    train = replace(place, path=None, columns={}, split="train")
+    try:
+        found = list(table.items(train, trail))
+    except (ConfigError, DownloadError) as error:
+        why = f": {error.__cause__}" if error.__cause__ else ""
+        raise type(error)(
+            f"{table.published.name}: its examples are GSM8K's train split, which was not found under "
+            f"{place.data_dir} (as gsm8k/train.jsonl or main/train-*.parquet); add it "
+            f"({table.published.fetch(place.data_dir)}), or pass its folder (--data-dir){why}"
+        ) from error
+    return [f"{_asked(p.statement)} {p.gold[0]}\n\n" for p in found if isinstance(p, Problem)]
 
 
 def _asked(question: str) -> str:
     return f"Question: {question}\nAnswer:"
-
-
-LOADER = FewShotLoader(
-    table=TableLoader(
-        published=replace(
-            GSM8K.published,
-            name=NAME,
-            parts=tuple(part for part in GSM8K.published.parts if part.split == "test"),
-        ),
-        to_problem=GSM8K.to_problem,
-    ),
-    examples=GSM8K,
-)

@@ -1,25 +1,25 @@
 """HumanEval: 164 functions to complete, each with one `check` of asserts. Test only.
 
-A program is the prompt with the body. The tests of three problems call helpers that the prompt defines.
-The trusted tests include their own copy of these, so that a program cannot replace them.
+A program is the prompt with the body, or the whole function: the prompt's imports and helpers run before
+it, as in the publisher's harness. The tests of three problems call helpers that the prompt defines. The
+trusted tests include their own copy of these, so that a program cannot replace them.
 """
 
 from __future__ import annotations
 
 import ast
 
-from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text
-from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.data.loaders.base import Part, Row, Unusable, text
 from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Asserts, Limits, Problem, Test
 
 
-def problem(row: Row, _part: Part, _index: int) -> Problem:
+def problem(_name: str, row: Row, _part: Part, _index: int) -> Problem:
     """Convert a row; the gold program is the prompt and the canonical body."""
     prompt, entry_point = text(row, "prompt"), text(row, "entry_point")
-    checks = "\n".join(
-        (*_helpers(prompt, entry_point), text(row, "test"), f"check({entry_point})", "")
-    )
+    imports, helpers = _context(prompt, entry_point)
+    needed = (*imports, *helpers) if helpers else ()
+    checks = "\n".join((*needed, text(row, "test"), f"check({entry_point})", ""))
     return Problem(
         id=f"humaneval/{text(row, 'task_id').split('/')[-1]}",
         split="test",
@@ -28,44 +28,16 @@ def problem(row: Row, _part: Part, _index: int) -> Problem:
         limits=Limits(cpu_s=10.0, wall_s=30.0),
         entry_point=entry_point,
         gold=(prompt + text(row, "canonical_solution"),),
+        prelude="\n".join(filter(None, ("; ".join(imports), *helpers))),
     )
 
 
-def _helpers(prompt: str, entry_point: str) -> list[str]:
-    """Return the prompt's definitions other than the function to write, with the prompt's imports."""
+def _context(prompt: str, entry_point: str) -> tuple[list[str], list[str]]:
+    """Return the prompt's imports, and its definitions other than the function to write."""
     try:
         nodes = syntax_tree(prompt).body
     except SyntaxError as error:
         raise Unusable(f"the prompt does not parse: {error}") from error
-    functions = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name != entry_point]
-    if not functions:
-        return []
     imports = [n for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom))]
-    return [ast.unparse(node) for node in (*imports, *functions)]
-
-
-LOADER = TableLoader(
-    published=Published(
-        name="humaneval",
-        licence="MIT",
-        fields=("task_id", "prompt", "canonical_solution", "test", "entry_point"),
-        parts=(
-            Part(
-                split="test",
-                files=(
-                    "HumanEval.jsonl.gz",
-                    "HumanEval.jsonl",
-                    "openai_humaneval/test-*.parquet",
-                    "humaneval.jsonl",
-                    "humaneval.parquet",
-                ),
-                n_rows=164,
-                config="openai_humaneval",
-            ),
-        ),
-        hub="openai/openai_humaneval",
-        revision="7dce6050a7d6d172f3cc5c32aa97f52fa1a2e544",
-        tests="asserts",
-    ),
-    to_problem=problem,
-)
+    helpers = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name != entry_point]
+    return [*map(ast.unparse, imports)], [*map(ast.unparse, helpers)]

@@ -1,19 +1,22 @@
 """HumanEval-X: HumanEval's problems in other languages, each with its tests. Test only.
 
-Tests are code in the same language that runs in the candidate's process (`humaneval_x_harnesses`). A gold
-program is the published declaration and body. The Rust declarations import crates that only a few
+Tests are code in the same language that runs in the candidate's process (`types.Harness`). The files in
+`harnesses` are the whole programs, with {program} and {tests} in the places of the candidate's program
+and the published tests. They change the tests in three ways: a failed assertion is printed on standard
+output, so that it counts as a wrong answer and not as a crash; our own entry point calls them; after
+them, standard input is copied to standard output.
+
+A gold program is the published declaration and body. The Rust declarations import crates that only a few
 solutions use. This loader removes those lines, since programs here have only the standard library.
 """
 
 from __future__ import annotations
 
 import re
-from functools import partial
+from pathlib import Path
 
-from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text
-from coding_model_project.data.loaders.humaneval_x_harnesses import HARNESSES
-from coding_model_project.data.loaders.table import TableLoader
-from coding_model_project.types import Limits, Problem
+from coding_model_project.data.loaders.base import Part, Row, Unusable, text
+from coding_model_project.types import Harness, Limits, Problem
 
 LIMITS = Limits(cpu_s=10.0, wall_s=30.0)
 
@@ -31,8 +34,9 @@ _FUNCTIONS = {
 """Patterns of function names; the last match in a declaration is the function to write."""
 
 
-def problem(language: str, row: Row, _part: Part, _index: int) -> Problem:
-    """Convert a row into the task of completing its function in a language."""
+def problem(name: str, row: Row, _part: Part, _index: int) -> Problem:
+    """Convert a row into the task of completing its function in the language that ends the set's name."""
+    language = LANGUAGES[name.rpartition("_")[2]]
     prompt = text(row, "prompt")
     if language == "rust":
         prompt += _CRATES.sub("", text(row, "declaration"))
@@ -41,44 +45,89 @@ def problem(language: str, row: Row, _part: Part, _index: int) -> Problem:
         raise Unusable("no declaration of a function was found")
     published, _, number = text(row, "task_id").partition("/")
     return Problem(
-        id=f"humaneval_x_{_PUBLISHED[language]}/{number}",
+        id=f"{name}/{number}",
         split="test",
         statement=f"Complete this {published} function.\n\n```{language}\n{prompt.strip()}\n```",
         tests=(),
         limits=LIMITS,
-        harness=HARNESSES[language](text(row, "test")),
+        harness=harness(language, text(row, "test")),
         entry_point=names[-1],
         language=language,
         gold=(prompt + text(row, "canonical_solution"),),
     )
 
 
-_PUBLISHED = {language: name for name, language in LANGUAGES.items()}
+# ── harnesses ─────────────────────────────────────────────────────────────────────────────────────
+
+_FOLDER = Path(__file__).parent / "harnesses"
+_FILES = {
+    "cpp": "harness.cpp",
+    "go": "harness.go",
+    "java": "Harness.java",
+    "javascript": "harness.js",
+    "rust": "harness.rs",
+}
+
+_CPP_ASSERT = """\
+#undef assert
+#define assert(...) ((__VA_ARGS__) ? (void)0 : a_test_failed(#__VA_ARGS__))
+static void published_tests(){"""
+
+_GO_IMPORTS = {"bytes", "fmt", "io", "os", "reflect"}
+_GO_TEST = re.compile(r"func (Test\w+)\(t \*testing\.T\)")
+_GO_USES = re.compile(r"\b(math|rand|time|strings|md5|fmt)\.(?=[A-Z])")
+_GO_PATHS = {"rand": "math/rand", "md5": "crypto/md5"}
+
+_RUST_TEST = re.compile(r"#\[test\]\s*(?:pub\s+)?fn (\w+)\(\)")
 
 
-def _loader(name: str, language: str) -> TableLoader:
-    return TableLoader(
-        published=Published(
-            name=f"humaneval_x_{name}",
-            licence="Apache-2.0",
-            fields=("task_id", "prompt", "declaration", "canonical_solution", "test"),
-            parts=(
-                Part(
-                    split="test",
-                    files=(
-                        f"humaneval_x_{name}.jsonl.gz",
-                        f"humaneval-x/data/{name}/data/humaneval.jsonl",
-                        f"humaneval-x/{name}/data/humaneval_{name}.jsonl.gz",
-                    ),
-                    n_rows=164,
-                    hub_file=f"data/{name}/data/humaneval.jsonl",
-                ),
-            ),
-            hub="zai-org/humaneval-x",
-            tests="a harness",
-        ),
-        to_problem=partial(problem, language),
-    )
+def harness(language: str, tests: str) -> Harness:
+    """Return the program around a candidate's, with the published tests of a problem.
+
+    Raises:
+        Unusable: the tests have another form, or need a library.
+    """
+    imports = name = ""
+    match language:
+        case "cpp":
+            # The harness includes the publisher's headers without C's string functions, since tests of
+            # `strlen` would call C's own.
+            tests = _replaced(tests, "int main(){", _CPP_ASSERT)
+        case "java":
+            # Our `Main`, which calls the tests, is not public, since `Solution` may be.
+            tests = _replaced(tests, "public class Main {", "class PublishedTests {")
+        case "go":
+            # The tests run without the testing package and testify, whose `Equal` the harness has. Their
+            # imports get our own names, since a file may not import a package twice under one name.
+            name = _only_test(_GO_TEST, tests)
+            used = sorted(_GO_IMPORTS | set(_GO_USES.findall(tests)))
+            imports = "".join(f'import harness_{x} "{_GO_PATHS.get(x, x)}"\n' for x in used)
+            tests = _GO_USES.sub(r"harness_\1.", tests.replace("*testing.T", "*publishedTest"))
+        case "rust":
+            if tests.strip().startswith("/*"):
+                raise Unusable("its tests are commented out")
+            if "rand::" in tests:
+                raise Unusable("its tests need the crate rand")
+            name = _only_test(_RUST_TEST, tests)
+            tests = _RUST_TEST.sub(r"pub fn \1()", _replaced(tests, "#[cfg(test)]", ""))
+        case _:
+            pass  # JavaScript's harness lets a failed `console.assert` end the tests, which only prints
+    before, _, after = (_FOLDER / _FILES[language]).read_text().partition("{program}\n")
+    for field, value in (("imports", imports), ("name", name), ("tests", tests)):
+        before = before.replace(f"{{{field}}}", value)
+        after = after.replace(f"{{{field}}}", value)
+    return Harness(before=before, after=after)
 
 
-LOADERS = {f"humaneval_x_{name}": _loader(name, language) for name, language in LANGUAGES.items()}
+def _only_test(pattern: re.Pattern[str], tests: str) -> str:
+    found = pattern.findall(tests)
+    if len(found) != 1:
+        raise Unusable(f"the tests hold {len(found)} test functions")
+    return found[0]
+
+
+def _replaced(tests: str, old: str, new: str) -> str:
+    """Replace the only occurrence of `old`."""
+    if tests.count(old) != 1:
+        raise Unusable(f"the tests hold {old!r} {tests.count(old)} times")
+    return tests.replace(old, new)

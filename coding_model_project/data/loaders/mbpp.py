@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text, texts
-from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.data.loaders.base import Part, Row, Unusable, text, texts
 from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Asserts, Isolation, Problem, Test
 
@@ -31,20 +30,16 @@ def split_of(task: int) -> str:
     return "validation" if task <= 600 else "train"
 
 
-def _full(row: Row, _part: Part, _index: int) -> Problem:
+def full(name: str, row: Row, _part: Part, _index: int) -> Problem:
+    """Convert a row of the full set."""
     setup = text(row, "test_setup_code")
     challenge = texts(row, "challenge_test_list")
-    return _problem("mbpp", row, text(row, "text"), setup, challenge)
+    return _problem(name, row, text(row, "text"), setup, challenge)
 
 
-def _sanitized(row: Row, _part: Part, _index: int) -> Problem:
-    return _problem(
-        "mbpp_sanitized", row, text(row, "prompt"), "\n".join(texts(row, "test_imports"))
-    )
-
-
-def _regression(row: Row, _part: Part, _index: int) -> Problem:
-    return _problem("mbpp_reg", row, text(row, "prompt"), "\n".join(texts(row, "test_imports")))
+def sanitized(name: str, row: Row, _part: Part, _index: int) -> Problem:
+    """Convert a row of the sanitized set."""
+    return _problem(name, row, text(row, "prompt"), "\n".join(texts(row, "test_imports")))
 
 
 def _problem(
@@ -83,46 +78,3 @@ def _entry_point(gold: str, asserts: tuple[str, ...]) -> str:
         if isinstance(call.func, ast.Name) and call.func.id in defined:
             return call.func.id
     raise Unusable("the first test calls nothing that the solution defines")
-
-
-_SANITIZED_FIELDS = ("task_id", "prompt", "code", "test_imports", "test_list")
-_SANITIZED_FILES = ("sanitized-mbpp.json", "sanitized/*.parquet", "mbpp_sanitized.jsonl")
-
-
-def _published(
-    name: str, fields: tuple[str, ...], files: tuple[str, ...], n_rows: int, config: str
-) -> Published:
-    everything = "train+test+validation+prompt"
-    part = Part(split=None, files=files, n_rows=n_rows, config=config, hub_split=everything)
-    return Published(
-        name=name,
-        licence="CC-BY-4.0",
-        fields=fields,
-        parts=(part,),
-        hub="google-research-datasets/mbpp",
-        revision="4bb6404fdc6cacfda99d4ac4205087b89d32030c",
-        tests="asserts",
-        splits=("train", "validation", "test", "prompt"),
-    )
-
-
-FULL = TableLoader(
-    published=_published(
-        "mbpp",
-        ("task_id", "text", "code", "test_list", "test_setup_code", "challenge_test_list"),
-        ("mbpp.jsonl", "full/*.parquet"),
-        974,
-        "full",
-    ),
-    to_problem=_full,
-)
-SANITIZED = TableLoader(
-    published=_published("mbpp_sanitized", _SANITIZED_FIELDS, _SANITIZED_FILES, 427, "sanitized"),
-    to_problem=_sanitized,
-)
-REGRESSION = TableLoader(
-    published=_published("mbpp_reg", _SANITIZED_FIELDS, _SANITIZED_FILES, 427, "sanitized"),
-    to_problem=_regression,
-    only_split="test",
-    n_problems=257,
-)

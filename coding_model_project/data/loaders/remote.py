@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from coding_model_project.data.loaders.base import Located, Part, Published
-from coding_model_project.data.loaders.files import read_rows
+from coding_model_project.data.loaders.base import Part, Published
 from coding_model_project.errors import ConfigError, DownloadError
 
 _REFUSED = (400, 401, 403, 404)
 """HTTP statuses of the hub that the user can fix with another name or a token."""
 
 
-def hub_rows(published: Published, part: Part, revision: str) -> Iterator[Located]:
-    """Yield a part's rows, from a commit that `hub_revision` returned.
+def hub_files(published: Published, part: Part, revision: str) -> list[Path]:
+    """Download the files of a part, at a commit that `hub_revision` returned.
 
     Raises:
         ConfigError: the repository has no such file, or this user may not read it.
@@ -27,24 +26,17 @@ def hub_rows(published: Published, part: Part, revision: str) -> Iterator[Locate
     assert published.hub is not None
     patterns = hub_patterns(published, part)
     with _one_line(published.hub, revision):
-        folder = Path(
-            snapshot_download(
-                published.hub, repo_type="dataset", revision=revision, allow_patterns=patterns
-            )
+        folder = snapshot_download(
+            published.hub, repo_type="dataset", revision=revision, allow_patterns=patterns
         )
     for pattern in patterns:
-        if files := sorted(folder.glob(pattern)):
-            break
-    else:
-        raise ConfigError(
-            f"the hub's {published.hub}@{revision[:12]} has no {' or '.join(patterns)}; download it "
-            f"yourself (hf download {published.hub} --repo-type dataset) and pass its file "
-            f"({published.name}=PATH)"
-        )
-    for file in files:
-        for where, row in read_rows(file, (*published.fields, *published.optional)):
-            place = where.removeprefix(f"{folder}/")
-            yield f"{published.hub}@{revision[:12]}/{place}", row
+        if files := sorted(Path(folder).glob(pattern)):
+            return files
+    raise ConfigError(
+        f"the hub's {published.hub}@{revision[:12]} has no {' or '.join(patterns)}; download it "
+        f"yourself (hf download {published.hub} --repo-type dataset) and pass its file "
+        f"({published.name}=PATH)"
+    )
 
 
 def hub_patterns(published: Published, part: Part) -> list[str]:
@@ -56,7 +48,8 @@ def hub_patterns(published: Published, part: Part) -> list[str]:
         return [part.hub_file]
     repository = f"{(published.hub or '').split('/')[-1]}/"
     split = part.hub_split or part.split
-    usual = [f"{part.config or 'default'}/{split}-*.parquet", f"data/{split}-*.parquet"]
+    folders = (part.config or "default", "data") if split else ()
+    usual = [f"{folder}/{split}-*.parquet" for folder in folders]
     named = [file.removeprefix(repository) for file in part.files]
     return list(dict.fromkeys([*(one for one in named if "*" in one), *usual, *named]))
 
@@ -86,7 +79,7 @@ def hub_revision(published: Published, wanted: str | None) -> str:
 @contextmanager
 def _one_line(repository: str, revision: str | None) -> Iterator[None]:
     """Convert the hub's errors into a `ConfigError`, which the user can fix, or a `DownloadError`."""
-    from huggingface_hub import errors
+    from huggingface_hub import constants, errors
 
     at = f" at revision {revision}" if revision else ""
     try:
@@ -103,7 +96,9 @@ def _one_line(repository: str, revision: str | None) -> Iterator[None]:
             f"the hub has no data set {repository} that this user may read"
         ) from error
     except (errors.OfflineModeIsEnabled, errors.LocalEntryNotFoundError) as error:
-        why = "HF_HUB_OFFLINE is set" if _is_offline() else "the network cannot be reached"
+        why = (
+            "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the network cannot be reached"
+        )
         raise DownloadError(f"{repository}{at} is not in the hub's cache and {why}") from error
     except errors.HFValidationError as error:
         raise ConfigError(f"{repository}: not the name of a data set on the hub") from error
@@ -122,9 +117,3 @@ def network_errors() -> tuple[type[Exception], ...]:
     """Return the errors of huggingface_hub's HTTP library; those of requests are OSErrors."""
     libraries = (sys.modules.get(name) for name in ("httpx", "httpx2"))
     return (OSError, *(library.HTTPError for library in libraries if library is not None))
-
-
-def _is_offline() -> bool:
-    from huggingface_hub.constants import HF_HUB_OFFLINE
-
-    return bool(HF_HUB_OFFLINE)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import chain, islice
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any
 
 from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import (
     BAD_ROW,
-    Located,
+    IGNORED,
+    SPLITS,
     Part,
     Place,
     Published,
@@ -21,17 +21,52 @@ from coding_model_project.data.loaders.base import (
     ToProblem,
     Trail,
     Unusable,
-    check_schema,
-    renamed,
 )
-from coding_model_project.data.loaders.files import read_rows
-from coding_model_project.data.loaders.remote import hub_revision, hub_rows
+from coding_model_project.data.loaders.checks import checked
+from coding_model_project.data.loaders.files import files_of, read_rows
+from coding_model_project.data.loaders.remote import hub_files, hub_revision
+from coding_model_project.data.loaders.rows import has_column, value_at
+from coding_model_project.data.problem_rows import missing_field
+from coding_model_project.data.problems import from_file
+from coding_model_project.data.row_readers import Malformed
 from coding_model_project.errors import ConfigError, DataError, DownloadError
 from coding_model_project.storage.fetching import on_disk
-from coding_model_project.types import GradedBy, Problem
+from coding_model_project.types import Problem
 
 UNKNOWN_SPLIT = "unknown"
-NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A row of a set, and its place."""
+
+    row: Row | SetAside
+    where: str
+    file: Path
+    part: Part
+    index: int
+    """Its number in the part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """Another repository, whose rows complete those of a set. Its prepared rows are held in memory."""
+
+    published: Published
+    key: str
+    """The column that has the same value in both."""
+    prepare: Callable[[Row], Row]
+    """A function that reduces a row to what a problem needs."""
+
+    def rows(self, place: Place, trail: Trail) -> dict[Any, Row]:
+        """Return the prepared rows by their keys.
+
+        Raises:
+            ConfigError, DataError, DownloadError: see `rows_of`.
+        """
+        beside = replace(place, path=None, columns={}, split=None, revision=None)
+        found = (one.row for one in rows_of(self.published, beside, trail))
+        return {row[self.key]: self.prepare(row) for row in found if not isinstance(row, SetAside)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,194 +79,212 @@ class TableLoader:
 
     published: Published
     to_problem: ToProblem
-    only_split: str | None = None
-    """The only split to keep, for a name that is one split of a set."""
-    n_problems: int | None = None
-    """The published number of rows of `only_split`."""
     once: bool = False
     """True if rows may repeat a problem's id: the first is loaded, and the others are set aside."""
-    resolve: Callable[[Published, str | None], str] = hub_revision
-    download: Callable[[Published, Part, str], Iterator[Located]] = hub_rows
+    joined: Joined | None = None
 
     def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
         """See `base.Loader.items`."""
-        wanted = self.only_split or (split_word(place.split) if place.split else None)
-        if place.path is not None:
-            sources = [(self._part_of(place.path, wanted), [on_disk(place.path)])]
-        else:
-            sources = self._found(place.data_dir, wanted)
-        if not sources:
-            yield from self._from_hub(place, wanted, trail)
-            return
-        n_kept = 0
-        for part, paths in sources:
-            trail.origins += map(str, paths)
-            columns = (*self._columns(), *place.columns.values())
-            rows = (row for path in paths for row in read_rows(path, columns))
-            counted = _Counted(rows)
-            for item in self._problems(counted, part, wanted, place.columns):
-                n_kept += 1
-                yield item
-            self._check_count(part, counted.n, place, trail)
-        if self.n_problems is not None and n_kept != self.n_problems:
-            trail.notes.append(
-                f"{n_kept} rows of {self.published.name}, {self.n_problems} published"
-            )
-
-    def _columns(self) -> tuple[str, ...]:
-        return self.published.fields + self.published.optional
-
-    def _problems(
-        self,
-        rows: Iterator[Located],
-        part: Part,
-        wanted: str | None,
-        columns: Mapping[str, str] = NO_COLUMNS,
-    ) -> Iterator[Problem | SetAside]:
+        others: Mapping[Any, Row] = {}
         known: set[str] = set()
-        is_first = True
-        for number, (where, found) in enumerate(rows):
-            if isinstance(found, SetAside):
-                yield found
-                continue
-            row = renamed(where, found, columns) if columns else found
-            row = check_schema(where, row, self.published) if is_first else row
-            is_first = False
-            item = self._problem(where, row, part, number)
+        for found in rows_of(self.published, place, trail):
+            if self.joined is not None and not others:
+                others = self.joined.rows(place, trail)
+            item = self._converted(found, others)
             if self.once and isinstance(item, Problem):
                 if item.id in known:
-                    item = SetAside(where=where, reason="a problem that an earlier row holds")
+                    reason = "a problem that an earlier row holds"
+                    item = SetAside(where=found.where, reason=reason)
                 else:
                     known.add(item.id)
-            if isinstance(item, SetAside) or wanted in (None, item.split):
-                yield item
+            yield item
 
-    def _problem(self, where: str, row: Row, part: Part, number: int) -> Problem | SetAside:
+    def _converted(self, found: Found, others: Mapping[Any, Row]) -> Problem | SetAside:
+        row = found.row
+        if isinstance(row, SetAside):
+            return row
         try:
-            problem = self.to_problem(row, part, number)
-            if not problem.statement.strip():
-                raise Unusable("the statement is empty")
-            if "<image>" in problem.statement:
-                raise Unusable("the statement refers to an image")
-            if not problem.hidden_tests and problem.graded_by is GradedBy.tests:
-                raise Unusable("no hidden tests")
-        except Unusable as reason:
-            return SetAside(where=where, reason=str(reason))
+            if self.joined is not None:
+                other = others.get(row[self.joined.key])
+                if other is None:
+                    raise Unusable(f"{self.joined.published.name} has no row of this problem")
+                row = {**other, **row}
+            problem = self.to_problem(row, found.part, found.index)
+            return from_file(checked(problem, tolerant=True), found.file)
+        except (Unusable, Malformed) as reason:
+            return SetAside(where=found.where, reason=str(reason))
         except BAD_ROW as error:
             reason = f"a field has another form than published: {type(error).__name__}: {error}"
-            return SetAside(where=where, reason=" ".join(reason.split())[:200])
-        return problem
+            return SetAside(where=found.where, reason=" ".join(reason.split())[:200])
 
-    def _found(self, data_dir: Path, wanted: str | None) -> list[tuple[Part, list[Path]]]:
-        """Return the parts under the data folder.
 
-        Raises:
-            ConfigError: some exist and others are missing.
-        """
-        parts = [part for part in self.published.parts if _may_hold(part, wanted)]
-        found = [(part, matching(data_dir, part, self.published)) for part in parts]
-        missing = [part for part, paths in found if not paths]
-        present = [(part, paths) for part, paths in found if paths]
-        if missing and present and self.published.whole:
-            raise ConfigError(
-                f"{self.published.name}: found {present[0][1][0]}, but none of "
-                f"{', '.join(missing[0].files)} under {data_dir}; add them, or pass one file: "
-                f"{self.published.name}=PATH"
-            )
-        return present
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletedLoader:
+    """See `base.Loader`. A function makes its items from those of a table."""
 
-    def _part_of(self, path: str | Path, wanted: str | None) -> Part:
-        """Return the part of a file given by its path, from its name and the requested split.
+    table: TableLoader
+    complete: Callable[[TableLoader, Place, Trail], Iterator[Problem | SetAside]]
 
-        If neither determines the split, it is "unknown", which may not train.
-        """
-        parts = [part for part in self.published.parts if _may_hold(part, wanted)]
-        pure = Path(str(path))
-        fitting = [p for p in parts if any(pure.match(Path(file).name) for file in p.files)]
-        if fitting:
-            return fitting[0]
-        named = [p for p in parts if (p.hub_split or p.split or "?") in pure.name.lower()] or parts
-        splits = {part.split for part in named}
-        split = splits.pop() if len(splits) == 1 else wanted or UNKNOWN_SPLIT
-        config = named[0].config if len(named) == 1 else None
-        return Part(split=split, files=(), config=config)
+    @property
+    def published(self) -> Published:
+        return self.table.published
 
-    def _from_hub(
-        self, place: Place, wanted: str | None, trail: Trail
-    ) -> Iterator[Problem | SetAside]:
-        parts = [part for part in self.published.parts if _may_hold(part, wanted)]
-        looked = parts[0].files[:2] if parts else ()
-        name = self.published.name + (f"_{wanted}" if wanted and not self.only_split else "")
-        fetch = ""
-        if self.published.hub is not None:
-            clone = place.data_dir / self.published.hub.split("/")[-1]
-            fetch = f" (hf download {self.published.hub} --repo-type dataset --local-dir {clone})"
-        absent = (
-            f"{name}: not found under {place.data_dir} (as {' or '.join(looked)}); add it{fetch}, or "
-            f"pass its file ({name}=PATH) or its folder (--data-dir)"
+    def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
+        """See `base.Loader.items`."""
+        return self.complete(self.table, place, trail)
+
+
+def rows_of(published: Published, place: Place, trail: Trail) -> Iterator[Found]:
+    """Yield the rows of a set, the mapped columns also under the names of their fields.
+
+    Raises:
+        ConfigError, DataError, DownloadError: see `base.Loader.items`.
+    """
+    columns = (*published.fields, *published.optional, *place.columns.values())
+    for part, files in _files(published, place, trail):
+        index, is_first = -1, True
+        located = ((file, *one) for file in files for one in read_rows(file, columns))
+        for index, (file, where, row) in enumerate(located):
+            if not isinstance(row, SetAside):
+                if is_first:
+                    _check_columns(where, row, place.columns)
+                row = _renamed(row, place.columns) if place.columns else row
+                if is_first:
+                    _check_schema(where, row, published)
+                is_first = False
+            yield Found(row, where, file, part, index)
+        _check_count(published, part, index + 1, place, trail)
+
+
+def _files(published: Published, place: Place, trail: Trail) -> Iterable[tuple[Part, list[Path]]]:
+    """Return each part with its files: those at `place.path`, else local copies, else the hub's."""
+    if place.path is not None:
+        given = on_disk(place.path)
+        trail.origins.append(str(given))
+        by_part: dict[Part, list[Path]] = {}
+        for file in files_of(given):
+            by_part.setdefault(_part_of(published, file, given, place.split), []).append(file)
+        return by_part.items()
+    parts = [part for part in published.parts if part.may_hold(place.split)]
+    copies = [(part, matching(place.data_dir, part, published)) for part in parts]
+    missing = [part for part, files in copies if not files]
+    present = [(part, files) for part, files in copies if files]
+    if not present:
+        return _from_hub(published, parts, place, trail)
+    if missing and published.whole:
+        raise ConfigError(
+            f"{published.name}: found {present[0][1][0]}, but none of "
+            f"{', '.join(missing[0].files)} under {place.data_dir}; add them, or pass one file: "
+            f"{published.name}=PATH"
         )
-        if self.published.hub is None or not place.hub:
-            raise ConfigError(absent)
-        revision = place.revision or self.published.revision
-        with _with_places_searched(absent):
-            revision = self.resolve(self.published, revision)
-        trail.origins.append(f"{self.published.hub}@{revision}")
-        for part in parts:
-            with _with_places_searched(absent):
-                counted = _Counted(self.download(self.published, part, revision))
-                first = list(islice(counted, 1))
-            rows = chain(first, counted)
-            yield from self._problems(rows, part, wanted)
-            self._check_count(part, counted.n, place, trail)
-
-    def _check_count(self, part: Part, n_rows: int, place: Place, trail: Trail) -> None:
-        if part.n_rows in (None, n_rows):
-            return
-        split = f" {part.split}" if part.split else ""
-        note = f"{self.published.name}{split}: {n_rows} rows, {part.n_rows} published"
-        if place.path is None and place.revision is None:
-            raise DataError(f"{note}; to load an incomplete file, pass {self.published.name}=PATH")
-        trail.notes.append(note)
+    trail.origins += [str(file) for _, files in present for file in files]
+    return present
 
 
-@contextmanager
-def _with_places_searched(absent: str) -> Iterator[None]:
-    """Add the other places searched to errors of the hub."""
+def _part_of(published: Published, file: Path, given: Path, wanted: str | None) -> Part:
+    """Return the part of a file below a path that the user gave.
+
+    The split is a word of the file's name, else of its folder's, up to the given path; else the split
+    that the user named; else the only one of the set. Otherwise it is "unknown", which may not train.
+    """
+    parts = published.parts
+    fitting = [part for part in parts if any(file.match(pattern) for pattern in part.files)]
+    if fitting:
+        return fitting[0]
+    folders = [folder for folder in file.parents if folder.is_relative_to(given)]
+    for name in (file.name, *(folder.name for folder in folders)):
+        words = {split_word(word) for word in re.split(r"[^a-z]+", name.lower())}
+        named = [part for part in parts if {part.split, part.hub_split} & words]
+        others = (words & {*SPLITS}) - {part.hub_split for part in parts}
+        said = {part.split for part in named} | others
+        if len(said) == 1:
+            break
+    else:
+        named, said = parts, {wanted} if wanted else {part.split for part in parts}
+    split = said.pop() if len(said) == 1 else UNKNOWN_SPLIT
+    return Part(split=split, files=(), config=named[0].config if len(named) == 1 else None)
+
+
+def _from_hub(
+    published: Published, parts: list[Part], place: Place, trail: Trail
+) -> list[tuple[Part, list[Path]]]:
+    if published.hub is None and not any(part.files for part in published.parts):
+        raise ConfigError(
+            f"{published.name}: this form has no file of its own; pass their file: "
+            f"{published.name}=PATH"
+        )
+    split = f"_{place.split}" if place.split and not published.split else ""
+    name = f"{published.name}{split}"
+    fetch = f" ({published.fetch(place.data_dir)})" if published.hub else ""
+    needed_by = f", which {published.completes} needs" if published.completes else ""
+    file = "" if published.completes else f" its file ({name}=PATH) or"
+    absent = (
+        f"{name}{needed_by}: not found under {place.data_dir} (as "
+        f"{' or '.join(parts[0].files[:2])}); add it{fetch}, or pass{file} its folder (--data-dir)"
+    )
+    if published.hub is None or not place.hub:
+        raise ConfigError(absent)
     try:
-        yield
+        revision = hub_revision(published, place.revision or published.revision)
+        found = [(part, hub_files(published, part, revision)) for part in parts]
     except (ConfigError, DownloadError) as error:
         raise type(error)(f"{absent}: {error}") from error
+    trail.origins.append(f"{published.hub}@{revision}")
+    return found
 
 
-class _Counted:
-    """An iterator that counts its rows."""
-
-    def __init__(self, rows: Iterator[Located]) -> None:
-        self._rows = rows
-        self.n = 0
-
-    def __iter__(self) -> Iterator[Located]:
-        return self
-
-    def __next__(self) -> Located:
-        row = next(self._rows)
-        self.n += 1
-        return row
-
-
-def _may_hold(part: Part, wanted: str | None) -> bool:
-    return wanted is None or part.split in (None, wanted)
+def _check_count(published: Published, part: Part, n_rows: int, place: Place, trail: Trail) -> None:
+    if part.n_rows in (None, n_rows):
+        return
+    split = f" {part.split}" if part.split else ""
+    note = f"{published.name}{split}: {n_rows} rows, {part.n_rows} published"
+    if place.path is None and place.revision is None:
+        raise DataError(f"{note}; to load an incomplete file, pass {published.name}=PATH")
+    trail.notes.append(note)
 
 
 def matching(data_dir: Path, part: Part, published: Published) -> list[Path]:
     """Return the files of the first pattern that matches, also within a clone of the hub's repository."""
     folders = [data_dir]
     if published.hub is not None:
-        owner_and_name = published.hub.split("/")
-        folders += [data_dir / owner_and_name[-1], data_dir.joinpath(*owner_and_name)]
-        folders.append(data_dir / owner_and_name[0])
+        owner, name = published.hub.split("/")
+        folders += [data_dir / name, data_dir / owner / name, data_dir / owner]
     for pattern in part.files:
         for folder in folders:
             if paths := sorted(folder.glob(pattern)):
                 return paths if "*" in pattern else paths[:1]
     return []
+
+
+def _check_schema(where: str, row: object, published: Published) -> None:
+    """Raise if a row lacks a required column.
+
+    Raises:
+        DataError: a column is missing; names it.
+    """
+    if not isinstance(row, Mapping):
+        raise DataError(f"{where}: not an object but {type(row).__name__}")
+    for column in published.fields:
+        if not any(has_column(row, one) for one in column.split("|")):
+            expected = f"rows of {published.name} hold {', '.join(published.fields)}"
+            raise DataError(f"{where}: {missing_field(column, row, expected)}")
+
+
+def _check_columns(where: str, row: Row, columns: Mapping[str, str]) -> None:
+    """Raise if a mapped column is missing.
+
+    Raises:
+        DataError: a column is missing; names the existing ones.
+    """
+    for name, column in columns.items():
+        if column != IGNORED and not has_column(row, column):
+            raise DataError(
+                f"{where}: --map {name}={column}: no column {column!r}; the row has columns "
+                + ", ".join(map(str, row))
+            )
+
+
+def _renamed(row: Row, columns: Mapping[str, str]) -> Row:
+    """Return a row with the mapped columns also under the names of their fields."""
+    read = {name: column for name, column in columns.items() if column != IGNORED}
+    return {**row, **dict.fromkeys(columns), **{name: value_at(row, read[name]) for name in read}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from itertools import islice
 from coding_model_project.concurrency import each
 from coding_model_project.data.quality.mutants import mutants
 from coding_model_project.data.quality.preflight import mutant_limits
+from coding_model_project.data.quality.rates import NONE, Rate, Sums
 from coding_model_project.data.quality.test_order import (
     TestOrder,
     additional_greedy,
@@ -18,34 +18,19 @@ from coding_model_project.data.quality.test_order import (
     rejected_by,
     version,
 )
-from coding_model_project.grading.execution import judge_execution
+from coding_model_project.grading.execution import judge_execution, program_of
 from coding_model_project.sandbox.base import Sandbox
-from coding_model_project.types import Execution, GradedBy, Limits, Problem, Program, Status
+from coding_model_project.types import Execution, GradedBy, Limits, Problem, Status
+
+AT_ONCE = 16
+"""Number of problems whose programs run at once."""
 
 MAX_TIMEOUTS = 2
 """Number of time-outs after which a program's remaining tests are skipped and count as passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """Number of known-bad programs rejected by some tests, out of those that any test rejects."""
-
-    hits: int
-    total: int
-
-    @property
-    def share(self) -> float:
-        return self.hits / self.total if self.total else 1.0
-
-    def __add__(self, other: Kept) -> Kept:
-        return Kept(hits=self.hits + other.hits, total=self.total + other.total)
-
-
-NOTHING = Kept(hits=0, total=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discrimination:
+class Discrimination(Sums):
     """The value of the chosen tests, for one problem or summed over several."""
 
     problems: int = 0
@@ -54,11 +39,11 @@ class Discrimination:
     chosen: int = 0
     undetected: int = 0
     """Programs that no test rejects: equivalent mutants, or faults that the tests miss."""
-    kept: Kept = NOTHING
-    """Rejections by the chosen tests, of the programs that they were chosen for."""
-    held_out: Kept = NOTHING
+    kept: Rate = NONE
+    """Rejections by the chosen tests, out of those by all tests."""
+    held_out: Rate = NONE
     """Rejections by tests chosen for the other half of a problem's programs, as expected for new ones."""
-    as_given: Kept = NOTHING
+    as_given: Rate = NONE
     """Rejections by the same number of tests in the data set's own order."""
     executions: int = 0
     """Number of executions of rejected programs on all tests."""
@@ -66,11 +51,6 @@ class Discrimination:
     """Number of executions with an early stop, in the data set's order."""
     stopped_ordered: int = 0
     """Number of executions with an early stop, in an order chosen for the other half of the programs."""
-
-    def __add__(self, other: Discrimination) -> Discrimination:
-        return Discrimination(
-            **{name: getattr(self, name) + getattr(other, name) for name in self.__slots__}
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +70,6 @@ async def select_tests(
     *,
     k: int | None = None,
     mutants_per_problem: int = 10,
-    max_concurrency: int = 16,
     progress: Callable[[], None] = lambda: None,
 ) -> Selection:
     """Order each problem's hidden tests by the programs that they reject, and keep the first k.
@@ -106,17 +85,16 @@ async def select_tests(
     Raises:
         SandboxError: the sandbox failed.
     """
-    slots = asyncio.Semaphore(max_concurrency)
     started = time.monotonic()
 
     async def select(problem: Problem) -> tuple[TestOrder, Discrimination] | str:
         try:
-            rejects = await _rejects(problem, sandbox, slots, mutants_per_problem)
+            rejects = await _rejects(problem, sandbox, mutants_per_problem)
             return rejects if isinstance(rejects, str) else _selected(problem, *rejects, k)
         finally:
             progress()
 
-    found = await each(problems, select)
+    found = await each(problems, select, at_once=AT_ONCE)
     done = [one for one in found if not isinstance(one, str)]
     pairs = zip(problems, found, strict=True)
     return Selection(
@@ -144,9 +122,9 @@ def _selected(
         tests=n,
         chosen=k,
         undetected=n_programs - len(detected),
-        kept=Kept(hits=len(rejected_by(rejects, order[:k])), total=len(detected)),
-        held_out=Kept(hits=held_out, total=len(detected)),
-        as_given=Kept(hits=len(rejected_by(rejects, range(k))), total=len(detected)),
+        kept=Rate(hits=len(rejected_by(rejects, order[:k])), total=len(detected)),
+        held_out=Rate(hits=held_out, total=len(detected)),
+        as_given=Rate(hits=len(rejected_by(rejects, range(k))), total=len(detected)),
         executions=n * len(detected),
         stopped_as_given=sum(first_rejection(rejects, range(n), p) for p in detected),
         stopped_ordered=sum(
@@ -159,13 +137,13 @@ def _selected(
 
 
 async def _rejects(
-    problem: Problem, sandbox: Sandbox, slots: asyncio.Semaphore, n_mutants: int
+    problem: Problem, sandbox: Sandbox, n_mutants: int
 ) -> tuple[list[frozenset[int]], int] | str:
     """Return the programs that each test rejects and the number of programs, or a reason to skip it."""
     tests = problem.hidden_tests
     if not problem.gold or problem.graded_by is not GradedBy.tests or not tests:
         return "no gold solution that runs" if tests else "no hidden tests"
-    gold = await _run(problem, problem.gold[0], problem.limits, sandbox, slots)
+    gold = await _run(problem, problem.gold[0], problem.limits, sandbox)
     if len(gold) < len(tests) or any(_rejected(problem, n, e) for n, e in enumerate(gold)):
         return "its gold solution is not accepted"
     limits = mutant_limits(problem.limits, max(execution.cpu_s for execution in gold))
@@ -173,7 +151,7 @@ async def _rejects(
     programs += [(m.code, limits) for m in islice(mutants(problem.gold[0]), n_mutants)]
     if not programs:
         return "no known-bad program"
-    ran = [await _run(problem, code, within, sandbox, slots) for code, within in programs]
+    ran = [await _run(problem, code, within, sandbox) for code, within in programs]
     rejects = [
         frozenset(p for p, row in enumerate(ran) if t < len(row) and _rejected(problem, t, row[t]))
         for t in range(len(tests))
@@ -181,9 +159,7 @@ async def _rejects(
     return rejects, len(programs)
 
 
-async def _run(
-    problem: Problem, code: str, limits: Limits, sandbox: Sandbox, slots: asyncio.Semaphore
-) -> list[Execution]:
+async def _run(problem: Problem, code: str, limits: Limits, sandbox: Sandbox) -> list[Execution]:
     n_timeouts = 0
 
     def enough(_: int, execution: Execution) -> bool:
@@ -191,10 +167,9 @@ async def _run(
         n_timeouts += execution.status in (Status.cpu_timeout, Status.wall_timeout)
         return n_timeouts >= MAX_TIMEOUTS
 
-    program = Program(source=code, language=problem.language)
+    program = program_of(problem, code)
     inputs = [test.input for test in problem.hidden_tests]
-    async with slots:
-        return await sandbox.run(program, inputs, limits, stop_when=enough)
+    return await sandbox.run(program, inputs, limits, stop_when=enough)
 
 
 def _rejected(problem: Problem, number: int, execution: Execution) -> bool:

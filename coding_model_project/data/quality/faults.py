@@ -17,14 +17,6 @@ RANGES = {
 }
 """Plausible range of each limit; a value outside has a wrong unit or is a mistake."""
 
-DUPLICATE_ID = "duplicate id"
-EMPTY_ID = "empty id"
-EMPTY_STATEMENT = "empty statement"
-NO_HIDDEN_TESTS = "no hidden tests"
-UNUSABLE = "unusable"
-"""Tests that the grader rejects, such as by an unknown comparison."""
-ABSURD_LIMITS = "absurd limits"
-
 Fault = tuple[str, str]
 """The kind of a fault and its detail."""
 
@@ -37,15 +29,15 @@ def faults(problems: Sequence[Problem]) -> list[list[Fault]]:
 
 def _faults(problem: Problem, times: int) -> Iterator[Fault]:
     if not problem.id.strip():
-        yield EMPTY_ID, 'each problem needs its own id, such as "mine/1"'
+        yield "empty id", 'each problem needs its own id, such as "mine/1"'
     if times > 1:
-        yield DUPLICATE_ID, f"{times} problems have it; rewards identify a problem by its id"
+        yield "duplicate id", f"{times} problems have it; rewards identify a problem by its id"
     if not problem.statement.strip():
-        yield EMPTY_STATEMENT, "the prompt would be empty"
+        yield "empty statement", "the prompt would be empty"
     yield from ungradable(problem)
     wrong = [one for name in RANGES if (one := _out_of_range(problem.limits, name))]
     if wrong:
-        yield ABSURD_LIMITS, ", ".join(wrong)
+        yield "absurd limits", ", ".join(wrong)
 
 
 def ungradable(problem: Problem) -> Iterator[Fault]:
@@ -53,12 +45,12 @@ def ungradable(problem: Problem) -> Iterator[Fault]:
     if problem.graded_by is not GradedBy.tests:
         return
     if not problem.hidden_tests:
-        yield NO_HIDDEN_TESTS, "only hidden tests earn reward; remove public: true from some"
+        yield "no hidden tests", "only hidden tests earn reward; remove public: true from some"
         return
     try:
         checked_tests(problem, public=False)
     except DataError as error:
-        yield UNUSABLE, str(error).removeprefix(f"problem {problem.id}: ")
+        yield "unusable", str(error).removeprefix(f"problem {problem.id}: ")
 
 
 def _out_of_range(limits: Limits, name: str) -> str | None:

@@ -6,12 +6,12 @@ Some changes have no effect. A plain run of the tests decides which mutants are 
 from __future__ import annotations
 
 import ast
-import copy
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
+from typing import Any
 
 from coding_model_project.grading.literals import syntax_tree
 
@@ -40,7 +40,6 @@ class Mutant:
     """A changed program."""
 
     operator: Operator
-    line: int
     code: str
 
 
@@ -57,7 +56,8 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd, ast.BitXor: ast.BitOr, ast.LShift: ast.RShift, ast.RShift: ast.LShift,
 }  # fmt: skip
 
-Change = Callable[[ast.AST], None]
+Change = dict[str, Any]
+"""Other values of a node's fields."""
 
 
 def mutants(source: str) -> Iterator[Mutant]:
@@ -67,115 +67,94 @@ def mutants(source: str) -> Iterator[Mutant]:
         original = ast.unparse(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
-    sites: dict[Operator, list[tuple[int, int, Change]]] = {operator: [] for operator in Operator}
-    for index, node in enumerate(ast.walk(tree)):
+    sites: dict[Operator, list[tuple[ast.AST, Change]]] = {operator: [] for operator in Operator}
+    for node in ast.walk(tree):
         for operator, change in _changes(node):
-            sites[operator].append((index, getattr(node, "lineno", 0), change))
+            sites[operator].append((node, change))
     seen = {original}
     for turn in zip_longest(*sites.values()):
         for operator, site in zip(sites, turn, strict=True):
             if site is None:
                 continue
-            index, line, change = site
-            code = _changed(tree, index, change)
+            node, change = site
+            code = _changed(tree, node, change)
             if code is not None and code not in seen:
                 seen.add(code)
-                yield Mutant(operator=operator, line=line, code=code)
+                yield Mutant(operator=operator, code=code)
 
 
-def _changed(tree: ast.Module, index: int, change: Change) -> str | None:
-    """Apply a change to the `index`-th node of a copy, which `ast.walk` traverses in the same order."""
-    changed = copy.deepcopy(tree)
-    node = next(node for number, node in enumerate(ast.walk(changed)) if number == index)
-    change(node)
+def _changed(tree: ast.Module, node: ast.AST, change: Change) -> str | None:
+    """Return the program with a change, and undo it; None if it does not compile."""
+    before = {field: getattr(node, field) for field in change}
+    vars(node).update(change)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            code = ast.unparse(ast.fix_missing_locations(changed))
+            code = ast.unparse(tree)
             compile(code, "mutant", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError):
         return None
+    finally:
+        vars(node).update(before)
     return code
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[Operator, Change]]:
     match node:
-        case ast.Compare():
-            yield from _comparisons(node)
+        case ast.Compare(ops=ops) if not _is_main_guard(node):
+            for position, op in enumerate(ops):
+                for operator, table in (
+                    (Operator.comparison, _COMPARISON),
+                    (Operator.boundary, _BOUNDARY),
+                ):
+                    if (other := table.get(type(op))) is not None:
+                        yield operator, {"ops": [*ops[:position], other(), *ops[position + 1 :]]}
         case ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in _ARITHMETIC:
             if not _formats_text(node):
-                yield Operator.arithmetic, _set("op", _ARITHMETIC[type(op)]())
-        case ast.Constant():
-            yield from _constants(node)
+                yield Operator.arithmetic, {"op": _ARITHMETIC[type(op)]()}
+        case ast.Constant(value=bool(value)):
+            yield Operator.constant, {"value": not value}
+        case ast.Constant(value=int(value) | float(value)):
+            yield Operator.constant, {"value": value + 1}
+        case ast.Constant(value=str(value)) if len(value) < 40 and value != "__main__":
+            yield Operator.constant, {"value": value + "x"}
         case ast.BoolOp(op=op):
-            other = ast.Or() if isinstance(op, ast.And) else ast.And()
-            yield Operator.boolean, _set("op", other)
-        case ast.If() | ast.While() | ast.IfExp():
-            yield Operator.boolean, _negate
-        case ast.Return(value=value) if value is not None and not _is_none(value):
-            yield Operator.returned, _set("value", ast.Constant(None))
+            yield Operator.boolean, {"op": ast.Or() if isinstance(op, ast.And) else ast.And()}
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) if not _is_main_guard(
+            test
+        ):
+            yield Operator.boolean, {"test": ast.UnaryOp(ast.Not(), test)}
+        case ast.Return(value=ast.expr() as value) if not _is_none(value):
+            yield Operator.returned, {"value": ast.Constant(None)}
         case ast.Call(func=ast.Name(id="print"), args=[_, *_]):
-            yield Operator.returned, _set("args", [])
-        case ast.Call(func=ast.Name(id="range"), args=[_, *_]):
-            yield Operator.boundary, _shorten
-        case ast.Call(func=ast.Name(id=name), args=[_, *_]) if name != "super":
-            yield Operator.call, _leave_out
-        case ast.Call(func=ast.Attribute()):
-            yield Operator.call, _leave_out
+            yield Operator.returned, {"args": []}
+        case ast.Call(func=ast.Name(id="range"), args=[stop]):
+            yield Operator.boundary, {"args": [_less_one(stop)]}
+        case ast.Call(func=ast.Name(id="range"), args=[start, stop, *step]):
+            yield Operator.boundary, {"args": [start, _less_one(stop), *step]}
+        case ast.Call(func=ast.Name(id=name), args=[first, *_]) if name != "super":
+            yield Operator.call, _instead_of_call(first)
+        case ast.Call(func=ast.Attribute(value=first)):
+            yield Operator.call, _instead_of_call(first)
         case _:
             pass
 
 
-def _comparisons(node: ast.Compare) -> Iterator[tuple[Operator, Change]]:
-    for position, op in enumerate(node.ops):
-        for operator, table in (
-            (Operator.comparison, _COMPARISON),
-            (Operator.boundary, _BOUNDARY),
-        ):
-            if type(op) in table and not _is_main_guard(node):
-                yield operator, _set_item("ops", position, table[type(op)]())
+def _less_one(number: ast.expr) -> ast.expr:
+    return ast.BinOp(number, ast.Sub(), ast.Constant(1))
 
 
-def _constants(node: ast.Constant) -> Iterator[tuple[Operator, Change]]:
-    value = node.value
-    if isinstance(value, bool):
-        yield Operator.constant, _set("value", not value)
-    elif isinstance(value, (int, float)):
-        yield Operator.constant, _set("value", value + 1)
-    elif isinstance(value, str) and len(value) < 40 and value != "__main__":
-        yield Operator.constant, _set("value", value + "x")
-
-
-def _set(field: str, value: object) -> Change:
-    return lambda node: setattr(node, field, value)
-
-
-def _set_item(field: str, position: int, value: object) -> Change:
-    return lambda node: getattr(node, field).__setitem__(position, value)
-
-
-def _negate(node: ast.AST) -> None:
-    assert isinstance(node, (ast.If, ast.While, ast.IfExp))
-    if isinstance(node.test, ast.Compare) and _is_main_guard(node.test):
-        return
-    node.test = ast.UnaryOp(ast.Not(), node.test)
-
-
-def _shorten(node: ast.AST) -> None:
-    assert isinstance(node, ast.Call)
-    position = 0 if len(node.args) == 1 else 1
-    node.args[position] = ast.BinOp(node.args[position], ast.Sub(), ast.Constant(1))
-
-
-def _leave_out(node: ast.AST) -> None:
-    assert isinstance(node, ast.Call)
-    first = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0]
+def _instead_of_call(value: ast.expr) -> Change:
     nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-    node.func, node.args, node.keywords = ast.Lambda(nothing, first), [], []
+    return {"func": ast.Lambda(nothing, value), "args": [], "keywords": []}
 
 
-def _is_main_guard(node: ast.Compare) -> bool:
-    return isinstance(node.left, ast.Name) and node.left.id == "__name__"
+def _is_main_guard(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.Name)
+        and node.left.id == "__name__"
+    )
 
 
 def _is_none(node: ast.expr) -> bool:

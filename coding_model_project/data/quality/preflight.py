@@ -1,28 +1,37 @@
 """The preflight of a data set: its gold solutions must pass, and its known-bad ones must fail.
 
 Mutants of gold solutions are known bad if a plain run of the tests rejects them. Mutants that pass are
-set aside, since they show nothing about the judge. A problem with any fault, or with verdicts that change
+set aside, since they show nothing about the judge. A program that does nothing must fail too: tests that
+accept it do not reach the program. A problem with any fault, or with verdicts that change
 between repeats, is reported with the reasons and must not train. Faults that are visible without running
 anything (`faults`) are reported first, and such problems are not judged.
 
 Most sets take the answer of a maths problem from its solution. A solution that ends in the expected
 answer is then compared with itself, so it counts neither as accepted nor as evidence.
+
+Each problem is checked on its own, so that results can be stored and nodes can share the work.
 """
 
 from __future__ import annotations
 
-import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from itertools import chain
+from operator import add
+from typing import Any
 
 from coding_model_project.concurrency import each
 from coding_model_project.data.quality.faults import Fault, faults
-from coding_model_project.data.quality.mutants import Mutant, mutants
-from coding_model_project.data.quality.rates import NONE, Rate
+from coding_model_project.data.quality.idle import idle_program
+from coding_model_project.data.quality.mutants import Operator, mutants
+from coding_model_project.data.quality.rates import NONE, Rate, Sums
 from coding_model_project.data.quality.second_opinion import passes_plainly
-from coding_model_project.errors import CheckerError, DataError
+from coding_model_project.errors import CheckerError, DataError, SandboxError
 from coding_model_project.grading.base import CodeGrader
+from coding_model_project.grading.cache import problem_digest
 from coding_model_project.grading.checker import CHECKER
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.judge import GraderByProblem
@@ -32,17 +41,28 @@ from coding_model_project.grading.value_rules import VALUE_RULES
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import GradedBy, Limits, Problem, Verdict
 
+AT_ONCE = 32
+"""Number of problems checked at once on this machine."""
+
 MAX_TRIED = 40
 """Maximum number of mutants run per problem, in search of some that its tests reject."""
 
 MIN_OPERATORS = 2
 """Minimum number of distinct operators among a problem's mutants, if it has that many."""
 
+_MAX_PROGRAMS = 16
+"""Maximum number of programs in the sandbox at once."""
+
+_MOST_FAILURES = 3
+"""Number of failures of the sandbox after which no more problems are checked."""
+
 UNPROVEN = "no gold solution: nothing shows that it can be solved"
+UNREACHED = "accepts a program that does nothing"
+GOLD_REJECTED = "gold rejected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mutation:
+class Mutation(Sums):
     """The results of mutants."""
 
     judged: int = 0
@@ -56,18 +76,11 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """The results for a data set's own solutions."""
+    """The results for the own solutions of one or more problems."""
 
-    problems: int
-    gold_accepted: int
+    problems: int = 0
+    gold_accepted: int = 0
     """Problems with gold solutions, all accepted."""
-    bad_total: int
-    """Known-bad programs, including mutants."""
-    bad_rejected: int
-    seconds: float
-    """Wall-clock seconds of judging the gold solutions once."""
-    complaints: tuple[str, ...]
-    """A line per rejected gold solution, accepted known-bad one, flaky problem and unusable problem."""
     without_gold: int = 0
     gold: Rate = NONE
     """Accepted gold programs: the true positives."""
@@ -76,23 +89,48 @@ class Preflight:
     mutation: Mutation = Mutation()
     flaky: tuple[str, ...] = ()
     """Ids of problems with a program that only some repeats accepted."""
-    quarantined: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Ids of problems that must not train, with the reasons."""
-    faults: Mapping[str, int] = field(default_factory=dict)
-    """Number of problems by kind of `faults`; these were not judged."""
+    reasons: tuple[tuple[str, str], ...] = ()
+    """Ids of problems that must not train, each with a reason."""
+    faults: tuple[str, ...] = ()
+    """The kinds of `faults` of problems; these were not judged."""
     compared_with_itself: int = 0
     """Maths problems whose solution ends in the expected answer, which is no evidence."""
+
+    @property
+    def quarantined(self) -> dict[str, tuple[str, ...]]:
+        """All reasons of each problem that must not train."""
+        found: dict[str, dict[str, None]] = {}
+        for name, reason in self.reasons:
+            found.setdefault(name, {})[reason] = None
+        return {name: tuple(reasons) for name, reasons in found.items()}
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """A line per rejected gold solution, accepted known-bad one, flaky and unusable problem."""
+        lines = (f"{name}: {reason}" for name, reason in self.reasons if reason != UNPROVEN)
+        return tuple(dict.fromkeys(lines))
 
     @property
     def passed(self) -> bool:
         return not self.complaints
 
 
+def merged(parts: Sequence[Preflight]) -> Preflight:
+    """Add the results of problems."""
+
+    def total(name: str) -> Any:
+        values = [getattr(part, name) for part in parts]
+        if isinstance(values[0], tuple):
+            return tuple(chain.from_iterable(values))
+        return reduce(add, values)
+
+    return Preflight(**{name: total(name) for name in Preflight.__slots__ if parts})
+
+
 @dataclass(slots=True)
 class _Judged:
-    """A program of a problem, with a verdict per repeat."""
+    """A program with a verdict per repeat."""
 
-    problem: Problem
     code: str
     verdicts: list[Verdict]
 
@@ -105,207 +143,199 @@ class _Judged:
         return not any(verdict.passed for verdict in self.verdicts)
 
 
-async def preflight(
+Check = Callable[[Problem, Sequence[Fault]], Awaitable[Preflight]]
+"""A function that checks a problem with these `faults`; raises SandboxError if it cannot."""
+
+
+async def check_all(
     problems: Sequence[Problem],
-    sandbox: Sandbox,
+    check: Check,
     *,
-    found: Sequence[Sequence[Fault]] | None = None,
-    max_concurrency: int = 16,
-    mutants_per_problem: int = 0,
-    repeats: int = 1,
-    progress: Callable[[], None] | None = None,
+    at_once: int = AT_ONCE,
+    progress: Callable[[], object] = lambda: None,
 ) -> Preflight:
-    """Judge gold solutions by all of a problem's tests, known-bad ones by the hidden tests.
+    """Check all problems of a set, and add the results.
 
     Args:
-        found: `faults` of these problems if they are a part of a set; None computes them.
-        max_concurrency: the maximum number of programs in the sandbox at once.
-        mutants_per_problem: the number of mutants of the first gold solution to judge as known bad.
-        repeats: the number of times to judge each solution, to find verdicts that change.
-        progress: a function called once per gold and known-bad program and per problem's mutants.
+        progress: a function called once per problem.
 
     Raises:
-        UngradableError: the sandbox failed. A problem with unusable data is quarantined instead.
+        SandboxError: some problems could not be checked; the others were, except in an outage.
     """
-    limiter = Limiter(max_concurrency)
+    failures: list[SandboxError] = []
+
+    async def one(given: tuple[Problem, Sequence[Fault]]) -> Preflight | None:
+        if len(failures) >= _MOST_FAILURES:
+            return None
+        try:
+            return await check(*given)
+        except SandboxError as error:
+            failures.append(error)
+            return None
+        finally:
+            progress()
+
+    found = await each(zip(problems, faults(problems), strict=True), one, at_once=at_once)
+    done = [result for result in found if result is not None]
+    if failures:
+        n_left = len(problems) - len(done)
+        raise SandboxError(
+            f"{n_left} of {len(problems)} problems could not be checked ({failures[0]})"
+        )
+    return merged(done)
+
+
+def result_key(problem: Problem, found: Sequence[Fault], settings: str) -> str:
+    """Return a digest of everything that a problem's result depends on.
+
+    Args:
+        settings: the judge and the options of the check.
+    """
+    own = repr((settings, list(found), problem.gold, problem.bad))
+    return hashlib.sha256(problem_digest(problem) + own.encode()).hexdigest()
+
+
+@asynccontextmanager
+async def open_checker(sandbox: Sandbox) -> AsyncIterator[Checker]:
+    """Open a checker for a started sandbox."""
+    limiter = Limiter(_MAX_PROGRAMS)
     execution = ExecutionGrader(sandbox, stop_early=True, limiter=limiter)
     async with GraderByProblem(execution, limiter=limiter) as grader:
-        run = _Run(problems, sandbox, grader, limiter, progress)
-        found = faults(problems) if found is None else found
-        return await _preflight(run, problems, found, mutants_per_problem, repeats)
+        yield Checker(sandbox, grader, limiter)
 
 
-async def _preflight(
-    run: _Run,
-    problems: Sequence[Problem],
-    found: Sequence[Sequence[Fault]],
-    mutants_per_problem: int,
-    repeats: int,
-) -> Preflight:
-    n_problems = len(problems)
-    sound = [problem for problem, wrong in zip(problems, found, strict=True) if not wrong]
-    for problem, wrong in zip(problems, found, strict=True):
-        for what, detail in wrong:
-            run.report(problem.id, f"{what}: {detail}")
-        for _ in problem.gold + problem.bad if wrong else ():
-            run.skip()
-    problems = sound
-    started = time.monotonic()
-    everything = [_all_hidden(problem) for problem in problems]
-    gold = await run.judge((p, code) for p in everything for code in p.gold)
-    seconds = time.monotonic() - started
-    bad = await run.judge((p, code) for p in problems for code in p.bad)
-    mutated, mutation = await run.mutants(gold, mutants_per_problem)
-    for _ in range(repeats - 1):
-        await run.again([*gold, *bad])
-    for judged in gold:
-        if judged.rejected:
-            run.complain(judged, "gold rejected", _why(judged.verdicts[0]))
-    for what, programs in (("known-bad", bad), ("mutant", mutated)):
-        for judged in programs:
-            if judged.accepted:
-                run.complain(judged, f"{what} accepted", f"{judged.code!r:.200}")
-    changing = [judged for judged in [*gold, *bad] if not (judged.accepted or judged.rejected)]
-    for judged in changing:
-        run.complain(judged, "flaky", f"accepted in {_n_passed(judged)} of {repeats} repeats")
-    unsound = {judged.problem.id for judged in gold if not judged.accepted} | run.unusable
-    maths = {p.id for p in problems if _compared_with_itself(p) and p.id not in unsound}
-    shown = [judged for judged in gold if judged.problem.id not in maths]
-    # Problems with instructions need no gold solution.
-    provable = [p for p in problems if p.graded_by is not GradedBy.instructions]
-    unproven = {p.id: [UNPROVEN] for p in provable if not p.gold and p.id not in run.reasons}
-    known_bad = [*bad, *mutated]
-    return Preflight(
-        problems=n_problems,
-        gold_accepted=sum(bool(p.gold) and p.id not in unsound | maths for p in problems),
-        bad_total=len(known_bad),
-        bad_rejected=sum(judged.rejected for judged in known_bad),
-        seconds=seconds,
-        complaints=tuple(run.complaints),
-        without_gold=sum(not problem.gold for problem in problems),
-        gold=Rate.of(judged.accepted for judged in shown),
-        bad=Rate.of(judged.rejected for judged in known_bad),
-        mutation=mutation,
-        flaky=tuple(dict.fromkeys(judged.problem.id for judged in changing)),
-        quarantined=tuple((i, tuple(why)) for i, why in (run.reasons | unproven).items()),
-        faults=Counter(what for wrong in found for what, _ in wrong),
-        compared_with_itself=len(maths),
-    )
+class Checker:
+    """A judge of problems' own programs."""
 
+    def __init__(self, sandbox: Sandbox, grader: CodeGrader, limiter: Limiter) -> None:
+        self._sandbox, self._grader, self._limiter = sandbox, grader, limiter
 
-class _Run:
-    """The grader and the findings of a preflight."""
-
-    def __init__(
+    async def check(
         self,
-        problems: Sequence[Problem],
-        sandbox: Sandbox,
-        grader: CodeGrader,
-        limiter: Limiter,
-        progress: Callable[[], None] | None,
-    ) -> None:
-        self._sandbox = sandbox
-        self._grader, self._limiter = grader, limiter
-        self._progress = progress or (lambda: None)
-        self._original = {problem.id: problem for problem in problems}
-        self.complaints: list[str] = []
-        self.reasons: dict[str, list[str]] = defaultdict(list)
-        self.unusable: set[str] = set()
+        problem: Problem,
+        found: Sequence[Fault] = (),
+        *,
+        mutants_per_problem: int = 0,
+        repeats: int = 1,
+    ) -> Preflight:
+        """Judge gold solutions by all of a problem's tests, known-bad and idle ones by the hidden tests.
 
-    def complain(self, judged: _Judged, what: str, detail: str) -> None:
-        self.report(judged.problem.id, f"{what}: {detail}")
+        Args:
+            found: the problem's `faults`; with any, nothing is judged.
+            mutants_per_problem: the number of mutants of the first accepted gold solution to judge as
+                known bad.
+            repeats: the number of times to judge each solution, to find verdicts that change.
 
-    def report(self, problem_id: str, reason: str) -> None:
-        if reason not in self.reasons[problem_id]:
-            self.complaints.append(f"{problem_id}: {reason}")
-            self.reasons[problem_id].append(reason)
-
-    def skip(self) -> None:
-        """Count a program that is not judged."""
-        self._progress()
-
-    async def judge(self, work: Iterable[tuple[Problem, str]]) -> list[_Judged]:
-        """Judge programs once, except those of unusable problems."""
-        done = await each(work, lambda one: self._judge(*one))
-        return [judged for judged in done if judged is not None]
-
-    async def again(self, work: Sequence[_Judged]) -> None:
-        """Judge programs again."""
-        verdicts = await each(work, lambda judged: self._verdict(judged.problem, judged.code))
-        for judged, verdict in zip(work, verdicts, strict=True):
-            judged.verdicts.append(verdict)
-
-    async def mutants(self, gold: Sequence[_Judged], wanted: int) -> tuple[list[_Judged], Mutation]:
-        """Judge mutants of each problem's first accepted gold solution.
-
-        Problems with a checker are skipped, since there is no second opinion on several right outputs.
+        Raises:
+            SandboxError: the sandbox failed.
         """
-        if not wanted:
-            return [], Mutation()
-        first: dict[str, _Judged] = {}
-        for judged in gold:
-            if judged.accepted and _mutable(judged.problem):
-                first.setdefault(judged.problem.id, judged)
-        found = await each(first.values(), lambda judged: self._mutants(judged, wanted))
-        kept = [judged for mutated, _, _ in found for judged in mutated]
-        return kept, Mutation(
-            judged=len(kept),
-            rejected=sum(judged.rejected for judged in kept),
-            set_aside=sum(n_passing for _, n_passing, _ in found),
-            problems=sum(bool(mutated) for mutated, _, _ in found),
-            with_two_operators=sum(n_operators >= MIN_OPERATORS for _, _, n_operators in found),
+        if not found:
+            try:
+                return await self._checked(problem, mutants_per_problem, repeats)
+            except (DataError, CheckerError) as error:
+                return _unfit(problem, [f"unusable: {error}"])
+        result = _unfit(problem, [f"{what}: {detail}" for what, detail in found])
+        return replace(result, faults=tuple(what for what, _ in found))
+
+    async def _checked(self, problem: Problem, n_mutants: int, repeats: int) -> Preflight:
+        everything = _all_hidden(problem)
+        gold = await self._judged(everything, problem.gold)
+        idle = idle_program(problem)
+        reached = idle is None or not (await self._verdict(problem, idle)).passed
+        # That tests which reach no program accept a known-bad one too says nothing more.
+        bad = await self._judged(problem, problem.bad if reached else ())
+        mutated, mutation = [], Mutation()
+        right = next((one for one in gold if one.accepted), None)
+        if n_mutants and reached and right is not None and _mutable(problem):
+            mutated, mutation = await self._mutants(problem, right, n_mutants)
+        for _ in range(repeats - 1):
+            await each(gold, partial(self._again, everything))
+            await each(bad, partial(self._again, problem))
+        changing = [one for one in (*gold, *bad) if not (one.accepted or one.rejected)]
+        reasons = [f"{GOLD_REJECTED}: {_why(one.verdicts[0])}" for one in gold if one.rejected]
+        if not reached:
+            reasons.append(f"{UNREACHED}: its tests do not reach the program")
+        for what, programs in (("known-bad", bad), ("mutant", mutated)):
+            reasons += [f"{what} accepted: {one.code!r:.200}" for one in programs if one.accepted]
+        for one in changing:
+            n_passed = sum(verdict.passed for verdict in one.verdicts)
+            reasons.append(f"flaky: accepted in {n_passed} of {repeats} repeats")
+        # Problems with instructions need no gold solution.
+        if not (gold or reasons or problem.graded_by is GradedBy.instructions):
+            reasons.append(UNPROVEN)
+        sound = bool(gold) and all(one.accepted for one in gold)
+        shows_nothing = sound and _compared_with_itself(problem)
+        return replace(
+            _unfit(problem, reasons),
+            gold_accepted=int(sound and not shows_nothing),
+            gold=NONE if shows_nothing else Rate.of(one.accepted for one in gold),
+            bad=Rate.of(one.rejected for one in (*bad, *mutated)),
+            mutation=mutation,
+            flaky=(problem.id,) if changing else (),
+            compared_with_itself=int(shows_nothing),
         )
 
-    async def _mutants(self, gold: _Judged, wanted: int) -> tuple[list[_Judged], int, int]:
-        problem = self._original[gold.problem.id]
+    async def _mutants(
+        self, problem: Problem, gold: _Judged, wanted: int
+    ) -> tuple[list[_Judged], Mutation]:
+        """Judge mutants of a gold solution that a plain run of the tests rejects."""
         slowest_s = max((result.cpu_s for result in gold.verdicts[0].results), default=0.0)
         limits = mutant_limits(problem.limits, slowest_s)
         # Twice the judge's limits: a mutant that times out here must not pass by the judge's grace.
         plain = replace(limits, cpu_s=2 * limits.cpu_s, wall_s=2 * limits.wall_s)
-        kept: list[Mutant] = []
+        limited = replace(problem, limits=limits)
+        kept: list[tuple[Operator, _Judged]] = []
         n_passing = 0
         for mutant in mutants(gold.code):
-            operators = {one.operator for one in kept}
+            operators = {operator for operator, _ in kept}
             full = len(kept) >= wanted
             if (full and len(operators) >= MIN_OPERATORS) or len(kept) + n_passing >= MAX_TRIED:
                 break
             if full and mutant.operator in operators:
                 continue
-            async with self._limiter.shared():
-                passes = await passes_plainly(problem, mutant.code, self._sandbox, plain)
-            if passes:
+            if await self._passes(problem, mutant.code, plain):
                 n_passing += 1
-            else:
-                kept.append(mutant)
-        limited = replace(problem, limits=limits)
-        judged = []
-        for mutant in kept:
+                continue
             verdict = await self._verdict(limited, mutant.code)
-            if verdict.passed and await self._by_order(problem, mutant.code, plain):
+            # Whether it failed only by the order of a set's items.
+            if verdict.passed and await self._passes(problem, mutant.code, plain, rebuilt=True):
                 n_passing += 1
             else:
-                judged.append((mutant.operator, _Judged(problem, mutant.code, [verdict])))
-        self._progress()
-        return [one for _, one in judged], n_passing, len({operator for operator, _ in judged})
+                kept.append((mutant.operator, _Judged(mutant.code, [verdict])))
+        judged = [one for _, one in kept]
+        return judged, Mutation(
+            judged=len(judged),
+            rejected=sum(one.rejected for one in judged),
+            set_aside=n_passing,
+            problems=int(bool(judged)),
+            with_two_operators=int(len({operator for operator, _ in kept}) >= MIN_OPERATORS),
+        )
 
-    async def _by_order(self, problem: Problem, code: str, limits: Limits) -> bool:
-        """Return whether a mutant fails a plain run only by the order of a set's items."""
+    async def _passes(
+        self, problem: Problem, code: str, limits: Limits, *, rebuilt: bool = False
+    ) -> bool:
         async with self._limiter.shared():
-            return await passes_plainly(problem, code, self._sandbox, limits, rebuilt=True)
+            return await passes_plainly(problem, code, self._sandbox, limits, rebuilt=rebuilt)
 
-    async def _judge(self, problem: Problem, code: str) -> _Judged | None:
-        try:
-            return _Judged(problem, code, [await self._verdict(problem, code)])
-        except (DataError, CheckerError) as error:
-            if problem.id not in self.unusable:
-                self.unusable.add(problem.id)
-                self.report(problem.id, f"unusable: {error}")
-            return None
-        finally:
-            self._progress()
+    async def _judged(self, problem: Problem, programs: Iterable[str]) -> list[_Judged]:
+        judged = [_Judged(code, []) for code in programs]
+        await each(judged, partial(self._again, problem))
+        return judged
+
+    async def _again(self, problem: Problem, judged: _Judged) -> None:
+        judged.verdicts.append(await self._verdict(problem, judged.code))
 
     async def _verdict(self, problem: Problem, code: str) -> Verdict:
         return await self._grader.grade_code(problem, code)
+
+
+def _unfit(problem: Problem, reasons: Iterable[str]) -> Preflight:
+    """Return the result of a problem that must not train for these reasons, if there are any."""
+    return Preflight(
+        problems=1,
+        without_gold=int(not problem.gold),
+        reasons=tuple((problem.id, reason) for reason in dict.fromkeys(reasons)),
+    )
 
 
 def _compared_with_itself(problem: Problem) -> bool:
@@ -317,7 +347,10 @@ def _compared_with_itself(problem: Problem) -> bool:
 
 
 def _mutable(problem: Problem) -> bool:
-    """Return whether a second opinion supports the problem's comparison."""
+    """Return whether a second opinion supports the problem's comparison.
+
+    It does not with a checker, since several outputs are right.
+    """
     known = problem.comparison != CHECKER and problem.comparison not in VALUE_RULES
     return problem.graded_by is GradedBy.tests and known
 
@@ -331,10 +364,6 @@ def mutant_limits(limits: Limits, slowest_s: float) -> Limits:
 def _all_hidden(problem: Problem) -> Problem:
     """Return the problem with its public tests turned into hidden ones."""
     return replace(problem, tests=tuple(replace(test, public=False) for test in problem.tests))
-
-
-def _n_passed(judged: _Judged) -> int:
-    return sum(verdict.passed for verdict in judged.verdicts)
 
 
 def _why(verdict: Verdict) -> str:

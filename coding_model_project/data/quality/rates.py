@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
 _Z = 1.959963984540054
 """The two-sided 95% quantile of the normal distribution."""
@@ -23,8 +24,19 @@ def wilson(share: float, total: float) -> tuple[float, float]:
     return low, 1.0 if share == 1 else min(1.0, centre + half)
 
 
+class Sums:
+    """A base of dataclasses that add field by field."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            **{name: getattr(self, name) + getattr(other, name) for name in self.__slots__}
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class Rate(Sums):
     """A share as two counts, with Wilson's 95% interval (0 to 1 for a total of 0)."""
 
     hits: int

@@ -14,6 +14,7 @@ from typing import Any
 
 from coding_model_project.grading.brief import ordered_repr
 from coding_model_project.grading.literals import syntax_tree
+from coding_model_project.grading.prelude import with_prelude
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
     Asserts,
@@ -24,17 +25,14 @@ from coding_model_project.types import (
     Program,
     Status,
     Stdin,
-    Test,
 )
 
 _MARK = "plain-run-answer:"
-_CALLS = """
+_TESTS = """
 inf, nan = float("inf"), float("nan")
 for _name, _args in {calls}:
     _target = globals().get(_name) or getattr(Solution(), _name)
     print({mark!r} + repr(_target(*_args)))
-"""
-_ASSERTS = """
 for _source in {sources}:
     exec(compile(_source, "tests", "exec"), dict(globals()))
     print({mark!r} + "True")
@@ -69,75 +67,45 @@ async def passes_plainly(
         SandboxError: the sandbox failed.
     """
     tests = problem.hidden_tests
-    stdin = [test for test in tests if isinstance(test.input, Stdin)]
-    calls = [test for test in tests if isinstance(test.input, Call)]
-    asserts = [test for test in tests if isinstance(test.input, Asserts)]
+    code = with_prelude(problem.prelude, code)
+    calls = [(t.input, t.expected) for t in tests if isinstance(t.input, Call)]
+    asserts = [t.input for t in tests if isinstance(t.input, Asserts)]
     if rebuilt:
-        names = {t.input.function for t in calls if isinstance(t.input, Call)}
-        names |= {t.input.entry_point for t in asserts if isinstance(t.input, Asserts)} - {None}
-        code += "\n" + _REBUILT.format(names=sorted(map(str, names)))
-    return (
-        await _scripts_pass(stdin, code, sandbox, limits)
-        and await _calls_pass(calls, code, sandbox, limits)
-        and await _asserts_pass(asserts, code, sandbox, limits)
-    )
-
-
-async def _scripts_pass(tests: list[Test], code: str, sandbox: Sandbox, limits: Limits) -> bool:
-    if not tests:
+        names = {call.function for call, _ in calls} | {one.entry_point or "" for one in asserts}
+        code += "\n" + _REBUILT.format(names=sorted(names))
+    if not await _prints_all(problem, code, sandbox, limits):
+        return False
+    if not calls and not asserts:
         return True
+    called = [(call.function, call.args) for call, _ in calls]
+    sources = [one.source for one in asserts]
+    try:
+        script = _TESTS.format(calls=ordered_repr(called), sources=sources, mark=_MARK)
+    except (ValueError, RecursionError):  # an integer of too many digits for source
+        return False
+    n = len(calls) + len(asserts)
+    whole = replace(limits, cpu_s=limits.cpu_s * n, wall_s=limits.wall_s * n)
+    (execution,) = await sandbox.run(Program(source=f"{code}\n{script}"), [Stdin("")], whole)
+    lines = [line for line in execution.stdout.split("\n") if line.startswith(_MARK)]
+    expected = [*(value for _, value in calls), *(True for _ in asserts)]
+    answers = [_value(line.removeprefix(_MARK)) for line in lines]
+    return execution.status is Status.finished and _equal(expected, answers)
+
+
+async def _prints_all(problem: Problem, code: str, sandbox: Sandbox, limits: Limits) -> bool:
+    """Return whether the program prints what its tests by standard input expect."""
+    tests = [test for test in problem.hidden_tests if isinstance(test.input, Stdin)]
 
     def fails(index: int, execution: Execution) -> bool:
-        return not _prints(execution, str(tests[index].expected))
+        wanted, got = str(tests[index].expected).split(), execution.stdout.split()
+        is_right = len(wanted) == len(got) and all(map(_same_token, wanted, got))
+        return execution.status is not Status.finished or not is_right
 
+    if not tests:
+        return True
     inputs = [test.input for test in tests]
     executions = await sandbox.run(Program(source=code), inputs, limits, stop_when=fails)
     return len(executions) == len(tests) and not fails(len(tests) - 1, executions[-1])
-
-
-def _prints(execution: Execution, expected: str) -> bool:
-    if execution.status is not Status.finished:
-        return False
-    wanted, got = expected.split(), execution.stdout.split()
-    return len(wanted) == len(got) and all(
-        w == g or (_is_fraction(w) and _near(_number(w), _number(g)))
-        for w, g in zip(wanted, got, strict=True)
-    )
-
-
-async def _calls_pass(tests: list[Test], code: str, sandbox: Sandbox, limits: Limits) -> bool:
-    if not tests:
-        return True
-    calls = [(t.input.function, t.input.args) for t in tests if isinstance(t.input, Call)]
-    try:
-        script = code + _CALLS.format(calls=ordered_repr(calls), mark=_MARK)
-    except (ValueError, RecursionError):  # an integer of too many digits for source
-        return False
-    answers = await _script(script, len(tests), sandbox, limits)
-    return answers is not None and all(
-        _equal(_pictured(test.expected), _pictured(answer))
-        for test, answer in zip(tests, answers, strict=True)
-    )
-
-
-async def _asserts_pass(tests: list[Test], code: str, sandbox: Sandbox, limits: Limits) -> bool:
-    if not tests:
-        return True
-    sources = [t.input.source for t in tests if isinstance(t.input, Asserts)]
-    script = code + "\n" + _ASSERTS.format(sources=sources, mark=_MARK)
-    return await _script(script, len(tests), sandbox, limits) is not None
-
-
-async def _script(
-    source: str, n_tests: int, sandbox: Sandbox, limits: Limits
-) -> list[object] | None:
-    """Return the values that a script printed after the mark, one per test; None if it failed."""
-    whole = replace(limits, cpu_s=limits.cpu_s * n_tests, wall_s=limits.wall_s * n_tests)
-    (execution,) = await sandbox.run(Program(source=source), [Stdin("")], whole)
-    lines = [line for line in execution.stdout.split("\n") if line.startswith(_MARK)]
-    if execution.status is not Status.finished or len(lines) != n_tests:
-        return None
-    return [_value(line.removeprefix(_MARK)) for line in lines]
 
 
 def _value(text: str) -> object:
@@ -146,14 +114,7 @@ def _value(text: str) -> object:
         (statement,) = syntax_tree(text.strip()).body
         assert isinstance(statement, ast.Expr)
         return ast.literal_eval(_Floats().visit(statement.value))
-    except (
-        ValueError,
-        SyntaxError,
-        TypeError,
-        AssertionError,
-        RecursionError,
-        MemoryError,
-    ):
+    except (ValueError, SyntaxError, TypeError, AssertionError, RecursionError, MemoryError):
         return object()
 
 
@@ -164,17 +125,9 @@ class _Floats(ast.NodeTransformer):
         return ast.Constant(float(node.id)) if node.id in ("inf", "nan") else node
 
 
-def _pictured(value: Any) -> Any:
-    """Convert tuples to lists, as in JSON data sets."""
-    if isinstance(value, (list, tuple)):
-        return [_pictured(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _pictured(item) for key, item in value.items()}
-    return value
-
-
 def _equal(expected: Any, got: Any) -> bool:
-    if isinstance(expected, list) and isinstance(got, list):
+    """Return whether values are equal; tuples equal lists, as in JSON data sets."""
+    if isinstance(expected, list | tuple) and isinstance(got, list | tuple):
         return len(expected) == len(got) and all(map(_equal, expected, got))
     if isinstance(expected, dict) and isinstance(got, dict):
         return expected.keys() == got.keys() and all(
@@ -185,19 +138,14 @@ def _equal(expected: Any, got: Any) -> bool:
     return type(expected) is type(got) and expected == got
 
 
-def _is_fraction(token: str) -> bool:
-    return any(sign in token for sign in ".eE") and _number(token) is not None
-
-
-def _number(token: str) -> float | None:
+def _same_token(wanted: str, got: str) -> bool:
     try:
-        return float(token)
+        is_near = any(sign in wanted for sign in ".eE") and _near(float(wanted), float(got))
     except ValueError:
-        return None
+        is_near = False
+    return wanted == got or is_near
 
 
-def _near(expected: float | None, got: float | None) -> bool:
-    if expected is None or got is None:
-        return False
+def _near(expected: float, got: float) -> bool:
     both_nan = expected != expected and got != got
     return both_nan or math.isclose(expected, got, rel_tol=1e-6, abs_tol=1e-6)

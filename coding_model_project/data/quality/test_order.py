@@ -8,15 +8,15 @@ were not used for the choice. Only training problems lose tests; evaluations run
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import orjson
 
+from coding_model_project.data.json_files import read_lines
 from coding_model_project.data.problems import problem_line
 from coding_model_project.errors import ConfigError
-from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import Problem
 
 
@@ -76,43 +76,29 @@ def version(problem: Problem) -> str:
     return hashlib.blake2b(problem_line(bare), digest_size=8).hexdigest()
 
 
-def write_orders(path: Path, orders: Iterable[TestOrder]) -> None:
-    """Write orders atomically, one per line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(b"".join(orjson.dumps(asdict(order)) + b"\n" for order in orders))
-    partial.replace(path)
-
-
 def read_orders(path: str | Path) -> dict[str, TestOrder]:
     """Read orders, by problem.
 
     Raises:
-        ConfigError: the file is missing, or a line is not an order; names the line.
+        ConfigError: see `read_lines`.
     """
-    local = on_disk(path)
-    if not local.is_file():
-        raise ConfigError(f"--tests: {path}: no such file; `data select-tests` writes one")
-    orders = {}
-    for number, line in enumerate(local.read_bytes().splitlines(), 1):
-        try:
-            row = orjson.loads(line)
-            orders[row["id"]] = TestOrder(**row | {"tests": tuple(row["tests"])})
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"--tests: {path}:{number}: not an order of tests") from error
-    return orders
+
+    def order(line: str) -> TestOrder:
+        row = orjson.loads(line)
+        return TestOrder(**row | {"tests": tuple(row["tests"])})
+
+    orders = read_lines(
+        path, order, option="--tests", expected="an order of tests", command="data select-tests"
+    )
+    return {one.id: one for one in orders}
 
 
-def ordered(problems: Iterable[Problem], orders: Mapping[str, TestOrder]) -> list[Problem]:
-    """Apply orders to problems: keep the chosen hidden tests in their order, or all without an order.
+def ordered(problem: Problem, order: TestOrder | None) -> Problem:
+    """Return a problem with its chosen hidden tests in their order, or with all without an order.
 
     Raises:
-        ConfigError: a problem's tests have changed since its order was made.
+        ConfigError: its tests have changed since the order was made.
     """
-    return [_ordered(problem, orders.get(problem.id)) for problem in problems]
-
-
-def _ordered(problem: Problem, order: TestOrder | None) -> Problem:
     if order is None:
         return problem
     hidden = problem.hidden_tests

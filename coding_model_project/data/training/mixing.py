@@ -1,4 +1,7 @@
-"""Selection and order of training problems: mixtures, curricula, lengths."""
+"""Selection and order of training problems: mixtures, curricula, lengths.
+
+Problems are named by their ids.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.data.training.rows import source, source_of
+from coding_model_project.data.json_files import read_lines
+from coding_model_project.data.training.rows import source_of
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
-from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import Problem
 
 CountTokens = Callable[[Problem], int]
@@ -38,8 +41,8 @@ def parse_mixture(text: str) -> dict[str, float]:
 
 
 def mixed(
-    problems: Sequence[Problem], weights: Mapping[str, float], size: int | None, seed: int
-) -> list[Problem]:
+    ids: Sequence[str], weights: Mapping[str, float], size: int | None, seed: int
+) -> list[str]:
     """Return problems in shares by the weight of their source.
 
     Args:
@@ -49,7 +52,7 @@ def mixed(
     Raises:
         ConfigError: a source has no weight, or a weighted one has no problems.
     """
-    by_source = _by_source(problems)
+    by_source = _by_source(ids)
     rng = random.Random(seed)
     chosen = []
     for name, n in _shares(by_source, weights, size).items():
@@ -58,34 +61,34 @@ def mixed(
 
 
 def mixed_in_order(
-    problems: Sequence[Problem],
+    ids: Sequence[str],
     weights: Mapping[str, float],
     size: int | None,
     seed: int,
-    ids: Sequence[str],
-) -> list[Problem]:
+    order: Sequence[str],
+) -> list[str]:
     """Return problems in shares by the weight of their source, which hold in every part of the list.
 
     Each source keeps its own order.
 
     Args:
         size: see `mixed`; a source's order restarts when it is used up.
-        ids: the orders of the sources, in sequence or mixed. A source without a named problem is
+        order: the orders of the sources, in sequence or mixed. A source without a named problem is
             shuffled.
 
     Raises:
         ConfigError: an id is unknown, a source has no weight, or a weighted one has no problems.
     """
-    by_source = _by_source(problems)
-    for name, members in _by_source(ordered(problems, ids, "the order file")).items():
-        by_source[name] = members
+    in_order = _by_source(ordered(ids, order))
+    by_source = _by_source(ids) | in_order
     shares = _shares(by_source, weights, size)
     rng = random.Random(seed)
-    left = {}
-    for name, n in shares.items():
-        named = any(source_of(one) == name for one in ids)
-        members = by_source[name]
-        left[name] = itertools.cycle(members) if named else iter(_drawn(members, n, rng))
+    left = {
+        name: itertools.cycle(by_source[name])
+        if name in in_order
+        else iter(_drawn(by_source[name], n, rng))
+        for name, n in shares.items()
+    }
     taken = dict.fromkeys(shares, 0)
     chosen = []
     for _ in range(sum(shares.values())):
@@ -95,15 +98,15 @@ def mixed_in_order(
     return chosen
 
 
-def _by_source(problems: Sequence[Problem]) -> dict[str, list[Problem]]:
-    by_source: dict[str, list[Problem]] = defaultdict(list)
-    for problem in problems:
-        by_source[source(problem)].append(problem)
+def _by_source(ids: Sequence[str]) -> dict[str, list[str]]:
+    by_source: dict[str, list[str]] = defaultdict(list)
+    for name in ids:
+        by_source[source_of(name)].append(name)
     return by_source
 
 
 def _shares(
-    by_source: Mapping[str, Sequence[Problem]], weights: Mapping[str, float], size: int | None
+    by_source: Mapping[str, Sequence[str]], weights: Mapping[str, float], size: int | None
 ) -> dict[str, int]:
     """Return the number of problems of each source with a positive weight."""
     unknown = by_source.keys() ^ weights.keys()
@@ -118,17 +121,17 @@ def _shares(
     return {name: round(size * used[name] / total) for name in sorted(used)}
 
 
-def _drawn(problems: Sequence[Problem], n: int, rng: random.Random) -> list[Problem]:
+def _drawn(ids: Sequence[str], n: int, rng: random.Random) -> list[str]:
     """Draw n problems from repeated shuffles, so that none repeats before all were drawn."""
-    drawn: list[Problem] = []
+    drawn: list[str] = []
     while len(drawn) < n:
-        drawn += rng.sample(problems, len(problems))
+        drawn += rng.sample(ids, len(ids))
     return drawn[:n]
 
 
-def shuffled(problems: Sequence[Problem], seed: int) -> list[Problem]:
+def shuffled(ids: Sequence[str], seed: int) -> list[str]:
     """Shuffle problems, deterministically for a seed."""
-    return random.Random(seed).sample(problems, len(problems))
+    return random.Random(seed).sample(ids, len(ids))
 
 
 def read_order(path: str | Path) -> list[str]:
@@ -137,45 +140,27 @@ def read_order(path: str | Path) -> list[str]:
     Raises:
         ConfigError: a line is neither, or the file is missing.
     """
-    local = on_disk(path)
-    if not local.is_file():
-        raise ConfigError(f"--order: {path}: no such file")
-    ids = []
-    for number, line in enumerate(local.read_text().splitlines(), 1):
-        if not line.strip():
-            continue
-        if not line.lstrip().startswith("{"):
-            ids.append(line.strip())
-            continue
-        try:
-            ids.append(str(json.loads(line)["id"]))
-        except (ValueError, KeyError) as error:
-            raise ConfigError(f"--order: {path}:{number}: expected an object with 'id'") from error
-    return ids
+
+    def named(line: str) -> str:
+        return str(json.loads(line)["id"]) if line.lstrip().startswith("{") else line.strip()
+
+    return read_lines(path, named, option="--order", expected="an id, or an object with 'id'")
 
 
-def ordered(problems: Sequence[Problem], ids: Sequence[str], where: str) -> list[Problem]:
+def ordered(ids: Sequence[str], order: Sequence[str]) -> list[str]:
     """Return the named problems in that order, as often as named, without the others.
 
     Raises:
         ConfigError: an id is unknown.
     """
-    known = {problem.id: problem for problem in problems}
-    missing = next((name for name in ids if name not in known), None)
+    known = set(ids)
+    missing = next((name for name in order if name not in known), None)
     if missing is not None:
-        such = f", such as {problems[0].id}" if problems else ""
+        such = f", such as {ids[0]}" if ids else ""
         raise ConfigError(
-            f"--order: {where}: no problem {missing!r}; expected ids of the given problems{such}"
+            f"--order: no problem {missing!r}; expected ids of the given problems{such}"
         )
-    return [known[name] for name in ids]
-
-
-def short_enough(
-    problems: Sequence[Problem], max_tokens: int, count: CountTokens
-) -> tuple[list[Problem], int]:
-    """Return the problems whose prompt has at most `max_tokens`, and the number of longer ones."""
-    kept = [problem for problem in problems if count(problem) <= max_tokens]
-    return kept, len(problems) - len(kept)
+    return list(order)
 
 
 def token_counter(tokenizer: str, style: PromptStyle) -> CountTokens:

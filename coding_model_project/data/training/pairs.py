@@ -46,14 +46,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A problem's samples, and the numbers of unusable ones."""
+    """A problem's usable samples."""
 
     problem: Problem
     candidates: tuple[Candidate, ...]
-    n_ungradable: int = 0
-    """Number of samples without a verdict, which get into no pair."""
-    n_truncated: int = 0
-    """Number of samples cut off by the token limit; a pair would teach an end that nobody wrote."""
 
 
 class Similarity(StrEnum):
@@ -139,8 +135,6 @@ def make_pairs(judged: Sequence[Judged], controls: Controls, style: PromptStyle)
     without: dict[str, list[str]] = defaultdict(list)
     left_out: Counter[str] = Counter()
     for one in judged:
-        left_out["ungradable samples"] += one.n_ungradable
-        left_out["samples cut off by the token limit"] += one.n_truncated
         sides = _sides(one, controls, style, left_out)
         made, reason = _of_problem(one.problem, *sides, controls, rng)
         pairs += made
@@ -156,44 +150,34 @@ def make_pairs(judged: Sequence[Judged], controls: Controls, style: PromptStyle)
         raise ConfigError(
             f"no pair can be made from {len(judged)} problems: {counts or 'none given'}"
         )
-    return Paired(
-        pairs=tuple(pairs), without=named, left_out={k: n for k, n in left_out.items() if n}
-    )
+    return Paired(pairs=tuple(pairs), without=named, left_out=dict(+left_out))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Program:
-    """A candidate and its code; the whole completion if it has none."""
-
-    candidate: Candidate
-    code: str
-
-
-_Programs = Mapping[str, _Program]
-"""Distinct programs by their normal form."""
+_Programs = dict[str, tuple[Candidate, list[str]]]
+"""Candidates with distinct programs and the words of these, by the program's normal form."""
 
 
 def _sides(
     one: Judged, controls: Controls, style: PromptStyle, left_out: Counter[str]
 ) -> tuple[_Programs, _Programs]:
     """Return a problem's accepted and failing programs, without duplicates."""
-    accepted: dict[str, _Program] = {}
-    failing: dict[str, _Program] = {}
+    accepted: _Programs = {}
+    failing: _Programs = {}
     for candidate in one.candidates:
         side = accepted if candidate.error is None else failing
         found = extract_for(one.problem, candidate.completion, bare=style is PromptStyle.bare)
         if candidate.error is not None and candidate.error not in controls.contrasts:
             left_out[f"failing samples of no chosen contrast ({candidate.error})"] += 1
             continue
-        code = found.code or candidate.completion
+        code = found.code or candidate.completion  # the whole completion if it has none
         key = normal_form(code, one.problem.language)
         left_out["samples that repeat a program"] += key in side
-        side.setdefault(key, _Program(candidate=candidate, code=code))
+        side.setdefault(key, (candidate, _WORD.findall(code)))
     if controls.gold and not accepted and failing and one.problem.gold:
         code = one.problem.gold[0]
         message = solution_message(code, style=style, language=one.problem.language)
         gold = Candidate(completion=message["content"], error=None, is_gold=True)
-        accepted[normal_form(code, one.problem.language)] = _Program(candidate=gold, code=code)
+        accepted[normal_form(code, one.problem.language)] = gold, _WORD.findall(code)
     for key in accepted.keys() & failing.keys():  # flaky verdicts
         left_out["programs both accepted and failing"] += 1
         del accepted[key], failing[key]
@@ -212,8 +196,6 @@ def _of_problem(
         return [], "no failing sample" if accepted else "no sample that can be used"
     if not accepted:
         return [], "no accepted sample"
-    right = [(one.candidate, _WORD.findall(one.code)) for one in accepted.values()]
-    wrong = [(one.candidate, _WORD.findall(one.code)) for one in failing.values()]
     pool = [
         Pair(
             problem=problem,
@@ -221,8 +203,8 @@ def _of_problem(
             rejected=rejected,
             similarity=SequenceMatcher(None, words, others, autojunk=False).ratio(),
         )
-        for chosen, words in right
-        for rejected, others in wrong
+        for chosen, words in accepted.values()
+        for rejected, others in failing.values()
     ]
     limit = math.log(controls.max_length_ratio)
     pool = [pair for pair in pool if abs(pair.log_ratio) <= limit]

@@ -2,54 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from coding_model_project import strict_json
+from coding_model_project.atomic import write_lines
+from coding_model_project.data.json_files import read_lines
+from coding_model_project.data.quality.rates import Rate
 from coding_model_project.errors import ConfigError
-from coding_model_project.extras import extra
-from coding_model_project.storage.fetching import on_disk
-from coding_model_project.types import Problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
-    """The pass rate of a problem: `passed` of the `judged` samples passed every hidden test."""
+def write_rates(path: Path, rates: Mapping[str, Rate]) -> None:
+    """Write one JSON line per problem, easiest first, usable as an order (`data rows --order`).
 
-    id: str
-    passed: int
-    judged: int
-    rate: float
-    low: float
-    high: float
-    """With `low`, the bounds of Wilson's 95% interval (1927), which also holds for few samples."""
-
-    @classmethod
-    def of(cls, problem: str, passed: int, judged: int) -> Rate:
-        """Return the rate of `passed` in `judged` samples, of which there must be at least one."""
-        with extra("stats"):
-            from scipy import stats
-        bounds: Any = stats.binomtest(passed, judged).proportion_ci(method="wilson")
-        return cls(
-            id=problem,
-            passed=passed,
-            judged=judged,
-            rate=passed / judged,
-            low=float(bounds.low),
-            high=float(bounds.high),
-        )
-
-
-def write_rates(path: Path, rates: Sequence[Rate]) -> None:
-    """Write one JSON line per problem, easiest first, usable as an order (`data rows --order`)."""
-    easiest_first = sorted(rates, key=lambda rate: (-rate.rate, rate.id))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text("".join(f"{json.dumps(asdict(rate))}\n" for rate in easiest_first))
-    partial.replace(path)
+    low and high are the bounds of Wilson's 95% interval (1927), which also holds for few samples.
+    """
+    rows: list[dict[str, Any]] = [
+        {
+            "id": name,
+            "passed": rate.hits,
+            "judged": rate.total,
+            "rate": rate.hits / rate.total,
+            "low": rate.interval[0],
+            "high": rate.interval[1],
+        }
+        for name, rate in rates.items()
+    ]
+    write_lines(path, sorted(rows, key=lambda row: (-row["rate"], row["id"])))
 
 
 def read_rates(path: str | Path) -> dict[str, float]:
@@ -67,57 +48,52 @@ def read_samples(path: str | Path) -> dict[str, tuple[float, float]]:
     Raises:
         ConfigError: the file is missing or not a file of rates.
     """
-    try:
-        lines = on_disk(path).read_text("utf-8").splitlines()
-    except OSError as error:
-        raise ConfigError(f"--rates: {path}: {error.strerror}; `data rates` writes one") from error
-    rates = {}
-    for number, line in enumerate(lines, 1):
-        try:
-            row = strict_json.loads(line)
-            judged = float(row.get("judged", 1))
-            rates[str(row["id"])] = float(row["rate"]) * judged, judged
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+
+    def samples(line: str) -> tuple[str, tuple[float, float]]:
+        row = strict_json.loads(line)
+        judged = float(row["judged"]) if "judged" in row else 1.0
+        return str(row["id"]), (float(row["rate"]) * judged, judged)
+
+    expected = "an object with id and rate"
+    return dict(
+        read_lines(path, samples, option="--rates", expected=expected, command="data rates")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Measured pass rates by problem id, and the bounds of those to train on."""
+
+    by_id: Mapping[str, float]
+    low: float
+    high: float
+
+    def outside(self, ids: Sequence[str], others: Collection[str]) -> dict[str, str]:
+        """Return the problems whose pass rate is not within the bounds, with the reason.
+
+        Args:
+            others: ids of known problems that do not train, such as those of another split.
+
+        Raises:
+            ConfigError: no problem has a rate, or none is within the bounds.
+        """
+        rates, low, high = self.by_id, self.low, self.high
+        known = [name for name in ids if name in rates]
+        if not known and (untrained := [name for name in rates if name in others]):
             raise ConfigError(
-                f"--rates: {path}:{number}: expected an object with id and rate"
-            ) from error
-    return rates
-
-
-def within(
-    problems: Sequence[Problem],
-    rates: Mapping[str, float],
-    low: float,
-    high: float,
-    others: Collection[str] = (),
-) -> tuple[list[Problem], dict[str, int]]:
-    """Keep problems whose pass rate is from `low` to `high`, inclusive.
-
-    Args:
-        others: ids of known problems that do not train, such as those of another split.
-
-    Returns:
-        The problems, and the numbers of those left out, by reason.
-
-    Raises:
-        ConfigError: no problem has a rate, or none is within the bounds.
-    """
-    known = [problem for problem in problems if problem.id in rates]
-    if not known and (untrained := [name for name in rates if name in others]):
-        raise ConfigError(
-            f"--rates: it has rates only of problems that do not train, such as {untrained[0]}; expected "
-            f"rates of training problems, such as {problems[0].id}, from `data rates`"
-        )
-    if not known:
-        of = next(iter(rates), "nothing")
-        raise ConfigError(
-            f"--rates: a file of another data set: it has {of} and {len(rates) - 1} others, but no rate "
-            f"for any of these problems, such as {problems[0].id}"
-        )
-    kept = [problem for problem in known if low <= rates[problem.id] <= high]
-    if not kept:
-        raise ConfigError(f"--min-rate, --max-rate: no problem has a rate from {low} to {high}")
-    return kept, {
-        "no measured rate": len(problems) - len(known),
-        f"rate not within {low} to {high}": len(known) - len(kept),
-    }
+                f"--rates: it has rates only of problems that do not train, such as {untrained[0]}; "
+                f"expected rates of training problems, such as {ids[0]}, from `data rates`"
+            )
+        if not known:
+            of = next(iter(rates), "nothing")
+            raise ConfigError(
+                f"--rates: a file of another data set: it has {of} and {len(rates) - 1} others, but no "
+                f"rate for any of these problems, such as {ids[0]}"
+            )
+        out = {name: "no measured rate" for name in ids if name not in rates}
+        for name in known:
+            if not low <= rates[name] <= high:
+                out[name] = f"rate not within {low} to {high}"
+        if len(out) == len(ids):
+            raise ConfigError(f"--min-rate, --max-rate: no problem has a rate from {low} to {high}")
+        return out

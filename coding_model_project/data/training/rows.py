@@ -6,10 +6,12 @@ Files are written only for permitted roles (`data.governance`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.atomic import replacing
 from coding_model_project.data.governance import role
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
@@ -19,17 +21,20 @@ from coding_model_project.types import Problem
 VerlRow = dict[str, Any]
 """A row of a training file, with verl's columns."""
 
+_GROUP = 20_000
+"""Number of rows held in memory; the first ones decide the columns' types."""
+
 
 def rl_rows(
     problems: Iterable[Problem], style: PromptStyle, *, weights: Mapping[str, float] | None = None
-) -> list[VerlRow]:
-    """Return rows for verl's RL data set: a prompt, and the problem's id as ground truth.
+) -> Iterator[VerlRow]:
+    """Yield rows for verl's RL data set: a prompt, and the problem's id as ground truth.
 
     Args:
         weights: the weight of each data source in the mixture, stored in the row; by default 1.
     """
-    return [
-        {
+    for index, problem in enumerate(problems):
+        yield {
             "data_source": source(problem),
             "prompt": solve_messages(problem, style=style),
             "ability": "code" if problem.asks_for_code else problem.graded_by,
@@ -41,13 +46,11 @@ def rl_rows(
                 "weight": float((weights or {}).get(source(problem), 1.0)),
             },
         }
-        for index, problem in enumerate(problems)
-    ]
 
 
-def sft_rows(problems: Iterable[Problem], style: PromptStyle) -> list[VerlRow]:
-    """Return rows for verl's SFT data set: conversations that end in the first gold solution."""
-    return [sft_row(problem, problem.gold[0], style) for problem in problems]
+def sft_rows(problems: Iterable[Problem], style: PromptStyle) -> Iterator[VerlRow]:
+    """Yield rows for verl's SFT data set: conversations that end in the first gold solution."""
+    return (sft_row(problem, problem.gold[0], style) for problem in problems)
 
 
 def sft_row(problem: Problem, code: str, style: PromptStyle) -> VerlRow:
@@ -72,8 +75,8 @@ def source_of(problem_id: str) -> str:
     return problem_id.split("/")[0]
 
 
-def write_rows(path: Path, rows: Sequence[VerlRow], *, trains: bool) -> None:
-    """Write rows as parquet, atomically.
+def write_rows(path: Path, rows: Iterable[VerlRow], *, trains: bool) -> None:
+    """Write rows as parquet, atomically, a group of rows at a time.
 
     Args:
         trains: whether the file is for training, so that rows of data that must not train are an error.
@@ -85,15 +88,18 @@ def write_rows(path: Path, rows: Sequence[VerlRow], *, trains: bool) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-    if not rows:
-        raise ConfigError(f"{path}: no rows to write")
-    if trains:
-        for row in rows:
-            refuse_training(row["data_source"], row["extra_info"]["split"], str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    pq.write_table(pa.Table.from_pylist(list(rows)), partial)
-    partial.replace(path)
+    left = iter(rows)
+    group = list(islice(left, _GROUP))
+    if not group:
+        raise ConfigError(f"{path}: no rows to write")
+    schema = pa.Table.from_pylist(group).schema
+    with replacing(path) as partial, pq.ParquetWriter(partial, schema) as writer:
+        while group:
+            for row in group if trains else ():
+                refuse_training(row["data_source"], row["extra_info"]["split"], str(path))
+            writer.write_table(pa.Table.from_pylist(group).cast(schema))
+            group = list(islice(left, _GROUP))
 
 
 def ids_of_rows(path: Path) -> set[str]:

@@ -6,39 +6,51 @@
       manifest.json           settings, counts, numbers of problems left out, hashes
 
 A later command into the same folder keeps the files that it does not replace: with their problems, and
-with the settings of their command under "earlier" in the manifest (`earlier_files`).
+with the settings of their command under "earlier_settings" in the manifest (`earlier_files`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from coding_model_project.atomic import write_json
 from coding_model_project.data.governance import Role, role, split_word
-from coding_model_project.data.problems import write_problems
+from coding_model_project.data.json_files import file_hash
+from coding_model_project.data.problems import ProblemFile, write_problems
+from coding_model_project.data.quality.faults import Fault
 from coding_model_project.data.quality.faults import ungradable as ungradable_of
 from coding_model_project.data.quality.test_order import TestOrder, ordered
 from coding_model_project.data.training import mixing
-from coding_model_project.data.training.earlier_files import MANIFEST, PROBLEMS, earlier_files
+from coding_model_project.data.training.earlier_files import (
+    MANIFEST,
+    PROBLEMS,
+    earlier_files,
+    settings_of,
+)
 from coding_model_project.data.training.mixing import CountTokens
-from coding_model_project.data.training.rates import within
+from coding_model_project.data.training.rates import Rates
 from coding_model_project.data.training.rows import (
     VerlRow,
     refuse_training,
     rl_rows,
     sft_rows,
-    source,
+    source_of,
     write_rows,
 )
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Problem
+
+Check = Callable[[Sequence[str], Mapping[str, Problem]], Mapping[str, Fault]]
+"""A function of ids and of the problems by id, which returns the faults that judging showed."""
 
 
 class RowKind(StrEnum):
@@ -46,15 +58,6 @@ class RowKind(StrEnum):
 
     rl = "rl"
     sft = "sft"
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Measured pass rates by problem id, and the bounds of those to train on."""
-
-    by_id: Mapping[str, float]
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,116 +89,105 @@ class Written:
     ignored: Mapping[str, int] = field(default_factory=dict)
     """Numbers of entries of an order or of rates, by option, for given problems that do not train."""
     ungradable: tuple[str, ...] = ()
-    """A line for each problem left out because no program could get a verdict, with id and reason."""
+    """A line for each problem left out because its tests cannot be used, with id and reason."""
 
 
 def write_training_files(
-    problems: Sequence[Problem],
+    problems: Iterable[Problem],
     out: Path,
     plan: Plan,
     *,
     count_tokens: CountTokens | None = None,
     settings: Mapping[str, Any] | None = None,
+    check: Check | None = None,
 ) -> Written:
     """Write rows, problems and manifest, beside the files of earlier commands.
+
+    Problems are read once, and kept in a file meanwhile: memory holds a few facts of each.
 
     Args:
         count_tokens: a function that counts tokens; required if the plan has `max_prompt_tokens`.
         settings: more settings for the manifest, such as the origin of the problems.
+        check: a function that returns why problems must not train, by id.
 
     Raises:
         ConfigError: no problem may train, none is left to write, or the folder has another version of
             a problem.
     """
-    left_out: dict[str, int] = {}
-    usable = list(_deduplicated(problems))
-    known = {problem.id for problem in usable}
-    usable, ungradable, counts_of = _gradable(usable)
-    left_out |= counts_of
-    if plan.kind is RowKind.sft:
-        n_before = len(usable)
-        usable = [problem for problem in usable if problem.gold]
-        left_out["no gold solution"] = n_before - len(usable)
-    if plan.max_prompt_tokens is not None:
-        assert count_tokens is not None
-        usable, n_long = mixing.short_enough(usable, plan.max_prompt_tokens, count_tokens)
-        left_out[f"prompt over {plan.max_prompt_tokens} tokens"] = n_long
-    if not usable:
-        why = "; ".join(f"{n} × {reason}" for reason, n in left_out.items() if n)
-        first = f"; the first: {ungradable[0]}" if ungradable else ""
-        raise ConfigError(f"no problem is left to write{f': {why}' if why else ''}{first}")
-    files = _by_file(usable, plan)
-    ignored: dict[str, int] = {}
-    if "train" in files:
-        if (rates := plan.rates) is not None:
-            others = known - {problem.id for problem in files["train"]}
-            ignored["--rates"] = len(others & rates.by_id.keys())
-            files["train"], out_of = within(
-                files["train"], rates.by_id, rates.low, rates.high, others
-            )
-            left_out |= out_of
-        n_before = len(files["train"])
-        order = _order(files["train"], known, plan)
-        ignored["--order"] = len(plan.order or ()) - len(order or ())
-        files["train"] = _arranged(files["train"], replace(plan, order=order))
-        what = "beyond its share of the mixture" if plan.mixture else "not in the order"
-        left_out[what] = n_before - len({problem.id for problem in files["train"]})
-        files["train"] = ordered(files["train"], plan.tests or {})
-    named = {problem.id: problem for members in files.values() for problem in members}
-    earlier = earlier_files(out, [f"{plan.kind}_{name}" for name in files], named)
-    counts = {}
-    for name, members in files.items():
-        file = f"{plan.kind}_{name}"
-        write_rows(out / f"{file}.parquet", _rows(members, plan), trains=name == "train")
-        counts[file] = len(members)
-    write_problems(out / PROBLEMS, [*named.values(), *earlier.problems])
-    left_out = {reason: n for reason, n in left_out.items() if n}
-    write_manifest(
-        out / MANIFEST,
-        {**_settings(plan), **(settings or {}), "left_out": left_out},
-        {**earlier.counts, **counts},
-        earlier.commands,
-    )
-    ignored = {option: n for option, n in ignored.items() if n}
-    return Written(rows=counts, left_out=left_out, ignored=ignored, ungradable=ungradable)
+    parent = next(folder for folder in out.absolute().parents if folder.is_dir())
+    with TemporaryDirectory(prefix=f".{out.name}-", dir=parent) as folder:
+        left_out: dict[str, Fault] = {}
+        splits = _copied(problems, Path(folder) / PROBLEMS, plan, count_tokens, left_out)
+        file = ProblemFile(Path(folder) / PROBLEMS)
+        if check is not None and (usable := [name for name in splits if name not in left_out]):
+            _by_file(usable, splits, plan)  # refuses what must not train before anything is judged
+            left_out |= check(usable, file)
+        lines = tuple(f"{name}: {kind}: {why}" for name, (kind, why) in left_out.items() if why)
+        usable = [name for name in splits if name not in left_out]
+        if not usable:
+            why = "; ".join(f"{n} × {reason}" for reason, n in _counts(left_out).items())
+            first = f"; the first: {lines[0]}" if lines else ""
+            raise ConfigError(f"no problem is left to write{f': {why}' if why else ''}{first}")
+        files = _by_file(usable, splits, plan)
+        ignored: dict[str, int] = {}
+        if "train" in files:
+            others = {*splits, *left_out} - {*files["train"]}
+            files["train"], ignored = _training(files["train"], others, plan, left_out)
+        counts = _write(files, file, out, plan, {**(settings or {}), "left_out": _counts(left_out)})
+        return Written(rows=counts, left_out=_counts(left_out), ignored=ignored, ungradable=lines)
 
 
-def _deduplicated(problems: Iterable[Problem]) -> Iterable[Problem]:
-    """Deduplicate the problems of overlapping sets by id, which alone identifies a problem for rewards.
+def _copied(
+    problems: Iterable[Problem],
+    path: Path,
+    plan: Plan,
+    count_tokens: CountTokens | None,
+    left_out: dict[str, Fault],
+) -> dict[str, str]:
+    """Copy the problems with usable tests into a file, and note those that the plan leaves out.
 
-    Raises:
-        ConfigError: two different problems have the same id.
+    Returns:
+        The split of each problem in the file, by id.
     """
-    known: dict[str, Problem] = {}
-    for problem in problems:
-        if known.setdefault(problem.id, problem) != problem:
-            raise ConfigError(f"two different problems have the id {problem.id}")
-    return known.values()
+    splits: dict[str, str] = {}
+
+    def copied() -> Iterator[Problem]:
+        for problem in problems:
+            if (fault := next(ungradable_of(problem), None)) is not None:
+                left_out[problem.id] = fault
+                continue
+            yield problem
+            if plan.kind is RowKind.sft and not problem.gold:
+                left_out[problem.id] = "no gold solution", ""
+            elif plan.max_prompt_tokens is not None and problem.id not in splits:
+                assert count_tokens is not None
+                if count_tokens(problem) > plan.max_prompt_tokens:
+                    left_out[problem.id] = f"prompt over {plan.max_prompt_tokens} tokens", ""
+            splits[problem.id] = problem.split
+
+    write_problems(path, copied())
+    return splits
 
 
-def _gradable(
-    problems: Sequence[Problem],
-) -> tuple[list[Problem], tuple[str, ...], Counter[str]]:
-    """Return the problems with usable tests, a line for each other one, and their numbers by fault."""
-    found = [(problem, next(ungradable_of(problem), None)) for problem in problems]
-    lines = tuple(f"{one.id}: {fault[0]}: {fault[1]}" for one, fault in found if fault)
-    counts = Counter(fault[0] for _, fault in found if fault)
-    return [problem for problem, fault in found if fault is None], lines, counts
+def _counts(left_out: Mapping[str, Fault]) -> dict[str, int]:
+    """Return the number of problems by reason."""
+    return dict(Counter(kind for kind, _ in left_out.values()))
 
 
-def _by_file(problems: Sequence[Problem], plan: Plan) -> dict[str, list[Problem]]:
+def _by_file(ids: Sequence[str], splits: Mapping[str, str], plan: Plan) -> dict[str, list[str]]:
     if plan.use is not Role.train:
-        return {"validation": list(problems)}
-    files: dict[str, list[Problem]] = defaultdict(list)
-    for problem in problems:
-        if problem.split == "train":  # such a row must not be silently moved to another file
-            refuse_training(source(problem), problem.split, problem.id)
-        allowed = role(source(problem), problem.split)
-        word = split_word(problem.split)
+        return {"validation": list(ids)}
+    files: dict[str, list[str]] = defaultdict(list)
+    for name in ids:
+        split = splits[name]
+        if split == "train":  # such a row must not be silently moved to another file
+            refuse_training(source_of(name), split, name)
+        allowed = role(source_of(name), split)
+        word = split_word(split)
         own_word = word if word in tuple(Role) else Role.train
-        files[str(allowed if not allowed.may_train else own_word)].append(problem)
+        files[str(allowed if not allowed.may_train else own_word)].append(name)
     if "train" not in files:
-        names = sorted({f"{source(problem)}_{problem.split}" for problem in problems})
+        names = sorted({f"{source_of(name)}_{splits[name]}" for name in ids})
         raise ConfigError(
             f"{', '.join(names)}: test only, so nothing may train; to write rows for evaluation, use "
             "--as validation"
@@ -203,39 +195,88 @@ def _by_file(problems: Sequence[Problem], plan: Plan) -> dict[str, list[Problem]
     return dict(files)
 
 
-def _order(
-    training: Sequence[Problem], known: Collection[str], plan: Plan
-) -> tuple[str, ...] | None:
-    """Return the plan's order without the known problems that do not train.
+def _training(
+    ids: list[str], others: Collection[str], plan: Plan, left_out: dict[str, Fault]
+) -> tuple[list[str], dict[str, int]]:
+    """Return the problems of training rows in order, and note those that the plan leaves out.
 
-    A file of rates also names problems of other splits, and problems that the plan leaves out.
+    A file of rates or an order also names problems of other splits, and problems that are left out.
+
+    Args:
+        others: ids of given problems that do not train.
+
+    Returns:
+        The ids, and the numbers of ignored entries by option (`Written.ignored`).
 
     Raises:
-        ConfigError: the order names no training problem.
+        ConfigError: the rates or the order do not fit the training problems.
     """
-    if plan.order is None:
-        return None
-    trained = {problem.id for problem in training}
-    order = tuple(name for name in plan.order if name in trained or name not in known)
-    if not order:
-        raise ConfigError(
-            f"--order: it names none of the {len(trained)} training problems; expected their ids, such "
-            f"as {training[0].id}"
-        )
-    return order
-
-
-def _arranged(problems: Sequence[Problem], plan: Plan) -> list[Problem]:
-    if plan.order is not None and plan.mixture is not None:
-        return mixing.mixed_in_order(problems, plan.mixture, plan.size, plan.seed, plan.order)
+    left = {*others}
+    ignored: Counter[str] = Counter()
+    if (rates := plan.rates) is not None:
+        ignored["--rates"] = len(left & rates.by_id.keys())
+        out = rates.outside(ids, left)
+        left_out |= {name: (reason, "") for name, reason in out.items()}
+        left |= out.keys()
+        ids = [name for name in ids if name not in out]
+    order = None
     if plan.order is not None:
-        return mixing.ordered(problems, plan.order, "the order file")
+        order = [name for name in plan.order if name not in left]
+        ignored["--order"] = len(plan.order) - len(order)
+        if not order:
+            raise ConfigError(
+                f"--order: it names none of the {len(ids)} training problems; expected their ids, such "
+                f"as {ids[0]}"
+            )
+    chosen = _arranged(ids, order, plan)
+    reason = "beyond its share of the mixture" if plan.mixture else "not in the order"
+    left_out |= dict.fromkeys({*ids} - {*chosen}, (reason, ""))
+    return chosen, dict(+ignored)
+
+
+def _arranged(ids: Sequence[str], order: Sequence[str] | None, plan: Plan) -> list[str]:
+    if order is not None and plan.mixture is not None:
+        return mixing.mixed_in_order(ids, plan.mixture, plan.size, plan.seed, order)
+    if order is not None:
+        return mixing.ordered(ids, order)
     if plan.mixture is not None:
-        problems = mixing.mixed(problems, plan.mixture, plan.size, plan.seed)
-    return mixing.shuffled(problems, plan.seed)
+        ids = mixing.mixed(ids, plan.mixture, plan.size, plan.seed)
+    return mixing.shuffled(ids, plan.seed)
 
 
-def _rows(problems: Sequence[Problem], plan: Plan) -> list[VerlRow]:
+def _write(
+    files: Mapping[str, Sequence[str]],
+    file: Mapping[str, Problem],
+    out: Path,
+    plan: Plan,
+    settings: Mapping[str, Any],
+) -> dict[str, int]:
+    """Write rows, problems and manifest; return the number of rows by file."""
+    orders = dict.fromkeys((name for members in files.values() for name in members), None)
+    if plan.tests:
+        orders |= {name: plan.tests.get(name) for name in files.get("train", ())}
+
+    def final(problem_id: str) -> Problem | None:
+        return ordered(file[problem_id], orders[problem_id]) if problem_id in orders else None
+
+    earlier = earlier_files(out, [f"{plan.kind}_{name}" for name in files], final)
+    new = (ordered(file[name], order) for name, order in orders.items())
+    write_problems(out / PROBLEMS, chain(new, earlier.problems))
+    counts = {}
+    for name, members in files.items():
+        rows = _rows((file[one] for one in members), plan)
+        write_rows(out / f"{plan.kind}_{name}.parquet", rows, trains=name == "train")
+        counts[f"{plan.kind}_{name}"] = len(members)
+    write_manifest(
+        out / MANIFEST,
+        {**_settings(plan), **settings},
+        {**earlier.counts, **counts},
+        earlier.settings,
+    )
+    return counts
+
+
+def _rows(problems: Iterable[Problem], plan: Plan) -> Iterator[VerlRow]:
     if plan.kind is RowKind.sft:
         return sft_rows(problems, plan.style)
     return rl_rows(problems, plan.style, weights=plan.mixture)
@@ -282,11 +323,9 @@ def style_of_rows(path: Path) -> PromptStyle | None:
     try:
         manifest = json.loads(path.with_name("manifest.json").read_text())
         recorded = manifest["sha256"][path.name]
-        parts = [part for part in manifest.get("earlier", ()) if path.stem in part["counts"]]
-        style = PromptStyle((parts or [manifest])[-1]["settings"]["style"])
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, ValueError, KeyError, TypeError):  # none, or another program's
+        style = PromptStyle(settings_of(manifest, path.stem)["style"])
+        content = file_hash(path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or another program's
         return None
     return style if content == recorded else None
 
@@ -295,23 +334,17 @@ def write_manifest(
     path: Path,
     settings: Mapping[str, Any],
     counts: Mapping[str, int],
-    earlier: Sequence[Mapping[str, Any]] = (),
+    earlier_settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a manifest. Call it last, since a manifest marks the files as complete.
 
     Args:
         counts: the number of rows of every file.
-        earlier: the settings and counts of each earlier command whose files are still in the folder.
+        earlier_settings: the settings of files that an earlier command wrote, by file.
     """
-    hashes = {
-        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(path.parent.iterdir())
-        if file.suffix in (".parquet", ".jsonl")
-    }
+    files = sorted(path.parent.iterdir())
+    hashes = {file.name: file_hash(file) for file in files if file.suffix in (".parquet", ".jsonl")}
     content = {"settings": settings, "counts": counts, "sha256": hashes}
-    if earlier:
-        content["earlier"] = earlier
-    text = json.dumps(content, indent=2)
-    partial = path.with_suffix(".partial")
-    partial.write_text(text + "\n")
-    partial.replace(path)
+    if earlier_settings:
+        content["earlier_settings"] = earlier_settings
+    write_json(path, content)

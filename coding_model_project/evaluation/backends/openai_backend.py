@@ -2,8 +2,9 @@
 
 Failures are handled by their meaning, and none becomes an empty completion:
 
-    429, 408, 5xx, no connection, a cut or damaged answer   retried, then GenerationError
-    400, 413, 422 for a prompt                              PromptError: only this sample has no answer
+    429, 408, 5xx, no connection, a cut or damaged answer,
+    a generation that failed or was aborted                 retried, then GenerationError
+    400, 413, 422 for a prompt, a content filter            PromptError: only this sample has no answer
     400, 422 for a field; 401, 403, 404 and the like        ConfigError (openai_errors.py)
 """
 
@@ -21,7 +22,7 @@ import stamina
 
 from coding_model_project import strict_json
 from coding_model_project.episodes.tool_calls import ToolCall
-from coding_model_project.errors import ConfigError, GenerationError
+from coding_model_project.errors import ConfigError, FilteredError, GenerationError
 from coding_model_project.evaluation.backends.generation import (
     OPTIONAL,
     Completion,
@@ -349,6 +350,10 @@ def _checked(content: bytes, *, completes: bool) -> dict[str, Any]:
     if not completes:
         return answer
     match answer:
+        case {"choices": [{"error": (dict() | str()) as error}, *_]} if error:
+            raise _Unanswered(f"the generation failed: {str(error)[:200]}")
+        case {"choices": [{"finish_reason": str(why)}, *_]} if why.lower() in _NO_ENDS:
+            raise _Unanswered(f"the generation ended with finish_reason={why!r}")
         case {"choices": [{"finish_reason": str(why)}, *_]} if why:
             pass
         case _:
@@ -359,6 +364,9 @@ def _checked(content: bytes, *, completes: bool) -> dict[str, Any]:
     raise ConfigError("the server's answers lack token counts (usage.completion_tokens)")
 
 
+_NO_ENDS = frozenset({"error", "abort", "aborted", "cancelled", "canceled"})
+"""Finish reasons of generations that the server did not end: vLLM, SGLang, OpenRouter."""
+
 _NO_REPLY = {"choices": [{"finish_reason": "stop"}], "usage": {"completion_tokens": 0}}
 
 
@@ -367,9 +375,13 @@ def _completion(answer: dict[str, Any]) -> Completion:
 
     Raises:
         GenerationError: the answer has another form than OpenAI's.
+        FilteredError: a content filter ended the answer.
     """
+    choice = answer["choices"][0]
+    if choice["finish_reason"] == "content_filter":
+        raise FilteredError("the server's content filter ended the answer")
     try:
-        return _read(answer["choices"][0], answer["usage"])
+        return _read(choice, answer["usage"])
     except (AttributeError, TypeError, KeyError, ValueError) as error:
         raise GenerationError(f"the server's answer is not a chat completion: {error}") from error
 
@@ -378,20 +390,39 @@ def _read(choice: dict[str, Any], usage: dict[str, Any]) -> Completion:
     message = choice.get("message") or {}
     # vLLM before 0.11 and DeepSeek use the first field; later vLLM and OpenRouter the second.
     reasoning = message.get("reasoning_content") or message.get("reasoning")
+    reasoning = _text(reasoning) or _text(message.get("content"), thinking=True)
     counted = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens")
     return Completion(
         text=_text(message.get("content")),
         n_tokens=usage["completion_tokens"],
         truncated=choice["finish_reason"] == "length",
         n_prompt_tokens=usage.get("prompt_tokens"),
-        reasoning=_text(reasoning),
+        reasoning=reasoning,
         n_reasoning_tokens=counted if isinstance(counted, int) else None,
         tool_calls=tuple(map(_tool_call, message.get("tool_calls") or ())),
     )
 
 
-def _text(content: object) -> str:
-    return content if isinstance(content, str) else ""
+def _text(content: object, *, thinking: bool = False) -> str:
+    """Return a message's text, or the reasoning that its content holds, in parts.
+
+    Servers return content as text or as a list of parts: {type: text, text}, and for reasoning
+    {type: thinking | reasoning, thinking | text | summary}, whose text may be in parts again.
+    """
+    if isinstance(content, str):
+        return "" if thinking else content
+    if not isinstance(content, list):
+        return ""
+    texts = []
+    for part in content:
+        fields: dict[str, Any] = part if isinstance(part, dict) else {"text": part}
+        thinks = fields.get("type") in ("thinking", "reasoning")
+        if thinks and thinking:
+            found = (fields.get(key) for key in ("thinking", "text", "summary"))
+            texts.append(_text(next(filter(None, found), "")))
+        elif not thinks and not thinking:
+            texts.append(_text(fields.get("text")))
+    return "".join(texts)
 
 
 def _tool_call(call: Mapping[str, Any]) -> ToolCall:

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import orjson
 
-from coding_model_project.errors import ConfigError, PromptError
+from coding_model_project.errors import ConfigError, FilteredError, PromptError
 from coding_model_project.evaluation.backends.generation import OPTIONAL
 
 _TOO_LONG = re.compile(r"context (length|window|size)|too long|prompt is too large", re.IGNORECASE)
@@ -120,6 +120,8 @@ def bad_request(
         sent: names of the request's fields.
         extra: names of the fields from `extra_body`.
     """
+    if "content_filter" in refusal.code or "content_policy" in refusal.code:
+        return FilteredError(f"the server's content filter rejects it with {refusal}")
     refused = PromptError(f"the server rejects it with {refusal}")
     if _TOO_LONG.search(refusal.message):
         return refused

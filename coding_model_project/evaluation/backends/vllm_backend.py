@@ -248,6 +248,8 @@ def _said(error: Exception) -> str:
 
 def _completion(output: Any) -> _Made:
     (best,) = output.outputs
+    if best.finish_reason in ("abort", "error"):
+        raise GenerationError(f"a generation ended with finish_reason={best.finish_reason}")
     made = Completion(
         text=best.text,
         n_tokens=len(best.token_ids),

@@ -7,6 +7,10 @@ lm-evaluation-harness (its option to log samples): JSON lines with `doc`, the ro
 `arguments`, the prompt; `resps`, the answers; `filtered_resps`, the scored texts. A task with several
 filters has a line for each.
 
+LiveCodeBench (https://github.com/LiveCodeBench/LiveCodeBench, its `lcb_runner`): a JSON list with, for
+each problem, `question_id`, `output_list` (the answers) and `code_list` (the programs found in them).
+The input of its custom evaluator has the programs alone.
+
 verl (`trainer.rollout_data_dir`, `trainer.validation_data_dir`): JSON lines with `input` and `output`,
 without the problem's id.
 
@@ -36,6 +40,7 @@ class Format(StrEnum):
     lm_eval = "lm-eval"
     verl = "verl"
     inspect = "inspect"
+    livecodebench = "livecodebench"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,16 +84,19 @@ def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     if path.suffix == ".json":
-        rows = [_row(content, str(path))]
+        document = _decoded(content, str(path))
+        several = document if isinstance(document, list) else [document]
+        rows = [_row(one, str(path)) for one in several]
     else:
         lines = [line for line in content.splitlines() if line.strip()]
-        rows = [_row(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+        named = [(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+        rows = [_row(_decoded(line, place), place) for line, place in named]
     if not rows:
         raise DataError(f"{path}: no samples")
     found = format or _format_of(rows[0], path)
     try:
         answers = list(_READERS[found](path, rows))
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path}: not a samples file of {found} ({error!r})") from error
     for answer in answers:
         if not all(
@@ -98,14 +106,17 @@ def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list
     return found, answers
 
 
-def _row(line: bytes, place: str) -> Row:
+def _decoded(content: bytes, place: str) -> Any:
     try:
-        row = strict_json.loads(line)
+        return strict_json.loads(content)
     except ValueError as error:
         raise DataError(f"{place}: not JSON ({error})") from error
-    if not isinstance(row, dict):
+
+
+def _row(value: Any, place: str) -> Row:
+    if not isinstance(value, dict):
         raise DataError(f"{place}: not a JSON object")
-    return row
+    return value
 
 
 def _format_of(row: Row, path: Path) -> Format:
@@ -117,9 +128,12 @@ def _format_of(row: Row, path: Path) -> Format:
         return Format.verl
     if "eval" in row and "samples" in row:
         return Format.inspect
+    if "question_id" in row and "code_list" in row:
+        return Format.livecodebench
     raise ConfigError(
         f"{path}: unknown format with fields {', '.join(sorted(row)[:8])}; expected samples of evalplus "
-        "(task_id, solution), lm-eval (doc, resps), verl (input, output) or a JSON log of Inspect"
+        "(task_id, solution), lm-eval (doc, resps), verl (input, output), LiveCodeBench (question_id, "
+        "code_list) or a JSON log of Inspect"
     )
 
 
@@ -192,12 +206,28 @@ def _inspect(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
         )
 
 
+def _livecodebench(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
+    for row in rows:
+        programs = row["code_list"]
+        answers = row.get("output_list", programs)
+        for number, (program, text) in enumerate(zip(programs, answers, strict=True)):
+            yield Answer(
+                place=f"{path}, {row['question_id']}, sample {number}",
+                task=f"livecodebench/{row['question_id']}",
+                texts=(),
+                text=text,
+                # A whole answer is read by both rules; its program here is the publisher's reading.
+                program=program if text == program else None,
+            )
+
+
 _READERS: Mapping[Format, Callable[[Path, Sequence[Row]], Iterator[Answer]]] = MappingProxyType(
     {
         Format.evalplus: _evalplus,
         Format.lm_eval: _lm_eval,
         Format.verl: _verl,
         Format.inspect: _inspect,
+        Format.livecodebench: _livecodebench,
     }
 )
 

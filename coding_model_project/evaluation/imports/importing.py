@@ -13,6 +13,7 @@ from typing import Self
 
 from omegaconf import DictConfig
 
+from coding_model_project.atomic import replacing
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation.backends.generation import Completion, Messages, Sampling
 from coding_model_project.evaluation.evaluate import evaluate
@@ -228,9 +229,8 @@ def _put(path: Path, lines: bytes) -> None:
             raise ConfigError(f"{path.parent}: has other completions; pass another folder (--out)")
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(lines)
-    partial.replace(path)
+    with replacing(path) as partial:
+        partial.write_bytes(lines)
 
 
 class _Imported:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.atomic import replacing, write_json
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation import outputs
 from coding_model_project.evaluation.dates import Window
@@ -28,13 +29,7 @@ from coding_model_project.evaluation.results import (
     with_completions,
 )
 from coding_model_project.grading.base import GRADER_VERSION
-from coding_model_project.runs.folder import (
-    RunFolder,
-    plain_config,
-    sole_writer,
-    value_at,
-    write_json,
-)
+from coding_model_project.runs.folder import RunFolder, plain_config, sole_writer, value_at
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 BACKUPS = "before_rejudge"
@@ -78,6 +73,7 @@ def rejudge_evaluation(folder: Path, given: Given, *, say: Callable[[str], None]
             sandbox=given.sandbox,
             style=protocol.prompt,
             stop_early=protocol.stop_early,
+            rule=protocol.rule,
             stop_on_timeout=True,
         )
         results, changes = judge_again(stored, rules, grader_before=protocol.grader_version)
@@ -140,6 +136,7 @@ def _datasets(
         max_tests=settings.get("max_tests"),
         window=Window.parse(settings.get("from_date"), settings.get("to_date")),
         split=settings.get("split"),
+        columns=settings.get("columns"),
     )
     by_name = {data.name: data for data in datasets}
     if missing := [name for name in info["datasets"] if name not in by_name]:
@@ -213,9 +210,8 @@ def _write(
         },
     ]
     named = {name: about | {"version": versions[name]} for name, about in info["datasets"].items()}
-    partial = folder / f"{RESULTS}.partial"
-    partial.write_bytes(b"".join(map(to_line, results)))
-    partial.replace(folder / RESULTS)
+    with replacing(folder / RESULTS) as partial:
+        partial.write_bytes(b"".join(map(to_line, results)))
     fresh = {**info, "protocol": today.described(versions), "datasets": named, "rejudged": history}
     write_json(folder / RUN_INFO, fresh)
     every = [(one.sample, one.generated, now) for one, now in zip(stored, results, strict=True)]

@@ -20,6 +20,7 @@ from coding_model_project.evaluation.runner import judged
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.judge import open_judge
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.readings import CountedBy
 from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
@@ -44,6 +45,7 @@ class Rules:
     sandbox: SandboxConfig
     style: PromptStyle
     stop_early: bool
+    rule: CountedBy
     stop_on_timeout: bool
 
 
@@ -118,7 +120,11 @@ async def _judge(stored: Sequence[Stored], rules: Rules, name: str) -> list[Resu
 
             async def one(work: Stored) -> Result:
                 result = await judged(
-                    work.sample, work.generated, judge.hidden, stop_early=rules.stop_early
+                    work.sample,
+                    work.generated,
+                    judge.hidden,
+                    stop_early=rules.stop_early,
+                    rule=rules.rule,
                 )
                 advance()
                 return result

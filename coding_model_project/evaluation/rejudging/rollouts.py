@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.atomic import write_json
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation.journal import storage_errors, to_line
@@ -19,8 +20,9 @@ from coding_model_project.evaluation.rejudging.judging import Rules, Stored, jud
 from coding_model_project.evaluation.results import Generated
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.readings import CountedBy
 from coding_model_project.grading.rewards import RewardKind
-from coding_model_project.runs.folder import RunFolder, plain_config, write_json
+from coding_model_project.runs.folder import RunFolder, plain_config
 from coding_model_project.runs.rollouts import Rollout, read_rollouts
 from coding_model_project.types import Problem
 
@@ -74,6 +76,7 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
         sandbox=given.sandbox,
         style=style,
         stop_early=kind is RewardKind.sparse,
+        rule=CountedBy.ours,
         stop_on_timeout=False,
     )
     results, changes = judge_again(stored, rules, grader_before=grader_before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coding_model_project.errors import FilteredError, PromptError
 from coding_model_project.evaluation.results import Metrics, Result
 from coding_model_project.evaluation.statistics.budget import curves
 from coding_model_project.evaluation.statistics.pass_at_k import (
@@ -28,12 +29,15 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         ks: values of k for pass@k; omits those for which no problem has enough samples.
 
     Returns:
-        problems, samples, graded, ungradable, refused: counts (refused: prompts too long for the
-        model, included in ungradable); problems_ungradable: problems without a graded sample, which
-        are excluded from rates; pass@k: unbiased rates by k (`_rate`), with intervals over problems;
+        problems, samples, graded, ungradable, refused, filtered: counts (refused: prompts too long for
+        the model, filtered: by a server's content filter; both included in ungradable);
+        problems_ungradable: problems without a graded sample, which are excluded from rates;
+        pass@k: unbiased rates by k (`_rate`), with intervals over problems;
         base: pass@k by the benchmark's own tests (`Problem.base_tests`), absent if no problem has any;
         loose: pass@k and pass_ratio by the loose rules, absent for problems without any;
         instructions: rates over all instructions, as `_instructions` describes, absent without any;
+        readings: the rates by the two rules of a published set, as `_readings` describes, absent for sets
+        with one rule;
         pass_ratio: rate of the mean share of hidden tests passed, null if judging stopped early;
         accepted and errors: shares of graded samples, which sum to 1; truncated, truncated_share;
         truncated_in_reasoning: truncated samples without the beginning of an answer;
@@ -57,12 +61,14 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         "samples": len(results),
         "graded": len(graded),
         "ungradable": len(results) - len(graded),
-        "refused": sum((result.ungradable or "").startswith("PromptError") for result in results),
+        "refused": _ungradable_for(PromptError, results),
+        "filtered": _ungradable_for(FilteredError, results),
         "problems_ungradable": len(problems) - len(groups),
         "pass@k": pass_rates(groups, ks),
         **_base(groups, ks),
         **_loose(groups, ks),
         **_instructions(groups),
+        **_readings(groups, ks),
         "pass_ratio": _pass_ratio(groups),
         "accepted": sum(bool(result.passed) for result in graded) / total,
         "errors": {str(group): errors[str(group)] / total for group in ERROR_GROUPS},
@@ -77,6 +83,10 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         "repair": _repair(graded),
         "budget": curves(groups) if n_samples > 1 else None,
     }
+
+
+def _ungradable_for(error: type[PromptError], results: Sequence[Result]) -> int:
+    return sum((result.ungradable or "").startswith(f"{error.__name__}:") for result in results)
 
 
 def _reasoning(results: Sequence[Result]) -> dict[str, float] | None:
@@ -191,6 +201,37 @@ def _instructions(groups: Sequence[Sequence[Result]]) -> dict[str, Any]:
         "strict_mean": (strict + prompts) / 2,
     }
     return {"instructions": {name: _rate(values) for name, values in rates.items()}}
+
+
+def _readings(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, Any]:
+    """Return pass@k by this judge's rule and by the publisher's; empty if no problem has one.
+
+    ours, publisher: pass@k; differ: by reason the number of answers that the publisher's rule decides
+    otherwise, with an example, as "problem sample".
+    """
+    read = [group for group in groups if all("publisher_passed" in one.verdict for one in group)]
+    if not read:
+        return {}
+
+    def by(passed: Callable[[Mapping[str, Any]], bool]) -> dict[str, dict[str, float]]:
+        return pass_rates(
+            [[replace(one, passed=passed(one.verdict)) for one in group] for group in read], ks
+        )
+
+    differ: dict[str, list[str]] = {}
+    for one in (one for group in read for one in group):
+        if why := one.verdict.get("publisher_differs"):
+            differ.setdefault(why, []).append(f"{one.problem} {one.sample}")
+    return {
+        "readings": {
+            "ours": by(lambda verdict: verdict["passed"] == verdict["n_tests"]),
+            "publisher": by(lambda verdict: verdict["publisher_passed"]),
+            "differ": {
+                why: {"answers": len(found), "example": min(found)}
+                for why, found in sorted(differ.items(), key=lambda item: (-len(item[1]), item[0]))
+            },
+        }
+    }
 
 
 def _pass_ratio(groups: Sequence[Sequence[Result]]) -> dict[str, float] | None:

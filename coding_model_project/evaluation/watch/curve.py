@@ -16,10 +16,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from coding_model_project.atomic import write_text
 from coding_model_project.errors import DataError
 from coding_model_project.evaluation.results import Evaluation
 from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k, rate_interval
-from coding_model_project.runs.folder import RunFolder, write_text
+from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.live_view import sparkline
 
 CURVE = "curve.jsonl"

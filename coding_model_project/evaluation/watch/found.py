@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from coding_model_project.atomic import write_json
 from coding_model_project.contained import copy_folder
 from coding_model_project.runs.checkpoints import (
     FOLDER,
@@ -21,7 +22,6 @@ from coding_model_project.runs.checkpoints import (
     read_manifest,
     step_of,
 )
-from coding_model_project.runs.folder import write_json
 
 _MERGER = "coding_model_project.verl_ext.trainers.merger"
 _WEIGHTS = ("*.safetensors", "*.bin")

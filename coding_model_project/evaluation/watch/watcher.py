@@ -15,6 +15,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
+from coding_model_project.atomic import write_json
 from coding_model_project.data.governance import Role, role
 from coding_model_project.errors import CheckpointError, ConfigError, DataError
 from coding_model_project.evaluation.results import RESULTS, read_evaluation
@@ -32,7 +33,7 @@ from coding_model_project.evaluation.watch.found import (
     runs,
 )
 from coding_model_project.evaluation.watch.other_tools import read_measures
-from coding_model_project.runs.folder import RunFolder, State, sole_writer, write_json
+from coding_model_project.runs.folder import RunFolder, State, sole_writer
 
 MAX_ATTEMPTS = 2
 """Attempts per checkpoint before it is skipped."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from coding_model_project.errors import ConfigError
+from coding_model_project.grading.wellformed import is_number, is_positive
 from coding_model_project.types import Asserts, Call, Input, Limits, Problem, Stdin, Test
 
 
@@ -20,11 +20,6 @@ class Require:
     reward: int
     verdict_in: tuple[str, ...]
     terminate_s: float
-    no_canary: bool = True
-    no_listener_hit: bool = True
-    no_leftover_process: bool = True
-    judge_alive: bool = True
-    next_run_ok: bool = True
     no_new_files: bool = False
     forbid_stdout: tuple[str, ...] = ()
     then_forbid_stdout: tuple[str, ...] = ()
@@ -125,7 +120,7 @@ def _get(row: Mapping[str, Any], name: str, kind: type, *, optional: bool = Fals
 
 def _positive(limits: Mapping[str, Any], name: str) -> float:
     value = limits.get(name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+    if not is_positive(value):
         raise _Malformed(f"limits.{name}: {value!r}: expected a positive number")
     return value
 
@@ -152,7 +147,7 @@ def _test(row: Any, mode: str, entry: str | None, where: str) -> Test:
 _FLAGS = frozenset(
     ("no_canary", "no_listener_hit", "no_leftover_process", "judge_alive", "next_run_ok")
 )
-"""Requirements that always apply to every case."""
+"""Requirements that apply to every case, whether it names them or not."""
 
 
 def _require(row: Mapping[str, Any]) -> Require:
@@ -169,7 +164,7 @@ def _require(row: Mapping[str, Any]) -> Require:
     if not row.get("verdict_in"):
         raise _Malformed("require.verdict_in: missing")
     terminate_s = row.get("terminate_s")
-    if isinstance(terminate_s, bool) or not isinstance(terminate_s, (int, float)):
+    if not is_number(terminate_s):
         raise _Malformed(f"require.terminate_s: {terminate_s!r}: expected a number")
     return Require(
         reward=int(row["reward"]),

@@ -1,10 +1,11 @@
-"""Checks of instructions that a program can verify: IFEval's and IFBench's kinds.
+"""Checks of instructions that a program can verify: kinds of IFEval, IFBench and IFEvalG.
 
     follows("punctuation:no_comma", {}, "No comma here.")  # True
 
-The rules are those behind the publishers' recorded verdicts (google-research's IFEval, and IFBench as of
-October 2025), including weak ones: a text without bullets follows "format:sub-bullets". They differ only
-where those rules crash, draw at random or need a downloaded model; such checks document it.
+The rules are those behind the publishers' recorded verdicts (google-research's IFEval, IFBench as of
+October 2025, and IFEvalG of open-instruct), including weak ones: a text without bullets follows
+"format:sub-bullets". They differ only where those rules crash, draw at random or need a downloaded model;
+such checks document it.
 
 No check executes any part of a response, and each takes time linear in its length.
 """

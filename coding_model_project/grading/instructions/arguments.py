@@ -44,6 +44,10 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value.strip() else None
 
 
+def _first_text(value: object) -> str | None:
+    return _text(value[0] if isinstance(value, list | tuple) and value else value)
+
+
 def _letter(value: object) -> str | None:
     return value if isinstance(value, str) and len(value) == 1 else None
 
@@ -67,6 +71,7 @@ COUNT = whole()
 PLACE = whole(1)
 PERCENTAGE = Argument("a number from 0 to 100", _percentage)
 TEXT = Argument("a string that is not blank", _text)
+FIRST_TEXT = Argument("a string that is not blank, or a list that starts with one", _first_text)
 TEXTS = Argument("a list of strings that are not blank", _texts)
 LETTER = Argument("a single character", _letter)
 RELATION = one_of(("less than", "at least"), '"less than" or "at least"')

@@ -1,4 +1,4 @@
-"""The table of all kinds of instruction, by their names in IFEval and IFBench."""
+"""The table of all kinds of instruction, by their names in IFEval, IFBench and IFEvalG."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from coding_model_project.grading.instructions import (
     counts,
     custom,
     formats,
+    ifevalg,
     keywords,
     layout,
     per_sentence,
@@ -21,6 +22,7 @@ from coding_model_project.grading.instructions import (
 )
 from coding_model_project.grading.instructions.arguments import (
     COUNT,
+    FIRST_TEXT,
     LANGUAGE,
     LETTER,
     PERCENTAGE,
@@ -175,7 +177,54 @@ _IFBENCH = {
     "words:words_position": Kind(words.words_position, {"keyword": TEXT}),
 }
 
-TABLE: Mapping[str, Kind] = _IFEVAL | _IFBENCH
+_IFEVALG = {
+    "copy:copy": Kind(ifevalg.copy, {"prompt_to_repeat": TEXT}),
+    "copy:copying_multiple": Kind(ifevalg.copying_multiple, {"prompt_to_repeat": TEXT, "N": PLACE}),
+    "copy:copying_simple": Kind(ifevalg.copy, {"prompt_to_repeat": TEXT}),
+    "copy:repeat_phrase": Kind(ifevalg.repeat_phrase, {"phrase": TEXT, "small_n": PLACE}),
+    "count:count_increment_word": Kind(
+        ifevalg.count_increment_word, {"keyword1": TEXT, "keyword2": TEXT}
+    ),
+    "count:count_unique": Kind(ifevalg.count_unique),
+    "count:counting_composition": Kind(
+        ifevalg.counting_composition, {"n_sent": PLACE, "n_words": PLACE}
+    ),
+    "count:lowercase_counting": Kind(ifevalg.lowercase_counting, {"N": PLACE}),
+    "detectable_format:bigram_wrapping": Kind(ifevalg.bigram_wrapping),
+    "detectable_format:sentence_hyphens": Kind(ifevalg.sentence_hyphens),
+    "detectable_format:square_brackets": Kind(ifevalg.square_brackets),
+    "first_word:first_word_answer": Kind(ifevalg.first_word_answer, {"first_word": TEXT}),
+    "first_word:first_word_sent": Kind(ifevalg.first_word_sent, {"first_word": FIRST_TEXT}),
+    "keywords:exclude_word_harder": Kind(ifevalg.exclude_word_harder, {"keyword": TEXT}),
+    "keywords:keyword_specific_position": Kind(
+        words.keywords_specific_position, {"keyword": FIRST_TEXT, "n": PLACE, "m": PLACE}
+    ),
+    "keywords:no_adjacent_consecutive": Kind(ifevalg.no_adjacent_consecutive),
+    "keywords:palindrome": Kind(ifevalg.palindrome),
+    "keywords:start_end": Kind(ifevalg.start_end),
+    "keywords:word_count_different_numbers": Kind(
+        keywords.frequency, {"keyword": TEXT, "relation": RELATION, "frequency": COUNT}
+    ),
+    "keywords:word_once": Kind(ifevalg.word_once, {"keyword": TEXT}),
+    "last_word:last_word_answer": Kind(ifevalg.last_word_answer, {"last_word": TEXT}),
+    "last_word:last_word_sent": Kind(ifevalg.last_word_sent, {"last_word": FIRST_TEXT}),
+    "letters:letter_counting": Kind(ifevalg.letter_counting, {"N": PLACE, "relation": RELATION}),
+    "letters:letter_counting2": Kind(
+        counts.letter_frequency,
+        {"letter": LETTER, "let_relation": RELATION, "let_frequency": COUNT},
+    ),
+    "new:copy_span_idx": Kind(
+        ifevalg.copy_span,
+        {"prompt_to_repeat": TEXT, "n_start": COUNT, "n_end": PLACE},
+        in_order("n_start", "n_end"),
+    ),
+    "paragraphs:paragraphs": Kind(ifevalg.paragraphs),
+    "paragraphs:paragraphs2": Kind(ifevalg.paragraphs2),
+    "punctuation:punctuation_dot": Kind(ifevalg.no_dot),
+    "punctuation:punctuation_exclamation": Kind(ifevalg.no_exclamation_mark),
+}
+
+TABLE: Mapping[str, Kind] = _IFEVAL | _IFBENCH | _IFEVALG
 
 
 def kind_named(name: str) -> Kind:

@@ -10,7 +10,7 @@ _POSTSCRIPTS = {"P.P.S": re.compile(r"p\.\s?p\.\s?s"), "P.S.": re.compile(r"p\.\
 _FENCES = ("```json", "```Json", "```JSON", "```")
 _HIGHLIGHT = re.compile(r"\*([^\n*]*)\*")
 _STRONG_HIGHLIGHT = re.compile(r"\*\*([^\n*]*)\*\*")
-_DIVIDER = re.compile(r"\s?\*\*\*\s?")
+DIVIDER = re.compile(r"\s?\*\*\*\s?")
 _TWO_RESPONSES = "******"
 _ENDS_WORD = re.compile(r"[.,?!'\"]")
 
@@ -95,9 +95,14 @@ def _has_title(line: str) -> bool:
 
 
 def number_paragraphs(response: str, *, num_paragraphs: int) -> bool:
-    """Check length_constraints:number_paragraphs: divided by ***; only the outermost may be empty."""
-    blank = [not paragraph.strip() for paragraph in _DIVIDER.split(response)]
-    return not any(blank[1:-1]) and blank.count(False) == num_paragraphs
+    """Check length_constraints:number_paragraphs: divided by ***."""
+    return has_paragraphs(DIVIDER.split(response), num_paragraphs)
+
+
+def has_paragraphs(parts: list[str], number: int) -> bool:
+    """Return whether so many parts are paragraphs; only the outermost may be empty."""
+    blank = [not part.strip() for part in parts]
+    return not any(blank[1:-1]) and blank.count(False) == number
 
 
 def nth_paragraph_first_word(

@@ -12,8 +12,10 @@ from __future__ import annotations
 import logging
 import re
 from itertools import pairwise
+from typing import Any
 
 from math_verify import LatexExtractionConfig, parse, verify
+from sympy import Eq, Expr, Pow, Rational, expand_power_base, simplify
 
 logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns about its disabled time limit
 
@@ -27,10 +29,9 @@ _BLANK = rf"""(?:
     | \\(?:null|(?:math)?strut|[lc]?dots)(?![A-Za-z]) | \\?\$ | ['"]
     | (?:\\(?:kern|mskip|mkern)\s*)?-?[\d.]+\s*(?:pt|em|ex|cm|mm|mu|in)(?![A-Za-z])
 )"""
-_SPACED = re.compile(rf"(?x) \d \.? {_BLANK}++ (?:\\?[A-Za-z]+\s*=\s*[-+]?)? \.?\d")
+_SPACED = re.compile(rf"(?x) (?<!\\log_)\d \.? {_BLANK}++ (?:\\?[A-Za-z]+\s*=\s*[-+]?)? \.?\d")
 """Two numerals, or equations, with only blanks between them."""
 
-_THOUSANDS = re.compile(r"\D*\d{1,3}(?:[\s~]\d{3})+(?:\.\d+)?\D*")
 _ANY_BLANK = re.compile(rf"(?x) {_BLANK}")
 _BREAK = re.compile(rf"(?x) {_BLANK}*? {_WIDE} {_BLANK}*+")
 _CONTINUED = re.compile(r"[-+*/=^_<>,;:&({]$|\\(?:cdot|times|div|pm|leq?|geq?|neq?|left\(?)$")
@@ -47,6 +48,12 @@ _JOINS = re.compile(
 """Signs between values, or before one that is not meant."""
 
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
+_ABOUT = re.compile(r"\\(?:(?:thick)?approx|sim(?:eq)?|cong|doteq|equiv)(?![A-Za-z])|[≈≃≅≡]")
+_NEAR = 0.01
+"""Maximum relative distance of an approximation from the value before it."""
+
+_REMAINDER = re.compile(r"\\b?mod(?![A-Za-z])")
+_DIGITS = 12
 _DELIMITERS = re.compile(r"\\?\$|\\[()\[\]]")
 
 
@@ -58,15 +65,70 @@ def equal(gold: str, answer: str, boxed: bool) -> bool:
         answer: the content of a box if `boxed`, else a sentence that holds the answer.
     """
     expected = parse(_boxed(gold), parsing_timeout=0)
-    found = parse(_boxed(answer) if boxed else answer, parsing_timeout=0)
     formula = answer if boxed else _DELIMITERS.sub("", answer).rstrip(" .")
-    if boxed or not _WORD.search(_ANY_BLANK.sub(" ", formula)):
-        is_number = not boxed and _THOUSANDS.fullmatch(formula)
-        if _are_spaced(formula) and not _are_spaced(gold) and not is_number:
-            return False
-        if _may_be_several(formula) and not is_number:  # without its last number as a fallback
-            found = parse(_boxed(formula), [LatexExtractionConfig()], parsing_timeout=0)
-    return verify(expected, found, timeout_seconds=0)
+    if not boxed and _WORD.search(_ANY_BLANK.sub(" ", formula)):
+        return _are_same(expected, parse(answer, parsing_timeout=0))
+    exact = _exact(formula)
+    if exact is None or _REMAINDER.search(exact) or (_are_spaced(exact) and not _are_spaced(gold)):
+        return False
+    if _may_be_several(exact):  # without its last number as a fallback
+        return _are_same(
+            expected, parse(_boxed(exact), [LatexExtractionConfig()], parsing_timeout=0)
+        )
+    return _are_same(expected, parse(_boxed(exact), parsing_timeout=0))
+
+
+def _are_same(expected: list[Any], found: list[Any]) -> bool:
+    """Return whether two parsed answers are equal, numbers to twelve significant digits."""
+    if verify(
+        expected,
+        found,
+        float_rounding=_DIGITS,
+        allow_set_relation_comp=True,
+        timeout_seconds=0,
+    ):
+        one, other = _number(expected), _number(found)
+        if one is None or other is None:
+            return True
+        return bool(abs(one - other) <= abs(one) / 10**_DIGITS)
+    one, other = _with_split_roots(expected), _with_split_roots(found)
+    return one is not None and other is not None and simplify(one - other) == 0
+
+
+def _number(parsed: list[Any]) -> Expr | None:
+    """Return the value of an answer that is a number, or an equation that ends in one."""
+    value = parsed[0] if parsed else None
+    if isinstance(value, Eq):
+        value = value.rhs
+    if not isinstance(value, Expr) or not value.is_number:
+        return None
+    value = value.doit().evalf(30)
+    return value if value.is_finite else None
+
+
+def _with_split_roots(parsed: list[Any]) -> Expr | None:
+    r"""Return a formula of names with `\sqrt{a/b}` as `\sqrt a/\sqrt b`, which sympy keeps apart."""
+    value = parsed[0] if parsed else None
+    if not isinstance(value, Expr) or not value.free_symbols or not value.has(Rational):
+        return None
+    return expand_power_base(value.doit(), force=True).replace(
+        lambda part: part.is_Pow and part.base.is_Pow and part.base.exp.is_negative,
+        lambda part: Pow(1 / part.base, -part.exp),
+    )
+
+
+def _exact(formula: str) -> str | None:
+    r"""Return the side of `\frac13 \approx 0.333` that it approximates; None if a side is not near it."""
+    if not _ABOUT.search(formula):
+        return formula
+    sides = [side for side in _ABOUT.split(formula) if side.strip()]
+    values = [_number(parse(_boxed(side), parsing_timeout=0)) for side in sides]
+    known = [(side, value) for side, value in zip(sides, values, strict=True) if value is not None]
+    if not known:
+        return formula
+    first = known[0][1]
+    near = all(abs(value - first) <= abs(first) * _NEAR for _, value in known)
+    return known[0][0] if near else None
 
 
 def _are_spaced(formula: str) -> bool:

@@ -16,6 +16,8 @@ from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 
+from coding_model_project.grading.maths.notation import BLANK, GROUP
+
 MAX_CHARACTERS = 500
 """Maximum length of an answer; the longest in MATH has 159."""
 
@@ -23,7 +25,10 @@ _MAX_BOXES = 64
 """Maximum number of boxes that are tried; all later ones are not closed."""
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\s\d])")
-_NUMBER = re.compile(r"[-+]?[$€£]?[-+]?\d[\d,.]*(?:/\d+)?\s*%?\.?")
+_NUMBER = re.compile(
+    rf"[-+]?(?:\\?\$|[€£])?[-+]?\d[\d,.]*(?:{GROUP}\d{{3}})*(?:\.\d+)?(?:/\d+)?"
+    rf"(?:{BLANK})*(?:\\?[%％])?\.?"
+)
 _STATED = re.compile(r"(?i)\banswer\s*(?:is\b\s*:?|:|=)")
 
 
@@ -43,6 +48,12 @@ class FinalAnswer:
 
     text: str
     rule: AnswerRule
+
+    @property
+    def is_cut_off(self) -> bool:
+        r"""True if it ends in a box that is not closed: `\boxed{1` may be the start of 12."""
+        starts = [match.end() for match in _BOX.finditer(self.text)]
+        return bool(starts) and _braced(self.text[starts[-1] :]) is None
 
 
 def final_answer(text: str) -> FinalAnswer | None:
@@ -90,6 +101,13 @@ def _last_sentence(text: str) -> FinalAnswer | None:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in reversed(lines):
         *before, rest = _STATED.split(line)
-        if before and rest.strip(" *"):
-            return FinalAnswer(rest.strip(" *"), AnswerRule.sentence)
+        if before and (answer := _unmarked(rest)):
+            return FinalAnswer(answer, AnswerRule.sentence)
     return FinalAnswer(lines[-1], AnswerRule.sentence) if lines else None
+
+
+def _unmarked(text: str) -> str:
+    """Return an answer without Markdown's emphasis around it, which may end before a full stop."""
+    text = text.strip(" *")
+    inner = text.removesuffix(".")
+    return inner.rstrip(" *") if inner.endswith("*") else text

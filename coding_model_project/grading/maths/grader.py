@@ -21,7 +21,7 @@ from coding_model_project.extras import extra
 from coding_model_project.grading.base import GRADER_VERSION, math_judge
 from coding_model_project.grading.brief import shown_value
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
-from coding_model_project.grading.maths import gsm8k_answer
+from coding_model_project.grading.maths import gsm8k_answer, notation
 from coding_model_project.grading.maths.final_answer import AnswerRule, FinalAnswer, final_answer
 from coding_model_project.grading.retries import Retries
 from coding_model_project.sandbox.base import Sandbox
@@ -45,6 +45,7 @@ _AT_ONCE = 1
 100 MB."""
 
 _PLAIN_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.\d{1,6})?")
+_ONLY_FORMULA = re.compile(r"\$([^$]+)\$\.?|\\\((.+)\\\)\.?")
 _DETAIL_BYTES = 500
 
 
@@ -139,6 +140,7 @@ class MathGrader:
         gold = problem.answer
         if gold is None or not gold.strip():
             raise DataError(f"problem {problem.id} has no answer to compare with")
+        found = _formula(found)
         known = same_text_or_number(gold, found)
         if known is None:
             return await self._compared(problem.id, gold, found)
@@ -166,7 +168,8 @@ class MathGrader:
     async def _run(self, gold: str, found: FinalAnswer) -> Execution:
         retries = await self._started()
         boxed = found.rule is not AnswerRule.sentence
-        call = Call("equal", (gold, found.text, boxed))
+        ours, theirs = (notation.normal(text) for text in (gold, found.text))
+        call = Call("equal", (ours, theirs, boxed))
         ((ran, *_), _) = await retries.run(Program(source=_program()), [call], LIMITS, None)
         if ran.status is Status.killed:  # no answer can make its comparison end that way
             raise SandboxError(
@@ -214,18 +217,26 @@ async def _check(retries: Retries) -> None:
 def same_text_or_number(gold: str, found: FinalAnswer) -> bool | None:
     """Compare as text or plain numbers; return None if that does not decide.
 
-    Texts compare with each run of whitespace as one blank: "1 2" is not "12". Plain numbers with at most
-    six decimals compare by value, consistent with math-verify's rounding to six decimals.
+    Texts compare with each run of whitespace as one blank: "1 2" is not "12".
     """
-    given = found.text
-    if found.rule is not AnswerRule.sentence and " ".join(given.split()) == " ".join(gold.split()):
-        return True
-    ours, theirs = _number(gold), _number(given)
+    if found.is_cut_off:
+        return False
+    is_formula = found.rule is not AnswerRule.sentence
+    known = notation.compared(gold, found.text, is_formula=is_formula)
+    if known is not None:
+        return known
+    ours, theirs = _number(notation.normal(gold)), _number(notation.normal(found.text))
     return None if ours is None or theirs is None else ours == theirs
 
 
+def _formula(found: FinalAnswer) -> FinalAnswer:
+    """Return the formula of a sentence that holds nothing else, as if it were in a box."""
+    only = _ONLY_FORMULA.fullmatch(found.text)
+    return FinalAnswer(only[1] or only[2], AnswerRule.boxed) if only else found
+
+
 def _number(text: str) -> Decimal | None:
-    text = text.strip().removeprefix("\\$").removeprefix("$").removesuffix(".")
+    text = text.removeprefix("\\$").removeprefix("$").removesuffix(".").removesuffix("$")
     return Decimal(text.replace(",", "")) if _PLAIN_NUMBER.fullmatch(text) else None
 
 

@@ -244,10 +244,6 @@ class Container:
         await self._engine.detach("restart", "-t", "0", self._name)
         await self._sh(ANEW)
 
-    async def doubts(self) -> Sequence[str]:
-        """See `Environment.doubts`. If no agent ran, only the image's programs did."""
-        return ("nothing watches what runs in a container",) if self._has_run else ()
-
     async def end_verifier(self) -> None:
         """See `Environment.end_verifier`."""
         await self.begin_verifier()

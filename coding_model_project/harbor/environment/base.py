@@ -152,16 +152,6 @@ class Environment(Protocol):
         """
         ...
 
-    async def doubts(self) -> Sequence[str]:
-        """Return reasons to suspect that the agent forged the last verifier's rewards.
-
-        Empty if all code that the verifier's processes ran is known to be trusted.
-
-        Raises:
-            EnvironmentFailed: the environment is lost.
-        """
-        ...
-
     async def end_verifier(self) -> None:
         """End every process, and remove the verifier's files, before an agent continues.
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import tarfile
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from pkgutil import resolve_name
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
-from coding_model_project.contained import UnsafeNameError, unpack_tar
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import ROOMS, TaskEnvironment
+from coding_model_project.harbor.containers.containers import ContainerEnvironments
 from coding_model_project.harbor.containers.dockerfile import refuse_devices, refuse_services
 from coding_model_project.harbor.environment.base import (
     DEFAULT_MEMORY_MB,
@@ -41,29 +39,20 @@ _KEPT_IMAGES = 64
 _SHOWN_CHARS = 400
 
 
-def environments_of(where: TaskEnvironment, rootfs: Path | None = None) -> Environments:
+def environments_of(where: TaskEnvironment) -> Environments:
     """Make the environments of `coding.harbor.environment` or `--environment`; entering starts them.
 
     Args:
         where: name: `rooms`, `docker`, `podman`, `harbor:TYPE` for one of Harbor's own environments, or
             `package.module:Factory`, which is called without arguments.
-        rootfs: see `EmbeddedEnvironments`; rooms only.
 
     Raises:
-        ConfigError: the name is unknown, or `rootfs` is given for something else than rooms.
+        ConfigError: the name is unknown.
     """
     name = where.name
     if name in (ROOMS, _FORMER_NAME):
-        return EmbeddedEnvironments(rootfs, Path(where.agent) if where.agent else None)
-    if rootfs is not None:
-        raise ConfigError(
-            f"--rootfs with --environment {name}, which uses the task's own image; drop --rootfs or "
-            f"use --environment {ROOMS}"
-        )
+        return EmbeddedEnvironments(Path(where.agent) if where.agent else None)
     if name in ENGINES:
-        # Imported here: Harbor's own runner, which uses rooms, lacks some of its dependencies.
-        from coding_model_project.harbor.containers.containers import ContainerEnvironments
-
         return ContainerEnvironments(name, at_once=where.containers, warm=where.warm)
     if name.startswith(_HARBOR_PREFIX):
         from coding_model_project.harbor.environment.of_harbor import HarborPlaces
@@ -72,12 +61,11 @@ def environments_of(where: TaskEnvironment, rootfs: Path | None = None) -> Envir
     return _factory(name)()
 
 
-def check_supported(where: str, task: Task, *, own_root: bool = False) -> None:
+def check_supported(where: str, task: Task) -> None:
     """Raise if environments of this name can never run a task. Starts nothing.
 
     Args:
         where: see `environments_of`; only this project's environments are checked.
-        own_root: whether rooms have their own root file system.
 
     Raises:
         ImageError: the task needs accelerators, several services, or an image or instruction that rooms
@@ -93,7 +81,7 @@ def check_supported(where: str, task: Task, *, own_root: bool = False) -> None:
         refuse_devices(config)
         refuse_services(folder)
         if where not in ENGINES:
-            plan(folder, config.docker_image, own_root=own_root)
+            plan(folder, config.docker_image)
 
 
 def _factory(name: str) -> Any:
@@ -122,16 +110,12 @@ class EmbeddedEnvironments:
     depend on which hosts a task reaches that day.
 
     Args:
-        rootfs: a root file system, as a folder or a tar file, instead of the host's directories.
         agent: a folder that rooms mount at /opt/agent, read-only.
         shortcuts: judge exported tasks without running their verifiers (`harbor.export.judging`).
     """
 
-    def __init__(
-        self, rootfs: Path | None = None, agent: Path | None = None, *, shortcuts: bool = True
-    ) -> None:
-        self._rootfs, self._agent = rootfs, agent
-        self._shortcuts = shortcuts and rootfs is None
+    def __init__(self, agent: Path | None = None, *, shortcuts: bool = True) -> None:
+        self._agent, self._shortcuts = agent, shortcuts
         self._exported: ExportedJudge | None = None
         self._rooms = Rooms()
         self._stack = AsyncExitStack()
@@ -147,17 +131,9 @@ class EmbeddedEnvironments:
 
         Raises:
             EnvironmentFailed: this machine's kernel does not allow rooms.
-            ConfigError: the root file system cannot be read.
         """
-        async with AsyncExitStack() as stack:
-            rootfs = self._rootfs
-            if rootfs is not None and not rootfs.is_dir():
-                folder = stack.enter_context(TemporaryDirectory(prefix="rootfs-"))
-                rootfs = _unpacked(rootfs, Path(folder))
-            agent = self._agent and self._agent.resolve()
-            rooms = Rooms(rootfs and rootfs.resolve(), agent)
-            self._rooms = await stack.enter_async_context(rooms)
-            self._stack = stack.pop_all()
+        rooms = Rooms(self._agent and self._agent.resolve())
+        self._rooms = await self._stack.enter_async_context(rooms)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -168,7 +144,7 @@ class EmbeddedEnvironments:
         if not self._shortcuts:
             return None
         if self._exported is None:
-            # Imported here: Harbor's own runner, which uses rooms, lacks some of its dependencies.
+            # Imported here: it takes longer than most commands, and few tasks need it.
             from coding_model_project.harbor.export.judging import ExportedJudge
 
             self._exported = ExportedJudge()
@@ -197,7 +173,7 @@ class EmbeddedEnvironments:
 
     async def _image(self, folder: Path, config: EnvironmentConfig, resources: Resources) -> Image:
         def make() -> Coroutine[Any, Any, Image]:
-            made = plan(folder, config.docker_image, own_root=self._rootfs is not None)
+            made = plan(folder, config.docker_image)
             return self._make(made, resources, config.build_timeout_sec)
 
         return await self._images.get((folder, config.docker_image), make)
@@ -237,21 +213,6 @@ class EmbeddedEnvironments:
             return await room.changes()
         finally:
             await room.cleanup()
-
-
-def _unpacked(archive: Path, folder: Path) -> Path:
-    """Unpack a root file system.
-
-    Raises:
-        ConfigError: the file is not a readable tar file.
-    """
-    try:
-        unpack_tar(archive, folder)
-    except (OSError, tarfile.TarError, UnsafeNameError, EOFError) as error:
-        raise ConfigError(
-            f"{archive}: not a root file system as a folder or tar file: {error}"
-        ) from error
-    return folder
 
 
 async def _execute(room: Room, step: Execute) -> None:

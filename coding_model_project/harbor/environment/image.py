@@ -94,12 +94,11 @@ class Plan:
     """True if the image has the modules installed for this project."""
 
 
-def plan(folder: Path, docker_image: str | None = None, *, own_root: bool = False) -> Plan:
+def plan(folder: Path, docker_image: str | None = None) -> Plan:
     """Return the plan for building an environment.
 
     Args:
         folder: contains a Dockerfile, or files for the working directory of `docker_image`.
-        own_root: True if the user gave a root file system, which stands in for any image.
 
     Raises:
         ImageError: the environment needs a container engine.
@@ -107,20 +106,18 @@ def plan(folder: Path, docker_image: str | None = None, *, own_root: bool = Fals
     refuse_services(folder)
     dockerfile = folder / "Dockerfile"
     if docker_image is not None and not dockerfile.exists():
-        note = _stand_in(docker_image, f"docker_image = {docker_image!r}", own_root)
+        note = _stand_in(docker_image, f"docker_image = {docker_image!r}")
         files = Lay(path=".", files=of_files(_below(folder))) if folder.is_dir() else None
         return Plan(steps=(files,) if files else (), notes=(note,) if note else ())
-    return _Follower(folder, own_root).follow(parse(dockerfile))
+    return _Follower(folder).follow(parse(dockerfile))
 
 
-def _stand_in(image: str, where: str, own_root: bool) -> str:
+def _stand_in(image: str, where: str) -> str:
     """Return a note on the substitute for an image.
 
     Raises:
         ImageError: there is none.
     """
-    if own_root:
-        return f"{where}: the given root file system stands in for {image}"
     name = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
     for pattern, program in HOSTS.items():
         if re.match(rf"({pattern})\b", name):
@@ -129,15 +126,12 @@ def _stand_in(image: str, where: str, own_root: bool) -> str:
             ):
                 raise ImageError(f"{where}: this machine has no {program} to stand in for {image}")
             return f"{where}: this machine's directories stand in for {image}"
-    raise ImageError(
-        f"{where}: this machine has no substitute for {image}; pass its root file system with "
-        f"--rootfs, or {WITH_DOCKER}"
-    )
+    raise ImageError(f"{where}: this machine has no substitute for {image}; {WITH_DOCKER}")
 
 
 class _Follower:
-    def __init__(self, folder: Path, own_root: bool) -> None:
-        self._folder, self._own_root = folder, own_root
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._args: dict[str, str] = {}
         self._plan = Plan()
         self._shell = ["/bin/sh", "-c"]
@@ -196,7 +190,7 @@ class _Follower:
         if self._based:
             raise one.error("multi-stage builds are not supported")
         image = self._expand(one.words()[0])
-        note = _stand_in(image, one.where, self._own_root)
+        note = _stand_in(image, one.where)
         self._plan = replace(self._plan, notes=(*self._plan.notes, note))
         self._based = True
 

@@ -148,7 +148,6 @@ class _Completed:
     ) -> None:
         self._place, self._env, self._identity = place, env, identity
         self._workdir = workdir or place.workdir
-        self._has_run, self._verifying = False, False
         self._own = ""
         """Ids of the processes that ran before the agent."""
 
@@ -176,7 +175,6 @@ class _Completed:
         max_output: int = MAX_OUTPUT,
     ) -> CommandResult:
         """See `Environment.run_command`."""
-        self._has_run |= not self._verifying
         return await self._place.run_command(
             command,
             cwd=cwd or self._workdir,
@@ -236,16 +234,10 @@ class _Completed:
         """See `Environment.begin_verifier`."""
         await self._sh(END_OTHERS, self._own)
         await self._sh(ANEW)
-        self._verifying = True
-
-    async def doubts(self) -> Sequence[str]:
-        """See `Environment.doubts`. If no agent ran, only the image's programs did."""
-        return (f"nothing watches what runs in {self._identity}",) if self._has_run else ()
 
     async def end_verifier(self) -> None:
         """See `Environment.end_verifier`."""
         await self.begin_verifier()
-        self._verifying = False
 
     async def heartbeat(self) -> None:
         """See `Environment.heartbeat`."""

@@ -19,6 +19,7 @@ from uuid import UUID
 
 import orjson
 
+from coding_model_project.atomic import write_json
 from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k, rate_interval
 from coding_model_project.harbor.failures import FailureCause
 from coding_model_project.harbor.format.reward_rules import main_reward
@@ -27,7 +28,6 @@ from coding_model_project.harbor.format.trial_results import (
     LOCK_FILE,
     RESULT_FILE,
     TrialResult,
-    write_json,
 )
 
 PASSES_AT = 1.0

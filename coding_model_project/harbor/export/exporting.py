@@ -27,6 +27,7 @@ from coding_model_project.contained import file_name
 from coding_model_project.data.loaders.mbpp import without_tests
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.compare import output_rule
+from coding_model_project.grading.prelude import with_prelude
 from coding_model_project.harbor.export.required_names import required
 from coding_model_project.harbor.format.task import RANGE_KEY
 from coding_model_project.harbor.format.task_config import (
@@ -145,7 +146,7 @@ def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
     files = {
         "instruction.md": instruction(problem, names),
         "environment/Dockerfile": DOCKERFILE,
-        "solution/solution.py": problem.gold[0],
+        "solution/solution.py": with_prelude(problem.prelude, problem.gold[0]),
         "solution/solve.sh": _SOLVE.format(program=PROGRAM),
         "tests/test.sh": TEST,
         "tests/cases.json": json.dumps(cases, sort_keys=True, indent=1) + "\n",

@@ -164,9 +164,13 @@ def start(source: bytes) -> Forker | Job:
         The forker in this process; its job in each process that the forker forks.
 
     Raises:
-        OSError: the forker did not start.
+        OSError: the forker did not start, or programs could read the tests.
     """
     is_nobody = kernel.can_be_nobody()
+    if not is_nobody and kernel.landlock_abi() < 1:
+        raise OSError(
+            "programs could read the tests: run the verifier as root, or on a kernel with Landlock"
+        )
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     if pid := os.fork():
         theirs.close()

@@ -21,8 +21,6 @@ from coding_model_project.harbor.export.forker import Job, Request
 from coding_model_project.sandbox.embedded import asserts, run_program
 
 PROGRAM_FILE = "solution.py"
-_AGENTS = "/.verifier/agent"
-"""Opening this file in a room gives up the verifier's rights (`harbor.rooms.witness.DROP`)."""
 _SYNTAX_ERROR = 1
 
 
@@ -42,8 +40,7 @@ def prepare(job: Job) -> Callable[[], NoReturn]:
         if job.is_nobody:
             kernel.become_nobody()
         kernel.hide(hidden=False)
-    with suppress(OSError):  # exists only in rooms
-        os.close(os.open(_AGENTS, os.O_RDONLY))
+    kernel.close_folders()
     if is_program:
         kernel.drop_capabilities()
         _limit(request)

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-import orjson
 from pydantic import TypeAdapter, ValidationError
 
+from coding_model_project.atomic import write_json
 from coding_model_project.errors import DataError
 from coding_model_project.harbor.failures import FailureCause, exception_type, failure_cause
 from coding_model_project.harbor.format.digest import task_digest
@@ -272,13 +272,6 @@ def read_trials(job: Path) -> tuple[TrialResult, ...]:
         DataError: a result cannot be read; the message names the file.
     """
     return tuple(_read(path) for path in sorted(job.glob(f"*/{RESULT_FILE}")))
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file atomically."""
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))
-    partial.replace(path)
 
 
 def _read(path: Path) -> TrialResult:

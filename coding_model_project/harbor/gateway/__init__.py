@@ -1,9 +1,11 @@
-"""An OpenAI-compatible endpoint that records tokens: any agent trains the model that it talks to.
+"""An endpoint that records tokens: any agent trains the model that it talks to.
 
-    requests   clients' requests: validated, compared, converted for chat templates
+    requests   requests and replies in one form for all APIs, and what their readers share
+    chat, responses, messages   the APIs: OpenAI's chat completions and Responses, Anthropic's Messages
+    matching   which recorded reply a client sends back
     recorder   conversations as a tree of turns, and their training trajectories
     session    one sample's agent: its limits, its replies, its shell
-    app        the routes: /v1/chat/completions, /v1/models, /v1/shell
+    app        the routes
     serving    uvicorn in the running event loop, on loopback or on a room's socket
     host       agents as processes of this machine
     agents     agents that work on a task: a command on the host or in the room, or a Python object

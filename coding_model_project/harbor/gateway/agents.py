@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
@@ -23,9 +22,10 @@ from coding_model_project.harbor.agents import (
     NonZeroAgentExitCodeError,
 )
 from coding_model_project.harbor.environment.base import Environment
+from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.format.task import Step, Task
-from coding_model_project.harbor.gateway.app import MODEL
 from coding_model_project.harbor.gateway.host import Exit, HostProcess
+from coding_model_project.harbor.gateway.requests import MODEL
 from coding_model_project.harbor.gateway.serving import Gateway
 from coding_model_project.harbor.gateway.session import Session
 from coding_model_project.harbor.rooms.rooms import Room
@@ -33,8 +33,8 @@ from coding_model_project.harbor.rooms.rooms import Room
 ROOM_PORT = 8321
 """The gateway's port on the loopback of a room."""
 
-_TASK_FILE = "TASK.md"
-_IN_ROOM = f"/tmp/agent/{_TASK_FILE}"
+_IN_ROOM = "/tmp/agent"
+_TASK_FILE, _CODEX_HOME, _CODEX_FILE = "TASK.md", "codex", "codex/config.toml"
 _TAIL_CHARS = 1000
 _AGENT_ERRORS = (AgentTimeoutError, NonZeroAgentExitCodeError)
 
@@ -98,25 +98,22 @@ class GatewayAgent:
             work.ending = AgentEnding(work.session.refused)
 
     async def _work(self, work: Work, task: Task, step: Step, environment: Environment) -> None:
-        """Run the agent until it ends, times out, or the infrastructure fails."""
+        """Run the agent until it ends, has no replies or time left, or the infrastructure fails."""
         running = asyncio.ensure_future(self._started(work, task, step, environment))
-        failed = asyncio.ensure_future(work.session.failed.wait())
+        over = asyncio.ensure_future(work.session.over.wait())
         try:
-            await asyncio.wait(
-                (running, failed),
-                timeout=self.config.total_s,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            over = not running.done() and not failed.done()
+            total_s, first = self.config.total_s, asyncio.FIRST_COMPLETED
+            await asyncio.wait((running, over), timeout=total_s, return_when=first)
+            late = not running.done() and not over.done()
         finally:
-            failed.cancel()
+            over.cancel()
             running.cancel()
-            await asyncio.gather(running, failed, return_exceptions=True)
-        if over:
+            await asyncio.gather(running, over, return_exceptions=True)
+        if late:
             work.ending = AgentEnding.time
             return
         if running.cancelled():
-            return  # `run` raises the session's failure
+            return  # `run` raises the session's failure, or notes that the replies are used up
         error = running.exception()
         if error is None:
             code = running.result().code
@@ -156,9 +153,10 @@ class GatewayAgent:
         config = self.config
         assert config.command is not None
         with self.gateway.open(work.session) as url, TemporaryDirectory(prefix="agent-") as own:
-            file = Path(own, _TASK_FILE)
-            file.write_text(step.instruction, "utf-8", "replace")
-            env = {**_variables(url, work.session, str(file)), "TMPDIR": own, **config.env}
+            Path(own, _TASK_FILE).write_text(step.instruction, "utf-8", "replace")
+            Path(own, _CODEX_HOME).mkdir()
+            Path(own, _CODEX_FILE).write_text(_codex(url, work.session))
+            env = {**_variables(url, work.session, own), "TMPDIR": own, **config.env}
             cwd = Path(config.folder) if config.folder else Path(own)
             process = await HostProcess.start(config.command, cwd=cwd, env=env)
             try:
@@ -170,19 +168,24 @@ class GatewayAgent:
         config = self.config
         assert config.command is not None
         room = room_of(environment)
+        url = f"http://127.0.0.1:{ROOM_PORT}/v1"
+        text = step.instruction.encode("utf-8", "replace")
+        codex = _codex(url, work.session).encode()
+        entries = (
+            (_TASK_FILE, "f", 0o644, len(text)),
+            (_CODEX_HOME, "d", 0o777, 0),  # the agent's user keeps its own files there
+            (_CODEX_FILE, "f", 0o644, len(codex)),
+        )
         try:
-            await room.write_file(_IN_ROOM, step.instruction.encode("utf-8", "replace"))
+            await room.write_tree(_IN_ROOM, Tree(entries, text + codex))
             listening = await room.listen(ROOM_PORT)
         except OSError as error:  # the task's fault: the agent has not started
-            raise HarborError(
-                f"the gateway needs port {ROOM_PORT} and {_IN_ROOM} in the room: {error}"
-            ) from error
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.gateway.on(listening, work.session))
-            url = f"http://127.0.0.1:{ROOM_PORT}/v1"
+            needs = f"the gateway needs port {ROOM_PORT} and {_IN_ROOM} in the room"
+            raise HarborError(f"{needs}: {error}") from error
+        async with self.gateway.on(listening, work.session):
             ended = await room.run_command(
                 f"exec 2>&1\n{config.command}",
-                env={**_variables(url, work.session, _IN_ROOM), **config.env},
+                env=_variables(url, work.session, _IN_ROOM) | {"IS_SANDBOX": "1"} | config.env,
                 user=step.agent.user,
                 max_output=2 * _TAIL_CHARS,
             )
@@ -211,14 +214,28 @@ def _is_a_crash(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, CodingModelError)
 
 
-def _variables(url: str, session: Session, task_file: str) -> dict[str, str]:
+def _variables(url: str, session: Session, folder: str) -> dict[str, str]:
     return {
         "OPENAI_BASE_URL": url,
         "OPENAI_API_BASE": url,  # litellm reads this one
         "OPENAI_API_KEY": session.key,
         "OPENAI_MODEL": MODEL,
-        "TASK_FILE": task_file,
+        "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": session.key,
+        "ANTHROPIC_MODEL": MODEL,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CODEX_HOME": f"{folder}/{_CODEX_HOME}",
+        "CONTEXT_TOKENS": str(session.limits.context_tokens),
+        "TASK_FILE": f"{folder}/{_TASK_FILE}",
     }
+
+
+def _codex(url: str, session: Session) -> str:
+    """Return the configuration of codex, which reads no address from its environment."""
+    key, wire = 'env_key = "OPENAI_API_KEY"', 'wire_api = "responses"'
+    provider = f'{{name = "gateway", base_url = "{url}", {key}, {wire}}}'
+    model = f'model = "{MODEL}"\nmodel_context_window = {session.limits.context_tokens}\n'
+    return f'{model}model_provider = "gateway"\nmodel_providers.gateway = {provider}\n'
 
 
 def room_of(environment: Environment) -> Room:

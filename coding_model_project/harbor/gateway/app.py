@@ -1,27 +1,33 @@
-"""The gateway's routes. Every request gets a reply or an error in OpenAI's format."""
+"""The gateway's routes. Every request gets a reply or an error in the format of its own API."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import json
 import logging
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any
-from uuid import uuid4
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from coding_model_project.harbor.gateway.requests import RequestError, read_ask, read_object
-from coding_model_project.harbor.gateway.session import Answer, Session
-
-MODEL = "policy"
-"""The model's name. Requests for any other name get this model."""
+from coding_model_project.harbor.gateway.chat import Chat
+from coding_model_project.harbor.gateway.messages import Messages, error_body
+from coding_model_project.harbor.gateway.requests import (
+    MODEL,
+    Exchange,
+    RequestError,
+    read_object,
+)
+from coding_model_project.harbor.gateway.responses import Responses
+from coding_model_project.harbor.gateway.session import IsGone, Pending, Session
 
 _CLIENT_GONE = 499
+_KEEP_ALIVE_S = 5.0
+"""Seconds between signs of life in a stream whose reply is being generated."""
+_MODEL = {"id": MODEL, "object": "model", "created": 0, "owned_by": "coding_model_project"}
 _log = logging.getLogger(__name__)
 
 
@@ -46,15 +52,16 @@ class Sessions:
             RequestError: no open session has this key.
         """
         kind, _, key = request.headers.get("authorization", "").partition(" ")
-        session = self._by_hash.get(_hash(key.strip())) if kind.lower() == "bearer" else None
-        if session is None:
-            raise RequestError(
-                "no sample has this key: send Authorization: Bearer OPENAI_API_KEY",
-                status=401,
-                kind="authentication_error",
-                code="invalid_api_key",
-            )
-        return session
+        keys = [key if kind.lower() == "bearer" else "", request.headers.get("x-api-key", "")]
+        for one in keys:
+            if session := self._by_hash.get(_hash(one.strip())):
+                return session
+        raise RequestError(
+            "no sample has this key: send Authorization: Bearer OPENAI_API_KEY, or x-api-key",
+            status=401,
+            kind="authentication_error",
+            code="invalid_api_key",
+        )
 
 
 def make_app(sessions: Sessions, *, max_bytes: int) -> Starlette:
@@ -64,23 +71,35 @@ def make_app(sessions: Sessions, *, max_bytes: int) -> Starlette:
         max_bytes: most bytes of a request's body.
     """
 
-    async def chat(request: Request) -> Response:
+    async def read(request: Request, form: type[Exchange]) -> tuple[Session, Exchange]:
         session = sessions.of(request)
         session.admit()
-        ask = read_ask(await _body(request, max_bytes))
-        answer = await session.reply(ask, request.is_disconnected)
-        if not ask.stream:
-            return JSONResponse(_completion(answer))
-        chunks = _chunks(answer, usage=ask.include_usage)
-        return StreamingResponse(_events(chunks), media_type="text/event-stream")
+        body = await _body(request, max_bytes)
+        return session, form.read(body, wishes=session.wishes)
+
+    def answers(form: type[Exchange]) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            session, exchange = await read(request, form)
+            is_gone = request.is_disconnected
+            pending = await session.begin(exchange.ask, is_gone)
+            if exchange.stream:
+                events = _events(session, exchange, pending, is_gone)
+                return StreamingResponse(events, media_type="text/event-stream")
+            return JSONResponse(exchange.whole(await session.finish(pending, is_gone)))
+
+        return answer
+
+    async def count_tokens(request: Request) -> Response:
+        session, exchange = await read(request, Messages)
+        return JSONResponse({"input_tokens": await session.count(exchange.ask)})
 
     async def models(request: Request) -> Response:
         sessions.of(request)
-        return JSONResponse({"object": "list", "data": [_model()]})
+        return JSONResponse({"object": "list", "data": [_MODEL]})
 
     async def model(request: Request) -> Response:
         sessions.of(request)
-        return JSONResponse(_model())
+        return JSONResponse(_MODEL)
 
     async def shell(request: Request) -> Response:
         session = sessions.of(request)
@@ -90,23 +109,25 @@ def make_app(sessions: Sessions, *, max_bytes: int) -> Starlette:
         if not isinstance(command, str) or not _is_time(timeout_s):
             raise RequestError('send {"command": TEXT, "timeout_s": SECONDS or null}')
         ended = await session.run_command(command, timeout_s)
-        return JSONResponse(
-            {
-                "stdout": ended.stdout,
-                "stderr": ended.stderr,
-                "exit_code": ended.exit_code,
-                "killed": ended.killed and str(ended.killed),
-            }
-        )
+        killed = ended.killed and str(ended.killed)
+        said = {name: getattr(ended, name) for name in ("stdout", "stderr", "exit_code")}
+        return JSONResponse(said | {"killed": killed})
 
     async def unknown(request: Request) -> Response:
         raise RequestError(f"{request.method} {request.url.path:.200} is not served", status=404)
 
+    posts = {
+        "/v1/chat/completions": _guarded(answers(Chat)),
+        "/v1/responses": _guarded(answers(Responses)),
+        "/v1/messages": _guarded(answers(Messages), error_body),
+        "/v1/messages/count_tokens": _guarded(count_tokens, error_body),
+        "/v1/shell": _guarded(shell),
+    }
     routes = [
-        Route("/v1/chat/completions", _guarded(chat), methods=["POST"]),
+        *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
         Route("/v1/models", _guarded(models), methods=["GET"]),
         Route("/v1/models/{name:path}", _guarded(model), methods=["GET"]),
-        Route("/v1/shell", _guarded(shell), methods=["POST"]),
+        Route("/", lambda _: Response(), methods=["HEAD"]),
         Route("/{path:path}", _guarded(unknown), methods=["GET", "POST", "PUT", "DELETE"]),
     ]
     return Starlette(routes=routes)
@@ -115,20 +136,42 @@ def make_app(sessions: Sessions, *, max_bytes: int) -> Starlette:
 Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-def _guarded(endpoint: Endpoint) -> Endpoint:
+def _guarded(
+    endpoint: Endpoint, body: Callable[[RequestError], Mapping[str, Any]] = RequestError.body
+) -> Endpoint:
     async def answered(request: Request) -> Response:
         try:
             return await endpoint(request)
-        except RequestError as error:
-            return JSONResponse(error.body(), error.status)
         except ClientDisconnect:
             return Response(status_code=_CLIENT_GONE)
         except Exception as error:  # noqa: BLE001 - clients never get a traceback
-            _log.exception("a request to the gateway failed")
-            failure = RequestError(type(error).__name__, status=500, kind="server_error")
-            return JSONResponse(failure.body(), failure.status)
+            told = _told(error)
+            return JSONResponse(body(told), told.status)
 
     return answered
+
+
+async def _events(
+    session: Session, exchange: Exchange, pending: Pending, is_gone: IsGone
+) -> AsyncIterator[str]:
+    """Yield a stream: its head at once, signs of life, and the reply."""
+    try:
+        for text in exchange.begin(pending.prompt_tokens.result()):
+            yield text
+        while not (await asyncio.wait((pending.task,), timeout=_KEEP_ALIVE_S))[0]:
+            yield exchange.waiting()
+        for text in exchange.rest(await session.finish(pending, is_gone)):
+            yield text
+    except Exception as error:  # noqa: BLE001 - as above
+        yield exchange.failed(_told(error))
+
+
+def _told(error: Exception) -> RequestError:
+    """Return an error as the client may know it."""
+    if isinstance(error, RequestError):
+        return error
+    _log.error("a request to the gateway failed", exc_info=error)
+    return RequestError(type(error).__name__, status=500, kind="server_error")
 
 
 async def _body(request: Request, max_bytes: int) -> bytes:
@@ -157,55 +200,3 @@ def _is_time(given: Any) -> bool:
 
 def _hash(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "replace")).digest()
-
-
-# ── answers ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def _model() -> dict[str, Any]:
-    return {"id": MODEL, "object": "model", "created": 0, "owned_by": "coding_model_project"}
-
-
-def _completion(answer: Answer) -> dict[str, Any]:
-    choice = {
-        "index": 0,
-        "message": answer.message,
-        "finish_reason": answer.finish_reason,
-        "logprobs": None,
-    }
-    return {**_head("chat.completion"), "choices": [choice], "usage": _usage(answer)}
-
-
-def _chunks(answer: Answer, *, usage: bool) -> Iterator[Mapping[str, Any]]:
-    """Yield a reply as chunks. Its text is one chunk, because the policy replies in one piece."""
-    head = _head("chat.completion.chunk")
-
-    def chunk(delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
-        return {**head, "choices": [choice]}
-
-    yield chunk({"role": "assistant", "content": answer.message["content"] or ""})
-    for index, call in enumerate(answer.message.get("tool_calls", ())):
-        yield chunk({"tool_calls": [{"index": index, **call}]})
-    yield chunk({}, answer.finish_reason)
-    if usage:
-        yield {**head, "choices": [], "usage": _usage(answer)}
-
-
-async def _events(chunks: Iterator[Mapping[str, Any]]) -> AsyncIterator[str]:
-    for chunk in chunks:
-        yield f"data: {json.dumps(chunk)}\n\n"
-    yield "data: [DONE]\n\n"
-
-
-def _head(kind: str) -> dict[str, Any]:
-    made = f"chatcmpl-{uuid4().hex}"
-    return {"id": made, "object": kind, "created": int(time.time()), "model": MODEL}
-
-
-def _usage(answer: Answer) -> dict[str, int]:
-    return {
-        "prompt_tokens": answer.prompt_tokens,
-        "completion_tokens": answer.completion_tokens,
-        "total_tokens": answer.prompt_tokens + answer.completion_tokens,
-    }

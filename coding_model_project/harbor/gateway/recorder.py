@@ -4,27 +4,20 @@
                     └ other messages | reply …          a second one: the client went back
 
 A turn holds the exact tokens of the model's prompt and reply; text is never tokenized a second time. A
-client that goes back, drops messages or rewrites them starts another branch, or another tree. Each
+client that goes back, drops messages or rewrites them starts another branch, or another tree; `matching`
+decides which reply a message is. Each
 generated token belongs to one turn, and one trajectory trains on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
-from coding_model_project.harbor.gateway.requests import Ask, Message, digests
-
-
-class Ended(StrEnum):
-    """The cause of a reply's end."""
-
-    model = "model"
-    """The model ended it."""
-    length = "length"
-    stop = "stop"
-    """It reached one of the client's `stop` texts."""
+from coding_model_project.harbor.agent_config import History
+from coding_model_project.harbor.gateway.matching import Reply, best, digest, identity
+from coding_model_project.harbor.gateway.requests import Ask, Ended, Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +41,8 @@ class Turn:
     added: tuple[int, ...]
     """Template tokens: a conversation's opening, or the messages since the parent's reply."""
     generated: Generated
+    has_tools: bool = False
+    """True if the conversation was offered tools."""
 
     def path(self) -> list[Turn]:
         """Return the turns from the conversation's opening to this one."""
@@ -78,10 +73,12 @@ class Place:
 
     after: Turn | None
     """None if it begins a conversation."""
+    messages: tuple[Message, ...]
+    """The request's, with recorded replies in place of what the client sent for them."""
     known: int
-    """The number of messages that this turn's tokens cover."""
+    """The number of these messages that the turn's tokens cover."""
     at: bytes
-    """The digest of the request's whole conversation."""
+    """The digest of the whole conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,48 +100,55 @@ class Trajectory:
 
 
 class Recorder:
-    """The turns of one agent."""
+    """The turns of one agent.
 
-    def __init__(self) -> None:
-        self._at: dict[bytes, Turn] = {}
+    Args:
+        history: what counts as a recorded reply, see `coding.agent.history`.
+    """
+
+    def __init__(self, history: History = History.recorded) -> None:
+        self._history = history
+        self._after: dict[bytes, Turn] = {}
+        """The turn of a reply by the digest of the conversation up to it."""
+        self._replies: dict[bytes, list[Reply]] = {}
+        """The replies to a conversation by its digest."""
         self.turns: list[Turn] = []
 
     def find(self, ask: Ask) -> Place:
         """Find the longest recorded conversation that a request continues."""
-        chain = digests(ask.tools, ask.messages)
-        for known in range(len(ask.messages) - 1, 0, -1):
-            if (turn := self._at.get(chain[known])) is not None:
-                return Place(after=turn, known=known, at=chain[-1])
-        return Place(after=None, known=0, at=chain[-1])
+        at = digest(b"", [json.dumps(tool, sort_keys=True) for tool in ask.tools])
+        after, known = None, 0
+        messages: list[Message] = []
+        for sent in ask.messages:
+            found = None
+            if sent["role"] == "assistant":
+                found = best(sent, self._replies.get(at, ()), self._history)
+            shown, added = (sent, "") if found is None else (found.reply.message, found.added)
+            messages.append(shown)
+            at = digest(at, identity(shown))
+            if found is not None:
+                after, known = self._after[at], len(messages)
+            if added:
+                messages.append({"role": "assistant", "content": added})
+                at = digest(at, identity(messages[-1]))
+        return Place(after=after, messages=tuple(messages), known=known, at=at)
 
-    def add(
-        self,
-        ask: Ask,
-        place: Place,
-        *,
-        dropped: int,
-        added: Sequence[int],
-        generated: Generated,
-        reply: Message,
-    ) -> Turn:
-        """Record a reply.
-
-        Args:
-            reply: the message that the client gets and may send back.
-        """
-        turn = Turn(parent=place.after, dropped=dropped, added=tuple(added), generated=generated)
-        self._at[digests(ask.tools, [*ask.messages, reply])[-1]] = turn
+    def add(self, place: Place, turn: Turn, reply: Reply) -> None:
+        """Record a reply."""
+        self._after[digest(place.at, identity(reply.message))] = turn
+        self._replies.setdefault(place.at, []).append(reply)
         self.turns.append(turn)
-        return turn
 
-    def trajectories(self, at_most: int) -> list[Trajectory]:
+    def trajectories(self, at_most: int, *, only_tools: bool = False) -> list[Trajectory]:
         """Return the conversations, the one with the most generated tokens last.
 
         Args:
             at_most: most conversations; those with the fewest generated tokens are dropped.
+            only_tools: leave out those that were offered no tools.
         """
-        parents = {id(turn.parent) for turn in self.turns}
-        leaves = [turn for turn in self.turns if id(turn) not in parents]
+        turns = [turn for turn in self.turns if turn.has_tools or not only_tools]
+        parents = {id(turn.parent) for turn in turns}
+        leaves = [turn for turn in turns if id(turn) not in parents]
         leaves.sort(key=_generated, reverse=True)
         seen: set[int] = set()
         found = [_trajectory(leaf, seen) for leaf in leaves[:at_most]]

@@ -1,30 +1,31 @@
-"""Clients' chat-completion requests: validation, supported options, and equality of conversations.
+"""Requests and replies in one form for all APIs, and the reading that the APIs share.
 
-Only the sampling options `max_tokens` and `stop` apply; the training sets the others.
+Of the sampling options only a length and stop texts apply; the training sets the others.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, Protocol, Self
 
 from coding_model_project import strict_json
 
-Message = dict[str, Any]
-"""A message with text content, and `tool_calls`, `tool_call_id` or `name` if it has them."""
+MODEL = "policy"
+"""The model's name. Requests for any other name get this model."""
 
-_ROLES = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-}
+Message = dict[str, Any]
+"""A message as chat templates take it: `role`, text `content`, and perhaps `reasoning_content`,
+`tool_calls`, `tool_call_id` and `name`."""
+
+_TEXTS = frozenset(
+    ["text", "input_text", "output_text", "refusal", "reasoning_text", "summary_text"]
+)
+"""Types of parts that are text."""
 _MOST_STOPS = 16
-_DIGEST_BYTES = 16
+_MOST_NAMES, _NAME_CHARS = 32, 40
 
 
 class RequestError(Exception):
@@ -34,6 +35,7 @@ class RequestError(Exception):
         message: one line.
         code: OpenAI's error code, if there is one.
         param: the invalid field of the request.
+        tokens: the prompt's length and the most that is possible, if it is too long.
     """
 
     def __init__(
@@ -44,19 +46,26 @@ class RequestError(Exception):
         kind: str = "invalid_request_error",
         code: str | None = None,
         param: str | None = None,
+        tokens: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.kind, self.code, self.param = status, kind, code, param
+        self.tokens = tokens
 
     def body(self) -> dict[str, Any]:
         """Return the error in OpenAI's format."""
-        error = {
-            "message": str(self),
-            "type": self.kind,
-            "param": self.param,
-            "code": self.code,
-        }
+        error = {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
         return {"error": error}
+
+
+class Ended(StrEnum):
+    """The cause of a reply's end."""
+
+    model = "model"
+    """The model ended it."""
+    length = "length"
+    stop = "stop"
+    """It reached one of the client's stop texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,36 +74,194 @@ class Ask:
 
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...] = ()
+    """In the form of chat completions, which templates expect."""
     calls_tools: bool = True
-    """True if tool calls in the reply are parsed (`tool_choice` is not "none")."""
+    """True if tool calls in the reply are parsed."""
+    one_call: bool = False
+    """True if the client gets the first call only."""
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
-    stream: bool = False
-    include_usage: bool = False
-    """True if a stream ends with a usage chunk."""
+    ignored: frozenset[str] = frozenset()
+    """Names of the request's options that have no effect."""
 
 
-def read_ask(body: bytes) -> Ask:
-    """Read the body of a request to /v1/chat/completions.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A tool call."""
+
+    id: str
+    name: str
+    arguments: str
+    """JSON text, possibly invalid."""
+
+    def entry(self) -> dict[str, Any]:
+        """Return the call as an entry of a message's `tool_calls`."""
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A reply, for the API that the client speaks."""
+
+    thought: str
+    """Without its marks; empty if the model wrote none."""
+    text: str
+    """The text after the thought and outside of calls."""
+    calls: tuple[Call, ...]
+    ended: Ended
+    stopped_at: str | None
+    """The client's stop text that ended it."""
+    prompt_tokens: int
+    completion_tokens: int
+
+    @property
+    def message(self) -> Message:
+        """Return the reply as a message of chat completions."""
+        message: Message = {"role": "assistant", "content": self.text}
+        if self.thought:
+            message["reasoning_content"] = self.thought
+        if self.calls:
+            message["content"] = self.text or None
+            message["tool_calls"] = [one.entry() for one in self.calls]
+        return message
+
+
+class Exchange(Protocol):
+    """A request of one API, and its reply in that API's form. Each adapter implements it."""
+
+    @property
+    def ask(self) -> Ask: ...
+
+    @property
+    def stream(self) -> bool: ...
+
+    @classmethod
+    def read(cls, body: bytes, *, wishes: bool) -> Self:
+        """Read a request's body.
+
+        Args:
+            wishes: see `Reading.wish`.
+
+        Raises:
+            RequestError: it is malformed, or uses an unsupported option.
+        """
+        ...
+
+    def whole(self, answer: Answer) -> dict[str, Any]:
+        """Return the reply as one JSON object."""
+        ...
+
+    def begin(self, prompt_tokens: int) -> Iterator[str]:
+        """Yield a stream's events before the policy has replied."""
+        ...
+
+    def waiting(self) -> str:
+        """Return a sign of life for a stream."""
+        ...
+
+    def rest(self, answer: Answer) -> Iterator[str]:
+        """Yield the events of the reply, up to the stream's end."""
+        ...
+
+    def failed(self, error: RequestError) -> str:
+        """Return the event that ends a stream without a reply."""
+        ...
+
+
+class Reading:
+    """A request that is read: its fields, and the names of those that have no effect.
+
+    Args:
+        body: the request's body. Half a surrogate pair in it becomes U+FFFD.
+        wishes: True accepts options that the policy cannot be held to; see `wish`.
 
     Raises:
-        RequestError: it is malformed, or uses an unsupported option.
+        RequestError: it is not a JSON object. All methods raise it for a malformed field.
     """
-    given = read_object(body)
-    choice = given.get("tool_choice")
-    if choice not in (None, "auto", "none"):
-        raise _wrong("tool_choice", 'must be "auto" or "none": the model decides')
-    _refuse_unsupported(given)
-    options = given.get("stream_options") or {}
-    return Ask(
-        messages=_messages(given.get("messages")),
-        tools=_tools(given.get("tools")),
-        calls_tools=choice != "none",
-        max_tokens=_max_tokens(given),
-        stop=_stops(given.get("stop")),
-        stream=_flag(given, "stream"),
-        include_usage=isinstance(options, dict) and options.get("include_usage") is True,
-    )
+
+    def __init__(self, body: bytes, *, wishes: bool) -> None:
+        self.given, self._wishes = read_object(body), wishes
+        self._read, self.ignored = {"model"}, set[str]()
+
+    def get(self, name: str) -> Any:
+        """Return a field's value, which has an effect."""
+        self._read.add(name)
+        return self.given.get(name)
+
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        """Refuse options by name. The names of each reason are separated by spaces."""
+        for reason, names in reasons.items():
+            for name in names.split():
+                if self.get(name):
+                    raise wrong(name, f"is not supported: {reason}")
+
+    def wish(self, name: str, problem: str, noted: str | None = None) -> None:
+        """Accept an option as a wish, which the policy need not fulfil and the client has to check."""
+        if not self._wishes:
+            raise wrong(name, f"{problem}; coding.agent.wishes=true takes it as a wish")
+        self.ignored.add(noted or name)
+
+    def calls_tools(self, choice: Any) -> bool:
+        """Return whether the reply may call tools."""
+        if choice not in (None, "auto", "none"):
+            self.wish("tool_choice", "must be auto or none: the model decides")
+        return choice != "none"
+
+    def content(self, given: Any, where: str) -> str:
+        """Return content that is text or a list of parts, with notes in place of what is not text."""
+        if isinstance(given, str):
+            return given
+        if not isinstance(given, list):
+            raise wrong(where, "must be text, or a list of parts of type text")
+        texts = []
+        for at, part in enumerate(given):
+            kind = part.get("type") if isinstance(part, dict) else None
+            if isinstance(kind, str) and kind in _TEXTS:
+                texts.append(text_of(part.get("text", part.get(kind)), f"{where}[{at}].text"))
+                continue
+            problem = f"must be text, not {kind!r:.60}: the model reads text only"
+            self.wish(f"{where}[{at}].type", problem, noted=str(kind))
+            texts.append(f"[{kind!s:.40} left out: the model reads text only]")
+        return "\n".join(texts)
+
+    def whole_number(self, *names: str) -> int | None:
+        """Return the first of these fields that is given."""
+        for name in names:
+            if (value := self.get(name)) is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise wrong(name, "must be a whole number above 0")
+            return value
+        return None
+
+    def stops(self, name: str) -> tuple[str, ...]:
+        """Return a field's stop texts."""
+        given = self.get(name)
+        stops = [given] if isinstance(given, str) else given
+        if stops is None:
+            return ()
+        whole = isinstance(stops, list) and all(isinstance(one, str) and one for one in stops)
+        if not whole or len(stops) > _MOST_STOPS:
+            raise wrong(name, f"must be a text, or a list of at most {_MOST_STOPS} texts")
+        return tuple(stops)
+
+    def flag(self, name: str) -> bool:
+        """Return a field that is true or false."""
+        value = self.get(name)
+        if value not in (None, True, False):
+            raise wrong(name, "must be true or false")
+        return bool(value)
+
+    def ask(self, messages: Sequence[Message], **options: Any) -> Ask:
+        """Return the request, after all its fields were read."""
+        if not messages:
+            raise RequestError("no messages: a request must have at least one")
+        if messages[-1]["role"] == "assistant":
+            raise RequestError("the last message must not have the role assistant")
+        names = sorted(self.ignored | (self.given.keys() - self._read))[:_MOST_NAMES]
+        ignored = frozenset(name[:_NAME_CHARS] for name in names)
+        return Ask(messages=tuple(messages), ignored=ignored, **options)
 
 
 def read_object(body: bytes) -> dict[str, Any]:
@@ -104,7 +271,7 @@ def read_object(body: bytes) -> dict[str, Any]:
         RequestError: it is not a JSON object.
     """
     try:
-        given = strict_json.loads(body)
+        given = strict_json.loads(body, repair=True)
     except ValueError as error:
         raise RequestError(f"the request is not JSON that can be used: {error!s:.200}") from error
     if not isinstance(given, dict):
@@ -112,184 +279,48 @@ def read_object(body: bytes) -> dict[str, Any]:
     return given
 
 
-def _refuse_unsupported(given: Mapping[str, Any]) -> None:
-    if given.get("n") not in (None, 1):
-        raise _wrong("n", "must be 1: each sample has its own agent")
-    if given.get("logprobs") or given.get("top_logprobs"):
-        raise _wrong(
-            "logprobs", "is not supported: log-probabilities are recorded for training only"
-        )
-    form = given.get("response_format")
-    if form is not None and not (isinstance(form, dict) and form.get("type") == "text"):
-        raise _wrong("response_format", 'must be {"type": "text"}')
-    for name in ("functions", "function_call"):
-        if given.get(name):
-            raise _wrong(name, "is not supported: use tools")
-    for name in ("audio", "modalities"):
-        if given.get(name) not in (None, ["text"]):
-            raise _wrong(name, "is not supported: the model reads and writes text")
-
-
-# ── messages ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def _messages(given: Any) -> tuple[Message, ...]:
-    if not isinstance(given, list) or not given:
-        raise _wrong("messages", "must be a list of at least one message")
-    messages = tuple(_message(one, f"messages[{at}]") for at, one in enumerate(given))
-    if messages[-1]["role"] == "assistant":
-        raise _wrong(f"messages[{len(messages) - 1}]", "must not have the role assistant")
-    return messages
-
-
-def _message(given: Any, where: str) -> Message:
-    if not isinstance(given, dict):
-        raise _wrong(where, "must be an object with role and content")
-    role = given.get("role")
-    if not isinstance(role, str) or role not in _ROLES:
-        known = ", ".join(_ROLES)
-        raise _wrong(f"{where}.role", f"must be one of {known}, not {role!r:.60}")
-    message: Message = {"role": _ROLES[role]}
-    calls = given.get("tool_calls") or []
-    if role == "assistant" and calls:
-        message["tool_calls"] = _calls(calls, f"{where}.tool_calls")
-    elif calls:
-        raise _wrong(f"{where}.tool_calls", f"is allowed for role assistant only, not {role}")
-    optional = role == "assistant"
-    message["content"] = _content(given.get("content"), f"{where}.content", optional=optional)
-    for name in ("tool_call_id", "name"):
-        if given.get(name) is not None:
-            message[name] = _text(given[name], f"{where}.{name}")
-    return message
-
-
-def _content(given: Any, where: str, *, optional: bool) -> str:
-    if given is None and optional:
-        return ""
-    if isinstance(given, str):
-        return _text(given, where)
+def items_of(given: Any, where: str) -> list[dict[str, Any]]:
+    """Return a field that is a list of objects."""
     if not isinstance(given, list):
-        raise _wrong(where, "must be text, or a list of parts of type text")
-    texts = []
-    for at, part in enumerate(given):
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind != "text":
-            raise RequestError(
-                f"{where}[{at}].type must be text, not {kind!r:.60}: the model reads text only",
-                code="unsupported_content",
-                param=f"{where}[{at}].type",
-            )
-        texts.append(_text(part.get("text"), f"{where}[{at}].text"))
-    return "\n".join(texts)
-
-
-def _calls(given: Any, where: str) -> list[dict[str, Any]]:
-    if not isinstance(given, list):
-        raise _wrong(where, "must be a list of calls")
-    calls = []
+        raise wrong(where, "must be a list of objects")
     for at, one in enumerate(given):
-        function = one.get("function") if isinstance(one, dict) else None
-        if not isinstance(function, dict):
-            raise _wrong(f"{where}[{at}]", "must be a function call with name and arguments")
-        calls.append(
-            {
-                "id": str(one.get("id") or ""),
-                "type": "function",
-                "function": {
-                    "name": _text(function.get("name"), f"{where}[{at}].function.name"),
-                    "arguments": _text(
-                        function.get("arguments", "{}"), f"{where}[{at}].function.arguments"
-                    ),
-                },
-            }
-        )
-    return calls
-
-
-def _text(given: Any, where: str) -> str:
-    if not isinstance(given, str):
-        raise _wrong(where, "must be text")
+        if not isinstance(one, dict):
+            raise wrong(f"{where}[{at}]", "must be an object")
     return given
 
 
-# ── options ───────────────────────────────────────────────────────────────────────────────────────
+def text_of(given: Any, where: str) -> str:
+    """Return a field that is text."""
+    if not isinstance(given, str):
+        raise wrong(where, "must be text")
+    return given
 
 
-def _tools(given: Any) -> tuple[Mapping[str, Any], ...]:
-    if given is None:
-        return ()
-    if not isinstance(given, list):
-        raise _wrong("tools", "must be a list of functions")
-    for at, tool in enumerate(given):
-        function = tool.get("function") if isinstance(tool, dict) else None
-        if not isinstance(function, dict) or tool.get("type") != "function":
-            raise _wrong(f"tools[{at}]", 'must be {"type": "function", "function": {…}}')
-        _text(function.get("name"), f"tools[{at}].function.name")
-    return tuple(given)
+def join(message: Message, name: str, text: str) -> None:
+    """Add a text to a message's field."""
+    message[name] = "\n".join(part for part in (message.get(name), text) if part)
 
 
-def _max_tokens(given: Mapping[str, Any]) -> int | None:
-    for name in ("max_completion_tokens", "max_tokens"):
-        value = given.get(name)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise _wrong(name, "must be a whole number above 0")
-        return value
-    return None
+def assistant_at_end(messages: list[Message]) -> Message:
+    """Return the assistant's message at the end, a new one if the last is another's."""
+    if not messages or messages[-1]["role"] != "assistant":
+        messages.append({"role": "assistant", "content": ""})
+    return messages[-1]
 
 
-def _stops(given: Any) -> tuple[str, ...]:
-    stops = [given] if isinstance(given, str) else given
-    if stops is None:
-        return ()
-    whole = isinstance(stops, list) and all(isinstance(one, str) and one for one in stops)
-    if not whole or len(stops) > _MOST_STOPS:
-        raise _wrong("stop", f"must be a text, or a list of at most {_MOST_STOPS} texts")
-    return tuple(_text(one, "stop") for one in stops)
+def function_tool(name: str, description: Any, parameters: Any) -> dict[str, Any]:
+    """Return a tool in the form of chat completions."""
+    told = {"description": description} if isinstance(description, str) and description else {}
+    schema = parameters if isinstance(parameters, dict) else {"type": "object"}
+    return {"type": "function", "function": {"name": name, **told, "parameters": schema}}
 
 
-def _flag(given: Mapping[str, Any], name: str) -> bool:
-    value = given.get(name)
-    if value not in (None, True, False):
-        raise _wrong(name, "must be true or false")
-    return bool(value)
-
-
-def _wrong(param: str, problem: str) -> RequestError:
+def wrong(param: str, problem: str) -> RequestError:
+    """Return an error about a field."""
     return RequestError(f"{param} {problem}", param=param)
 
 
-# ── equality ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def digests(tools: Sequence[Mapping[str, Any]], messages: Iterable[Message]) -> list[bytes]:
-    """Return a digest of the tools, then one for each prefix of the conversation.
-
-    Conversations that a model cannot tell apart have equal digests: call ids, the order of keys in
-    arguments, and space around an assistant's text make no difference.
-    """
-    found = [_digest(b"", [json.dumps(tool, sort_keys=True) for tool in tools])]
-    for message in messages:
-        found.append(_digest(found[-1], _identity(message)))
-    return found
-
-
-def _identity(message: Message) -> list[Any]:
-    role, content = message["role"], message.get("content") or ""
-    if role != "assistant":
-        return [role, content]
-    functions = [call["function"] for call in message.get("tool_calls", ())]
-    calls = [[one["name"], _same_json(one["arguments"])] for one in functions]
-    return [role, content.strip(), calls]
-
-
-def _same_json(text: str) -> str:
-    try:
-        return json.dumps(strict_json.loads(text), sort_keys=True)
-    except ValueError:
-        return text.strip()
-
-
-def _digest(before: bytes, what: list[Any]) -> bytes:
-    return hashlib.blake2b(before + json.dumps(what).encode(), digest_size=_DIGEST_BYTES).digest()
+def event(**data: Any) -> str:
+    """Return a server-sent event, named by its `type` if it has one."""
+    name = f"event: {data['type']}\n" if "type" in data else ""
+    return f"{name}data: {json.dumps(data)}\n\n"

@@ -6,19 +6,27 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from coding_model_project.episodes.tool_calls import for_template, parse
+from coding_model_project.episodes.tool_calls import for_template, parse, split_thought
 from coding_model_project.errors import CodingModelError, HarborError
+from coding_model_project.harbor.agent_config import History
 from coding_model_project.harbor.environment.base import CommandResult, Environment
-from coding_model_project.harbor.gateway.recorder import Ended, Generated, Place, Recorder, Turn
-from coding_model_project.harbor.gateway.requests import Ask, Message, RequestError
+from coding_model_project.harbor.gateway import requests
+from coding_model_project.harbor.gateway.matching import Reply
+from coding_model_project.harbor.gateway.recorder import Generated, Place, Recorder, Turn
+from coding_model_project.harbor.gateway.requests import Answer, Ask, Call, Message, RequestError
 
 _KEY_BYTES = 32
 _REQUESTS_PER_TURN, _MORE_REQUESTS = 4, 100
 _FLOODED = "rate_limit_error"
+_MOST_IGNORED = 64
+_LAST_S = 10.0
+"""Seconds that an agent has to end after it learned that its replies are used up."""
+IsGone = Callable[[], Awaitable[bool]]
+"""Returns whether a client has disconnected."""
 
 
 class Limit(StrEnum):
@@ -97,7 +105,7 @@ class Codec(Protocol):
         tools: Sequence[Mapping[str, Any]],
         ids: Sequence[int],
         *,
-        ended: Ended,
+        ended: requests.Ended,
     ) -> Following:
         """Return the tokens of the messages after the first `known`, up to the start of a reply.
 
@@ -116,13 +124,24 @@ class Codec(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A reply as the client receives it."""
+class _Made:
+    """A reply and its record."""
 
-    message: Message
-    finish_reason: str
-    prompt_tokens: int
-    completion_tokens: int
+    answer: Answer
+    turn: Turn
+    reply: Reply
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Pending:
+    """A reply on its way to a client, whose place another client with an equal request can take."""
+
+    key: tuple[Any, ...]
+    place: Place
+    is_gone: IsGone | None
+    prompt_tokens: asyncio.Future[int]
+    """Done when nothing but the policy's reply is missing."""
+    task: asyncio.Task[_Made] = field(init=False)
 
 
 class Session:
@@ -131,6 +150,8 @@ class Session:
     Args:
         environment: where /v1/shell runs commands; None disables it.
         user: the user of these commands.
+        history: see `coding.agent.history`.
+        wishes: see `coding.agent.wishes`.
     """
 
     def __init__(
@@ -141,22 +162,27 @@ class Session:
         *,
         environment: Environment | None = None,
         user: str | int | None = None,
+        history: History = History.recorded,
+        wishes: bool = True,
     ) -> None:
         self.key = secrets.token_urlsafe(_KEY_BYTES)
-        self.recorder = Recorder()
+        self.wishes = wishes
+        self.recorder = Recorder(history)
         self.failure: CodingModelError | None = None
         """An infrastructure failure, after which nothing is known about the agent."""
-        self.failed = asyncio.Event()
+        self.over = asyncio.Event()
+        """Set when the agent is to be ended: after a failure, and soon after it used up its replies."""
         self.refused: Limit | None = None
         """The limit that rejected the last request."""
-        self.n_undelivered = 0
-        """Tokens of replies whose client had gone."""
+        self.ignored: set[str] = set()
+        """Names of options in requests that had no effect."""
         self.commands: list[float] = []
         """Wall seconds of each of the agent's /v1/shell commands."""
-        self._policy, self._codec, self._limits = policy, codec, limits
+        self._policy, self._codec, self.limits = policy, codec, limits
         self._environment, self._user = environment, user
         self._shell = asyncio.Lock()
-        self._running: set[asyncio.Task[Answer]] = set()
+        self._running: set[asyncio.Task[_Made]] = set()
+        self._undelivered: list[Pending] = []
         self._n_requests = self._n_begun = 0
         self._open = True
 
@@ -179,26 +205,60 @@ class Session:
         """
         self._check_open()
         self._n_requests += 1
-        if self._n_requests > _REQUESTS_PER_TURN * self._limits.turns + _MORE_REQUESTS:
+        if self._n_requests > _REQUESTS_PER_TURN * self.limits.turns + _MORE_REQUESTS:
             raise RequestError("too many requests of this sample", status=429, kind=_FLOODED)
 
-    async def reply(self, ask: Ask, is_gone: Callable[[], Awaitable[bool]] | None = None) -> Answer:
-        """Return the policy's reply.
+    @property
+    def n_undelivered(self) -> int:
+        """Tokens of generated replies that no client has received."""
+        done = [one.task for one in self._undelivered if one.task.done()]
+        return sum(one.result().answer.completion_tokens for one in done if not one.exception())
 
-        Args:
-            is_gone: returns whether the client has disconnected; called after generation.
+    async def begin(self, ask: Ask, is_gone: IsGone | None = None) -> Pending:
+        """Begin a reply, or take over that of an equal request whose client is gone.
 
         Raises:
-            RequestError: there is no reply; the message is for the client.
+            RequestError: there will be no reply; the message is for the client.
         """
         self._check_open()
-        if len(self._running) >= self._limits.at_once:
-            raise RequestError("too many requests at once", status=429, kind=_FLOODED)
-        task = asyncio.ensure_future(self._accounted(ask, is_gone))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self.ignored |= set(sorted(ask.ignored)[: _MOST_IGNORED - len(self.ignored)])
+        place = self.recorder.find(ask)
+        key = (place.at, ask.calls_tools, ask.one_call, ask.max_tokens, ask.stop)
+        checked = asyncio.get_running_loop().create_future()
+        pending = Pending(key=key, place=place, is_gone=is_gone, prompt_tokens=checked)
+        if (abandoned := await self._abandoned(pending)) is not None:
+            pending = abandoned
+        else:
+            self._start(ask, pending)
+        either = (pending.task, pending.prompt_tokens)
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if pending.task.done():
+            pending.task.result()  # raises what the checks found
+        return pending
+
+    async def finish(self, pending: Pending, is_gone: IsGone | None = None) -> Answer:
+        """Return a reply once it is generated, and record it as delivered.
+
+        Raises:
+            RequestError: there is no reply for this client.
+        """
         # Shielded, so that generated tokens are recorded even if the client disconnects.
-        return await asyncio.shield(task)
+        made = await asyncio.shield(pending.task)
+        gone = is_gone is not None and await is_gone()
+        if not self.is_open or gone or pending.is_gone is not is_gone:
+            raise RequestError("the sample is over", status=401, kind="authentication_error")
+        self._undelivered.remove(pending)
+        self.recorder.add(pending.place, made.turn, made.reply)
+        return made.answer
+
+    async def count(self, ask: Ask) -> int:
+        """Return the number of a request's tokens.
+
+        Raises:
+            RequestError: the chat template rejects it.
+        """
+        self._check_open()
+        return len((await self._prompt(ask, self.recorder.find(ask)))[1])
 
     async def run_command(self, command: str, timeout_s: float | None = None) -> CommandResult:
         """Run a command in the agent's environment.
@@ -208,18 +268,17 @@ class Session:
         """
         self._check_open()
         if self._environment is None:
-            raise RequestError(
-                "no shell: this agent runs in its environment", status=404, code="no_shell"
-            )
-        allowed_s = self._limits.command_s if timeout_s is None else timeout_s
+            said = "no shell: this agent runs in its environment"
+            raise RequestError(said, status=404, code="no_shell")
+        allowed_s = self.limits.command_s if timeout_s is None else timeout_s
         async with self._shell:
             started = time.monotonic()
             try:
                 return await self._environment.run_command(
                     command,
-                    timeout_s=min(allowed_s, self._limits.command_s),
+                    timeout_s=min(allowed_s, self.limits.command_s),
                     user=self._user,
-                    max_output=self._limits.output_bytes,
+                    max_output=self.limits.output_bytes,
                 )
             except CodingModelError as error:
                 raise self._fail(error) from error
@@ -228,68 +287,85 @@ class Session:
 
     # ── one reply ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _accounted(self, ask: Ask, is_gone: Callable[[], Awaitable[bool]] | None) -> Answer:
+    async def _abandoned(self, new: Pending) -> Pending | None:
+        """Return the pending reply to an equal request whose client is gone, now the new client's."""
+        for one in list(self._undelivered):
+            left = one.is_gone
+            if one.key == new.key and left is not None and await left() and one.is_gone is left:
+                one.is_gone = new.is_gone
+                return one
+        return None
+
+    def _start(self, ask: Ask, pending: Pending) -> None:
+        if len(self._running) >= self.limits.at_once:
+            raise RequestError("too many requests at once", status=429, kind=_FLOODED)
+        pending.task = asyncio.ensure_future(self._accounted(ask, pending))
+        self._running.add(pending.task)
+        self._undelivered.append(pending)
+
+        def ended(task: asyncio.Task[_Made]) -> None:
+            self._running.discard(task)
+            if task.cancelled() or task.exception() is not None:
+                self._undelivered.remove(pending)
+
+        pending.task.add_done_callback(ended)
+
+    async def _accounted(self, ask: Ask, pending: Pending) -> _Made:
         try:
-            return await self._reply(ask, is_gone)
+            return await self._reply(ask, pending)
         except RequestError:
             raise
         except CodingModelError as error:
             raise self._fail(error) from error
         except Exception as error:
-            kind = type(error).__name__
-            raise self._fail(HarborError(f"the gateway failed: {kind}: {error}")) from error
+            raise self._fail(HarborError(f"the gateway failed: {error!r:.300}")) from error
 
-    async def _reply(self, ask: Ask, is_gone: Callable[[], Awaitable[bool]] | None) -> Answer:
-        if self._n_begun >= self._limits.turns:
+    async def _reply(self, ask: Ask, pending: Pending) -> _Made:
+        place, turns = pending.place, self.limits.turns
+        if self._n_begun >= turns:
             self.refused = Limit.turns
-            raise RequestError(
-                f"the sample's {self._limits.turns} replies are used up",
-                status=403,
-                code="turns_used_up",
-            )
+            asyncio.get_running_loop().call_later(_LAST_S, self.over.set)
+            used_up = f"the sample's {turns} replies are used up"
+            raise RequestError(used_up, status=403, code="turns_used_up")
         self._n_begun += 1
         try:
-            place = self.recorder.find(ask)
-            before = [] if place.after is None else place.after.ids()
-            following = await asyncio.to_thread(self._tokens, ask, place, before)
-            prompt = [*before[: len(before) - following.dropped], *following.added]
+            following, prompt = await self._prompt(ask, place)
             room = self._room(len(prompt), place.after)
         except BaseException:
             self._n_begun -= 1
             raise
         self.refused = None
+        pending.prompt_tokens.set_result(len(prompt))
         n = min(room, ask.max_tokens or room)
         generated = await self._policy.generate(prompt, max_tokens=n, stop=ask.stop)
-        message = self._message(ask, generated)
-        if not self.is_open or (is_gone is not None and await is_gone()):
-            self.n_undelivered += len(generated.ids)
-            raise RequestError("the sample is over", status=401, kind="authentication_error")
-        self.recorder.add(
-            ask,
-            place,
+        turn = Turn(
+            parent=place.after,
             dropped=following.dropped,
-            added=following.added,
+            added=tuple(following.added),
             generated=generated,
-            reply=message,
+            has_tools=bool(ask.tools),
         )
-        calls = "tool_calls" in message
-        cut = generated.ended is Ended.length
-        return Answer(
-            message=message,
-            finish_reason="length" if cut else "tool_calls" if calls else "stop",
-            prompt_tokens=len(prompt),
-            completion_tokens=len(generated.ids),
-        )
+        answer, text = self._answer(ask, generated, len(prompt))
+        return _Made(answer=answer, turn=turn, reply=Reply(message=answer.message, text=text))
 
-    def _tokens(self, ask: Ask, place: Place, before: Sequence[int]) -> Following:
-        messages = for_template(ask.messages)
-        try:
-            if place.after is None:
-                return Following(added=self._codec.opening(messages, ask.tools))
-            ended = place.after.generated.ended
-            return self._codec.following(messages, place.known, ask.tools, before, ended=ended)
-        except TemplateRefused as error:
-            raise RequestError(str(error), code="template", param="messages") from error
+    async def _prompt(self, ask: Ask, place: Place) -> tuple[Following, list[int]]:
+        """Return what follows the recorded tokens, and all of the prompt's."""
+        before = [] if place.after is None else place.after.ids()
+        following = await asyncio.to_thread(self._following, ask, place, before)
+        return following, [*before[: len(before) - following.dropped], *following.added]
+
+    def _following(self, ask: Ask, place: Place, before: Sequence[int]) -> Following:
+        messages, refused = for_template(place.messages), ""
+        # Some templates allow the system's message at the beginning only.
+        for tried in (messages, [messages[0], *map(_as_user, messages[1:])]):
+            try:
+                if place.after is None:
+                    return Following(added=self._codec.opening(tried, ask.tools))
+                known, ended = place.known, place.after.generated.ended
+                return self._codec.following(tried, known, ask.tools, before, ended=ended)
+            except TemplateRefused as error:
+                refused = refused or str(error)
+        raise RequestError(refused, code="template", param="messages")
 
     def _room(self, n: int, after: Turn | None) -> int:
         """Return the most tokens of a reply to a prompt of `n` tokens.
@@ -297,7 +373,7 @@ class Session:
         Raises:
             RequestError: no token is left.
         """
-        limits = self._limits
+        limits = self.limits
         opening = n if after is None else after.n_opening
         too_long = opening > limits.prompt_tokens
         left = min(limits.context_tokens - n, limits.response_tokens - (n - opening))
@@ -309,22 +385,35 @@ class Session:
                 f"resulted in {n} tokens. Please reduce the length of the messages.",
                 code="context_length_exceeded",
                 param="messages",
+                tokens=(n, most),
             )
         return min(left, limits.reply_tokens or left)
 
-    def _message(self, ask: Ask, generated: Generated) -> Message:
-        text = self._codec.decode(generated.ids)
-        ends = [at for stop in ask.stop if (at := text.find(stop)) >= 0]
-        text = text[: min(ends, default=len(text))]
-        message: Message = {"role": "assistant", "content": text}
+    def _answer(self, ask: Ask, generated: Generated, prompt_tokens: int) -> tuple[Answer, str]:
+        """Return a reply for its client, and the whole text after its thought."""
+        whole = self._codec.decode(generated.ids)
+        ends = [(at, stop) for stop in ask.stop if (at := whole.find(stop)) >= 0]
+        at, stopped_at = min(ends, default=(len(whole), None))
+        content = whole[:at]
+        calls: list[Call] = []
         if ask.tools and ask.calls_tools:
-            parsed = parse(text)
+            parsed = parse(content)
             if parsed.calls:
-                message["content"] = parsed.content
-                message["tool_calls"] = [
-                    call.openai(f"call_{secrets.token_hex(12)}") for call in parsed.calls
-                ]
-        return message
+                content = parsed.content or ""
+            for one in parsed.calls[: 1 if ask.one_call else None]:
+                id = f"call_{secrets.token_hex(12)}"
+                calls.append(Call(id=id, name=one.name, arguments=one.arguments))
+        thought, text = split_thought(content)
+        answer = Answer(
+            thought=thought,
+            text=text.strip() if thought else text,
+            calls=tuple(calls),
+            ended=generated.ended,
+            stopped_at=stopped_at,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=len(generated.ids),
+        )
+        return answer, split_thought(whole)[1]
 
     def _check_open(self) -> None:
         if self.failure is not None:
@@ -334,8 +423,12 @@ class Session:
 
     def _fail(self, error: CodingModelError) -> RequestError:
         self.failure = self.failure or error
-        self.failed.set()
+        self.over.set()
         return _unavailable()
+
+
+def _as_user(message: Message) -> Message:
+    return {**message, "role": "user"} if message["role"] == "system" else message
 
 
 def _unavailable() -> RequestError:

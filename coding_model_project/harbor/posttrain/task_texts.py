@@ -17,7 +17,7 @@ STOP_TIMER = f"mkdir -p {TIMER} && date +%s > {TIMER}/ended_at"
 """Runs after the agent has ended."""
 
 _NEEDED = (
-    "torch", "transformers", "safetensors", "numpy", "scipy", "pyarrow", "datasketch", "orjson",
+    "torch", "transformers", "safetensors", "numpy", "scipy", "pyarrow", "orjson",
     "omegaconf", "hydra-core", "pydantic", "pyyaml", "psutil", "httpx", "huggingface_hub", "jinja2",
     "rich", "stamina", "typer", "tomli-w", "fsspec", "duckdb", "math-verify", "emoji",
     "langdetect", "nltk", "syllapy",

@@ -8,17 +8,13 @@ import pwd
 import resource
 import signal
 import socket
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
-from coding_model_project.harbor.rooms.file_origins import Provenance
-from coding_model_project.harbor.rooms.listener import Listener
 from coding_model_project.harbor.rooms.streams import Background, Stream
 from coding_model_project.harbor.rooms.watching import Job, watch
-from coding_model_project.harbor.rooms.witness import Witness
 from coding_model_project.isolation import linux
 from coding_model_project.isolation.proc_files import descendants
 
@@ -29,10 +25,6 @@ _PR_SET_SECUREBITS, _NOROOT_LOCKED = 28, 3
 _AGENTS_NICE = 5
 """Niceness of agents: next to them, verifiers and the judge get three times their share of a core."""
 
-_WATCHER = 204
-
-NOT_WATCHED = "nothing watched the verifier: the kernel has no seccomp listeners (Linux 5.5)"
-
 CANNOT_START = 126
 """Exit code of a command whose working directory or user does not exist, as in container engines."""
 
@@ -42,8 +34,6 @@ class Shell:
     """The keeper's settings for all commands of all rooms."""
 
     filter: linux.Filter
-    watched: linux.Filter | None
-    """Filter of a verifier's commands, whose calls a `Witness` sees; None without kernel support."""
     proc: int
     """Descriptor of the host's /proc; commands never get it."""
     own_proc: bool
@@ -89,50 +79,35 @@ def run(
     channel: socket.socket,
     memory_mb: int,
     background: Background,
-    provenance: Provenance | None = None,
-) -> tuple[Ended, Sequence[str]]:
+    of_verifier: bool,
+) -> Ended:
     """Run a command until its shell ends; its background processes continue.
 
     Args:
-        provenance: origins of files, for the verifier's commands only.
-
-    Returns:
-        The result, and reasons to doubt the verifier's rewards.
+        of_verifier: whether it is the verifier's command, and not the agent's.
 
     Raises:
         EOFError: the host closed the channel meanwhile.
     """
     before = set(descendants(shell.proc, init))
     readers, writers = zip(*(os.pipe() for _ in range(3)), strict=True)
-    watched = provenance is not None and shell.watched is not None
-    ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
-        ours.close()
-        if provenance is None:
+        if not of_verifier:
             os.nice(_AGENTS_NICE)
-        _become(shell, command, writers, theirs if watched else None)
+        _become(shell, command, writers)
     for writer in writers:
         os.close(writer)
-    theirs.close()
-    witness = None
-    if provenance is not None and watched:
-        witness = _witness(ours, shell, provenance, pid, readers[:2])
-    ours.close()
     streams = [Stream(reader, command.max_output) for reader in readers[:2]]
     job = Job(shell.proc, init, pid, before)
     try:
-        killed = watch(
-            job, streams, channel, command.timeout_s, memory_mb, command.processes, witness
-        )
+        killed = watch(job, streams, channel, command.timeout_s, memory_mb, command.processes)
         _, status = os.waitpid(pid, 0)
-        if killed == "starved" and provenance is None:
+        if killed == "starved" and not of_verifier:
             killed = "timeout"
         if killed:
             job.kill()
     finally:
-        if witness is not None:
-            witness.end()
         report = os.read(readers[2], 4000)
         os.close(readers[2])
         for stream in streams:
@@ -146,8 +121,7 @@ def run(
     kind, _, reason = report.decode("utf-8", "replace").partition(":")
     if kind == "refused":
         code, stderr = CANNOT_START, stderr + reason.encode() + b"\n"
-    doubts = witness.reasons if witness is not None else [NOT_WATCHED]
-    ended = Ended(
+    return Ended(
         exit_code=code if code >= 0 else 128 - code,
         killed=killed,
         failed=reason if kind == "failed" else None,
@@ -156,18 +130,6 @@ def run(
         stdout_lost=stdout_lost,
         stderr_lost=stderr_lost,
     )
-    return ended, doubts
-
-
-def _witness(
-    ours: socket.socket, shell: Shell, provenance: Provenance, pid: int, outputs: Sequence[int]
-) -> Witness | None:
-    """Return a witness of a command that is about to start; None if it failed to start."""
-    _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
-    if not descriptors:
-        return None
-    listener = Listener(descriptors[0], shell.proc)
-    return Witness(listener, provenance, pid, {os.fstat(fd).st_ino for fd in outputs})
 
 
 # ── the command's process ─────────────────────────────────────────────────────────────────────────
@@ -190,15 +152,11 @@ def _refusing_invalid_arguments() -> Iterator[None]:
         raise _Refused(f"the command cannot be run: {error.strerror}") from error
 
 
-def _become(
-    shell: Shell, command: Command, writers: tuple[int, ...], watcher: socket.socket | None
-) -> NoReturn:
+def _become(shell: Shell, command: Command, writers: tuple[int, ...]) -> NoReturn:
     try:
         null = os.open("/dev/null", os.O_RDONLY)
         for fd, number in zip((null, *writers), (200, 201, 202, 203), strict=True):
             os.dup2(fd, number)
-        if watcher is not None:
-            os.dup2(watcher.detach(), _WATCHER, inheritable=False)
         for number in range(3):
             os.dup2(200 + number, number)
         os.dup2(203, 3, inheritable=False)
@@ -209,9 +167,7 @@ def _become(
         if uid:
             _take_identity(shell.proc, uid, gid)
         linux.hide_memory()  # from the room's processes, until this becomes one of them
-        linux.close_from(4 if watcher is None else _WATCHER + 1).make()
-        if watcher is not None:
-            linux.close_from(4, _WATCHER - 1).make()
+        linux.close_from(4).make()
         try:
             os.chdir(command.cwd)
         except OSError as error:
@@ -222,14 +178,7 @@ def _become(
         linux.no_new_privileges().make()
         for kind in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
             signal.signal(kind, signal.SIG_DFL)
-        if watcher is not None and shell.watched is not None:
-            channel = socket.socket(fileno=_WATCHER)
-            message = [b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, bytearray(4))]
-            message[1][0][2][:] = struct.pack("i", shell.watched.install())
-            channel.sendmsg(*message)
-            linux.close_from(4).make()
-        else:
-            shell.filter.install()
+        shell.filter.install()
         env = {"HOME": home, **command.env}
         for path in _SHELLS:
             with suppress(FileNotFoundError), _refusing_invalid_arguments():

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.harbor.rooms import guarding, root, steward
+from coding_model_project.harbor.rooms import root, steward
 from coding_model_project.harbor.rooms.command import Shell
 from coding_model_project.harbor.rooms.root import Base
 from coding_model_project.isolation import linux, seccomp
@@ -32,7 +32,6 @@ _NAMESPACES = (
     | linux.CLONE_NEWCGROUP
 )
 _MAX_HEAD = 1 << 16
-_GET_NOTIF_SIZES = 3
 _PROC = 250
 """Descriptor of the host's /proc, above those that a command gets."""
 
@@ -76,21 +75,18 @@ def _prepare(setup: dict[str, Any]) -> tuple[Base, Shell]:
     proc = os.dup2(opened, _PROC, inheritable=False)
     os.close(opened)
     uid, gid = os.getuid(), os.getgid()
-    guard = guarding.sources()
-    rootfs, agent = (Path(path) if path else None for path in (setup["rootfs"], setup["agent"]))
+    agent = Path(setup["agent"]) if setup["agent"] else None
     linux.unshare(_NAMESPACES)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
     Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
-    base = root.build(_mount_point(rootfs, agent), rootfs, agent)
-    guarding.lay(guard)
+    base = root.build(_mount_point(agent), agent)
     root.hide_own_package()
     linux.make_read_only("/")
     linux.sethostname("room")
     own_proc = _can_mount_proc()
     shell = Shell(
         filter=linux.Filter.build(seccomp.ROOM),
-        watched=_watched(),
         proc=proc,
         own_proc=own_proc,
         bounds_processes=own_proc and launch.can_bound_processes(),
@@ -98,19 +94,10 @@ def _prepare(setup: dict[str, Any]) -> tuple[Base, Shell]:
     return base, shell
 
 
-def _watched() -> linux.Filter | None:
-    """Return the filter of commands that a `Witness` watches; None if the kernel does not support it."""
-    try:
-        linux.call("seccomp", _GET_NOTIF_SIZES, 0, bytes(6))
-    except OSError:
-        return None
-    return linux.Filter.build(seccomp.WATCHED_ROOM, listened=True)
-
-
-def _mount_point(*needed: Path | None) -> Path:
+def _mount_point(agent: Path | None) -> Path:
     for name in _MOUNT_POINTS:
         path = Path(name)
-        hidden = (*needed, Path(sys.base_prefix))
+        hidden = (agent, Path(sys.base_prefix))
         if path.is_dir() and not any(p and p.is_relative_to(path) for p in hidden):
             return path
     raise OSError("no directory to build a root on")

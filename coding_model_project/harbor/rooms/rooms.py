@@ -62,12 +62,11 @@ class Rooms:
     """A factory of rooms on this machine. An async context manager; exiting ends every room.
 
     Args:
-        rootfs: a folder with a root file system, instead of the host's directories.
         agent: a folder that rooms mount at /opt/agent, read-only.
     """
 
-    def __init__(self, rootfs: Path | None = None, agent: Path | None = None) -> None:
-        self._rootfs, self._agent = rootfs, agent
+    def __init__(self, agent: Path | None = None) -> None:
+        self._agent = agent
         self._keeper: Helper | None = None
         self._restarting = asyncio.Lock()
 
@@ -82,8 +81,7 @@ class Rooms:
 
     async def _start(self) -> None:
         """Start the keeper. It dies at the latest with the thread that starts it."""
-        folders = {"rootfs": self._rootfs, "agent": self._agent}
-        setup = json.dumps({name: str(path) if path else None for name, path in folders.items()})
+        setup = json.dumps({"agent": str(self._agent) if self._agent else None})
         try:
             with Helper.starting(
                 f"{__package__}.keeper", setup, kind=socket.SOCK_SEQPACKET
@@ -165,7 +163,6 @@ class Room:
         if files.entries:
             await self._lay("/", files)
         await self._ask({"do": "write", "path": self.workdir, "entries": []})
-        await self._ask({"do": "made"})
 
     async def run_command(
         self,
@@ -260,11 +257,6 @@ class Room:
     async def begin_verifier(self) -> None:
         """See `Environment.begin_verifier`."""
         await self._ask({"do": "verify"}, wait_s=CLEARING_S + _ANSWER_S)
-
-    async def doubts(self) -> Sequence[str]:
-        """See `Environment.doubts`."""
-        head, _ = await self._ask({"do": "doubts"})
-        return tuple(head["doubts"])
 
     async def end_verifier(self) -> None:
         """See `Environment.end_verifier`."""

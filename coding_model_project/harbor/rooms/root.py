@@ -24,6 +24,9 @@ from coding_model_project.isolation import confine, linux
 BASE = "/base"
 """The keeper's folder with the read-only parts of every room."""
 
+TESTS, LOGS = "/tests", "/logs/verifier"
+"""A verifier's folders."""
+
 PLACE = "/room"
 """Folder in which a room's root is built."""
 
@@ -40,8 +43,6 @@ AGENT = "opt/agent"
 """A room's read-only folder with the files of agents that work in rooms."""
 
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_OWN = ("dev", "etc", "proc", "run", "sys", "tmp")
-"""Directories that a room replaces entirely or in part."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = {
@@ -126,20 +127,17 @@ class Base:
     """Top-level directories that a room binds."""
     fixed: tuple[str, ...]
     """Names below /etc that a room binds."""
-    extra: tuple[str, ...]
-    """Other top-level directories of a root file system, on which a room may write an overlay."""
     packages_at: str | None = None
     """The interpreter's folder over which a room may mount this project's installed modules."""
     agent: bool = False
     """True if rooms have an agent folder."""
 
 
-def build(mount_point: Path, rootfs: Path | None, agent: Path | None = None) -> Base:
+def build(mount_point: Path, agent: Path | None = None) -> Base:
     """Build the base and make it this process's root, so that no other host files remain visible.
 
     Args:
         mount_point: a directory of the host to build on.
-        rootfs: a folder with a root file system, instead of the host's directories.
         agent: a folder that rooms mount at `AGENT`.
 
     Raises:
@@ -151,31 +149,25 @@ def build(mount_point: Path, rootfs: Path | None, agent: Path | None = None) -> 
     base.mkdir()
     (mount_point / PLACE[1:]).mkdir()
     (mount_point / "old").mkdir()
-    source = rootfs or Path("/")
-    system = [name for name in _SYSTEM if in_root(source, name).is_dir()]
+    system = [name for name in _SYSTEM if Path("/", name).is_dir()]
     for name in system:
-        _bind(in_root(source, name), base / name)
-    if rootfs is None and not Path(sys.base_prefix).is_relative_to("/usr"):
+        _bind(Path("/", name), base / name)
+    if not Path(sys.base_prefix).is_relative_to("/usr"):
         _bind(Path(sys.base_prefix), base / PYTHON)
         system.append(PYTHON)
-    extra: list[str] = []
-    for path in rootfs.iterdir() if rootfs is not None else ():
-        if path.is_dir() and not path.is_symlink() and path.name not in (*_SYSTEM, *_OWN):
-            _bind(path, base / "extra" / path.name)
-            extra.append(path.name)
-    packages_at = _bind_packages(base) if rootfs is None else None
+    packages_at = _bind_packages(base)
     if agent is not None:
         _bind(agent, base / "agent")
     # The kernel allows a new /proc only if a whole one is visible; each phase mounts its own over it.
     _bind(Path(confine.PROC), base / "proc")
-    fixed = _fill_etc(source, base / "etc")
+    fixed = _fill_etc(base / "etc")
     _make_devices(base / "dev")
     os.chdir(mount_point)
     linux.pivot_root(".", "old")
     os.chdir("/")
     linux.unmount("/old")
     Path("/old").rmdir()
-    return Base(tuple(system), tuple(fixed), tuple(extra), packages_at, agent is not None)
+    return Base(tuple(system), tuple(fixed), packages_at, agent is not None)
 
 
 def interpreter_folder() -> str:
@@ -227,31 +219,28 @@ def _bind(source: Path, target: Path) -> None:
     linux.mount(str(source), str(target), "", linux.MS_BIND | linux.MS_REC).make()
 
 
-def _fill_etc(root: Path, target: Path) -> list[str]:
-    """Fill the parts of /etc that rooms copy and those that they bind; return the names of the latter.
-
-    Args:
-        root: the root file system, whose links must not reach the host's files.
-    """
+def _fill_etc(target: Path) -> list[str]:
+    """Fill the parts of /etc that rooms copy and those that they bind; return the names of the latter."""
+    etc = Path("/etc")
     copied, fixed = target / "copied", target / "fixed"
     copied.mkdir(parents=True)
     fixed.mkdir()
     for name in _ETC.split():
         with suppress(OSError):  # missing or unreadable on the host
-            found = in_root(root, f"etc/{name}")
+            found = etc / name
             if found.is_dir():
                 shutil.copytree(found, copied / name, symlinks=True)
             else:
                 shutil.copyfile(found, copied / name)
     for name, content in _MADE.items():
         (copied / name).write_text(content)
-    names = _ETC_FIXED.split() + [path.name for path in in_root(root, "etc").glob("python3.*")]
+    names = _ETC_FIXED.split() + [path.name for path in etc.glob("python3.*")]
     for name in names:
         if name == "ssl":  # the rest may contain keys
             for part in ("certs", "openssl.cnf"):
-                if (found := in_root(root, f"etc/{name}/{part}")).exists():
+                if (found := etc / name / part).exists():
                     _bind(found, fixed / name / part)
-        elif (found := in_root(root, f"etc/{name}")).exists():
+        elif (found := etc / name).exists():
             _bind(found, fixed / name)
     (fixed / "ld.so.preload").touch()  # empty and read-only: its entries load into every program
     return [path.name for path in fixed.iterdir()]
@@ -296,8 +285,6 @@ def furnish(base: Base, storage_mb: int, *, own_proc: bool, packages: bool = Fal
             own = sys.base_prefix.lstrip("/")
             os.makedirs(own)
             linux.mount(f"{BASE}/{PYTHON}", own, "", bind).make()
-    for name in base.extra:
-        _lay_over(name)
     if base.agent:
         os.makedirs(AGENT, exist_ok=True)
         linux.mount(f"{BASE}/agent", AGENT, "", bind).make()
@@ -321,16 +308,6 @@ def furnish(base: Base, storage_mb: int, *, own_proc: bool, packages: bool = Fal
     os.chdir("/")
     linux.unmount("/old")
     os.rmdir("/old")
-
-
-def _lay_over(name: str) -> None:
-    """Mount a directory of the root file system, with an overlay for the room's changes."""
-    for part in ("upper", "work"):
-        os.makedirs(f"layers/{name}/{part}")
-    os.makedirs(name, exist_ok=True)
-    layers = f"{PLACE}/layers/{name}"
-    data = f"lowerdir={BASE}/extra/{name},upperdir={layers}/upper,workdir={layers}/work,userxattr"
-    linux.mount("layers", name, "overlay", _QUIET, data).make()
 
 
 def mount_proc() -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
-import json
 import os
 import signal
 import socket
@@ -24,7 +23,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
 from enum import IntEnum
 from functools import partial
 from typing import NoReturn
@@ -32,11 +30,9 @@ from typing import NoReturn
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.rooms import command, root
 from coding_model_project.harbor.rooms.command import Ended, Shell
-from coding_model_project.harbor.rooms.file_origins import TESTS, Made, Provenance
-from coding_model_project.harbor.rooms.root import Base
+from coding_model_project.harbor.rooms.root import LOGS, TESTS, Base
 from coding_model_project.harbor.rooms.streams import Background
 from coding_model_project.harbor.rooms.watching import Job
-from coding_model_project.harbor.rooms.witness import LOGS, MARK
 from coding_model_project.isolation import confine, linux
 from coding_model_project.sandbox.embedded import frames, launch
 
@@ -101,10 +97,7 @@ class _Room:
     def __init__(self, channel: socket.socket, shell: Shell, head: frames.Head) -> None:
         self._channel, self._shell, self._head = channel, shell, head
         self._mounted: list[str] = []
-        self._made = os.memfd_create("made")
-        """File of the image's original state (`Made`), which P writes."""
-        self._provenance: Provenance | None = None
-        """Origins of files, in the verifier's phase only."""
+        """Folders of the verifier, in its phase only."""
 
     def serve(self) -> int:
         """Run phase after phase, and return an exit code."""
@@ -112,7 +105,8 @@ class _Room:
         while True:
             pid = os.fork()
             if pid == 0:
-                phase = _Phase(self._channel, self._shell, self._head, self._made, self._provenance)
+                of_verifier = bool(self._mounted)
+                phase = _Phase(self._channel, self._shell, self._head, of_verifier=of_verifier)
                 _to_the_end(self._channel, partial(phase.serve, answer))
             answer = {}
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -131,7 +125,6 @@ class _Room:
                 self._uncover()
 
     def _uncover(self) -> None:
-        self._provenance = None
         while self._mounted:
             linux.unmount(self._mounted.pop())
 
@@ -141,16 +134,11 @@ class _Room:
         Raises:
             OSError: the candidate left what prevents it.
         """
-        root.clear_ways((TESTS, LOGS, MARK))
-        for path, size, mode in (
-            (TESTS, f"{self._head['storage_mb']}m", 0o755),
-            (LOGS, _LOGS_SIZE, 0o777),
-            (MARK, "64k", 0o755),
-        ):
+        root.clear_ways((TESTS, LOGS))
+        tests_size = f"{self._head['storage_mb']}m"
+        for path, size, mode in ((TESTS, tests_size, 0o755), (LOGS, _LOGS_SIZE, 0o777)):
             root.fresh(path, size, mode)
             self._mounted.append(path)
-        made = json.loads(os.pread(self._made, os.fstat(self._made).st_size, 0))
-        self._provenance = Provenance(Made(**made))
 
 
 class _Phase:
@@ -161,12 +149,10 @@ class _Phase:
         channel: socket.socket,
         shell: Shell,
         head: frames.Head,
-        made: int,
-        provenance: Provenance | None,
+        *,
+        of_verifier: bool,
     ) -> None:
-        self._channel, self._shell, self._made = channel, shell, made
-        self._provenance = provenance
-        self._doubts: list[str] = []
+        self._channel, self._shell, self._of_verifier = channel, shell, of_verifier
         self._memory_mb, self._processes = head["memory_mb"], head["processes"]
         self._background = Background()
         self._init = 0
@@ -211,10 +197,6 @@ class _Phase:
                         only=request.get("only"),
                     )
                     answer, content = {"entries": packed.entries}, packed.body
-                case "made":
-                    os.pwrite(self._made, json.dumps(asdict(Made.now())).encode(), 0)
-                case "doubts":
-                    answer = {"doubts": self._doubts}
                 case "listen":
                     _listen(self._channel, request["port"])
                     return
@@ -261,18 +243,15 @@ class _Phase:
             linux.unmount(confine.PROC)
 
     def _run(self, request: frames.Head) -> tuple[frames.Head, bytes]:
-        if self._provenance is not None:
-            self._provenance.lay()
-        ended, doubts = command.run(
+        ended = command.run(
             self._shell,
             command.Command(**request["command"]),
             init=self._init,
             channel=self._channel,
             memory_mb=self._memory_mb,
             background=self._background,
-            provenance=self._provenance,
+            of_verifier=self._of_verifier,
         )
-        self._doubts += doubts
         return _head(ended), ended.stdout + ended.stderr
 
 

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from coding_model_project.harbor.rooms.streams import Stream
-from coding_model_project.harbor.rooms.witness import Witness
 from coding_model_project.isolation.proc_files import Waits, children, descendants, read, wall_limit
 from coding_model_project.sandbox.embedded import frames
 
@@ -97,7 +96,6 @@ def watch(
     timeout_s: float | None,
     memory_mb: int,
     max_processes: int,
-    witness: Witness | None = None,
 ) -> str | None:
     """Read a command's output until it ends, or kill it with its descendants.
 
@@ -115,8 +113,6 @@ def watch(
     poll = select.poll()
     for fd in (pidfd, channel.fileno(), *(stream.fd for stream in streams)):
         poll.register(fd, select.POLLIN)
-    if witness is not None:
-        poll.register(witness.fd, select.POLLIN)
     sample_at = time.monotonic() + _SAMPLE_S
     killed = None
     try:
@@ -138,8 +134,6 @@ def watch(
                     stream.drain()
                     if not stream.open:
                         poll.unregister(stream.fd)
-            if witness is not None and witness.fd in ready:
-                witness.handle()
             if channel.fileno() in ready:
                 frames.receive(channel)  # any request during a command is an interrupt
                 killed = "interrupted"

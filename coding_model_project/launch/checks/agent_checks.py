@@ -74,7 +74,7 @@ def check_values(config: DictConfig) -> None:
             "coding.reward.shaping.format_weight: an agent's work has no required form; set it to 0"
         )
     estimator = config.algorithm.adv_estimator
-    if agent.train == Trained.all and agent.conversations > 1 and estimator != "grpo":
+    if agent.train != Trained.main and agent.conversations > 1 and estimator != "grpo":
         raise ConfigError(
             f"algorithm.adv_estimator={estimator}: verl gives several conversations of a sample one "
             "advantage with grpo only; set coding.agent.train=main"

@@ -29,7 +29,10 @@ def _renamed(config: DictConfig, coding: CodingConfig) -> Iterator[str]:
     """Refuse verl keys that follow from keys under `coding:`."""
     v1 = config.trainer.v1
     if v1.trainer_mode != f"coding_{coding.mode}":
-        yield f"trainer.v1.trainer_mode={v1.trainer_mode}: follows from coding.mode: set coding.mode"
+        mode = v1.trainer_mode if v1.trainer_mode in list(TrainingMode) else "MODE"
+        yield (
+            f"trainer.v1.trainer_mode={v1.trainer_mode}: follows from coding.mode: set coding.mode={mode}"
+        )
     threshold = v1.sampler.max_off_policy_threshold
     allowed = staleness_of(coding.mode, coding.max_staleness)
     if threshold != allowed + 1:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -20,6 +19,7 @@ from coding_model_project.launch.checks import (
     bash_checks,
     harbor_checks,
     length_checks,
+    own_keys,
     problem_checks,
     repair_checks,
 )
@@ -28,10 +28,8 @@ from coding_model_project.launch.checks.relations import is_embedded_model
 from coding_model_project.launch.checks.rules import check_rules
 from coding_model_project.launch.sizing.host import needed_gb
 from coding_model_project.launch.sizing.machine import free_memory_gb
+from coding_model_project.runs.checkpoints import FOLDER
 from coding_model_project.types import Problem
-
-LEGACY_KEYS = ("custom_reward_function", "reward_model", "sandbox_fusion")
-"""Top-level keys that verl 0.9 accepts but ignores in favour of `reward.*`."""
 
 
 def check_values(config: DictConfig) -> None:
@@ -40,7 +38,8 @@ def check_values(config: DictConfig) -> None:
     Raises:
         ConfigError: a value is invalid; the message names the key and the fix.
     """
-    refuse_legacy_keys(config)
+    if refused := [*own_keys.refusals(config)]:
+        raise ConfigError("\n".join(refused))
     check_rules(config)
     coding = coding_of(config)
     make_sandbox(coding.sandbox)
@@ -121,7 +120,26 @@ def check(
                 raise ConfigError(f"{key}: no file {path}{way or _set_it(key)}")
             if key == "data.train_files":
                 refuse_test_only(path)
+    _check_resume_path(config)
     check_memory(needed_gb(config, longest=0))
+
+
+def _check_resume_path(config: DictConfig) -> None:
+    """Raise ConfigError unless the checkpoint to resume from, if one is named, is there."""
+    key, path = "trainer.resume_from_path", config.trainer.resume_from_path
+    mode = config.trainer.resume_mode
+    if mode == "disable" or (mode == "auto" and path is None):
+        return
+    folder = Path(str(path or ""))
+    if path is None or FOLDER.fullmatch(folder.name) is None:
+        what = "a checkpoint's folder, such as RUN/checkpoints/global_step_100"
+        raise ConfigError(f"{key}={path}: expected the path of {what}")
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{key}={path}: no such folder; set it to an existing checkpoint's folder"
+        )
+    if str(path).endswith("/"):  # verl takes everything behind the name as the step
+        raise ConfigError(f"{key}={path}: expected the path without a slash at the end: {folder}")
 
 
 def _is_embedded(config: DictConfig, path: str) -> bool:
@@ -154,7 +172,7 @@ def check_grpo(config: DictConfig) -> None:
     """
     problems = problem_checks.readable(config.coding.problems)
     check_values(config)
-    repair_checks.check_problems(config)
+    repair_checks.check_problems(config, problems)
     bash_checks.check_template(config)
     harbor_checks.check_problems(config, problems)
     check_rows(config, "data.train_files")
@@ -194,12 +212,6 @@ def _check_divides(config: DictConfig, key: str, by: str, times: int) -> None:
         ranks = f" × {times} ranks" if times > 1 else ""
         near = max(step, round(value / step) * step)
         raise ConfigError(f"{key}={value} is not a multiple of {by}{ranks}: set {key}={near}")
-
-
-def refuse_legacy_keys(config: DictConfig) -> None:
-    for key in LEGACY_KEYS:
-        if key in config and any(value is not None for value in _leaves(config[key])):
-            raise ConfigError(f"{key}.*: verl ignores this legacy key; set reward.* instead")
 
 
 def check_model(key: str, path: str | None) -> None:
@@ -242,9 +254,3 @@ def files(config: DictConfig, key: str) -> list[str]:
     if value is None:
         return []
     return [str(value)] if isinstance(value, str) else [str(path) for path in value]
-
-
-def _leaves(node: Any) -> list[Any]:
-    if OmegaConf.is_dict(node):
-        return [leaf for value in node.values() for leaf in _leaves(value)]
-    return [node]

@@ -9,11 +9,11 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.grading.base import ROOMS, TaskEnvironment
+from coding_model_project.grading.base import TaskEnvironment
 from coding_model_project.harbor.environment.base import ENGINES, EnvironmentFailed
 from coding_model_project.harbor.environment.factory import environments_of
 from coding_model_project.harbor.format.task import load_task, passed_variables
-from coding_model_project.harbor.integrity import Accepted
+from coding_model_project.harbor.integrity import Accepted, Integrity
 from coding_model_project.launch.checks.agent_checks import has_agent
 from coding_model_project.launch.checks.bash_checks import has_bash
 from coding_model_project.types import GradedBy, Problem
@@ -41,31 +41,29 @@ def check_problems(config: DictConfig, problems: Sequence[Problem]) -> None:
 
     Raises:
         ConfigError: an agent that needs tasks gets a problem without one, no engine answers, or no
-            task's reward would be used.
+            reward would be used.
     """
     _check_named(config, problems)
     where, accepted = config.coding.harbor.environment, config.coding.harbor.integrity
-    tasks = [problem for problem in problems if problem.task is not None]
-    if not tasks or where == ROOMS:
-        return
-    if where in ENGINES:
+    if where in ENGINES and any(problem.task is not None for problem in problems):
         _check_engine(where)
-    unwatched = [problem for problem in tasks if not _is_separate(problem)]
-    if not unwatched:
+    shared = [problem for problem in problems if _is_shared(problem)]
+    if not shared:
         return
     warning = (
-        f"coding.harbor.environment={where}: nothing watches what runs there, so the agent's code may "
-        f"forge the rewards of {len(unwatched)} of {len(tasks)} tasks, such as {unwatched[0].id} "
-        "(integrity=in_process)"
+        f"{len(shared)} of {len(problems)} problems, such as {shared[0].id}, are verified where their "
+        "programs or agents ran, which may forge the reward (integrity=in_process)"
     )
-    if accepted == Accepted.isolated and where in ENGINES:
-        raise ConfigError(
-            f"{warning}, and coding.harbor.integrity=isolated drops them: set "
-            "coding.harbor.integrity=any, give their verifiers environments of their own "
-            f'(environment_mode = "separate"), or set coding.harbor.environment={ROOMS}'
-        )
     if accepted == Accepted.any:
-        print(f"note: {warning}; coding.harbor.integrity=any trains on them", flush=True)
+        print(f"note: {warning}; `harbor check` tries known forgeries", flush=True)
+        return
+    dropped = f"{warning}, and coding.harbor.integrity=isolated drops their samples"
+    if len(shared) == len(problems):
+        raise ConfigError(
+            f"{dropped}: set coding.harbor.integrity=any, or give their verifiers environments of "
+            'their own (environment_mode = "separate")'
+        )
+    print(f"note: {dropped}", flush=True)
 
 
 def _check_named(config: DictConfig, problems: Sequence[Problem]) -> None:
@@ -94,15 +92,16 @@ def _check_engine(program: str) -> None:
         raise ConfigError(f"coding.harbor.environment={program}: {error}") from error
 
 
-def _is_separate(problem: Problem) -> bool:
-    """Return whether every verifier of the task has its own environment.
+def _is_shared(problem: Problem) -> bool:
+    """Return whether the judged code shares its verifier's environment, or its harness's process.
 
     Raises:
         ConfigError: the task does not exist.
     """
-    assert problem.task is not None
+    if problem.task is None:
+        return problem.harness is not None
     try:
         task = load_task(Path(problem.task))
     except DataError as error:
         raise ConfigError(f"coding.problems: {problem.id}: {error}") from error
-    return all(step.verifier_environment is not None for step in task.steps)
+    return Integrity.of(*task.steps) is Integrity.in_process

@@ -77,7 +77,8 @@ def check(config: DictConfig, paths: Sequence[str], problems: Sequence[Problem] 
 
 def _matters(config: DictConfig, model: DictConfig) -> bool:
     data, folder = config.data, Path(str(model.tokenizer_path or model.path)).expanduser()
-    cut_or_dropped = data.truncation != "error" or data.get("filter_overlong_prompts")
+    cut = "actor_rollout_ref" not in config and data.truncation != "error"
+    cut_or_dropped = cut or data.get("filter_overlong_prompts")
     made_for_it = is_embedded_model(config, str(model.path))
     here = model.custom_chat_template or not folder.is_dir() or chat_template(folder) is not None
     own_prompts = "actor_rollout_ref" in config and (has_agent(config) or has_bash(config))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from pathlib import Path
 
 from omegaconf import DictConfig
 
-from coding_model_project.data.problems import read_problems
+from coding_model_project.data.problems import ProblemFile
 from coding_model_project.data.training.rates import read_samples
 from coding_model_project.data.training.training_files import style_of_rows
 from coding_model_project.errors import ConfigError, DataError
@@ -24,7 +25,7 @@ _FENCE_ASKED = re.compile(r"```|~~~|\bfence|\bblock|\bmarkdown", re.IGNORECASE)
 
 
 def readable(paths: Iterable[str]) -> list[Problem]:
-    """Read the problems, and check that their graders can judge them here.
+    """Read the problems without their hidden tests, and check that their graders can judge them here.
 
     Raises:
         ConfigError: a problem is invalid; the message names the file, the problem and the fault.
@@ -32,8 +33,9 @@ def readable(paths: Iterable[str]) -> list[Problem]:
     problems: list[Problem] = []
     for path in paths:
         try:
-            problems += (found := read_problems(path))
-            _check_graders(found)
+            for problem in ProblemFile(path).values():
+                _check_grader(problem)
+                problems.append(replace(problem, tests=problem.public_tests))
         except DataError as error:  # otherwise the reward workers fail a minute later
             raise ConfigError(f"coding.problems: {error}") from error
     return problems
@@ -57,22 +59,21 @@ def check(config: DictConfig, problems: Sequence[Problem], train_files: Sequence
         _check_references([problem for problem in problems if problem.id in named])
 
 
-def _check_graders(problems: Sequence[Problem]) -> None:
-    """Check, without judging, that each problem's grader can judge it here.
+def _check_grader(problem: Problem) -> None:
+    """Check, without judging, that a problem's grader can judge it here.
 
     Raises:
         DataError: an instruction is unknown, or its arguments do not fit.
         NotInstalledError: a library of a grader is missing.
     """
-    by = {problem.graded_by for problem in problems}
-    if GradedBy.math in by:
+    if problem.graded_by is GradedBy.math:
         from coding_model_project.grading.maths.grader import check_math_verify
 
         check_math_verify()
-    if GradedBy.instructions in by:
+    if problem.graded_by is GradedBy.instructions:
         from coding_model_project.grading.instructions.grader import check_instructions
 
-        check_instructions(problems)
+        check_instructions([problem])
 
 
 def _named(paths: Sequence[str], known: AbstractSet[str]) -> set[str]:

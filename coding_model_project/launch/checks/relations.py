@@ -51,8 +51,8 @@ def group_of_one(config: DictConfig) -> str | None:
         return None
     return (
         f"{_ROLLOUT}.n=1: algorithm.adv_estimator={estimator} compares the samples of a prompt with "
-        f"each other, and one alone trains nothing: set {_ROLLOUT}.n to 2 or more, or "
-        "algorithm.adv_estimator=reinforce_plus_plus"
+        "each other, and of a single one verl takes the reward itself as advantage, without a baseline: "
+        f"set {_ROLLOUT}.n to 2 or more, or algorithm.adv_estimator=reinforce_plus_plus"
     )
 
 

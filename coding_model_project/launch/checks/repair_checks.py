@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from omegaconf import DictConfig
 
-from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.observation import MIN_BYTES, can_repair
+from coding_model_project.types import Problem
 
 
 def has_episodes(config: DictConfig) -> bool:
@@ -42,11 +44,9 @@ def check_values(config: DictConfig) -> None:
         )
 
 
-def check_problems(config: DictConfig) -> None:
+def check_problems(config: DictConfig, problems: Iterable[Problem]) -> None:
     """Raise ConfigError if repair is on but no problem can be repaired."""
-    repair = config.coding.repair
-    problems = (problem for path in config.coding.problems for problem in read_problems(path))
-    if repair.rounds and not any(map(can_repair, problems)):
+    if config.coding.repair.rounds and not any(map(can_repair, problems)):
         raise ConfigError(
             "coding.repair.rounds: no problem of coding.problems has a public test, so there is no "
             "feedback for the model; use data with public tests, or set coding.repair.rounds=0"

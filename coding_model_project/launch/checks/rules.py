@@ -264,11 +264,10 @@ def check_rules(config: DictConfig) -> None:
     """Apply all tables.
 
     Raises:
-        ConfigError: a key breaks a rule; the message names the first one and the valid values.
+        ConfigError: keys break rules; the message has a line for each, with the valid values.
     """
-    for rule in (*RANGES, *CHOICES):
-        for message in rule.broken(config):
-            raise ConfigError(message)
-    for relation in relations.RELATIONS:
+    if broken := [message for rule in (*RANGES, *CHOICES) for message in rule.broken(config)]:
+        raise ConfigError("\n".join(broken))
+    for relation in relations.RELATIONS:  # one fault may break several of them
         if message := relation(config):
             raise ConfigError(message)

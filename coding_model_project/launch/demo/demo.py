@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 from rich.table import Table
 
+from coding_model_project.atomic import write_json
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.evaluation.results import METRICS, read_evaluation
 from coding_model_project.evaluation.statistics.intervals import paired_test
@@ -59,9 +60,7 @@ def main() -> int:
     _link_model(policy)
     runs = [str(OUT / "sft"), str(OUT / "grpo")]
     run(["coding_model_project", "report", *runs, "--out", str(OUT / "report.html")])
-    partial = OUT / "summary.partial"
-    partial.write_text(json.dumps(summary, indent=2) + "\n")
-    partial.replace(OUT / "summary.json")
+    write_json(OUT / "summary.json", summary)
     _print(summary)
     return 0 if significant(summary) else 1
 

@@ -1,4 +1,4 @@
-"""Back ends by name."""
+"""Back ends by name, each imported only where it is used, since two need an extra."""
 
 from __future__ import annotations
 
@@ -6,13 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from coding_model_project.errors import ConfigError
+from coding_model_project.extras import extra
 from coding_model_project.launch.jobs.base import Backend, Job
-from coding_model_project.launch.jobs.local import LocalBackend
-from coding_model_project.launch.jobs.ray_rest import RayBackend
-from coding_model_project.launch.jobs.sagemaker import SageMakerBackend
-from coding_model_project.launch.jobs.slurm import SlurmBackend
-
-NAMES = ("local", "ray", "slurm", "sagemaker")
 
 
 def backend_of(job: Job, options: Mapping[str, Any] | None = None) -> Backend:
@@ -24,11 +19,21 @@ def backend_of(job: Job, options: Mapping[str, Any] | None = None) -> Backend:
     given = dict(options or {})
     match job.backend:
         case "local":
+            from coding_model_project.launch.jobs.local import LocalBackend
+
             return LocalBackend()
         case "ray":
+            with extra("ray"):
+                from coding_model_project.launch.jobs.ray_jobs import RayBackend
+
             return RayBackend(address=job.target, **given)
         case "slurm":
+            from coding_model_project.launch.jobs.slurm import SlurmBackend
+
             return SlurmBackend(**given)
         case "sagemaker":
+            with extra("sagemaker"):
+                from coding_model_project.launch.jobs.sagemaker import SageMakerBackend
+
             return SageMakerBackend(region=job.target, **given)
-    raise ConfigError(f"--backend={job.backend}: expected {', '.join(NAMES)}")
+    raise ConfigError(f"--backend={job.backend}: no such back end")

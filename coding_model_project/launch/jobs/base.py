@@ -9,11 +9,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from coding_model_project.errors import INTERRUPTED, ConfigError, JobError
+from coding_model_project.errors import INTERRUPTED, ConfigError
 from coding_model_project.program import RECIPES
 
 JOB_RECIPES = tuple(name for name in RECIPES if name not in ("demo", "pipeline"))
 """Recipes that write one run folder, `coding.run_dir`; `stop` and `fetch` need one."""
+SAGEMAKER_RUN_DIR = "/opt/ml/checkpoints"
+"""`coding.run_dir` of every job on SageMaker, which copies this folder to S3."""
+IN_DRIVER = ("sft", "dpo")
+"""Recipes that train in the job's driver; the others train in Ray workers."""
 
 
 class JobState(StrEnum):
@@ -81,13 +85,14 @@ class Job:
     """The back end's identifiers of the job."""
 
     @property
+    def where(self) -> str:
+        """Return the back end, with the address, region or GPUs."""
+        return f"{self.backend} {self.target}".strip()
+
+    @property
     def command(self) -> str:
         """Return the recipe's command, as one would type it."""
         return " ".join(["python -m", f"recipes.{self.recipe}", *self.overrides])
-
-
-class SubmissionUnknown(JobError):
-    """The back end failed during a submission: the job may run, so the log keeps its name."""
 
 
 class Backend(Protocol):
@@ -106,14 +111,16 @@ class Backend(Protocol):
         ...
 
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
-        """Start a job from a package of the working tree; idempotent.
+        """Start a job from a package of the working tree.
 
         Returns:
-            The job's handle.
+            The job's handle. Without one, because the answer was lost, the job's name is enough.
         """
         ...
 
-    def state(self, job: Job) -> JobState: ...
+    def state(self, job: Job) -> JobState:
+        """Return the job's state; unknown if the back end has no job of this name."""
+        ...
 
     def log(self, job: Job) -> bytes:
         """Return the job's output so far."""

@@ -1,34 +1,24 @@
-"""A job's command, as words and as a shell script for machines that share this machine's disk."""
+"""A job's command, as words and as a shell script for machines that share this machine's disk.
+
+`job.sh` is the script's template. Slurm's nodes run it, and so does this machine.
+"""
 
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from coding_model_project.launch.jobs.base import Job, JobState, state_of_exit
+import jinja2
+
+from coding_model_project.launch.jobs.base import Job, JobState, state_of_exit, value_of
+from coding_model_project.launch.jobs.source import unpack
 
 LOG = "log.txt"
 _EXIT = "exit_code"
-
-_SCRIPT = """\
-#!/bin/bash
-{directives}cd {cwd} || exit 3
-rm -f {exit_file}
-export PYTHONPATH={source}${{PYTHONPATH:+:$PYTHONPATH}} PYTHONSAFEPATH=1  # the code as it was submitted
-{setup}# On TERM the run saves a checkpoint and ends with 130. `jobs stop` sends USR1 for the same.
-# Forward TERM once only: a second TERM would end the run without a checkpoint.
-ask() {{ [ -n "$asked" ] && return; asked=1; [ -z "$run" ] || kill -TERM $run; }}
-trap ask TERM
-trap 'stopped=1; ask' USR1
-{command} &
-run=$!
-[ -z "$asked" ] || kill -TERM $run  # the signal came before the run started
-while kill -0 $run 2>/dev/null; do wait $run; done
-wait $run; code=$?
-{finish}echo $code > {exit_file}
-exit $code
-"""
+_SCRIPT = "script.sh"
+_TEMPLATE = Path(__file__).with_name("job.sh")
 
 
 def words(job: Job, python: str) -> list[str]:
@@ -45,26 +35,46 @@ def words(job: Job, python: str) -> list[str]:
 
 
 def script(
-    job: Job, python: str, *, directives: Sequence[str] = (), setup: str = "", finish: str = ""
+    job: Job, *, sbatch: Sequence[str] = (), several: bool = False, gpus: str | None = None
 ) -> str:
     """Return the script of a job that runs from the unpacked source in its folder.
 
     Args:
-        directives: comment lines for a scheduler.
-        setup: lines before the command.
-        finish: lines after the command; they can use its exit code `$code`, and `$stopped`, which is
-            set if `jobs stop` ended it.
+        sbatch: options of `sbatch`; with any, the script belongs to Slurm.
+        several: whether Slurm allocates several nodes, on which the recipe needs a Ray cluster.
+        gpus: value of CUDA_VISIBLE_DEVICES; None leaves it as the scheduler sets it.
     """
     folder = Path(job.folder)
-    return _SCRIPT.format(
-        directives="".join(f"{line}\n" for line in directives),
-        cwd=shlex.quote(job.cwd),
-        source=shlex.quote(str(folder / "source")),
-        exit_file=shlex.quote(str(folder / _EXIT)),
-        setup=setup,
-        command=shlex.join(words(job, python)),
-        finish=finish,
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: shlex.quote(str(value)) if isinstance(value, Path) else value,
+        trim_blocks=True,
+        keep_trailing_newline=True,
     )
+    return environment.from_string(_TEMPLATE.read_text()).render(
+        sbatch=sbatch,
+        several=several,
+        gpus=gpus,
+        cwd=Path(job.cwd),
+        source=folder / "source",
+        exit_file=folder / _EXIT,
+        run_dir=Path(job.run_dir),
+        python=Path(sys.executable),
+        bin=Path(sys.executable).parent,
+        recipe=job.recipe,
+        command=shlex.join(words(job, sys.executable)),
+        nnodes=value_of(job.overrides, "trainer.nnodes"),
+    )
+
+
+def write_script(job: Job, package: Path, text: str) -> Path:
+    """Unpack the source into a job's folder, write its script there, and return the script's path."""
+    folder = Path(job.folder)
+    unpack(package, folder / "source")
+    file = folder / _SCRIPT
+    file.touch(mode=0o600)  # the overrides of a job may have secrets
+    file.write_text(text)
+    return file
 
 
 def written_state(job: Job) -> JobState | None:

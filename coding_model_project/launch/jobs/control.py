@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from coding_model_project.errors import CodingModelError, JobError
-from coding_model_project.launch.jobs.base import Backend, Job, JobState, SubmissionUnknown
+from coding_model_project.errors import CodingModelError, ConfigError, JobError
+from coding_model_project.launch.jobs.base import Backend, Job, JobState
 from coding_model_project.launch.jobs.job_log import Entry, JobLog
 from coding_model_project.launch.jobs.source import Source, write_package
 
@@ -25,40 +25,59 @@ Say = Callable[[str], None]
 _T = TypeVar("_T")
 
 
-def submit(
-    backend: Backend,
-    job: Job,
-    source: Source,
-    log: JobLog,
-    *,
-    prepare: Callable[[Path], object] = lambda _: None,
-) -> None:
+def submit(backend: Backend, job: Job, source: Source, log: JobLog) -> None:
     """Ship the source and start the job, with a log entry before and after.
 
-    Args:
-        prepare: called with the package before the back end gets it.
-
     Raises:
-        ConfigError, JobError: the job was not submitted; the log records that.
+        ConfigError, JobError: the job was not submitted, and the log records that; or, as the message
+            says, that is unknown.
     """
     backend.check(job)
     log.add(job)
     try:
+        if backend.state(job) is not JobState.unknown:
+            raise ConfigError(
+                f"--name={job.name}: {job.where} has a job of this name; choose another"
+            )
         folder = Path(job.folder)
         folder.mkdir(parents=True, exist_ok=True)
         if source.patch:
             (folder / PATCH).write_bytes(source.patch)
         package = folder / PACKAGE
         write_package(source, package)
-        prepare(package)
-        handle = backend.submit(job, package)
-    except SubmissionUnknown:
+        handle = _start(backend, job, package)
+    except _UnknownError:
         raise
     except (CodingModelError, OSError):
         log.note_state(job.name, JobState.refused)
         raise
     log.note_handle(job, handle)
     log.note_state(job.name, JobState.pending)
+
+
+class _UnknownError(JobError):
+    """A submission without an answer: the job may run, so the log keeps its name."""
+
+
+def _start(backend: Backend, job: Job, package: Path) -> Mapping[str, str]:
+    """Start a job. After an error, the job may run nevertheless: a job of its name is this one.
+
+    A client may have lost the answer, or repeated a request whose answer it lost.
+    """
+    try:
+        return backend.submit(job, package)
+    except CodingModelError as error:
+        try:
+            state = backend.state(job)
+        except CodingModelError as silence:
+            raise _UnknownError(
+                f"{error}; `jobs list` shows whether {job.name} runs, once {job.where} answers"
+            ) from silence
+        if state is not JobState.unknown:
+            return {}
+        if isinstance(error, JobError):
+            raise JobError(f"{error}; the job was not submitted: try again") from error
+        raise
 
 
 def refresh(entry: Entry, backend: Backend, log: JobLog) -> JobState:

@@ -17,13 +17,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from coding_model_project.contained import open_lock
 from coding_model_project.errors import ConfigError, DataError, StorageError
-from coding_model_project.launch.jobs.base import Evaluation, Job, JobState
+from coding_model_project.launch.jobs.base import Job, JobState
 from coding_model_project.redaction import redacted
 
 _FILE = "jobs.jsonl"
-_COLUMNS = "name | state | command | commit | patch | description | folder | submitted | ended"
+_JOB = TypeAdapter(Job)
+_COLUMNS = (
+    *("name", "state", "command", "commit", "patch", "description"),
+    *("folder", "submitted", "ended"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,32 +131,34 @@ class JobLog:
 
 def table(entries: Mapping[str, Entry]) -> str:
     """Return all jobs as a Markdown table, newest first."""
-    columns = _COLUMNS.split(" | ")
-    lines = [f"| {_COLUMNS} |", "|" + "---|" * len(columns)]
-    for entry in reversed(list(entries.values())):
-        job = entry.job
-        cells = (
-            job.name,
-            entry.state,
-            f"`{redacted(job.command)}`",
-            job.commit[:12],
-            job.patch[:12] or "none",
-            job.description,
-            job.run_dir,
-            when(job.submitted),
-            when(entry.ended) if entry.ended else "",
-        )
-        lines.append("| " + " | ".join(_cell(str(cell)) for cell in cells) + " |")
+    lines = [f"| {' | '.join(_COLUMNS)} |", "|" + "---|" * len(_COLUMNS)]
+    for cells in map(cells_of, reversed(list(entries.values()))):
+        texts = (" ".join(cells[column].split()).replace("|", "\\|") for column in _COLUMNS)
+        lines.append(f"| {' | '.join(texts)} |")
     return "\n".join(lines) + "\n"
 
 
-def when(seconds: float) -> str:
+def cells_of(entry: Entry) -> dict[str, str]:
+    """Return what tables show of a job, by column."""
+    job = entry.job
+    return {
+        "name": job.name,
+        "where": job.where,
+        "state": entry.state,
+        "recipe": job.recipe,
+        "command": f"`{redacted(job.command)}`",
+        "commit": job.commit[:12],
+        "patch": job.patch[:12] or "none",
+        "description": job.description,
+        "folder": job.run_dir,
+        "submitted": _when(job.submitted),
+        "ended": _when(entry.ended) if entry.ended else "",
+    }
+
+
+def _when(seconds: float) -> str:
     """Format a time in UTC, to the second."""
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _append(file: int, content: Mapping[str, Any]) -> None:
@@ -163,10 +171,7 @@ def _append(file: int, content: Mapping[str, Any]) -> None:
 
 def _take(line: dict[str, Any], found: dict[str, Entry]) -> None:
     if "job" in line:
-        fields = line["job"]
-        evaluation = fields["evaluation"] and Evaluation(**fields["evaluation"])
-        overrides = tuple(fields["overrides"])
-        job = Job(**{**fields, "overrides": overrides, "evaluation": evaluation})
+        job = _JOB.validate_python(line["job"])
         found[job.name] = Entry(job=job)
         return
     entry = found[line["name"]]

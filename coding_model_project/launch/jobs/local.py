@@ -6,24 +6,25 @@ import fcntl
 import os
 import signal
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from coding_model_project.contained import open_lock
-from coding_model_project.errors import ConfigError, JobError
+from coding_model_project.errors import ConfigError
 from coding_model_project.launch.jobs.base import Job, JobState, value_of
 from coding_model_project.launch.jobs.beside import split
-from coding_model_project.launch.jobs.command import LOG, read_log, script, written_state
-from coding_model_project.launch.jobs.source import unpack
-
-_KILL_S = 10.0
+from coding_model_project.launch.jobs.command import (
+    LOG,
+    read_log,
+    script,
+    write_script,
+    written_state,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +49,23 @@ class LocalBackend:
 
     def text(self, job: Job) -> str:
         # Without --gpus the job gets none: it holds no lock, and other jobs may use them.
-        return script(job, sys.executable, setup=f"export CUDA_VISIBLE_DEVICES={job.target}\n")
+        return script(job, gpus=job.target)
 
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
-        folder = Path(job.folder)
-        locks = _lock(job)
-        try:
-            unpack(package, folder / "source")
-            file = folder / "script.sh"
-            file.touch(mode=0o600)  # the overrides of a job may have secrets
-            file.write_text(self.text(job))
-            with (folder / LOG).open("ab") as log:
+        with ExitStack() as held:
+            locks = [_lock(job, gpu, held) for gpu in _gpus(job)]
+            file = write_script(job, package, self.text(job))
+            with Path(job.folder, LOG).open("ab") as log:
                 process = subprocess.Popen(
-                    ["bash", str(folder / "script.sh")],
+                    ["bash", str(file)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                     pass_fds=locks,
                 )
-            return {
-                "pid": str(process.pid),
-                "started": str(psutil.Process(process.pid).create_time()),
-            }
-        finally:
-            for lock in locks:
-                os.close(lock)
+        started = psutil.Process(process.pid).create_time()
+        return {"pid": str(process.pid), "started": str(started)}
 
     def state(self, job: Job) -> JobState:
         if _process(job) is not None:
@@ -96,17 +88,10 @@ class LocalBackend:
             return
         with suppress(ProcessLookupError):
             os.killpg(int(job.handle["pid"]), signal.SIGKILL)
-        deadline = time.monotonic() + _KILL_S
-        while _process(job) is not None:
-            if time.monotonic() > deadline:
-                raise JobError(
-                    f"{job.name}: process {job.handle['pid']} does not end after SIGKILL"
-                )
-            time.sleep(0.1)
 
 
 def _gpus(job: Job) -> list[str]:
-    return [one.strip() for one in job.target.split(",")] if job.target else []
+    return job.target.split(",") if job.target else []
 
 
 def _process(job: Job) -> psutil.Process | None:
@@ -121,37 +106,30 @@ def _process(job: Job) -> psutil.Process | None:
         return None
 
 
-def _lock(job: Job) -> list[int]:
-    """Lock the job's GPUs.
+def _lock(job: Job, gpu: str, held: ExitStack) -> int:
+    """Lock a GPU for a job; `held` closes this process's copy of the lock.
 
     Raises:
-        ConfigError: another job holds a lock, which the message names, or it cannot be opened.
+        ConfigError: another job holds the lock, which the message names, or it cannot be opened.
     """
-    locks: list[int] = []
-    for gpu in _gpus(job):
-        path = Path(tempfile.gettempdir(), f"coding-model-gpu-{gpu}.lock")
-        try:
-            lock = open_lock(path, 0o666)
-        except OSError as error:
-            for one in locks:
-                os.close(one)
-            raise ConfigError(
-                f"{path}: the lock of GPU {gpu} cannot be opened ({error.strerror}); have its owner "
-                "remove it"
-            ) from error
-        locks.append(lock)
-        with suppress(PermissionError):  # another user's file
-            os.fchmod(lock, 0o666)  # despite the umask: other users' jobs must open it
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(lock, 200, 0).decode(errors="replace").strip() or "another job"
-            for one in locks:
-                os.close(one)
-            raise ConfigError(
-                f"--gpus={job.target}: GPU {gpu} is in use by the local job {holder}; choose others, or "
-                "wait for it (`jobs list`)"
-            ) from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{job.name}\n".encode(), 0)
-    return locks
+    path = Path(tempfile.gettempdir(), f"coding-model-gpu-{gpu}.lock")
+    try:
+        lock = open_lock(path, 0o666)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: the lock of GPU {gpu} cannot be opened ({error.strerror}); have its owner remove it"
+        ) from error
+    held.callback(os.close, lock)
+    with suppress(PermissionError):  # another user's file
+        os.fchmod(lock, 0o666)  # despite the umask: other users' jobs must open it
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(lock, 200, 0).decode(errors="replace").strip() or "another job"
+        raise ConfigError(
+            f"--gpus={job.target}: GPU {gpu} is in use by the local job {holder}; choose others, or "
+            "wait for it (`jobs list`)"
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{job.name}\n".encode(), 0)
+    return lock

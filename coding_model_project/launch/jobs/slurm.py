@@ -5,21 +5,25 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.errors import ConfigError, JobError
 from coding_model_project.launch.jobs.base import (
+    IN_DRIVER,
     Job,
     JobState,
-    SubmissionUnknown,
     require_hardware,
     state_of_exit,
 )
-from coding_model_project.launch.jobs.command import LOG, read_log, script, written_state
-from coding_model_project.launch.jobs.source import unpack
+from coding_model_project.launch.jobs.command import (
+    LOG,
+    read_log,
+    script,
+    write_script,
+    written_state,
+)
 
 _TIMEOUT_S = 60.0
 _PENDING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD")
@@ -30,28 +34,6 @@ _ENDED = {
     "PREEMPTED": JobState.stopped,
     "TIMEOUT": JobState.stopped,
 }
-
-_SETUP = """\
-saved() {{ ls {run_dir}/checkpoints 2>/dev/null; }}
-before=$(saved)
-"""
-_REQUEUE = """\
-# At the time limit, requeue the job: the same command resumes the run. Do not requeue after `jobs stop`
-# or scancel, whose SIGTERM reaches the run too; nor a training without a new checkpoint, which would
-# gain as little again.
-if [ $code = 130 ] && [ -z "$stopped" ] &&
-    scontrol show job $SLURM_JOB_ID | grep -q JobState=RUNNING; then
-    if [ {recipe} != baseline ] && [ "$(saved)" = "$before" ]; then
-        echo "not requeued: no step since the last checkpoint; raise --time, or lower --signal-s" >&2
-    elif scontrol requeue $SLURM_JOB_ID; then
-        exit 0
-    fi
-fi
-"""
-
-
-class _NoAnswer(JobError):
-    """A Slurm command without a reply in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,43 +50,49 @@ class SlurmBackend:
         wrong = next((one for one in self.options if not one.startswith("--")), None)
         if wrong is not None:
             raise ConfigError(f"--sbatch={wrong}: expected an option of sbatch, as in --gres=gpu:8")
-        given = dict(one.partition("=")[::2] for one in self.options)
+        given = {name: value for name, _, value in (one.partition("=") for one in self.options)}
         if (limit_s := _seconds(given.get("--time", ""))) and limit_s <= self.signal_s:
             raise ConfigError(
                 f"--sbatch=--time={given['--time']}: --signal-s={self.signal_s} would stop the job as it "
                 f"starts; give more time, or a --signal-s below {limit_s} in which a step and a "
                 "checkpoint end"
             )
-        if given.get("--nodes", "1") not in ("1", "1-1"):
+        if self._several and (job.recipe in IN_DRIVER or job.evaluation is not None):
+            what = "--with-evaluation" if job.evaluation else f"recipes.{job.recipe}"
             raise ConfigError(
-                f"--sbatch=--nodes={given['--nodes']}: the job runs on its first node only; omit it, or "
-                "start Ray on several nodes and submit with --backend ray (docs/cluster.md)"
+                f"--sbatch=--nodes={given['--nodes']}: {what} uses the GPUs of one node; omit one of them"
             )
         _run("sbatch", "--version")
+
+    @property
+    def _several(self) -> bool:
+        """Return whether the job has several nodes."""
+        nodes = [one for one in self.options if one.startswith("--nodes=")]
+        return bool(nodes) and nodes[-1] not in ("--nodes=1", "--nodes=1-1")
 
     def text(self, job: Job) -> str:
         return self._script(job)
 
+    def _script(self, job: Job) -> str:
+        log = f"{job.folder}/{LOG}".replace("%", "%%")  # sbatch replaces %j and the like
+        ours = (
+            f"--job-name={job.name}",
+            f"--output={shlex.quote(log)}",
+            "--open-mode=append",
+            f"--signal=B:TERM@{self.signal_s}",
+            "--requeue",
+        )
+        return script(job, sbatch=(*ours, *self.options), several=self._several)
+
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
-        folder = Path(job.folder)
-        unpack(package, folder / "source")
         Path(job.run_dir).mkdir(parents=True, exist_ok=True)
-        file = folder / "script.sh"
-        file.touch(mode=0o600)  # the overrides of a job may have secrets
-        file.write_text(self.text(job))
-        try:
-            printed = _run("sbatch", "--parsable", str(file))
-        except _NoAnswer as error:
-            found = _by_name(job, unanswered=SubmissionUnknown)
-            if found is None:
-                raise JobError(f"{error}; the job was not submitted: try again") from error
-            return {"id": found}
-        return {"id": printed.strip().split(";")[0]}
+        file = write_script(job, package, self.text(job))
+        return {"id": _run("sbatch", "--parsable", str(file)).strip().split(";")[0]}
 
     def state(self, job: Job) -> JobState:
         number = _id(job)
         if number is None:
-            return JobState.unknown
+            return written_state(job) or JobState.unknown
         try:
             shown = _run("scontrol", "show", "job", "--oneliner", number)
         except ConfigError as error:
@@ -126,34 +114,18 @@ class SlurmBackend:
         return read_log(job)
 
     def ask_to_stop(self, job: Job) -> bool:
-        return self._cancel(job, "--batch", "--signal=USR1")
+        return _cancel(job, "--batch", "--signal=USR1")
 
     def kill(self, job: Job) -> None:
-        self._cancel(job)
+        _cancel(job)
 
-    def _cancel(self, job: Job, *how: str) -> bool:
-        number = _id(job)
-        if number is None:
-            return False
-        _run("scancel", *how, number)
-        return True
 
-    def _script(self, job: Job) -> str:
-        log = f"{job.folder}/{LOG}".replace("%", "%%")  # sbatch replaces %j and the like
-        ours = (
-            f"--job-name={job.name}",
-            f"--output={shlex.quote(log)}",
-            "--open-mode=append",
-            f"--signal=B:TERM@{self.signal_s}",
-            "--requeue",
-        )
-        return script(
-            job,
-            sys.executable,
-            directives=[f"#SBATCH {one}" for one in (*ours, *self.options)],
-            setup=_SETUP.format(run_dir=shlex.quote(job.run_dir)),
-            finish=_REQUEUE.format(recipe=job.recipe),
-        )
+def _cancel(job: Job, *how: str) -> bool:
+    """Signal or end a job; return whether Slurm knows it."""
+    if (number := _id(job)) is None:
+        return False
+    _run("scancel", *how, number)
+    return True
 
 
 def _seconds(limit: str) -> int | None:
@@ -174,17 +146,10 @@ def _seconds(limit: str) -> int | None:
 
 
 def _id(job: Job) -> str | None:
-    """Return a job's id; look it up by name if an interrupted `submit` left no handle."""
-    return job.handle.get("id") or _by_name(job)
-
-
-def _by_name(job: Job, unanswered: type[JobError] = JobError) -> str | None:
-    try:
-        printed = _run("squeue", "--noheader", "--me", f"--name={job.name}", "--format=%i")
-    except JobError as error:
-        raise unanswered(
-            f"{job.name}: Slurm does not answer; run `jobs list` later to find the job"
-        ) from error
+    """Return a job's id; look it up by name if `submit` did not get it."""
+    if "id" in job.handle:
+        return job.handle["id"]
+    printed = _run("squeue", "--noheader", "--me", f"--name={job.name}", "--format=%i")
     return next(iter(printed.split()), None)
 
 
@@ -198,7 +163,7 @@ def _run(*command: str) -> str:
 
     Raises:
         ConfigError: the command is not installed, or rejects the request.
-        JobError: the controller does not answer; if it is `_NoAnswer`, the request may have taken effect.
+        JobError: the controller does not answer; the request may have taken effect.
     """
     try:
         done = subprocess.run(
@@ -210,12 +175,12 @@ def _run(*command: str) -> str:
             "cluster, or choose another back end"
         ) from error
     except subprocess.TimeoutExpired as error:
-        raise _NoAnswer(f"{command[0]} did not answer for {_TIMEOUT_S:.0f} s") from error
+        raise JobError(f"{command[0]} did not answer for {_TIMEOUT_S:.0f} s") from error
     if done.returncode == 0:
         return done.stdout
     message = " ".join(done.stderr.removeprefix(f"{command[0]}: ").removeprefix("error: ").split())
     if "timed out" in message:  # the request may have arrived
-        raise _NoAnswer(f"{command[0]}: {message}")
+        raise JobError(f"{command[0]}: {message}")
     if "contact" in message:
         raise JobError(f"--backend=slurm: {message}; is slurmctld running? (`scontrol ping`)")
     raise ConfigError(f"{command[0]}: {message or f'exit code {done.returncode}'}")

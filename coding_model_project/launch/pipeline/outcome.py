@@ -15,6 +15,7 @@ from typing import Any
 
 from rich.table import Table
 
+from coding_model_project.atomic import write_json
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.comparison import Comparison, Pair, Side, compare
 from coding_model_project.evaluation.comparison.budgets import at_budgets
@@ -26,7 +27,7 @@ from coding_model_project.launch.pipeline.steps import Done, Phase
 from coding_model_project.reports import write_report
 from coding_model_project.reports.comparison_page import comparison_charts
 from coding_model_project.reports.page import write_page
-from coding_model_project.runs.folder import RunFolder, write_json
+from coding_model_project.runs.folder import RunFolder
 
 EVALUATED = ("evaluation", "rounds")
 """Steps that measure a model; all other steps make it."""

@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from coding_model_project.atomic import write_json
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.launch.commands import console
-from coding_model_project.runs.folder import RunFolder, write_json
+from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.inputs import changes, fingerprint
 
 DONE = "step.json"

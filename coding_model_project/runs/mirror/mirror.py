@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from coding_model_project.atomic import write_text
 from coding_model_project.contained import leaves
 from coding_model_project.errors import CodingModelError, ConfigError
-from coding_model_project.runs.folder import write_text
 from coding_model_project.runs.mirror.masking import masked
 from coding_model_project.runs.mirror.mirror_index import (
     INDEX,

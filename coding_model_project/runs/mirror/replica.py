@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from coding_model_project.atomic import write_text
 from coding_model_project.contained import below
 from coding_model_project.errors import CodingModelError, ConfigError
-from coding_model_project.runs.folder import write_text
 from coding_model_project.runs.mirror.mirror_index import (
     INDEX,
     PART_BYTES,

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from coding_model_project.atomic import write_json, write_text
 from coding_model_project.contained import below
 from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.runs.attempt import ATTEMPT
-from coding_model_project.runs.folder import RunFolder, write_json, write_text
+from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.mirror.mirror_index import INDEX, MirrorIndex
 from coding_model_project.runs.mirror.replica import Replica, everything
 from coding_model_project.runs.moved_config import made_ours

@@ -5,8 +5,7 @@
           └ one process per program, which only compiles it
               └ one process per input: confined, then runs the program
 
-A program with a single input takes one process instead of two. Optionally, one process answers several
-inputs of a program that keeps no state between them (`fast_path`); this is off by default.
+A program with a single input takes one process instead of two.
 
 `EmbeddedSandbox` is imported on first use: the zygote is in this package too and must start without the
 host's side.

@@ -1,36 +1,33 @@
 """Trusted tests in their own confined process that call a program in another.
 
-Only data crosses (`crossing`), so nothing the program does to its own process (patched built-ins, objects
-that equal everything, an early exit, a forged result) reaches the asserts:
+Only data crosses (`crossing`, `handles`, `caller`), so nothing the program does to its own process
+(patched built-ins, objects that equal everything, an early exit, a forged result) reaches the asserts:
 
 - A name is the program's only if the program defines it and it is not a built-in. The entry point is
   always the program's, whatever its name.
 - Modules that the program imported are imported again here.
-- Arguments that the program changed in place are changed here only if its call returned None. Otherwise
-  `x.clear(); return []` would pass `f(x) == sorted(x)`.
-- A value that is not plain data is a `Handle`, equal only to itself. The program answers for its
-  attributes, items and methods, never for comparisons.
+- Arguments that the program changed in place are changed here if its call returned None. After other
+  calls one is only if the tests do no more with it than compare it with literals (`tests_source`).
+  Otherwise `x.clear(); return []` would pass `f(x) == sorted(x)`.
+- The program may call the tests' functions and use their objects; a failed assert in one is a failure,
+  whatever the program does with it.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import json
 import os
 import sys
 import types
-from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, NoReturn
 
-from coding_model_project.sandbox.embedded import exchange
-from coding_model_project.sandbox.embedded.crossing import (
-    Oversized,
-    Pipe,
-    from_picture,
-    to_picture,
-)
+from coding_model_project.sandbox.embedded import exchange, tests_source
+from coding_model_project.sandbox.embedded.caller import TESTS, Caller
+from coding_model_project.sandbox.embedded.crossing import Pipe
+from coding_model_project.sandbox.embedded.handles import Handle, Kind
 
 ANSWER, READER, WRITER, REQUESTS = 3, 4, 5, 6
 """Descriptors: the tests' results, the program's answers, requests to it, and the tests (`exchange`)."""
@@ -40,204 +37,6 @@ MORE, LAST = b"+", b"."
 
 _FILE = "tests.py"
 _LINE_CHARS = 500
-_NEVER_RAISED = (StopIteration, StopAsyncIteration, GeneratorExit)
-"""Exceptions that would end a loop of the tests, and its asserts, instead of failing them."""
-
-
-class ProgramFailed(BaseException):
-    """The program gave no answer. Not an `Exception`, which tests may expect and catch."""
-
-
-class Handle:
-    """A value that stays in the program's process; its equality, order, hash and truth are ours."""
-
-    __slots__ = ("_caller", "_content")
-
-    def __init__(self, caller: Caller, content: list[Any]) -> None:
-        object.__setattr__(self, "_caller", caller)
-        object.__setattr__(self, "_content", content)
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self._caller.ask("call", self, arguments, keywords)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._caller.ask("get", self, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._caller.ask("set", self, name, value)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._caller.ask("item", self, key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._caller.ask("set_item", self, key, value)
-
-    def __len__(self) -> int:
-        length = self._caller.ask("length", self)
-        if type(length) is not int:
-            raise TypeError("a length that is no integer")
-        return length
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __iter__(self) -> Any:
-        iterator = self._caller.ask("iterate", self)
-        while True:
-            try:
-                item = self._caller.ask("next", iterator)
-            except _Exhausted:
-                return
-            yield item
-
-    def __str__(self) -> str:
-        text = self._caller.ask("text", self)
-        if type(text) is not str:
-            raise TypeError("a text that is no string")
-        return text
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("the program's objects cannot be copied")
-
-
-class _Exhausted(Exception):
-    """The end of one of the program's iterators."""
-
-
-class Caller:
-    """A client of the program that treats its answers as data."""
-
-    def __init__(self, pipe: Pipe) -> None:
-        self._pipe = pipe
-        self.failure: str | None = None
-        """Reason for a missing answer; the tests then cannot pass, whatever they caught."""
-
-    def names(self) -> tuple[set[str], set[str]]:
-        """Return the names that the program defines: modules that it imported, and all others."""
-        with self._failing():
-            reply = self._pipe.receive()
-            modules, others = ({str(name) for name in reply[key]} for key in ("modules", "others"))
-        return modules, others
-
-    def ask(self, operation: str, *arguments: Any) -> Any:
-        """Send a request and return the program's answer.
-
-        Raises:
-            ProgramFailed: it gave none.
-            TypeError, ValueError: an argument cannot be sent.
-            Exception: the program's exception, as the nearest built-in one with its text and arguments.
-        """
-        request = [operation, to_picture(arguments, _refer)]
-        with self._failing():
-            self._pipe.send(request)
-            reply = self._pipe.receive()
-            if "error" in reply:
-                kind, name, text, picture = reply["error"]
-                known = (text,) if picture is None else from_picture(picture, self._resolve)
-                value, raised = None, _error(operation, str(kind), str(name), str(text), known)
-            else:
-                value, raised = from_picture(reply["value"], self._resolve), None
-                if value is None and operation == "call":
-                    changed = from_picture(reply["arguments"], self._resolve)
-                    _restore(list(arguments[1:]), list(changed))
-        if raised is not None:
-            raise raised
-        return value
-
-    @contextlib.contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Record any exception in the context as the program's failure, and raise ProgramFailed."""
-        try:
-            yield
-        except Exception as error:
-            if isinstance(error, Oversized):
-                self.failure = "output"
-            elif isinstance(error, MemoryError):
-                self.failure = "memory"
-            else:
-                self.failure = "raised"
-            raise ProgramFailed("the program ended or sent what is no answer") from error
-
-    def _resolve(self, content: Any) -> Handle:
-        number, name = content
-        if type(number) is not int or type(name) is not str:
-            raise ValueError("no handle")
-        return Handle(self, [number, name])
-
-
-def _refer(value: Any) -> list[Any]:
-    if type(value) is not Handle:
-        raise TypeError(
-            f"a {type(value).__name__} cannot be passed to a program in its own process"
-        )
-    return value._content
-
-
-def _restore(ours: Any, theirs: Any) -> None:
-    """Change our containers, at every depth, to their new content in the program."""
-    if type(ours) is not type(theirs):
-        return
-    if isinstance(ours, (list, tuple)) and len(ours) == len(theirs):
-        for index, (before, after) in enumerate(zip(ours, theirs, strict=True)):
-            if not _restored(before, after) and isinstance(ours, list):
-                ours[index] = after
-    elif isinstance(ours, list):
-        ours[:] = theirs
-    elif isinstance(ours, dict):
-        merged = {
-            key: ours[key] if key in ours and _restored(ours[key], after) else after
-            for key, after in theirs.items()
-        }
-        ours.clear()
-        ours.update(merged)
-    elif isinstance(ours, set):
-        ours.clear()
-        ours.update(theirs)
-
-
-def _restored(before: Any, after: Any) -> bool:
-    """Restore one of our values; return whether it can stay in its place."""
-    if type(before) is not type(after):
-        return False
-    if isinstance(before, Handle):
-        return before._content[0] == after._content[0]
-    if isinstance(before, (list, dict, set, tuple)):
-        _restore(before, after)
-        return not isinstance(before, tuple) or before == after
-    return False
-
-
-@lru_cache
-def _kind(name: str) -> type[Exception]:
-    base: Any = getattr(builtins, name, None)
-    if not isinstance(base, type) or not issubclass(base, Exception) or base in _NEVER_RAISED:
-        base = RuntimeError
-    kind: Any = type(base.__name__, (base,), {"__str__": lambda error: error.text_of_program})
-    return kind
-
-
-def _error(operation: str, kind: str, name: str, text: str, arguments: Any) -> Exception:
-    """Return an exception for the tests.
-
-    Args:
-        kind: the built-in exception that it becomes.
-        name: the name of the program's own.
-        text: its `str`, which the program may define.
-    """
-    if operation == "next" and kind == "StopIteration":
-        return _Exhausted()
-    error: Any
-    try:
-        error = _kind(kind)(*arguments)
-    except Exception:  # noqa: BLE001 - its constructor takes other arguments, which the program knew
-        error = _kind("RuntimeError")(*arguments)
-    error.of_program, error.text_of_program = name, text
-    return error
-
-
-# ── running them ──────────────────────────────────────────────────────────────────────────────────
 
 
 def run(entry_point: str | None, max_bytes: int) -> NoReturn:
@@ -277,8 +76,10 @@ class _Tests:
     def __init__(self, entry_point: str | None, caller: Caller) -> None:
         self.caller = caller
         self._entry_point = entry_point
-        self._namespace: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins}
+        self._namespace: dict[str, Any] = {"__name__": TESTS, "__builtins__": builtins}
         self._defined: tuple[set[str], set[str]] | None = None
+        self._was_checked = False
+        """True once the tests that run have called their `check`."""
         self._candidate: Any = None
         """Handle of the program's function."""
         self._own: set[str] = set()
@@ -292,77 +93,115 @@ class _Tests:
             return {"failed": "raised", "line": type(error).__name__}
 
     def _outcome(self, source: bytes) -> dict[str, Any]:
+        self.caller.failed_inside = None
         try:
-            code = compile(source, _FILE, "exec", dont_inherit=True)
+            if b"assertSetEqual" in source:
+                _require_sets()
+            names = tests_source.read(source, _FILE)
+            code = names.compiled(_FILE)
         except (SyntaxError, ValueError, RecursionError) as error:
-            return {"failed": "data", "line": _text(error)}
+            return {"failed": "data", "line": f"do not compile: {_text(error)}"}
         try:
-            self._run(code, _set_in(source))
+            self._run(code, names)
             outcome: dict[str, Any] = {"passed": True}
         except MemoryError as error:
             outcome = {"failed": "memory", "line": _line(error, source)}
         except AssertionError as error:
-            kind = "raised" if getattr(error, "of_program", False) else "assertion"
-            outcome = {"failed": kind, "line": _line(error, source)}
+            kind = "raised" if self.caller.is_of_program(error) else "assertion"
+            outcome = {"failed": kind, "line": _line(error, source) or _text(error)}
         except BaseException as error:  # noqa: BLE001 - the tests' own exit is not a pass either
             outcome = {"failed": "raised", "line": f"{_line(error, source)} {_text(error)}".strip()}
+        if self.caller.failed_inside is not None and "passed" in outcome:
+            outcome = {"failed": "assertion", "line": _line(self.caller.failed_inside, source)}
+        if self.caller.failure == "data":
+            return {"failed": "data", "line": self.caller.refused}
         if self.caller.failure is not None:
             return {"line": "", **outcome, "passed": False, "failed": self.caller.failure}
         return outcome
 
-    def _run(self, code: types.CodeType, sets: set[str]) -> None:
+    def _run(self, code: types.CodeType, names: tests_source.Names) -> None:
+        caller = self.caller
         if self._defined is None:
-            self._defined = self.caller.names()
+            self._defined = caller.names_of_program()
         modules, others = self._defined
         namespace, entry_point = self._namespace, self._entry_point
-        used = _names_in(code) - set(dir(builtins)) - {entry_point}
+        entry_name = entry_point.rpartition(".")[2] if entry_point else None
+        used = names.loaded - set(dir(builtins)) - {entry_point}
         for name in (used & others) - self._own:  # each time, since the program may change them
-            namespace[name] = self.caller.ask("find", name)
+            namespace[name] = caller.ask("find", name)
         for name in used & modules & set(sys.stdlib_module_names) - self._own:
             namespace[name] = __import__(name)
-        if entry_point and self._candidate is None:
-            self._candidate = self.caller.ask("find", entry_point)
-            namespace[entry_point.rpartition(".")[2]] = namespace["candidate"] = self._candidate
-        before = namespace.get("check")
+        if entry_point and entry_name and self._candidate is None:
+            self._candidate = caller.ask("find", entry_point)
+            namespace[entry_name] = namespace["candidate"] = self._candidate
+        if reason := names.refusal():
+            caller.refuse(reason)
+        namespace[tests_source.COUNTED] = self._counted
+        namespace[tests_source.CHANGING] = self._changing
+        before = dict(namespace)
+        caller.was_asked = self._was_checked = False
         try:
             exec(code, namespace)
         finally:
-            self._own |= sets & namespace.keys()
-        check = namespace.get("check")
-        if entry_point and isinstance(check, types.FunctionType) and check is not before:
+            changed = {n for n, value in namespace.items() if before.get(n) is not value}
+            self._own |= changed | (names.stored & namespace.keys())
+        check: Any = namespace.get("check")
+        if entry_point and check is not before.get("check") and not self._was_checked:
+            self._check(check, {"candidate", entry_name}, "check" in names.loaded)
+
+    def _check(self, check: Any, own: set[str | None], is_used: bool) -> None:
+        """Call a `check` that the tests define and did not call, unless it is a helper.
+
+        Args:
+            own: names of a parameter that takes the program's function.
+            is_used: whether the tests name `check`, perhaps where nothing runs it.
+        """
+        function = getattr(check, "__wrapped__", check)
+        if not isinstance(function, types.FunctionType):
+            return
+        code = function.__code__
+        takes_program = code.co_argcount > 0 and code.co_varnames[0] in own
+        n_given = code.co_argcount - len(function.__defaults__ or ())
+        n_given += code.co_kwonlyargcount - len(function.__kwdefaults__ or ())
+        if n_given == 1 and code.co_argcount and (takes_program or not is_used):
             check(self._candidate)
+        elif takes_program and n_given > 1:
+            if is_used and self.caller.was_asked:
+                raise AssertionError("check was not called")
+            self.caller.refuse("define a check of several arguments, and do not call it")
+
+    def _counted(self, check: Any) -> Any:
+        """Return `check` so that its calls are known."""
+
+        @functools.wraps(check)
+        def counted(*arguments: Any, **keywords: Any) -> Any:
+            self._was_checked = True
+            return check(*arguments, **keywords)
+
+        return counted
+
+    def _changing(self, function: Any, place: int) -> Any:
+        """Return a function of the program so that its change of an argument is brought back."""
+        if not isinstance(function, (Handle, Kind)):
+            return function
+        return lambda *arguments, **keywords: self.caller.ask(
+            "call", function, arguments, keywords, changed=place
+        )
 
 
-def _set_in(source: bytes) -> set[str]:
-    """Return the names that a source sets in any scope; `ast` is not available wherever this runs."""
-    pending: list[Any] = [compile(source, _FILE, "exec", _ONLY_TREE, dont_inherit=True)]
-    names: set[str] = set()
-    while pending:
-        node = pending.pop()
-        if isinstance(node, list):
-            pending += node
-        elif hasattr(node, "_fields"):
-            kind = type(node).__name__
-            if kind == "Name" and type(node.ctx).__name__ != "Load":
-                names.add(node.id)
-            elif kind in ("FunctionDef", "AsyncFunctionDef", "ClassDef", "ExceptHandler"):
-                names.add(str(node.name))
-            elif kind == "alias":
-                names.add((node.asname or node.name).partition(".")[0])
-            pending += [getattr(node, field, None) for field in node._fields]
-    return names
+def _require_sets() -> None:
+    """Let `assertSetEqual` take real sets only: it asks what it gets for the difference."""
+    import unittest
 
+    compare: Any = unittest.TestCase.assertSetEqual
 
-_ONLY_TREE = 0x400
-"""`ast.PyCF_ONLY_AST`."""
+    def strict(self: Any, set1: Any, set2: Any, msg: Any = None) -> None:
+        for value in (set1, set2):
+            self.assertIsInstance(value, (set, frozenset), msg)
+        compare(self, set1, set2, msg)
 
-
-def _names_in(code: types.CodeType) -> set[str]:
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= _names_in(constant)
-    return names
+    if compare.__module__ != __name__:
+        unittest.TestCase.assertSetEqual = strict
 
 
 def _line(error: BaseException, source: bytes) -> str:
@@ -379,4 +218,4 @@ def _line(error: BaseException, source: bytes) -> str:
 
 
 def _text(error: BaseException) -> str:
-    return f"{getattr(error, 'of_program', type(error).__name__)}: {error}"[:_LINE_CHARS]
+    return f"{type(error).__name__}: {error}"[:_LINE_CHARS]

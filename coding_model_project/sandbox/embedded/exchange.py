@@ -30,8 +30,6 @@ class Exchange:
         self._answers, self._from_process = os.pipe()
         os.set_blocking(self._to_process, False)
         os.set_blocking(self._answers, False)
-        self._hearing = select.poll()
-        self._hearing.register(self._answers, select.POLLIN | select.POLLHUP)
         self._first = bytearray(_LENGTH + _CHUNK)
 
     @property
@@ -44,17 +42,16 @@ class Exchange:
         os.close(self._from_process)
         os.close(self._requests)
 
-    def request(self, channel: socket.socket, n: int, wait: Wait | None) -> bool:
+    def request(self, channel: socket.socket, n: int, wait: Wait) -> bool:
         """Pass the channel's next bytes on to the process; return false if it does not read all of them.
 
         Args:
             n: bytes of the request.
-            wait: None to discard the request instead.
 
         Raises:
             EOFError: the channel is closed.
         """
-        is_read = wait is not None
+        is_read = True
         buffer = bytearray(_LENGTH + min(n, _CHUNK))
         buffer[:_LENGTH] = n.to_bytes(_LENGTH, "little")
         with memoryview(buffer) as view:
@@ -65,7 +62,7 @@ class Exchange:
                 if left and not got:
                     raise EOFError("the other side closed")
                 left -= got
-                is_read = is_read and wait is not None and self._write(view[: at + got], wait)
+                is_read = is_read and self._write(view[: at + got], wait)
                 at = 0
             view[:] = bytes(len(view))
         return is_read
@@ -81,10 +78,6 @@ class Exchange:
             except OSError:  # the process has closed its end
                 return False
         return True
-
-    def is_silent(self) -> bool:
-        """Return whether the process runs and has sent nothing unrequested."""
-        return not self._hearing.poll(0)
 
     def answer(self, wait: Wait, max_bytes: int) -> bytearray | None:
         """Return the answer, which the caller wipes; None if none of at most `max_bytes` came."""

@@ -37,7 +37,7 @@ _EVERY_S = 0.05
 """Wall seconds between two looks at a process's threads."""
 
 _KEPT_CPU_S = 3600.0
-"""The kernel's limit for a process that answers several inputs; a clock outside limits each input."""
+"""The kernel's limit for the processes of asserts; a clock outside limits each of them."""
 
 _ENDS_WITHIN_S = 0.2
 """Wall seconds for the kernel to end a process that has closed its files."""
@@ -53,7 +53,6 @@ class Ready:
     confinement: Confinement
     limits: Limits
     program: Steps
-    kept: Steps
     callee: Steps
     tests: Steps
     served: fork_server.Plan | None
@@ -71,7 +70,6 @@ def ready(
         confinement=confinement,
         limits=limits,
         program=steps(confinement, limits, 4, room),
-        kept=steps(confinement, kept, 5, room),
         callee=steps(confinement, kept, 5, room),
         tests=steps(confinement, roomy, 7, room),
     )

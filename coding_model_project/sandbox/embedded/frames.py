@@ -75,18 +75,6 @@ def receive_body(channel: socket.socket, n: int) -> bytes:
     return bytes(buffer)
 
 
-def skip_body(channel: socket.socket, n: int) -> None:
-    """Receive a body and keep nothing of it in memory; raises as `receive` does."""
-    buffer = bytearray(min(n, _CHUNK))
-    with memoryview(buffer) as view:
-        while n:
-            got = channel.recv_into(view[: min(n, _CHUNK)])
-            if not got:
-                raise EOFError("the other side closed")
-            n -= got
-        view[:] = bytes(len(view))
-
-
 class Reader:
     """A buffered reader of a channel's frames; nothing else may read the channel."""
 

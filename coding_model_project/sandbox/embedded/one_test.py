@@ -29,8 +29,6 @@ from coding_model_project.sandbox.embedded.printed import Outputs
 from coding_model_project.types import Limits
 
 COMPILE_CPU_S = 10
-_TOGETHER_S = 0.2
-"""Wall seconds after which the rest of a batch of inputs is skipped: the host may not need it."""
 
 
 def plan(
@@ -78,13 +76,13 @@ def run(
 
     Args:
         n: bytes of the frame's body, which is still unread.
-        kept: processes that have answered earlier inputs of the program.
+        kept: processes that have answered earlier asserts of the program.
 
     Returns:
-        Processes that may answer more inputs.
+        Processes that may answer more asserts.
     """
-    if "purpose" in head:
-        return (_run_shared if "after" in head else _run_kept)(channel, compiled, head, n, kept)
+    if "continues" in head:
+        return _run_asserts(channel, compiled, head, n, kept)
     if kept is not None:  # nothing would watch it from here on
         kept.close()
         kept = None
@@ -97,48 +95,20 @@ def run(
     return kept
 
 
-def _run_shared(
-    channel: socket.socket, compiled: Compiled, head: frames.Head, n: int, kept: Kept | None
-) -> Kept | None:
-    """Answer an input in a process that answers several, or skip it.
-
-    The inputs of a batch wait in the channel, with everything about them: this process's memory holds
-    nothing of an input whose turn has not come.
-    """
-    now = time.monotonic()
-    since = now if kept is None or not head["after"] else kept.run_since
-    if head["after"] and (kept is None or now - since > _TOGETHER_S):
-        frames.skip_body(channel, n)
-        frames.send(channel, {"skipped": "late" if kept is not None else "lost"})
-        return kept
-    kept = _kept_for(compiled, head["purpose"], kept, continues=not head["apart"])
-    kept.run_since = since
-    cpu_s, wall_s = head["within"]
-    lives = kept.answer(channel, n, cpu_s=cpu_s, wall_s=wall_s, keep=True)
-    return kept if lives else None
-
-
-def _run_kept(
+def _run_asserts(
     channel: socket.socket, compiled: Compiled, head: frames.Head, n: int, kept: Kept | None
 ) -> Kept | None:
     """Have asserts answered; they come in the next frame, which only their own process reads."""
     assert n == 0
-    kept = _kept_for(compiled, head["purpose"], kept, continues=head["continues"])
+    entry_point = head["entry_point"]
+    if kept is not None and (kept.entry_point != entry_point or not head["continues"]):
+        kept.close()
+        kept = None
+    kept = kept or Kept.start(compiled, entry_point)
     cpu_s, wall_s = head["within"]
     _, n = frames.receive_head(channel)
     lives = kept.answer(channel, n, cpu_s=cpu_s, wall_s=wall_s, keep=head["keep"])
     return kept if lives else None
-
-
-def _kept_for(
-    compiled: Compiled, purpose: list[str | None], kept: Kept | None, *, continues: bool
-) -> Kept:
-    """Return the kept processes if they have this purpose and the input continues, else new ones."""
-    needed = (str(purpose[0]), purpose[1])
-    if kept is not None and (kept.purpose != needed or not continues):
-        kept.close()
-        kept = None
-    return kept or Kept.of(compiled, needed)
 
 
 def _run_program(

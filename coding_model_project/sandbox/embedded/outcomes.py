@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import dataclass
 
 from coding_model_project.errors import DataError, OverloadError
 from coding_model_project.sandbox.embedded import answers
@@ -39,7 +37,7 @@ def requests(given: Input, limits: Limits, *, keep: bool = False) -> list[tuple[
             return [({"function": given.function}, answers.encode(given.args))]
         case Asserts():
             head = {
-                "purpose": ["asserts", given.entry_point],
+                "entry_point": given.entry_point,
                 "within": [limits.cpu_s, limits.wall_s],
                 "continues": given.continues,
                 "keep": keep,
@@ -51,48 +49,8 @@ def requests(given: Input, limits: Limits, *, keep: bool = False) -> list[tuple[
             return [(head, b"".join(texts))]
 
 
-def kind_to_share(inputs: Sequence[Input]) -> str | None:
-    """Return the kind of inputs that one process might answer together; None if there is none."""
-    kinds = {type(given) for given in inputs} if len(inputs) > 1 else set()
-    if kinds == {Call}:
-        return "calls"
-    return "scripts" if kinds == {Stdin} else None
-
-
-_MOST_WAITING = 1 << 15
-"""Bytes of inputs that a channel buffers, so that sending them does not block."""
-
-
-def shared_requests(inputs: Sequence[Input], limits: Limits) -> list[tuple[Head, bytes]]:
-    """Return the frames of these inputs, or of the first of them, for a process that answers several."""
-    found: list[tuple[Head, bytes]] = []
-    left = _MOST_WAITING
-    for given in inputs:
-        ((head, body),) = requests(given, limits)
-        left -= len(body)
-        if found and left < 0:
-            break
-        request = {
-            "purpose": ["calls", head["function"]] if "function" in head else ["scripts", None],
-            "within": [limits.cpu_s, limits.wall_s],
-            "apart": isinstance(given, Call | Stdin) and given.apart,
-            "after": bool(found),
-        }
-        found.append((request, body))
-    return found
-
-
 def syntax_error(reason: str) -> Execution:
     return Execution(status=Status.syntax_error, stderr_tail=reason)
-
-
-class Skipped(StrEnum):
-    """The reason why an input of a batch was skipped."""
-
-    lost = "lost"
-    """An earlier input must run on its own, and so must this one."""
-    late = "late"
-    """The earlier inputs took long; this one may be requested again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +105,7 @@ def execution(given: Input, ended: Ended, limits: Limits) -> Execution:
     """Return the execution of an input.
 
     Raises:
-        DataError: the tests do not compile.
+        DataError: the tests cannot be judged.
         OverloadError: its process got hardly any CPU time.
     """
     answered = ended.answered
@@ -181,17 +139,6 @@ def execution(given: Input, ended: Ended, limits: Limits) -> Execution:
     )
 
 
-def shared_execution(given: Input, ended: Ended, limits: Limits) -> Execution | None:
-    """Return an input's execution in a process that answers several; None if it must run on its own."""
-    if ended.exit or ended.killed or ended.full or ended.cpu_s > limits.cpu_s or not ended.answered:
-        return None
-    if isinstance(given, Call):
-        answered, code = ended.answered[1:], 0 if ended.answered.startswith(b"=") else 1
-    else:
-        answered, code = b"", int(ended.answered)
-    return execution(given, replace(ended, answered=answered, exit=code), limits)
-
-
 @dataclass(frozen=True, slots=True)
 class _TestResult:
     """The result that the tests' process wrote to a file that no other process has."""
@@ -210,7 +157,7 @@ class _TestResult:
         """Parse a result; anything but a complete pass is a failure.
 
         Raises:
-            DataError: the tests do not compile.
+            DataError: the tests cannot be judged.
         """
         try:
             result = json.loads(answered)
@@ -220,7 +167,7 @@ class _TestResult:
             return cls(True, Status.finished, "")
         line = str(result.get("line", ""))
         if result["failed"] == "data":
-            raise DataError(f"the tests do not compile: {line}")
+            raise DataError(f"the tests {line}")
         return cls(False, _FAILED[result["failed"]], line or "the program gave no answer")
 
 

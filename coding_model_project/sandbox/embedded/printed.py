@@ -104,10 +104,6 @@ class Outputs:
             os.ftruncate(fd, 0)
             os.lseek(fd, 0, os.SEEK_SET)
 
-    def are_empty(self) -> bool:
-        """Return whether nothing was printed since they were emptied."""
-        return not any(self.sizes())
-
     def close(self) -> None:
         for fd in self.descriptors:
             os.close(fd)

@@ -7,7 +7,6 @@ import _thread
 import atexit
 import builtins
 import contextlib
-import gc
 import os
 import sys
 import types
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from coding_model_project import codec
-from coding_model_project.sandbox.embedded import callee, exchange
+from coding_model_project.sandbox.embedded import callee
 
 OUT_OF_MEMORY = 77
 """Exit code after an uncaught MemoryError, with its name at the end of standard error."""
@@ -28,14 +27,6 @@ _OUR_FILES = (__file__, callee.__file__)
 READER, WRITER = 3, 4
 """Descriptors of a program that tests call: their requests, and its answers."""
 
-READY = b""
-"""Message of a program that answers several inputs, once it accepts requests."""
-
-_REQUESTS = 4
-"""Descriptor of requests to a program that answers several inputs, besides `ANSWER` (`exchange`)."""
-
-_RECURSION_LIMIT = sys.getrecursionlimit()
-
 
 def run_script(code: types.CodeType) -> NoReturn:
     """Run the program as a script."""
@@ -45,16 +36,6 @@ def run_script(code: types.CodeType) -> NoReturn:
 def run_call(code: types.CodeType, function: str, data: bytes) -> NoReturn:
     """Call one of the program's functions with encoded arguments and write its value."""
     _run(lambda: _answer(code, function, data))
-
-
-def run_calls(code: types.CodeType, function: str) -> NoReturn:
-    """Call one of the program's functions once per request, with the request's arguments."""
-    _run(lambda: _answer_each(code, function))
-
-
-def run_scripts(code: types.CodeType) -> NoReturn:
-    """Run the program as a script once per request, with the request as standard input."""
-    _run(lambda: _run_each(code))
 
 
 def run_callee(code: types.CodeType) -> NoReturn:
@@ -94,57 +75,10 @@ def _answer(code: types.CodeType, name: str, data: bytes) -> None:
     _write(_value(_namespace(code, "solution"), name, data))
 
 
-def _answer_each(code: types.CodeType, name: str) -> None:
-    """Send `READY`, then for each request `=` and the call's encoded value, or `!` if it raised."""
-    _prepare()
-    _leave_frames()
-    module = _namespace(code, "solution")
-    exchange.send(ANSWER, READY)
-    while (data := exchange.receive(_REQUESTS)) is not None:
-        _forget()
-        try:
-            answer = b"=" + _value(module, name, data)
-        except Exception as error:
-            if isinstance(error, MemoryError | RecursionError):
-                raise
-            answer = b"!"
-            sys.stderr.write(_traceback(error))
-        sys.stdout.flush()
-        sys.stderr.flush()
-        exchange.send(ANSWER, answer)
-
-
 def _value(module: types.ModuleType, name: str, data: bytes) -> bytes:
     function = callee.find(module, name)
     arguments: Any = codec.loads(data)
     return codec.dumps(function(*arguments), ordered=False)
-
-
-def _run_each(code: types.CodeType) -> None:
-    """Send `READY`, then for each request the exit code, after all output is written."""
-    _prepare()
-    exchange.send(ANSWER, READY)
-    while (data := exchange.receive(_REQUESTS)) is not None:
-        sys.modules.pop("__main__", None)
-        sys.stdin = _text(_io.BufferedReader(_Stdin(data), _BLOCK), sys.__stdin__)
-        sys.stdout = _text(_printing(1, "<stdout>"), sys.__stdout__)
-        sys.stderr = _text(_printing(2, "<stderr>"), sys.__stderr__)
-        _leave_frames()
-        _forget()
-        exit_code = 0
-        try:
-            _namespace(code, "__main__")
-        except SystemExit as error:
-            exit_code = _exit_code(error.code)
-        except Exception as error:
-            if isinstance(error, MemoryError | RecursionError):
-                raise
-            exit_code = 1
-            sys.stderr.write(_traceback(error))
-        for stream in (sys.stdout, sys.stderr):
-            if not stream.closed:
-                stream.flush()
-        exchange.send(ANSWER, b"%d" % exit_code)
 
 
 _BLOCK = 4096
@@ -164,51 +98,6 @@ class _Stdin(_io.BytesIO):
     name = "<stdin>"
 
 
-def _printing(descriptor: int, name: str) -> Any:
-    file: Any = open(descriptor, "wb", closefd=False)  # noqa: SIM115
-    file.raw.name = name
-    return file
-
-
-def _prepare() -> None:
-    """Prevent later growth of this process: codecs are no longer imported by name."""
-    import codecs
-    import encodings
-
-    known = encodings.search_function
-
-    def search(name: str) -> Any:
-        if name not in _CODECS:
-            os._exit(1)  # the input runs again on its own
-        return known(name)
-
-    codecs.unregister(known)
-    codecs.register(search)
-    gc.freeze()
-
-
-_CODECS = ("utf_8", "utf8", "utf-8", "ascii", "latin_1", "latin-1", "latin1", "iso8859-1")
-
-
-def _forget() -> None:
-    """Free the leftovers of the last input, before the next one's memory is counted."""
-    typing = sys.modules.get("typing")
-    for clear in typing._cleanups if typing else ():
-        clear()
-    gc.collect()
-
-
-_MORE_BELOW = 6
-"""Additional Python frames below a program that answers several inputs, compared with its own process.
-The interpreter may count one more or less, since its code has run before: a program that hits the limit
-here runs again on its own."""
-
-
-def _leave_frames() -> None:
-    """Raise the recursion limit so that a program has as many frames as in its own process."""
-    sys.setrecursionlimit(_RECURSION_LIMIT + _MORE_BELOW)
-
-
 def _write(answer: bytes) -> None:
     left = memoryview(answer)
     while left:
@@ -223,6 +112,21 @@ def _traceback(error: BaseException) -> str:
     while trace is not None and trace.tb_frame.f_code.co_filename in _OUR_FILES:
         trace = trace.tb_next
     return "".join(traceback.format_exception(type(error), error, trace, limit=-3))
+
+
+_STDIN = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+
+
+def offer_stdin() -> None:
+    """Let programs open standard input by its path, which does not exist where they run."""
+    known = builtins.open
+
+    def open(file: Any, *arguments: Any, **keywords: Any) -> Any:
+        path = file.__fspath__() if hasattr(file, "__fspath__") else file
+        return known(os.dup(0) if path in _STDIN else file, *arguments, **keywords)
+
+    open.__code__ = open.__code__.replace(co_filename="<frozen io>")  # our path is in no traceback
+    builtins.open = sys.modules["io"].open = open  # type: ignore[assignment]
 
 
 def _exit_code(code: object) -> int:

@@ -6,9 +6,8 @@ import contextlib
 import json
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import psutil
 
@@ -20,12 +19,8 @@ from coding_model_project.isolation.proc_files import longest_s
 from coding_model_project.sandbox.embedded import compiled_loop, frames
 from coding_model_project.sandbox.embedded.outcomes import (
     Ended,
-    Skipped,
     execution,
-    kind_to_share,
     requests,
-    shared_execution,
-    shared_requests,
     syntax_error,
 )
 from coding_model_project.types import (
@@ -53,12 +48,6 @@ _LONGEST_ALONE = 1 << 16
 """Most bytes of a source that its test's process compiles: the time is negligible."""
 _LONGEST_HEAD = 450
 """Most JSON characters of a head for `fork_server`, besides the source's size."""
-_HURRIED_CPU_S, _HURRIED_WALL_S = 0.5, 2.0
-"""Limits of an input in a process that answers several: a slower one runs again on its own."""
-_MOST_AHEAD = 64
-_AHEAD_S = 0.02
-"""Limits of a batch of inputs that are sent at once: their number, and the wall seconds that they take.
-Inputs after the first wrong answer run in vain, so the number starts at 1 and doubles."""
 _MARGIN_S = 15.0
 """Wall seconds beyond a wait's own limit after which the zygote counts as hanging."""
 
@@ -79,11 +68,9 @@ class Slot:
         preload: Sequence[str] = (),
         *,
         compiled_loop: bool = True,
-        share_processes: bool = False,
     ) -> None:
         """Take the arguments of `EmbeddedSandbox`."""
         self._tier, self._python, self._compiled_loop = tier, python, compiled_loop
-        self._share_processes = share_processes
         self._preload = ",".join(preload)
         self._channel: socket.socket | None = None
         self._reader: frames.Reader | None = None
@@ -204,18 +191,11 @@ class Slot:
         if comes_alone and not add(self._alone(source, inputs[len(executions) :], limits)):
             return
         left = inputs[len(executions) :]
-        share = kind_to_share(left) if self._share_processes and not program.files else None
-        begun = self._begin(program, source, limits, share=share)
-        if isinstance(begun, Execution):
-            add([begun] * len(left))
+        refused = self._begin(program, source, limits)
+        if refused is not None:
+            add([refused] * len(left))
             return
-        shares, more, ahead = begun, True, 1
-        while shares and more:
-            started = time.monotonic()
-            answered, shares = self._in_shared(inputs[len(executions) :][:ahead], limits)
-            each_s = (time.monotonic() - started) / max(1, len(answered))
-            more = add(answered)
-            ahead = max(1, min(2 * ahead, _MOST_AHEAD, int(_AHEAD_S / each_s)))
+        more = True
         while more:
             given = inputs[len(executions)]
             following = next(iter(inputs[len(executions) + 1 :]), None)
@@ -250,46 +230,11 @@ class Slot:
         """Return whether the kernel has killed a process of this machine since the last run began."""
         return oom_kills() > self._oom_kills
 
-    def _in_shared(self, inputs: Sequence[Input], limits: Limits) -> tuple[list[Execution], bool]:
-        """Run the first inputs in the process that answers several (`fast_path`).
-
-        Returns:
-            Their executions, and whether the following inputs may run in the same way.
-        """
-        hurried = replace(
-            limits,
-            cpu_s=min(limits.cpu_s, _HURRIED_CPU_S),
-            wall_s=min(limits.wall_s, _HURRIED_WALL_S),
-        )
-        batch = shared_requests(inputs, hurried)
-        self._send_all(batch)
-        answered: list[Execution] = []
-        shares, is_late = True, False
-        for given in inputs[: len(batch)]:
-            ended = self._ended(hurried)
-            if isinstance(ended, Skipped):
-                is_late, shares = True, shares and ended is Skipped.late
-                continue
-            one = shared_execution(given, ended, hurried)
-            shares = shares and one is not None
-            if one is not None and shares and not is_late:
-                answered.append(one)
-        return answered, shares
-
     def _exchange(self, request: Sequence[tuple[frames.Head, bytes]], limits: Limits) -> Ended:
         self._send_all(request)
-        ended = self._ended(limits)
-        if isinstance(ended, Skipped):
-            raise ZygoteLost("an input was skipped")
-        return ended
-
-    def _ended(self, limits: Limits) -> Ended | Skipped:
-        """Return the outcome of the next requested input."""
         head, body = self._receive(longest_s(limits.wall_s) + _MARGIN_S)
         if "done" in head:
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
-        if "skipped" in head:
-            return Skipped(head["skipped"])
         ended = Ended.read(head, body)
         if not ended.confined:
             raise ZygoteLost(f"a test could not be confined: {ended.stderr[-200:]}")
@@ -313,19 +258,9 @@ class Slot:
             raise ZygoteLost(f"a test could not be confined: {ended.stderr[-200:]}")
         return [ended.refusal or self._checked(execution(only, ended, limits))]
 
-    def _begin(
-        self, program: Program, source: bytes, limits: Limits, *, share: str | None
-    ) -> Execution | bool:
-        """Have a program compiled.
-
-        Args:
-            share: the kind of its inputs, to let them share a process if the program allows it.
-
-        Returns:
-            Whether the inputs may share a process, or each input's execution if it does not compile.
-        """
+    def _begin(self, program: Program, source: bytes, limits: Limits) -> Execution | None:
+        """Have a program compiled; return each input's execution if it does not compile."""
         head = {
-            "share": share,
             "limits": asdict(limits),
             "sizes": [len(source), *map(len, program.files.values())],
             "files": list(program.files),
@@ -335,7 +270,7 @@ class Slot:
         if head.get("done", 0) in (1, -signal.SIGKILL):
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
         if "compiled" in head:
-            return bool(head["shares"])
+            return None
         self._ending = "done" not in head  # "done": the compiler itself crashed on this source
         return syntax_error(head.get("syntax_error", "the compiler crashed"))
 

@@ -55,9 +55,6 @@ class EmbeddedSandbox:
         preload: modules imported once and then available to every test at no cost, such as "numpy".
         python: the interpreter that programs run in; default: this process's.
         compiled_loop: run tests with `fork_server` if there is a C compiler.
-        share_processes: let one process answer several inputs of a program that provably keeps no state
-            between them (`fast_path`). Off by default: reviews have found ways past the proof, which are
-            closed, and may find more.
 
     Each worker is a thread whose only state is the zygote it is using, so a sandbox can be used from any
     event loop, in any thread. `stop_when` is called in such a thread.
@@ -72,12 +69,10 @@ class EmbeddedSandbox:
         *,
         python: str = sys.executable,
         compiled_loop: bool = True,
-        share_processes: bool = False,
     ) -> None:
         self._n = workers or usable_cores()
         self._min_tier, self._exact_tier = _tier(min_tier), _tier(tier) if tier else None
         self._preload, self._python, self._compiled_loop = preload, python, compiled_loop
-        self._share_processes = share_processes
         self._threads: ThreadPoolExecutor | None = None
         self._slots: list[Slot] = []
         self._foreign: dict[tuple[Slot, toolchains.Language], ForeignSlot] = {}
@@ -143,7 +138,6 @@ class EmbeddedSandbox:
             self._python,
             self._preload,
             compiled_loop=self._compiled_loop,
-            share_processes=self._share_processes,
         )
         self._slots = [make() for _ in range(self._n)]
         for slot in self._slots:

@@ -7,7 +7,7 @@
 
 With a C compiler, `fork_server` forks T instead of Python code, and a program with a single input needs
 no P: it goes with its input to a T that is the zygote's own child, compiles it, and is then confined. T
-and A may answer several inputs (`kept`).
+and A may answer several asserts (`kept`).
 
 The zygote never holds a source, or programs could find other programs' sources in memory: only P receives
 it. No expected output comes here at all.
@@ -30,7 +30,7 @@ import sys
 import traceback
 import types
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NoReturn
@@ -62,34 +62,20 @@ struct textwrap threading time typing unicodedata
 _REHEARSALS = 20
 """Runs of the rehearsal: more than the interpreter needs to specialise code, eight in 3.11."""
 
-_PROOF_CPU_S = 1
-
 
 def main() -> None:
     host, descriptor, tier, preload, library = sys.argv[1:]
     channel = socket.socket(fileno=linux.lowest(int(descriptor)))
     linux.end_with(int(host))
-    from coding_model_project.sandbox.embedded.fast_path import (
-        stateless,  # here, since it is absent in places to which `serve` is carried
-    )
-
-    proofs = {"calls": stateless.is_stateless, "scripts": stateless.is_stateless_script}
-    serve(channel, tier, [*PRELOAD.split(), *filter(None, preload.split(","))], library, proofs)
+    serve(channel, tier, [*PRELOAD.split(), *filter(None, preload.split(","))], library)
 
 
-def serve(
-    channel: socket.socket,
-    tier: str,
-    preload: Sequence[str],
-    library: str,
-    proofs: dict[str, Callable[[bytes], bool]] | None = None,
-) -> None:
+def serve(channel: socket.socket, tier: str, preload: Sequence[str], library: str) -> None:
     """Fork processes for programs until the channel closes.
 
     Args:
         preload: modules to import for programs.
         library: path of the compiled loop; empty for none.
-        proofs: for each kind of input, a check that a source's inputs may share a process (`fast_path`).
     """
     linux.use_one_arena()
     with _no_fork_handlers():
@@ -105,6 +91,7 @@ def serve(
     linux.adopt_orphans()
     forget_the_host()
     warnings.simplefilter("ignore")
+    run_program.offer_stdin()
     _rehearse(confinement)
     gc.collect()
     gc.freeze()
@@ -140,7 +127,7 @@ def serve(
             prepared = ready(confinement, limits, room, served)
             pid = os.fork()
             if pid == 0:
-                _program(zygote, channel, prepared, head, n, server, proofs or {})
+                _program(zygote, channel, prepared, head, n, server)
             _, status = os.waitpid(pid, 0)
             end_orphans()
             done = os.waitstatus_to_exitcode(status)
@@ -222,14 +209,13 @@ def _program(
     head: frames.Head,
     n: int,
     server: ForkServer | None,
-    proofs: dict[str, Callable[[bytes], bool]],
 ) -> None:
     """Receive and compile one program, and run its inputs; ends the process."""
     code = 1
     try:
         linux.end_with(zygote)
         linux.hide_memory()
-        program = _compile(channel, ready, head, n, proofs)
+        program = _compile(channel, ready, head, n)
         served, of_test = ready.served, one_test.of_test
         compiled: Compiled | None = None
         kept: Kept | None = None
@@ -261,11 +247,7 @@ def _program(
 
 
 def _compile(
-    channel: socket.socket,
-    ready: Ready,
-    head: frames.Head,
-    n: int,
-    proofs: dict[str, Callable[[bytes], bool]],
+    channel: socket.socket, ready: Ready, head: frames.Head, n: int
 ) -> tuple[types.CodeType, dict[str, bytes]] | None:
     """Send whether the source compiles; return it and the program's files, or None if it does not."""
     body = frames.receive_body(channel, n)
@@ -277,27 +259,8 @@ def _compile(
     if isinstance(code, str):
         frames.send(channel, {"syntax_error": code})
         return None
-    frames.send(
-        channel, {"compiled": True, "shares": _holds(proofs.get(head.get("share") or ""), parts[0])}
-    )
+    frames.send(channel, {"compiled": True})
     return code, dict(zip(head["files"], parts[1:], strict=True))
-
-
-def _holds(proof: Callable[[bytes], bool] | None, source: bytes) -> bool:
-    """Return whether a proof holds for a source.
-
-    A separate process checks it: memory that this process allocates would count as its programs'.
-    """
-    if proof is None:
-        return False
-    pid = os.fork()
-    if pid == 0:
-        try:
-            resource.setrlimit(resource.RLIMIT_CPU, (_PROOF_CPU_S, _PROOF_CPU_S))
-            os._exit(0 if proof(source) else 1)
-        finally:
-            os._exit(1)
-    return os.waitpid(pid, 0)[1] == 0
 
 
 def _code(source: bytes, confinement: Confinement, limits: Limits) -> types.CodeType | str:

@@ -15,7 +15,7 @@ from coding_model_project.isolation.carried_source import PACKAGE, carried
 from coding_model_project.sandbox.embedded import compiled_loop
 from coding_model_project.sandbox.fusion import wire
 
-MARK = "# coding_model_project.driver/2\n"
+MARK = "# coding_model_project.driver/3\n"
 """First line of the code in requests. A server that confines programs itself recognizes the driver by it
 and does the driver's work, since programs there may not start processes."""
 

@@ -163,9 +163,9 @@ def _limits(picture: dict[str, Any]) -> Limits:
 def _input_to_json(given: Input) -> list[Any]:
     match given:
         case Stdin():
-            return ["stdin", given.text, given.apart]
+            return ["stdin", given.text]
         case Call():
-            return ["call", given.function, values.dumps(given.args).decode(), given.apart]
+            return ["call", given.function, values.dumps(given.args).decode()]
         case Asserts():
             return ["asserts", given.source, given.entry_point, given.continues]
         case Files():
@@ -174,12 +174,12 @@ def _input_to_json(given: Input) -> list[Any]:
 
 def _input_from_json(picture: list[Any]) -> Input:
     match picture:
-        case ["stdin", str(text), bool(apart)]:
-            return Stdin(text, apart=apart)
-        case ["call", str(function), str(arguments), bool(apart)]:
+        case ["stdin", str(text)]:
+            return Stdin(text)
+        case ["call", str(function), str(arguments)]:
             args = values.loads(arguments.encode())
             if isinstance(args, tuple):
-                return Call(function=function, args=args, apart=apart)
+                return Call(function=function, args=args)
         case ["asserts", str(source), entry_point, bool(continues)]:
             return Asserts(source=source, entry_point=entry_point, continues=continues)
         case ["files", dict(contents)]:

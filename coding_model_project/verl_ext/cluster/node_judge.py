@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from coding_model_project import __version__
 from coding_model_project.data.quality.faults import Fault
-from coding_model_project.data.quality.preflight import Preflight, preflight
+from coding_model_project.data.quality.preflight import Checker, Preflight, open_checker
 from coding_model_project.errors import SandboxError, UngradableError
 from coding_model_project.grading.base import Outcome
 from coding_model_project.grading.judge import (
@@ -21,7 +21,6 @@ from coding_model_project.grading.judge import (
     start_graders,
 )
 from coding_model_project.runs.shared_folder import source
-from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import Problem, Stdin, Test
 
@@ -69,7 +68,7 @@ class NodeJudge:
         self._at_once = max(1, min(programs_at_once(plan.sandbox), cpus))
         self._problems: dict[int, Problem] = {}
         self._stack = AsyncExitStack()
-        self._sandbox: Sandbox | None = None
+        self._checker: Checker | None = None
         self._graders: Graders | None = None
 
     async def open(self) -> NodeFacts | Exception:
@@ -95,7 +94,8 @@ class NodeJudge:
         verdict = await graders.hidden.grade_code(_PROBE, _PROBE_CODE)
         if not verdict.passed:
             raise SandboxError(f"the judge rejects a correct program: {verdict.results[0].detail}")
-        self._sandbox, self._graders = sandbox, graders
+        self._checker = await self._stack.enter_async_context(open_checker(sandbox))
+        self._graders = graders
         return NodeFacts(
             identity=graders.hidden.identity,
             sandbox=sandbox.identity,
@@ -126,23 +126,16 @@ class NodeJudge:
 
     async def preflight(
         self,
-        problems: Sequence[Problem],
-        found: Sequence[Sequence[Fault]],
+        problem: Problem,
+        found: Sequence[Fault],
         mutants: int,
         repeats: int,
     ) -> Preflight | UngradableError:
-        """See `data.quality.preflight.preflight`."""
-        if self._sandbox is None:
+        """See `data.quality.preflight.Checker.check`."""
+        if self._checker is None:
             return SandboxError("the judge is not open")
-        return await _returned(
-            preflight(
-                problems,
-                self._sandbox,
-                found=found,
-                mutants_per_problem=mutants,
-                repeats=repeats,
-            )
-        )
+        check = self._checker.check
+        return await _returned(check(problem, found, mutants_per_problem=mutants, repeats=repeats))
 
     def _grader(self, public: bool):
         assert self._graders is not None, "open() comes first"

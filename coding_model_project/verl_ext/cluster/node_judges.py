@@ -16,7 +16,6 @@ from coding_model_project.data.quality.faults import Fault
 from coding_model_project.data.quality.preflight import Preflight
 from coding_model_project.errors import (
     ClusterError,
-    CodingModelError,
     ConfigError,
     SandboxError,
     UngradableError,
@@ -30,7 +29,13 @@ from coding_model_project.grading.spread import SpreadGrader
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import Problem
 from coding_model_project.verl_ext.cluster.node_judge import JudgePlan, NodeFacts, NodeJudge
-from coding_model_project.verl_ext.cluster.nodes import Node, alive_nodes, first_line, pinned
+from coding_model_project.verl_ext.cluster.nodes import (
+    Node,
+    alive_nodes,
+    answer_of,
+    first_line,
+    pinned,
+)
 
 Join = Callable[[], AbstractContextManager[None]]
 """A function that joins the cluster (`ray_driver.joined`); opening the judge calls it."""
@@ -46,18 +51,16 @@ class RayNode:
 
     Args:
         cpus: CPUs that Ray counts on the node.
-        at_once: as in `Node`; None is twice the number of programs that the judge runs at once, so that
-            the next ones are already there when those end.
     """
 
-    def __init__(
-        self, node_id: str, name: str, cpus: int, plan: JudgePlan, at_once: int | None
-    ) -> None:
+    def __init__(self, node_id: str, name: str, cpus: int, plan: JudgePlan) -> None:
         self.name = name
-        self.at_once = at_once or 1
+        self.at_once = 1
+        """As in `Node`: twice the number of programs that the judge runs at once, so that the next ones
+        are already there when those end."""
         self.facts: NodeFacts | None = None
         """Facts that all nodes share; set before any work."""
-        self._node_id, self._cpus, self._plan, self._fixed = node_id, cpus, plan, at_once
+        self._node_id, self._cpus, self._plan = node_id, cpus, plan
         self._actor: Any = None
         self._numbers = itertools.count()
         self._sent: dict[str, tuple[Problem, int, asyncio.Future[None]]] = {}
@@ -77,7 +80,7 @@ class RayNode:
                 .remote(self._plan, self._cpus)
             )
         facts: NodeFacts = await self._call("open")
-        self.at_once = self._fixed or 2 * facts.at_once
+        self.at_once = 2 * facts.at_once
         return facts
 
     async def revive(self) -> None:
@@ -98,13 +101,13 @@ class RayNode:
 
     async def preflight(
         self,
-        problems: Sequence[Problem],
-        found: Sequence[Sequence[Fault]],
+        problem: Problem,
+        found: Sequence[Fault],
         mutants: int,
         repeats: int,
     ) -> Preflight:
-        """See `data.quality.preflight.preflight`."""
-        outcome = await self._call("preflight", problems, found, mutants, repeats)
+        """See `data.quality.preflight.Checker.check`."""
+        outcome = await self._call("preflight", problem, found, mutants, repeats)
         if isinstance(outcome, UngradableError):
             raise outcome
         return outcome
@@ -149,10 +152,8 @@ class RayNode:
         if actor is None:
             raise SandboxError("its judge has ended")
         try:
-            outcome = await getattr(actor, method).remote(*arguments)
-        except RayTaskError as error:
-            if isinstance(error.cause, CodingModelError):
-                raise error.cause from None
+            outcome = await answer_of(getattr(actor, method).remote(*arguments))
+        except RayTaskError:
             raise
         except RayError as error:
             if self._actor is actor:
@@ -168,12 +169,9 @@ class RayNode:
 
 @asynccontextmanager
 async def open_pool(
-    plan: JudgePlan, *, join: Join, say: Callable[[str], None], at_once: int | None = None
+    plan: JudgePlan, *, join: Join, say: Callable[[str], None]
 ) -> AsyncIterator[NodePool[RayNode]]:
     """Start a judge on every node, make sure that all judge alike, and end them on exit.
-
-    Args:
-        at_once: as in `RayNode`.
 
     Raises:
         ClusterError: the cluster cannot be joined, or its nodes would judge differently.
@@ -184,7 +182,7 @@ async def open_pool(
         stack.enter_context(join())
         alive = [one for one in alive_nodes() if int(one.cpus)]
         nodes = [
-            RayNode(one.id, name, int(one.cpus), plan, at_once)
+            RayNode(one.id, name, int(one.cpus), plan)
             for one, name in zip(alive, _names(alive), strict=True)
         ]
         if not nodes:

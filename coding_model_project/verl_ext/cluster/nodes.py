@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from coding_model_project.errors import CodingModelError
+
 _ACTORS_FIELD = re.compile(r"\t(class_name|ip): ")
 """A line about the actor in the text of Ray's ActorDiedError."""
 
@@ -54,6 +56,23 @@ def own_node_id() -> str:
     import ray
 
     return ray.get_runtime_context().get_node_id()
+
+
+async def answer_of(call: Any) -> Any:
+    """Wait for an actor's answer.
+
+    Raises:
+        CodingModelError: the method's own error, instead of Ray's wrapper.
+        RayError: any other one, or the actor's end.
+    """
+    from ray.exceptions import RayTaskError
+
+    try:
+        return await call
+    except RayTaskError as error:
+        if isinstance(error.cause, CodingModelError):
+            raise error.cause from None
+        raise
 
 
 def pinned(node_id: str) -> dict[str, Any]:

@@ -30,8 +30,8 @@ from coding_model_project.grading.verdict_rows import plain_verdict
 from coding_model_project.harbor.agent_config import Trained
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.gateway.agents import GatewayAgent, Work
-from coding_model_project.harbor.gateway.recorder import Ended, Generated, Trajectory
-from coding_model_project.harbor.gateway.requests import Message
+from coding_model_project.harbor.gateway.recorder import Generated, Trajectory
+from coding_model_project.harbor.gateway.requests import Ended, Message
 from coding_model_project.harbor.gateway.serving import Gateway
 from coding_model_project.harbor.gateway.session import (
     Following,
@@ -133,18 +133,34 @@ class GatewayLoop(AgentLoopBase):
         policy, codec = _Policy(self, sampling_params, row), _Codec(self)
 
         def begin(environment: Environment, user: str | int | None) -> Session:
-            return Session(policy, codec, place.limits, environment=environment, user=user)
+            return Session(
+                policy,
+                codec,
+                place.limits,
+                environment=environment,
+                user=user,
+                history=place.agent.history,
+                wishes=place.agent.wishes,
+            )
 
         agent = GatewayAgent(config=place.agent, gateway=await place.gateway(), begin=begin)
         verdict = await place.grader.grade_agent(problem, agent, lambda: "")
         require(verdict, place.accepted)
         work = _only(agent, problem.id)
-        only_main = place.agent.train is Trained.main
-        found = work.session.recorder.trajectories(1 if only_main else place.agent.conversations)
+        train, recorder = place.agent.train, work.session.recorder
+        found = recorder.trajectories(
+            1 if train is Trained.main else place.agent.conversations,
+            only_tools=train is Trained.tools,
+        )
         if not found:
+            why = (
+                "its conversations were offered no tools, which coding.agent.train=tools leaves out"
+                if recorder.turns
+                else f"it ended ({work.ending}) before the model replied"
+            )
             raise HarborError(
-                f"{problem.id}: the agent ended ({work.ending}) before the model replied, so there is "
-                f"nothing to train on: {work.said[-300:] or 'it printed nothing'!r}"
+                f"{problem.id}: nothing of the agent to train on, because {why}: "
+                f"{work.said[-300:] or 'it printed nothing'!r}"
             )
         accounts = Accounts(
             generated=work.session.recorder.n_generated + work.session.n_undelivered,
@@ -181,6 +197,7 @@ def _record(work: Work, accounts: Accounts, main: Trajectory) -> dict[str, Any]:
         "commands": len(work.session.commands),
         "command_s": sum(work.session.commands),
         "turns": len(work.session.recorder.turns),
+        "ignored": sorted(work.session.ignored),
         "conversations": accounts.conversations,
         "generated_tokens": accounts.generated,
         "untrained_tokens": accounts.untrained,

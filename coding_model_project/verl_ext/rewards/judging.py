@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coding_model_project.configs.schema import CodingConfig
-from coding_model_project.data.problems import read_problems
+from coding_model_project.data.problems import ProblemFile
 from coding_model_project.errors import CodingModelError, DataError, SandboxError
 from coding_model_project.grading.judge import Graders, open_judge
 from coding_model_project.grading.rewards import RewardKind
@@ -28,6 +28,9 @@ EPISODE = "bash_episode"
 """Key of a bash agent's episode, which its agent loop has judged: ending, replies
 (`bash_loop.ReplyRecord`) and verdict, as plain data."""
 
+_SHOWN = 80
+"""Characters of a ground truth that name a sample; it may be a row's tests."""
+
 AGENT = "agent_work"
 """Key of an agent's work at the gateway, from `gateway_loop`."""
 
@@ -36,29 +39,32 @@ class JudgePool:
     """The problems of `coding.problems` by id, and a judge that starts on first use."""
 
     def __init__(self, coding: CodingConfig) -> None:
-        """Read the problems.
+        """Open the files of problems.
 
         Raises:
             DataError: this node lacks a file, or it is malformed.
         """
         self._coding = coding
-        self._problems = {
-            problem.id: problem for path in coding.problems for problem in _read_here(path)
-        }
+        self._files = [_open_here(path) for path in reversed(coding.problems)]
         self._stack = AsyncExitStack()
         self._starting: asyncio.Task[Graders] | None = None
+
+    def knows(self, problem_id: object) -> bool:
+        """Return whether a file of coding.problems has a problem of this id."""
+        return isinstance(problem_id, str) and any(problem_id in file for file in self._files)
 
     def problem(self, problem_id: str) -> Problem:
         """Return a problem by its id.
 
         Raises:
-            DataError: no file of coding.problems has it.
+            DataError: no file of coding.problems has it, or its file was changed in place.
         """
-        if problem_id not in self._problems:
-            raise DataError(
-                f"{problem_id}: a row of data.* uses this problem, but no file of coding.problems has it"
-            )
-        return self._problems[problem_id]
+        for file in self._files:
+            if (problem := file.get(problem_id)) is not None:
+                return problem
+        raise DataError(
+            f"{problem_id}: a row of data.* uses this problem, but no file of coding.problems has it"
+        )
 
     async def judge(self) -> Graders:
         """Return the judge, starting it if necessary.
@@ -83,14 +89,14 @@ class JudgePool:
             raise
 
 
-def _read_here(path: str) -> tuple[Problem, ...]:
-    """Read a file of problems on this node.
+def _open_here(path: str) -> ProblemFile:
+    """Open a file of problems on this node.
 
     Raises:
         DataError: names the node and the file.
     """
     try:
-        return read_problems(path)
+        return ProblemFile(path)
     except (DataError, OSError) as error:
         raise DataError(
             f"coding.problems={path}: node {socket.gethostname()} cannot read it ({error}); put it "
@@ -99,10 +105,11 @@ def _read_here(path: str) -> tuple[Problem, ...]:
 
 
 @contextmanager
-def leaving_out(run_dir: Path, row: Mapping[str, Any]) -> Iterator[None]:
+def leaving_out(run_dir: Path | None, row: Mapping[str, Any]) -> Iterator[None]:
     """Note in the run's ungradable.jsonl why a sample is dropped, if the body fails.
 
     Args:
+        run_dir: the run's folder; None prints the reason instead.
         row: row of verl's batch, as agent loops and reward managers get it.
 
     Raises:
@@ -120,24 +127,27 @@ def leaving_out(run_dir: Path, row: Mapping[str, Any]) -> Iterator[None]:
         raise failed from error
 
 
-def _note(run_dir: Path, row: Mapping[str, Any], error: CodingModelError) -> None:
+def _note(run_dir: Path | None, row: Mapping[str, Any], error: CodingModelError) -> None:
     """Note a dropped sample in ungradable.jsonl, or print it if the file cannot be written."""
     host = socket.gethostname()
     lost = Ungradable(
         step=int(row["global_steps"]),
-        problem=str(row["reward_model"]["ground_truth"]),
+        problem=str(row["reward_model"]["ground_truth"])[:_SHOWN],
         sample=f"{row['uid']}_{row['session_id']}",
         error=type(error).__name__,
         reason=reason_of(error),
         at=time.time(),
         host=host,
     )
+    unwritten = ""
     try:
-        note(run_dir, lost)
-    except OSError as unwritten:
-        print(  # noqa: T201
-            f"{run_dir}: node {host} could not note in ungradable.jsonl ({unwritten.strerror}) that a "
-            f"sample of {lost.problem} is left out: {lost.error}: {lost.reason}",
-            file=sys.stderr,
-            flush=True,
-        )
+        if run_dir is not None:
+            note(run_dir, lost)
+            return
+    except OSError as error_there:
+        unwritten = f", which {run_dir}/ungradable.jsonl could not take ({error_there.strerror})"
+    print(  # noqa: T201
+        f"node {host}: a sample of {lost.problem} is left out{unwritten}: {lost.error}: {lost.reason}",
+        file=sys.stderr,
+        flush=True,
+    )

@@ -7,16 +7,10 @@ model may see.
 
 from __future__ import annotations
 
-from typing import Any
-
-import ray
-from ray.exceptions import RayActorError, RayTaskError
-
 from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.episodes.repair import Seen, look_at
-from coding_model_project.errors import CodingModelError, SandboxError
-from coding_model_project.verl_ext.cluster.nodes import first_line, own_node_id, pinned
 from coding_model_project.verl_ext.rewards.judging import JudgePool
+from coding_model_project.verl_ext.rewards.on_node import OnNode
 
 
 class _PublicJudge:
@@ -35,12 +29,12 @@ class _PublicJudge:
         )
 
 
-class PublicJudge:
-    """An agent-loop worker's client of the node's judge; the first client starts the judge."""
+class PublicJudge(OnNode):
+    """An agent-loop worker's client of the node's judge."""
 
     def __init__(self, coding: CodingConfig) -> None:
-        self._coding = coding
-        self._actor: Any = None
+        name = f"public judge of {coding.run_dir}"
+        super().__init__(_PublicJudge, coding, name=name, task="judges public tests")
 
     async def look(self, problem_id: str, completion: str) -> Seen:
         """Judge an attempt.
@@ -48,31 +42,4 @@ class PublicJudge:
         Raises:
             UngradableError: there is no truthful verdict; the model then sees nothing.
         """
-        if self._actor is None:
-            self._actor = self._joined()
-        actor = self._actor
-        try:
-            return await actor.look.remote(problem_id, completion)
-        except RayTaskError as error:
-            if isinstance(error.cause, CodingModelError):
-                raise error.cause from None
-            raise
-        except RayActorError as error:
-            if self._actor is actor:
-                self._actor = None  # the next attempt starts another
-            raise SandboxError(
-                f"the process that judges public tests died: {first_line(error)}"
-            ) from None
-
-    def _joined(self) -> Any:
-        node = own_node_id()
-        return (
-            ray.remote(_PublicJudge)
-            .options(
-                name=f"public judge of {self._coding.run_dir} on {node}",
-                get_if_exists=True,
-                num_cpus=0,
-                **pinned(node),
-            )
-            .remote(self._coding)
-        )
+        return await self.call("look", problem_id, completion)

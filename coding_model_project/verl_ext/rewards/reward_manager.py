@@ -46,7 +46,7 @@ class CodeRewardManager(RewardManagerBase):
     `coding.repair.reward` selects the attempts that are rewarded.
 
     A row's `reward_model.ground_truth` is a problem's id. The problem and its tests come from the files
-    of `coding.problems`, which each worker reads once. A sample that cannot be judged raises. verl then
+    of `coding.problems`, which each worker reads by id. A sample that cannot be judged raises. verl then
     drops its session, and the group trains on the judged samples. The run's ungradable.jsonl notes it.
     """
 

@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.atomic import replacing
 from coding_model_project.errors import CheckpointError
 
 _META = "lora_train_meta.json"
@@ -68,9 +69,8 @@ def merge(export: Path, *, scale: float, adapter: Path | None = None) -> None:
     kept = {name: file for name, file in of_file.items() if name not in adapters}
     for file in files:
         own = {name: state[name].contiguous() for name, of in kept.items() if of == file}
-        partial = file.with_suffix(".partial")
-        save_file(own, partial, metadata={"format": "pt"})
-        partial.replace(file)
+        with replacing(file) as partial:
+            save_file(own, partial, metadata={"format": "pt"})
     if (export / _INDEX).exists():
         index = json.loads((export / _INDEX).read_text())
         index["weight_map"] = {name: file.name for name, file in sorted(kept.items())}

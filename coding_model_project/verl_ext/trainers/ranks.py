@@ -103,11 +103,16 @@ def run_rank(config: DictConfig, make_trainer: MakeTrainer) -> None:
 
     from coding_model_project.verl_ext.cluster.sockets import bind_stores
     from coding_model_project.verl_ext.trainers.loggers import prepare_loggers
-    from coding_model_project.verl_ext.trainers.verl_checkpoints import SavedCheckpoints, wrap_save
+    from coding_model_project.verl_ext.trainers.verl_checkpoints import (
+        SavedCheckpoints,
+        read_last_step,
+        wrap_save,
+    )
     from coding_model_project.verl_ext.trainers.weights_only import load_weights_only
 
     bind_stores()
     load_weights_only()
+    read_last_step()
     config = DictConfig(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
     initialize_global_process_group()
     if distributed.get_rank() == 0:

@@ -20,6 +20,8 @@ from coding_model_project.redaction import redacted
 from coding_model_project.runs.folder import RunFolder
 
 _START_S = "30"
+_OFFLINE_START_S = 120.0
+"""Only a busy machine makes an offline start last."""
 _MLFLOW_RUN = "mlflow_run"
 """A file of the run's folder with the id of its MLflow run."""
 
@@ -47,22 +49,25 @@ def _start_wandb(config: DictConfig) -> None:
     The environment variable WANDB_RUN_GROUP names the study or sweep that it belongs to.
     """
     import wandb
+    from wandb.sdk.mailbox.mailbox_handle import ServerResponseError
 
-    def start() -> Any:
+    # A service that failed to start a run says from then on that its id is in use, so it must be our own
+    # to end: not one that another run in a process above has named in the environment.
+    os.environ.pop("WANDB_SERVICE", None)
+
+    def start(within_s: float) -> Any:
         return wandb.init(
             project=config.trainer.project_name,
             name=config.trainer.experiment_name,
             id=os.environ.get("WANDB_RUN_ID") or run_id(Path(config.coding.run_dir)),
             resume=None if os.environ["WANDB_MODE"] == "offline" else "allow",
             config=redacted(OmegaConf.to_container(config, resolve=True)),  # type: ignore[arg-type]
-            settings=wandb.Settings(
-                init_timeout=float(os.environ.get("WANDB_INIT_TIMEOUT", _START_S))
-            ),
+            settings=wandb.Settings(init_timeout=within_s),
         )
 
     try:
-        run = start()
-    except wandb.Error as error:
+        run = start(float(os.environ.get("WANDB_INIT_TIMEOUT", _START_S)))
+    except (wandb.Error, ServerResponseError) as error:
         reason = " ".join(str(error).split())[:200]
         _say(
             f"W&B cannot be reached ({reason}): logging offline; `wandb sync {config.coding.run_dir}"
@@ -70,7 +75,7 @@ def _start_wandb(config: DictConfig) -> None:
         )
         os.environ["WANDB_MODE"] = "offline"
         wandb.teardown()
-        run = start()
+        run = start(_OFFLINE_START_S)
     # verl calls it again, and each call leaves an empty folder.
     wandb.init = lambda **_: run  # type: ignore[assignment]
     _outlive_wandb(config.coding.run_dir)
@@ -115,8 +120,8 @@ def _start_mlflow(config: DictConfig) -> None:
     # MLflow's own bounds are 7 retries of 120 s, during which it reacts to no signal.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-    import mlflow
-    from mlflow.exceptions import MlflowException
+    import mlflow  # pyright: ignore[reportMissingImports]
+    from mlflow.exceptions import MlflowException  # pyright: ignore[reportMissingImports]
 
     known = run_dir / _MLFLOW_RUN
     if "MLFLOW_RUN_ID" in os.environ:
@@ -144,7 +149,7 @@ def _trackio(config: DictConfig) -> None:
     """Start or continue Trackio's run, in the run's folder without TRACKIO_DIR."""
     run_dir = Path(config.coding.run_dir)
     os.environ.setdefault("TRACKIO_DIR", str(run_dir.absolute() / "trackio"))
-    import trackio
+    import trackio  # pyright: ignore[reportMissingImports]
 
     trackio.init(
         project=config.trainer.project_name,

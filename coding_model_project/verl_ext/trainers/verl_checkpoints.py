@@ -20,6 +20,7 @@ from coding_model_project.runs.checkpoints import (
     Say,
     checkpoints_in,
     remove_shells,
+    step_of,
     write_manifest,
 )
 from coding_model_project.runs.starting_model import StartingModel
@@ -109,6 +110,16 @@ class CodingCheckpoints(CheckpointCallback):
     def finish(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
         """See `SavedCheckpoints.finish`."""
         self._saved.finish(timeout_s)
+
+
+def read_last_step() -> None:
+    """Make verl's SFT trainer read the step that it resumes from at the end of the checkpoint's path.
+
+    verl takes the path's first `global_step_N`, which may be in the name of the run's folder.
+    """
+    from verl.utils.checkpoint import checkpoint_handler
+
+    checkpoint_handler.extract_step = lambda path: step_of(Path(path))
 
 
 def wrap_save(ckpt_handler: Any, on_saved: Callable[[Path], None]) -> None:

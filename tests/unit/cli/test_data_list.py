@@ -61,7 +61,7 @@ def test_roles_are_those_of_the_governance(tmp_path, capsys):
 @pytest.mark.parametrize("entry", catalogue.catalogue(), ids=lambda entry: entry.name)
 def test_every_set_says_what_it_is(entry):
     assert entry.tests
-    assert entry.roles
+    assert entry.splits
     assert entry.licence
     assert entry.hub or entry.files or entry.status in (catalogue.GENERATED, catalogue.BY_PATH)
     assert "|" not in entry.uses + entry.tests + entry.licence

@@ -29,7 +29,8 @@ def here(tmp_path, monkeypatch):
         (["sft", "--name", "a", "--anonymous"], "--anonymous and --name exclude each other"),
         (["sft", "--eval-gpus", "1"], "--eval-gpus=1: needs --with-evaluation"),
         (["sft", "--eval-arguments=--n 4"], "--eval-arguments=--n 4: needs --with-evaluation"),
-        (["sft", "--build"], "--build: only available with --backend sagemaker"),
+        (["sft", "--role", "me"], "--role: only available with --backend sagemaker"),
+        (["sft", "--driver-cpus", "2"], "--driver-cpus: only available with --backend ray"),
         (
             ["sft", "--backend", "slurm", "--gpus", "0"],
             "--gpus: only available with --backend local",

@@ -6,9 +6,8 @@ import json
 import pytest
 
 from coding_model_project.data.governance import Role, role
-from coding_model_project.data.loaders import load
+from coding_model_project.data.loaders import evalplus_expected, load
 from coding_model_project.data.loaders.evalplus_arguments import typed
-from coding_model_project.data.loaders.evalplus_expected import _Solver
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
@@ -52,13 +51,13 @@ def loaded(tmp_path, name, *rows):
 @pytest.fixture
 def solved(monkeypatch):
     """Ids of the problems whose solutions ran."""
-    ran, run = [], _Solver.expected
+    ran, run = [], evalplus_expected.computed
 
-    async def counted(self, problem):
+    async def counted(sandbox, problem):
         ran.append(problem.id)
-        return await run(self, problem)
+        return await run(sandbox, problem)
 
-    monkeypatch.setattr(_Solver, "expected", counted)
+    monkeypatch.setattr(evalplus_expected, "computed", counted)
     return ran
 
 

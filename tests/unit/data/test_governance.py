@@ -48,7 +48,8 @@ def test_names_that_may(name):
 
 
 def rows_of(name, split):
-    return rl_rows([Problem(id=name, split=split, statement="?", tests=())], PromptStyle.bare)
+    problem = Problem(id=name, split=split, statement="?", tests=())
+    return list(rl_rows([problem], PromptStyle.bare))
 
 
 @pytest.mark.parametrize(
@@ -72,5 +73,5 @@ def test_what_may_train_is_written(tmp_path):
 
 def test_no_test_split_of_a_known_set_may_train():
     known = [entry for entry in catalogue() if entry.status != BY_PATH]
-    uses = [(entry.name, use) for entry in known for split, use in entry.roles if split == "test"]
-    assert [name for name, use in uses if use.may_train] == []
+    may_train = [one.name for one in known if one.splits.get("test", Role.test).may_train]
+    assert may_train == []

@@ -1,6 +1,7 @@
 """`data sft-rows`: the choice of accepted programs as demonstrations, and its errors."""
 
 import json
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
@@ -149,7 +150,7 @@ def test_solutions_of_held_out_problems_do_not_train(world, capsys):
 @pytest.mark.sandbox
 def test_own_solutions_are_run_and_fill_the_gaps_only(world, capsys):
     wrong = problem(3)
-    broken = [problem(0), problem(1), problem(2), Problem(**{**fields(wrong), "gold": ("x",)})]
+    broken = [problem(0), problem(1), problem(2), replace(wrong, gold=("x",))]
     write_problems(world / "p.jsonl", broken)
     found, report = rows(world, capsys, "--gold", "missing")
     assert shown(found, "mine/1") == [ADD.format(1)]
@@ -157,10 +158,6 @@ def test_own_solutions_are_run_and_fill_the_gaps_only(world, capsys):
     found, report = rows(world, capsys, "--gold", "only", "--prompt", "bare", folders=())
     assert {row["extra_info"]["problem"] for row in found} == {"mine/0", "mine/1", "mine/2"}
     assert report["gold_rejected"] == ["mine/3"]
-
-
-def fields(one):
-    return {name: getattr(one, name) for name in one.__slots__}
 
 
 def test_what_must_not_train_or_does_not_fit_is_refused_in_one_line(world, capsys):
@@ -172,7 +169,7 @@ def test_what_must_not_train_or_does_not_fit_is_refused_in_one_line(world, capsy
     assert "test only and must not train" in said
     code, said = rows(world, capsys)
     assert "the evaluated problem mine/0 is missing from --problems" in said
-    changed = [Problem(**{**fields(problem(n)), "statement": "Other."}) for n in range(3)]
+    changed = [replace(problem(n), statement="Other.") for n in range(3)]
     write_problems(world / "p.jsonl", changed)
     code, said = rows(world, capsys)
     assert "differ from --problems" in said

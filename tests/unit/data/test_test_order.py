@@ -1,6 +1,7 @@
 """Tests are ordered by the wrong programs that they reject, with figures on quality and cost."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -102,15 +103,13 @@ async def test_orders_are_applied_to_the_tests_they_were_made_for():
     selection = await select_tests([problem], FakeSandbox(answer=run), k=1, mutants_per_problem=0)
     orders = {order.id: order for order in selection.orders}
     public = Test(input=problem.tests[0].input, expected="1", public=True)
-    shown = absolute().__class__(**{f: getattr(problem, f) for f in problem.__slots__} | {
-        "tests": (public, *problem.tests)
-    })  # fmt: skip
-    (short,) = ordered([shown], orders)
+    shown = replace(problem, tests=(public, *problem.tests))
+    short = ordered(shown, orders[shown.id])
     assert short.public_tests == (public,)
     assert short.hidden_tests == (problem.hidden_tests[orders["fake/1"].tests[0]],)
     other = stdin_problem(("1", "2"), id="fake/1")
     with pytest.raises(ConfigError, match="tests of fake/1 have changed"):
-        ordered([other], orders)
+        ordered(other, orders[other.id])
 
 
 def test_the_command_writes_what_training_rows_take(tmp_path, monkeypatch, capsys):

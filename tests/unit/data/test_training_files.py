@@ -14,7 +14,6 @@ from coding_model_project.data.training.mixing import (
     ordered,
     parse_mixture,
     read_order,
-    short_enough,
 )
 from coding_model_project.data.training.training_files import (
     Plan,
@@ -39,6 +38,10 @@ def problem(name, split="train", **fields):
 MINE = [problem(f"mine/{n}") for n in range(8)]
 MBPP = [problem(f"mbpp/{n}") for n in range(700, 704)]
 YOURS = [problem(f"yours/{n}") for n in range(4)]
+
+
+def names(*sets):
+    return [one.id for several in sets for one in several]
 
 
 def ids(path):
@@ -107,14 +110,14 @@ def test_one_id_for_two_problems_is_refused(tmp_path):
 
 
 def test_mixtures_by_weight():
-    chosen = mixed([*MINE, *MBPP], {"mine": 1, "mbpp": 1}, None, 0)
-    assert Counter(p.id.split("/")[0] for p in chosen) == {"mine": 4, "mbpp": 4}
-    assert len({p.id for p in chosen}) == 8, "without a size nothing repeats"
-    chosen = mixed([*MINE, *MBPP], {"mine": 1, "mbpp": 3}, 40, 0)
-    counts = Counter(p.id for p in chosen)
+    chosen = mixed(names(MINE, MBPP), {"mine": 1, "mbpp": 1}, None, 0)
+    assert Counter(name.split("/")[0] for name in chosen) == {"mine": 4, "mbpp": 4}
+    assert len(set(chosen)) == 8, "without a size nothing repeats"
+    chosen = mixed(names(MINE, MBPP), {"mine": 1, "mbpp": 3}, 40, 0)
+    counts = Counter(chosen)
     assert sum(n for name, n in counts.items() if name.startswith("mbpp")) == 30
     assert max(counts.values()) - min(n for i, n in counts.items() if i.startswith("mbpp")) <= 1
-    assert mixed(MINE, {"mine": 1}, 5, 7) == mixed(MINE, {"mine": 1}, 5, 7)
+    assert mixed(names(MINE), {"mine": 1}, 5, 7) == mixed(names(MINE), {"mine": 1}, 5, 7)
 
 
 @pytest.mark.parametrize("text", ["mine", "mine=x", "mine=-1", "mine=0", ""])
@@ -125,23 +128,22 @@ def test_malformed_mixtures(text):
 
 def test_a_mixture_names_every_source():
     with pytest.raises(ConfigError, match="mbpp has no weight"):
-        mixed([*MINE, *MBPP], {"mine": 1}, None, 0)
+        mixed(names(MINE, MBPP), {"mine": 1}, None, 0)
     with pytest.raises(ConfigError, match="taco has no problems"):
-        mixed(MINE, {"mine": 1, "taco": 1}, None, 0)
-    assert {p.id.split("/")[0] for p in mixed([*MINE, *MBPP], {"mine": 1, "mbpp": 0}, None, 0)} == {
-        "mine"
-    }
+        mixed(names(MINE), {"mine": 1, "taco": 1}, None, 0)
+    chosen = mixed(names(MINE, MBPP), {"mine": 1, "mbpp": 0}, None, 0)
+    assert {name.split("/")[0] for name in chosen} == {"mine"}
 
 
 def test_a_curriculum_is_kept_as_it_is(tmp_path):
     (tmp_path / "o.txt").write_text('mine/5\n\n{"id": "mine/2"}\nmine/5\n')
     order = read_order(tmp_path / "o.txt")
-    assert [p.id for p in ordered(MINE, order, "o")] == ["mine/5", "mine/2", "mine/5"]
+    assert ordered(names(MINE), order) == ["mine/5", "mine/2", "mine/5"]
     written = write_training_files(MINE, tmp_path / "out", Plan(order=tuple(order)))
     assert ids(tmp_path / "out" / "rl_train.parquet") == ["mine/5", "mine/2", "mine/5"]
     assert written.left_out == {"not in the order": 6}
     with pytest.raises(ConfigError, match="mine/99"):
-        ordered(MINE, ["mine/99"], "o")
+        ordered(names(MINE), ["mine/99"])
     (tmp_path / "o.txt").write_text('mine/5\n{"name": 1}\n')
     with pytest.raises(ConfigError, match=r"o\.txt:2"):
         read_order(tmp_path / "o.txt")
@@ -149,17 +151,17 @@ def test_a_curriculum_is_kept_as_it_is(tmp_path):
 
 def test_each_source_of_a_mixture_keeps_its_order(tmp_path):
     ids_given = ["mine/5", "mine/2", "mine/1", "mbpp/702", "mbpp/700"]
-    chosen = mixed_in_order([*MINE, *MBPP], {"mine": 2, "mbpp": 1}, 9, 0, ids_given)
-    named = [p.id for p in chosen]
+    named = mixed_in_order(names(MINE, MBPP), {"mine": 2, "mbpp": 1}, 9, 0, ids_given)
     assert [i for i in named if i.startswith("mine")] == ["mine/5", "mine/2", "mine/1"] * 2
     assert [i for i in named if i.startswith("mbpp")] == ["mbpp/702", "mbpp/700", "mbpp/702"]
     shares = [i.split("/")[0] for i in named]
     assert all(shares[at : at + 3].count("mbpp") == 1 for at in (0, 3, 6)), "mixed in each part"
-    only_mine = mixed_in_order([*MINE, *MBPP], {"mine": 1, "mbpp": 1}, 4, 0, ["mine/3", "mine/1"])
-    assert [p.id for p in only_mine if p.id.startswith("mine")] == ["mine/3", "mine/1"]
-    assert len({p.id for p in only_mine if p.id.startswith("mbpp")}) == 2, "shuffled, each once"
+    order = ["mine/3", "mine/1"]
+    only_mine = mixed_in_order(names(MINE, MBPP), {"mine": 1, "mbpp": 1}, 4, 0, order)
+    assert [name for name in only_mine if name.startswith("mine")] == order
+    assert len({name for name in only_mine if name.startswith("mbpp")}) == 2, "shuffled, each once"
     with pytest.raises(ConfigError, match="mine/99"):
-        mixed_in_order(MINE, {"mine": 1}, None, 0, ["mine/99"])
+        mixed_in_order(names(MINE), {"mine": 1}, None, 0, ["mine/99"])
 
 
 def test_orders_of_sources_from_an_object_store(tmp_path, monkeypatch, capsys):
@@ -193,8 +195,6 @@ def test_long_prompts_are_left_out_and_counted(tmp_path):
         return len(problem.statement)
 
     long = problem("mine/long", statement="x" * 100)
-    kept, n_long = short_enough([*MINE, long], 50, count)
-    assert (len(kept), n_long) == (8, 1)
     written = write_training_files(
         [*MINE, long], tmp_path, Plan(max_prompt_tokens=50), count_tokens=count
     )
@@ -230,12 +230,12 @@ def test_a_second_command_keeps_the_files_and_problems_of_the_first(tmp_path, ca
 
     assert rows(tmp_path / "p.jsonl") == 0
     first = manifest()
-    assert "earlier" not in first
+    assert "earlier_settings" not in first
     assert rows(tmp_path / "p.jsonl", "--kind", "sft", "--seed", 3) == 0
     both = manifest()
     assert both["counts"] == {"rl_train": 9, "sft_train": 8}
     assert (both["settings"]["kind"], both["settings"]["seed"]) == ("sft", 3)
-    assert both["earlier"] == [{"settings": first["settings"], "counts": {"rl_train": 9}}]
+    assert both["earlier_settings"] == {"rl_train": first["settings"]}
     assert set(both["sha256"]) == {"problems.jsonl", "rl_train.parquet", "sft_train.parquet"}
     known = {one.id for one in read_problems(out / "problems.jsonl")}
     assert set(ids(out / "rl_train.parquet")) <= known, "rows name problems of the folder"
@@ -243,8 +243,8 @@ def test_a_second_command_keeps_the_files_and_problems_of_the_first(tmp_path, ca
     assert rows(tmp_path / "p.jsonl", "--seed", 5) == 0
     last = manifest()
     assert last["counts"] == {"sft_train": 8, "rl_validation": 4, "rl_train": 9}
-    assert [one["counts"] for one in last["earlier"]] == [{"sft_train": 8}, {"rl_validation": 4}]
-    assert [one["settings"]["kind"] for one in last["earlier"]] == ["sft", "rl"]
+    kinds = {name: settings["kind"] for name, settings in last["earlier_settings"].items()}
+    assert kinds == {"sft_train": "sft", "rl_validation": "rl"}
     assert len(read_problems(out / "problems.jsonl")) == 13
     before = {file.name: file.read_bytes() for file in out.iterdir()}
     write_problems(tmp_path / "p.jsonl", [problem("mine/3", statement="Other."), *MBPP])

@@ -1,10 +1,14 @@
-"""deploy/judge: Kubernetes takes the manifest, and it says what the command line has."""
+"""deploy/judge: Kubernetes takes the manifests, and they and the units say what the command line has."""
 
 from __future__ import annotations
 
+import configparser
 import importlib.util
 import json
 import re
+import shlex
+import shutil
+import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +24,9 @@ from coding_model_project.cli.sandbox import app
 from coding_model_project.server.gate import _OPEN_PATHS
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "judge"
-OBJECTS = list(yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text()))
+AUTOSCALED = FOLDER.with_name("judge-autoscaled")
+FIXED = list(yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text()))
+OBJECTS = [*FIXED, yaml.safe_load((AUTOSCALED / "autoscaler.yaml").read_text())]
 BY_KIND = {one["kind"]: one for one in OBJECTS}
 CONTAINER = BY_KIND["Deployment"]["spec"]["template"]["spec"]["containers"][0]
 
@@ -58,20 +64,26 @@ def test_kubernetes_schemas_accept_it(thing):
     assert _faults({**thing, "spec": {"replica": 4}}, newest), "a wrong field passes"
 
 
-def test_its_command_its_probes_and_its_times_are_the_servers():
+def drain_s(words: list[str]) -> int:
+    """Check a command of the server; return its --drain-s."""
     command = get_command(app).get_command(None, "serve")  # type: ignore[attr-defined, arg-type]
     known = {option for parameter in command.params for option in parameter.opts}
+    assert words[:2] == ["sandbox", "serve"]
+    assert {word for word in words if word.startswith("--")} <= known
+    assert words[words.index("--port") + 1] == "8080"
+    return int(words[words.index("--drain-s") + 1])
+
+
+def test_its_command_its_probes_and_its_times_are_the_servers():
     args = CONTAINER["args"]
-    assert {word for word in args if word.startswith("--")} <= known
     probed = {
         CONTAINER[f"{kind}Probe"]["httpGet"]["path"]
         for kind in ("startup", "readiness", "liveness")
     }
     assert probed <= set(_OPEN_PATHS), "a probe has no token"
-    drain_s = int(args[args.index("--drain-s") + 1])
     pre_stop_s = int(CONTAINER["lifecycle"]["preStop"]["exec"]["command"][-1])
     grace_s = BY_KIND["Deployment"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-    assert grace_s > pre_stop_s + drain_s + 2
+    assert grace_s > pre_stop_s + drain_s(args) + 2
 
 
 def test_the_service_is_headless_and_finds_the_judges():
@@ -83,10 +95,77 @@ def test_the_service_is_headless_and_finds_the_judges():
     assert service["ports"][0]["targetPort"] == port["name"]
 
 
-def test_the_image_copies_what_is_there_and_names_no_index():
-    text = (FOLDER / "Containerfile").read_text()
+def test_a_drain_of_nodes_leaves_judges_and_they_are_spread_over_nodes():
+    labels = BY_KIND["Deployment"]["spec"]["selector"]
+    assert BY_KIND["PodDisruptionBudget"]["spec"] == {"maxUnavailable": 1, "selector": labels}
+    (spread,) = BY_KIND["Deployment"]["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert spread["labelSelector"] == labels
+
+
+def test_the_autoscaler_is_a_choice_that_removes_the_fixed_number():
+    assert "HorizontalPodAutoscaler" not in {one["kind"] for one in FIXED}
+    base, overlay = (
+        yaml.safe_load((folder / "kustomization.yaml").read_text())
+        for folder in (FOLDER, AUTOSCALED)
+    )
+    assert base["resources"] == ["kubernetes.yaml"]
+    assert all((AUTOSCALED / name).exists() for name in overlay["resources"])
+    (patch,) = overlay["patches"]
+    deployment = BY_KIND["Deployment"]
+    assert patch["target"] == {"kind": "Deployment", "name": deployment["metadata"]["name"]}
+    assert yaml.safe_load(patch["patch"]) == [{"op": "remove", "path": "/spec/replicas"}]
+    assert "replicas" in deployment["spec"], "kustomize removes only what is there"
+    scaled = BY_KIND["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
+    assert (scaled["kind"], scaled["name"]) == tuple(patch["target"].values())
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl")
+def test_kustomize_makes_all_objects_without_a_fixed_number():
+    command = ["kubectl", "kustomize", str(AUTOSCALED)]
+    made = list(yaml.safe_load_all(subprocess.check_output(command, text=True)))
+    assert {one["kind"] for one in made} == {one["kind"] for one in OBJECTS}
+    (deployment,) = (one for one in made if one["kind"] == "Deployment")
+    assert "replicas" not in deployment["spec"]
+
+
+def _unit(name: str) -> configparser.ConfigParser:
+    unit = configparser.ConfigParser(interpolation=None, delimiters=["="])
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string((FOLDER / name).read_text())
+    return unit
+
+
+def test_the_unit_of_systemd_lets_a_judge_drain():
+    service = _unit("judge.service")["Service"]
+    program, *words = shlex.split(service["ExecStart"])
+    assert program.endswith("/coding-model")
+    assert int(service["TimeoutStopSec"]) > drain_s(words) + 2
+    assert service["KillMode"] == "mixed", "running programs would get SIGTERM too"
+
+
+def test_the_quadlet_runs_and_checks_the_image_as_the_image_does():
+    unit = _unit("judge.container")
+    container = unit["Container"]
+    drained_s = drain_s(shlex.split(container["Exec"]))
+    arguments = shlex.split(container["PodmanArgs"])
+    stop_s = int(arguments[arguments.index("--stop-timeout") + 1])
+    assert drained_s + 2 < stop_s < int(unit["Service"]["TimeoutStopSec"])
+    image = (FOLDER / "Containerfile").read_text()
+    (checked,) = re.findall(r"HEALTHCHECK [^[]*(\[.*\])", image)
+    assert shlex.split(container["HealthCmd"]) == json.loads(checked)
+    (port, path) = re.findall(r"127\.0\.0\.1:(\d+)(/[\w/]+)", checked)[0]
+    assert path in _OPEN_PATHS, "the check has no token"
+    assert f"EXPOSE {port}\n" in image
+    assert container["PublishPort"].endswith(f":{port}")
+    assert container["Secret"].endswith("target=CODING_SANDBOX_TOKEN")
+
+
+@pytest.mark.parametrize("kind", ["judge", "training"])
+def test_the_image_copies_what_is_there_and_names_no_index(kind):
+    text = FOLDER.with_name(kind).joinpath("Containerfile").read_text()
     root = FOLDER.parents[1]
-    for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.M):
-        for name in line.split():
-            assert (root / name).exists(), name
-    assert "://" not in text
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.M)
+    assert copied
+    for name in " ".join(copied).split():
+        assert (root / name).exists(), name
+    assert "://" not in text.replace("http://127.0.0.1:8080/", "")

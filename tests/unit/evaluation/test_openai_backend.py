@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from coding_model_project.errors import ConfigError, GenerationError, PromptError
+from coding_model_project.errors import ConfigError, FilteredError, GenerationError, PromptError
 from coding_model_project.evaluation.backends.generation import Completion, Sampling
-from coding_model_project.evaluation.backends.openai_backend import OpenAIBackend
+from coding_model_project.evaluation.backends.openai_backend import OpenAIBackend, _completion
 from tests.completion_server import CompletionServer, serving
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ async def test_asks_for_what_the_protocol_says():
     assert "seed" not in server.asked[-1]
 
 
-@pytest.mark.parametrize("fault", ["429", "500", "cut", "half", "hang"])
+@pytest.mark.parametrize("fault", ["429", "500", "cut", "half", "error", "abort", "hang"])
 async def test_what_passes_is_tried_again(fault):
     server = CompletionServer(lambda *_: "done", faults=[fault])
     completion = await complete(server, timeout_s=1.0)
@@ -51,6 +51,30 @@ async def test_an_outage_is_an_error_and_never_an_empty_completion():
 async def test_a_refused_prompt_concerns_that_prompt_alone():
     with pytest.raises(PromptError, match="HTTP 400"):
         await complete(CompletionServer(lambda *_: "", faults=["400"]))
+
+
+@pytest.mark.parametrize("fault", ["content_filter", "filtered"])
+async def test_a_content_filter_gives_no_answer_to_judge(fault):
+    with pytest.raises(FilteredError, match="content filter"):
+        await complete(CompletionServer(lambda *_: "done", faults=[fault]))
+
+
+def test_content_may_be_a_list_of_parts():
+    thought = [{"type": "thinking", "thinking": [{"type": "text", "text": "Add."}]}]
+    for content, text, reasoning in (
+        ([*thought, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "ab", "Add."),
+        (
+            [{"type": "reasoning", "summary": "Add."}, {"type": "output_text", "text": "a"}],
+            "a",
+            "Add.",
+        ),
+        (["a", "b"], "ab", ""),
+        ("a", "a", ""),
+        (None, "", ""),
+    ):
+        choice = {"message": {"content": content}, "finish_reason": "stop"}
+        made = _completion({"choices": [choice], "usage": {"completion_tokens": 3}})
+        assert (made.text, made.reasoning) == (text, reasoning)
 
 
 async def test_a_model_that_is_not_served_is_named_with_those_that_are():

@@ -18,6 +18,7 @@ from coding_model_project.evaluation.results import Result, read_evaluation, to_
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.brief import program_hash
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.readings import CountedBy
 from coding_model_project.runs.rollouts import Rollout
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from tests.fakes import FakeSandbox, stdin_problem
@@ -157,7 +158,11 @@ def test_a_program_whose_outcome_changes_from_run_to_run_is_not_the_graders_doin
         name="0",
     )  # fmt: skip
     rules = Rules(
-        sandbox=SandboxConfig(), style=PromptStyle.bare, stop_early=False, stop_on_timeout=True
+        sandbox=SandboxConfig(),
+        style=PromptStyle.bare,
+        stop_early=False,
+        rule=CountedBy.ours,
+        stop_on_timeout=True,
     )
     _, (change,) = judge_again([stored], rules, grader_before="1")
     assert (change.before, change.after) == ("wrong_answer", "accepted")

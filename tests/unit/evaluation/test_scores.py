@@ -30,18 +30,20 @@ def test_what_is_counted_and_what_is_left_out():
         result("b", 0, False, error="no_code", pass_fraction=0.0),
         result("b", 1, None),
         result("c", 0, None, ungradable="PromptError: too long"),
+        result("c", 1, None, ungradable="FilteredError: no"),
         result("c", 1, None),
     ]
     found = dataset_metrics(results, ks=(1, 2))
-    counts = ("problems", "samples", "graded", "ungradable", "refused", "problems_ungradable")
-    assert [found[count] for count in counts] == [3, 6, 3, 3, 1, 1]
+    counts = ("problems", "samples", "graded", "ungradable", "refused", "filtered")
+    assert [found[count] for count in counts] == [3, 7, 3, 4, 1, 1]
+    assert found["problems_ungradable"] == 1
     assert found["accepted"] == pytest.approx(1 / 3)
     assert found["errors"]["runtime_error"] == pytest.approx(1 / 3)  # memory_limit's group
     assert found["error_types"] == {"memory_limit": 1, "no_code": 1}
     assert found["pass@k"]["1"]["value"] == pytest.approx((0.5 + 0.0) / 2)
     assert found["pass@k"]["2"]["problems"] == 1
     assert found["pass_ratio"]["value"] == pytest.approx((0.75 + 0.0) / 2)
-    assert (found["truncated"], found["tokens"]["total"]) == (1, 60)
+    assert (found["truncated"], found["tokens"]["total"]) == (1, 70)
 
 
 @pytest.mark.parametrize("passed", [True, False])

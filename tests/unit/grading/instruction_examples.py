@@ -257,4 +257,68 @@ IFBENCH: list[Example] = [
     ("words:words_position", {"keyword": "fish"}, "A fish eats fish.", "A fish eats fish"),
 ]
 
-EXAMPLES = [*IFEVAL, *IFBENCH]
+_SAY_HI = {"prompt_to_repeat": "Say hi."}
+
+IFEVALG: list[Example] = [
+    ("copy:copy", _SAY_HI, " say HI. ", "Say hi. Hi!"),
+    ("copy:copying_simple", _SAY_HI, "Say hi.", "Hi!"),
+    ("copy:copying_multiple", _SAY_HI | {"N": 2}, "Say hi.\n******\nSay hi.", "Say hi.\nSay hi."),
+    (
+        "copy:repeat_phrase",
+        {"phrase": "the quick fox", "small_n": 2},
+        "the slow fox met the red fox",
+        "the slow fox met the quick fox",
+    ),
+    (
+        "count:count_increment_word",
+        {"keyword1": "ox", "keyword2": "cat"},
+        "Ox, cat, CAT.",
+        "Ox, cat.",
+    ),
+    ("count:count_unique", {}, "Each word, once.", "Once, twice, over."),
+    (
+        "count:counting_composition",
+        {"n_sent": 2, "n_words": 3},
+        "***".join(["Cats sit. Dogs run."] * 3),
+        "***".join(["Cats sit. Dogs run."] * 2),
+    ),
+    ("count:lowercase_counting", {"N": 2}, "ONE two Three four", "one two three"),
+    ("detectable_format:bigram_wrapping", {}, "<<I am>> <<at home>> now", "<<I am>> at home"),
+    ("detectable_format:sentence_hyphens", {}, "It rained.-We left.", "It rained. - We left."),
+    ("detectable_format:square_brackets", {}, "[every] [word.]", "[every] word."),
+    ("first_word:first_word_answer", {"first_word": "bit"}, "Bit by bit.", "Bit, by bit."),
+    ("first_word:first_word_sent", {"first_word": ["bit"]}, "Bit one. bit two!", "Bit one. Two."),
+    ("keywords:exclude_word_harder", {"keyword": "to"}, "Go To it, to.", "I go to it."),
+    (
+        "keywords:keyword_specific_position",
+        {"keyword": "sat", "n": 2, "m": 2},
+        "It rained. Cats sat.",
+        "Cats sat. It rained.",
+    ),
+    ("keywords:no_adjacent_consecutive", {}, "Ants can run", "Ants bite"),
+    ("keywords:palindrome", {}, "At noon", "At dawn"),
+    ("keywords:start_end", {}, "Rain, no RAIN", "Rain, no rain."),
+    (
+        "keywords:word_count_different_numbers",
+        {"keyword": "ox", "relation": "less than", "frequency": 2},
+        "An ox.",
+        "An ox in a box.",
+    ),
+    ("keywords:word_once", {"keyword": "ox"}, "An OX.", "An ox in a box."),
+    ("last_word:last_word_answer", {"last_word": "cat"}, "I see a Cat!", "I see a cat now."),
+    ("last_word:last_word_sent", {"last_word": "cat"}, "A cat. One cat!", "A cat. One dog."),
+    ("letters:letter_counting", {"N": 4, "relation": "at least"}, "Four 4", "One é"),
+    (
+        "letters:letter_counting2",
+        {"letter": "q", "let_relation": "less than", "let_frequency": 1},
+        "None.",
+        "Quite.",
+    ),
+    ("new:copy_span_idx", _SAY_HI | {"n_start": 1, "n_end": 5}, "ay h", "say h"),
+    ("paragraphs:paragraphs", {}, "One.\n***\nTwo.\n***", "One.\n\nTwo."),
+    ("paragraphs:paragraphs2", {}, "One.\n\nTwo.", "One.\nTwo."),
+    ("punctuation:punctuation_dot", {}, "No end", "The end."),
+    ("punctuation:punctuation_exclamation", {}, "No.", "No!"),
+]
+
+EXAMPLES = [*IFEVAL, *IFBENCH, *IFEVALG]

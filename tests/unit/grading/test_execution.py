@@ -7,7 +7,12 @@ import pytest
 
 from coding_model_project.errors import DataError, OverloadError, SandboxError
 from coding_model_project.grading import execution
-from coding_model_project.grading.execution import ExecutionGrader, checked_tests, judge_execution
+from coding_model_project.grading.execution import (
+    ExecutionGrader,
+    checked_tests,
+    inputs_of,
+    judge_execution,
+)
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import (
@@ -96,6 +101,15 @@ async def test_a_verdict_names_what_its_tests_saw_of_one_another(isolation, pass
     assert verdict.pass_fraction == passed / 3
 
 
+def test_asserts_continue_where_the_problem_shares_their_state():
+    one = Test(Asserts("assert f()"))
+    tests = [one, one, Test(Stdin("1"), expected="1"), one]
+    shared = inputs_of(tests, Isolation.shared)
+    assert [getattr(given, "continues", None) for given in shared] == [False, True, None, False]
+    apart = inputs_of(tests, Isolation.per_test)
+    assert [getattr(given, "continues", None) for given in apart] == [False, False, None, False]
+
+
 @pytest.mark.parametrize("stop_early", [True, False])
 async def test_each_output_is_compared_once(monkeypatch, stop_early):
     compared = []
@@ -163,7 +177,7 @@ async def test_bad_data_has_no_verdict(problem):
 
 
 async def test_an_unknown_comparison_names_problem_key_and_the_allowed_values():
-    said = r"fake/1: comparison='fuzzy': expected tokens, lines, exact, last_line, checker with .*equal"
+    said = r"fake/1: comparison='fuzzy': expected tokens, .*equal"
     with pytest.raises(DataError, match=said):
         await grader(FakeSandbox()).grade_code(stdin_problem(("", "1"), comparison="fuzzy"), "1")
     with pytest.raises(DataError, match="did you mean last_line"):

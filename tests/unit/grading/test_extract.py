@@ -39,6 +39,16 @@ CODE = "print(1)\n"
         (f"````markdown\nMine:\n```python\n{CODE}```\n````", CODE, Rule.tagged_block),
         (f"```markdown\nMine:\n```python\n{CODE}```\n```", CODE, Rule.tagged_block),
         (f"```text\nnever closed\n```python\n{CODE}```", CODE, Rule.tagged_block),
+        *(
+            (f"```python\n{CODE}```{end}", CODE, Rule.tagged_block)
+            for end in (
+                *("<|im_end|>", "<|endoftext|>", "</s>", "<\uff5cend\u2581of\u2581sentence\uff5c>"),
+                *("</answer>", "</answer><|im_end|>", "<end_of_turn>\n", " </solution>\nBecause."),
+            )
+        ),
+        ("```python\nprint(1)```<|im_end|>", "print(1)", Rule.tagged_block),
+        ("```python\nprint(1)```</answer>\nSo.", "print(1)", Rule.tagged_block),
+        ("```python\nprint(1)\n<|im_end|>", "print(1)\n", Rule.tagged_block),
         ("", None, Rule.nothing),
     ],
 )

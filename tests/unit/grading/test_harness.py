@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from coding_model_project.data.loaders import bigcodebench
-from coding_model_project.data.loaders.humaneval_x_harnesses import HARNESSES
+from coding_model_project.data.loaders import LOADERS, bigcodebench
+from coding_model_project.data.loaders.humaneval_x import harness
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import ExecutionGrader
@@ -125,7 +125,7 @@ def test_tests_as_humaneval_x_publishes_them(language):
     spoken = SPOKEN[language]
     problem = Problem(
         id="x/1", split="test", statement="?", tests=(), limits=LIMITS, language=language,
-        harness=HARNESSES[language](spoken.tests),
+        harness=harness(language, spoken.tests),
     )  # fmt: skip
 
     def program(body: str) -> str:
@@ -154,7 +154,6 @@ def test_tests_as_humaneval_x_publishes_them(language):
 
 PYTHON = bigcodebench.problem(
     "bigcodebench",
-    "instruct_prompt",
     {
         "task_id": "BigCodeBench/7",
         "instruct_prompt": "Define twice(x), by json.",
@@ -171,7 +170,7 @@ PYTHON = bigcodebench.problem(
             "if __name__ == '__main__':\n    unittest.main()\n"
         ),
     },
-    bigcodebench.LOADERS["bigcodebench"].published.parts[0],
+    LOADERS["bigcodebench"].published.parts[0],
     0,
 )
 

@@ -25,7 +25,7 @@ from coding_model_project.grading.instructions import (
     follows_loosely,
 )
 from coding_model_project.grading.instructions.verbs import starts_with_verb
-from tests.unit.grading.instruction_examples import EXAMPLES, IFBENCH, IFEVAL
+from tests.unit.grading.instruction_examples import EXAMPLES, IFBENCH, IFEVAL, IFEVALG
 
 SHARED = Path(__file__).parents[4] / "shared"
 RECORDED = SHARED / "corpora" / "ifbench"
@@ -55,6 +55,7 @@ def test_every_kind_has_an_example():
     assert {kind for kind, *_ in EXAMPLES} == KINDS
     assert len({kind for kind, *_ in IFEVAL}) == 25
     assert len({kind for kind, *_ in IFBENCH}) == 58
+    assert len({kind for kind, *_ in IFEVALG}) == 29
 
 
 @pytest.mark.parametrize(

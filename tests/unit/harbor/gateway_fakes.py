@@ -6,6 +6,13 @@ from coding_model_project.harbor.gateway.recorder import Ended, Generated
 from coding_model_project.harbor.gateway.session import Following, Limits, TemplateRefused
 
 END = 0
+
+
+async def reply(session, ask, is_gone=None):
+    """A session's answer to a request."""
+    return await session.finish(await session.begin(ask, is_gone), is_gone)
+
+
 ROOMY = Limits(prompt_tokens=100_000, response_tokens=100_000, context_tokens=200_000)
 
 

@@ -1,13 +1,9 @@
 """Dockerfiles without a container engine."""
 
-import contextlib
-import importlib.util
 from pathlib import Path
 
 import pytest
 
-from coding_model_project.errors import ConfigError
-from coding_model_project.harbor import environment
 from coding_model_project.harbor.containers.dockerfile import ImageError
 from coding_model_project.harbor.environment.image import Execute, Lay, Plan, plan
 
@@ -130,11 +126,3 @@ def test_a_dockerfile_that_unfolds_is_refused(tmp_path, text):
 def test_services_take_an_engine(tmp_path):
     with pytest.raises(ImageError, match=r"docker-compose.yaml.*harbor run -e docker"):
         planned(tmp_path, "FROM debian\n", **{"docker-compose.yaml": ""})
-
-
-def test_harbors_own_runner_takes_its_package():
-    with contextlib.suppress(ModuleNotFoundError):
-        if importlib.util.find_spec("harbor.environments"):
-            pytest.skip("the package is installed")
-    with pytest.raises(ConfigError, match="pip install harbor"):
-        _ = environment.EmbeddedEnvironment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -25,9 +26,9 @@ MAX_BYTES = 100_000
 class Served:
     """A gateway with one session."""
 
-    def __init__(self, *replies, limits=ROOMY):
-        self.policy = Scripted(*replies)
-        self.session = Session(self.policy, CharCodec(), limits)
+    def __init__(self, *replies, limits=ROOMY, **options):
+        self.policy = replies[0] if isinstance(replies[0], Scripted) else Scripted(*replies)
+        self.session = Session(self.policy, CharCodec(), limits, **options)
 
     async def __aenter__(self):
         self.gateway = await Gateway(max_bytes=MAX_BYTES).__aenter__()
@@ -142,10 +143,11 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
         ({"messages": [{"role": "user"}]}, 400, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [IMAGE]}]}, 400, "reads text only"),
         ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, 400, "type must be text"),
-        ({"messages": [{"role": "user", "content": "\ud800"}]}, 400, "surrogate"),
         ({"messages": [USER, {"role": "assistant", "content": "a"}]}, 400, "the role assistant"),
         ({"messages": [{**USER, "tool_calls": [1]}]}, 400, "tool_calls"),
         ({"messages": [{"role": "assistant", "tool_calls": [1]}, USER]}, 400, "tool_calls[0]"),
+        ({"messages": [USER], "chat_template_kwargs": {"x": 1}}, 400, "apply_chat_template_kwargs"),
+        ({"messages": [USER], "logit_bias": {"1": 2}}, 400, "logit_bias"),
         ({"messages": [USER], "n": 2}, 400, "n must be 1"),
         ({"messages": [USER], "tool_choice": "required"}, 400, "tool_choice"),
         ({"messages": [USER], "tools": [{"type": "web"}]}, 400, "tools[0]"),
@@ -162,7 +164,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
 )  # fmt: skip
 async def test_a_bad_request_is_one_line_in_openais_format_and_costs_no_reply(body, status, named):
     limits = Limits(prompt_tokens=1000, response_tokens=1000, context_tokens=2000)
-    async with Served("ok", limits=limits) as served:
+    async with Served("ok", limits=limits, wishes=False) as served:
         answer = await served.post(body)
         error = answer.json()["error"]
         assert answer.status_code == status, error
@@ -231,17 +233,19 @@ async def test_an_engine_that_is_gone_is_the_samples_failure_and_not_the_agents(
         answer = await served.post({"messages": [USER]})
         assert answer.status_code == 503 and "10.0.0.1" not in answer.text
         assert isinstance(served.session.failure, GenerationError)
-        assert served.session.failed.is_set() and not served.session.is_open
+        assert served.session.over.is_set() and not served.session.is_open
+
+
+class Slow(Scripted):
+    """A policy that needs some time."""
+
+    async def generate(self, *args, **kwargs):
+        await asyncio.sleep(0.5)
+        return await super().generate(*args, **kwargs)
 
 
 async def test_a_reply_that_nobody_waits_for_is_generated_counted_and_not_trained_on():
-    class Slow(Scripted):
-        async def generate(self, *args, **kwargs):
-            await asyncio.sleep(0.5)
-            return await super().generate(*args, **kwargs)
-
-    async with Served("ok") as served:
-        served.session._policy = served.policy = Slow("never read")
+    async with Served(Slow("never read")) as served:
         with pytest.raises(httpx.ReadTimeout):
             await served.http.post(
                 f"{served.url}/chat/completions", json={"messages": [USER]}, timeout=0.1
@@ -250,6 +254,80 @@ async def test_a_reply_that_nobody_waits_for_is_generated_counted_and_not_traine
         (made,) = served.policy.generated
         assert served.session.n_undelivered == len(made.ids)
         assert not served.session.recorder.trajectories(9)
+
+
+@pytest.mark.parametrize("later_s", [0.0, 0.8])
+@pytest.mark.parametrize("streams", [False, True])
+async def test_an_equal_request_gets_the_reply_whose_client_is_gone(later_s, streams):
+    async with Served(Slow("once"), limits=replace(ROOMY, turns=1)) as served:
+        body = {"messages": [USER]}
+        url = f"{served.url}/chat/completions"
+        with pytest.raises(httpx.ReadTimeout):
+            await served.http.post(url, json=body | {"stream": streams}, timeout=0.1)
+        await asyncio.sleep(later_s)
+        assert (await served.chat(messages=[USER])).choices[0].message.content == "once"
+        (only,) = served.session.recorder.trajectories(9)
+        assert only.trained == len(served.policy.generated[0].ids)
+        assert served.session.n_undelivered == 0
+
+
+async def test_equal_requests_at_once_get_a_reply_each():
+    async with Served(Slow("a", "b")) as served:
+        both = await asyncio.gather(*(served.chat(messages=[USER]) for _ in range(2)))
+        assert sorted(one.choices[0].message.content for one in both) == ["a", "b"]
+
+
+async def test_a_stream_begins_before_the_reply_and_shows_signs_of_life(monkeypatch):
+    monkeypatch.setattr("coding_model_project.harbor.gateway.app._KEEP_ALIVE_S", 0.1)
+    async with Served(Slow("Done.")) as served:
+        body = {"messages": [USER], "stream": True}
+        url = f"{served.url}/chat/completions"
+        async with served.http.stream("POST", url, json=body, timeout=0.4) as answer:
+            text = "".join([part async for part in answer.aiter_text()])
+        assert text.index(": wait") < text.index("Done.") < text.index("[DONE]")
+
+
+async def test_a_stream_whose_engine_is_gone_ends_with_an_error():
+    class Gone(Slow):
+        async def generate(self, *args, **kwargs):
+            await asyncio.sleep(0.2)
+            raise GenerationError("10.0.0.1 is dead")
+
+    async with Served(Gone("")) as served:
+        with pytest.raises(openai.APIError, match="the model or the environment is gone"):
+            async for _ in await served.chat(messages=[USER], stream=True):
+                pass
+
+
+async def test_wishes_are_accepted_and_noted_where_the_user_says_so():
+    asked = {"tool_choice": "required", "response_format": {"type": "json_object"}, "seed": 1}
+    image = [IMAGE, {"type": "text", "text": "?"}]
+    async with Served("ok", wishes=True) as served:
+        await served.chat(messages=[{"role": "user", "content": image}], tools=[TOOL], **asked)
+        assert served.session.ignored >= {"image_url", *asked}
+        assert "[image_url left out" in "".join(map(chr, served.policy.prompts[0]))
+    async with Served("ok", wishes=False) as served:
+        for name in ("tool_choice", "response_format"):
+            with pytest.raises(openai.BadRequestError, match=r"coding\.agent\.wishes"):
+                await served.chat(messages=[USER], tools=[TOOL], **{name: asked[name]})
+
+
+async def test_a_client_that_wants_one_call_gets_one():
+    call = bash_call("ls").text()
+    async with Served(call + call, "Done.") as served:
+        more = {"tools": [TOOL], "parallel_tool_calls": False}
+        said = (await served.chat(messages=[USER], **more)).choices[0].message
+        (made,) = said.tool_calls
+        result = {"role": "tool", "tool_call_id": made.id, "content": "out"}
+        await served.chat(messages=[USER, said.model_dump(), result], **more)
+        assert len(served.session.recorder.trajectories(9)) == 1
+
+
+async def test_half_a_surrogate_pair_is_the_replacement_character():
+    async with Served("ok") as served:
+        body = b'{"messages": [{"role": "user", "content": "x \\ud83d y"}]}'
+        assert (await served.post(body)).status_code == 200
+        assert "x \ufffd y" in "".join(map(chr, served.policy.prompts[0]))
 
 
 async def test_what_is_not_served_is_not_found():

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -63,7 +64,7 @@ SHELL = 'said = post("/shell", {"command": command})["stdout"]'
 ITSELF = "import subprocess; said = subprocess.getoutput(command)"
 
 
-def trial(tmp_path: Path, config: AgentConfig, *replies, toml=""):
+def trial(tmp_path: Path, config: AgentConfig, *replies, toml="", limits=ROOMY):
     """The outcome of a task, the work of the agent, and the policy that it talked to."""
     task = folder(tmp_path / "task", toml, tests__test_sh=CHECK)
     (task / "environment" / "Dockerfile").write_text("FROM debian\nWORKDIR /app\n")
@@ -72,14 +73,14 @@ def trial(tmp_path: Path, config: AgentConfig, *replies, toml=""):
     async def run():
         agent_folder = Path(config.folder) if config.place is AgentPlace.room else None
         async with (
-            EmbeddedEnvironments(None, agent_folder) as environments,
+            EmbeddedEnvironments(agent_folder) as environments,
             Gateway(max_bytes=1 << 20) as gateway,
         ):
             agent = GatewayAgent(
                 config=config,
                 gateway=gateway,
                 begin=lambda environment, user: Session(
-                    policy, CharCodec(), ROOMY, environment=environment, user=user
+                    policy, CharCodec(), limits, environment=environment, user=user
                 ),
             )
             outcome = await Trials(environments).run(load_task(task), agent)
@@ -104,7 +105,7 @@ def test_an_agent_of_this_machine_works_in_the_room_by_the_shell(tmp_path):
     config = AgentConfig(command=f"{sys.executable} my_agent.py", folder=str(home))
     outcome, work, policy = trial(tmp_path, config, *WORKS)
     assert (work.ending, work.said) == ("done", "bye"), work
-    assert outcome.rewards == {"reward": 0.5} and outcome.integrity == "isolated"
+    assert outcome.rewards == {"reward": 0.5}
     assert len(work.session.commands) == 1
     (only,) = work.session.recorder.trajectories(9)
     assert only.trained == sum(len(made.ids) for made in policy.generated)
@@ -255,6 +256,29 @@ def test_however_an_agent_ends_the_verifier_judges_and_nothing_is_left(
     assert work.ending == ending and said in work.said, work
     assert outcome.steps[0].verifier_s > 0 and outcome.steps[0].agent_s < 20
     assert not [name for name in command_lines() if name.startswith(("sleep 98", "yes"))]
+
+
+@pytest.mark.parametrize("place", list(AgentPlace))
+def test_other_clients_find_the_gateway_too(tmp_path, place):
+    asks = (
+        'touch "$CODEX_HOME/log" && grep -q "$OPENAI_BASE_URL" "$CODEX_HOME/config.toml" && '
+        'curl -s -H "x-api-key: $ANTHROPIC_API_KEY" "$ANTHROPIC_BASE_URL/v1/models" && '
+        'echo " $CONTEXT_TOKENS"'
+    )
+    config = AgentConfig(command=asks, place=place, folder=str(tmp_path))
+    _, work, _ = trial(tmp_path, config, "ok")
+    assert work.ending == "done" and '"policy"' in work.said, work
+    assert work.said.endswith(f" {ROOMY.context_tokens}")
+
+
+def test_an_agent_that_asks_on_after_its_last_reply_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr("coding_model_project.harbor.gateway.session._LAST_S", 0.5)
+    body = """'{"messages": [{"role": "user", "content": "hi"}]}'"""
+    ask = f'curl -s -H "x-api-key: $OPENAI_API_KEY" -d {body} $OPENAI_BASE_URL/chat/completions'
+    config = AgentConfig(command=f"while true; do {ask}; sleep 0.2; done", total_s=300)
+    _, work, policy = trial(tmp_path, config, "ok", limits=replace(ROOMY, turns=2))
+    assert work.ending == "turns" and len(policy.generated) == 2
+    assert work.seconds < 200
 
 
 def test_the_tasks_own_time_applies_too(tmp_path):

@@ -5,18 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coding_model_project.episodes.tool_calls import bash_call
+from coding_model_project.harbor.agent_config import History
+from coding_model_project.harbor.gateway.chat import Chat
+from coding_model_project.harbor.gateway.matching import Reply, best
 from coding_model_project.harbor.gateway.requests import Ask
 from coding_model_project.harbor.gateway.session import Session
-from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted
+from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted, reply
 
 TOOL = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
+THOUGHT = "<think>\nA thought.\n</think>\n\n"
 REPLIES = st.one_of(
     TEXTS,
+    st.builds(lambda text: THOUGHT + text, TEXTS),
+    st.builds(
+        lambda text, command: f"{THOUGHT}{text}{bash_call(command).text()}",
+        st.sampled_from(["", "I look.\n"]),
+        TEXTS,
+    ),
     st.builds(lambda text, command: text + bash_call(command).text(), TEXTS, TEXTS),
     st.just("<tool_call>{broken"),
 )
@@ -44,10 +55,32 @@ def echoed(message: dict) -> dict:
     return back
 
 
-async def converse(session: Session, actions, first) -> int:
-    """A client that does all that clients do; returns how often it asked."""
-    from coding_model_project.harbor.gateway.requests import read_ask
+def without_thought(message: dict) -> dict:
+    return {name: value for name, value in message.items() if name != "reasoning_content"}
 
+
+def thought_in_text(message: dict) -> dict:
+    thought = message.get("reasoning_content", "")
+    text = (
+        f"<think>{thought}</think>\n{message['content'] or ''}" if thought else message["content"]
+    )
+    return {**without_thought(message), "content": text}
+
+
+def calls_only(message: dict) -> dict:
+    return {**message, "content": None} if message.get("tool_calls") else message
+
+
+def own_ids(message: dict) -> dict:
+    calls = [{**call, "id": f"own{at}"} for at, call in enumerate(message.get("tool_calls", ()))]
+    return {**message, **({"tool_calls": calls} if calls else {})}
+
+
+WAYS = [echoed, without_thought, thought_in_text, calls_only, own_ids]
+
+
+async def converse(session: Session, actions, first, writes=echoed) -> int:
+    """A client that does all that clients do; returns how often it asked."""
     messages, asked, n = [first], None, 0
     for kind, what in [("go on", []), *actions]:
         match kind:
@@ -65,22 +98,28 @@ async def converse(session: Session, actions, first) -> int:
             messages = [*messages, {"role": "user", "content": "on"}]
         asked = messages
         body = {"messages": messages, "tools": [TOOL]}
-        answer = await session.reply(read_ask(json.dumps(body).encode()))
-        messages = [*messages, echoed(answer.message)]
+        answer = await reply(session, Chat.read(json.dumps(body).encode(), wishes=False).ask)
+        messages = [*messages, writes(answer.message)]
         n += 1
     return n
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(ACTIONS, max_size=8), st.lists(REPLIES, min_size=1, max_size=9), MESSAGES)
+@given(
+    st.lists(ACTIONS, max_size=8),
+    st.lists(REPLIES, min_size=1, max_size=9),
+    MESSAGES,
+    st.sampled_from(WAYS),
+    st.sampled_from(History),
+)
 def test_every_generated_token_is_trained_on_once_and_where_the_policy_was_asked(
-    actions, replies, first
+    actions, replies, first, writes, history
 ):
     policy = Scripted(*replies)
 
     async def run():
-        session = Session(policy, CharCodec(), ROOMY)
-        n = await converse(session, actions, first)
+        session = Session(policy, CharCodec(), ROOMY, history=history)
+        n = await converse(session, actions, first, writes)
         return session.recorder, n
 
     recorder, n = asyncio.run(run())
@@ -114,16 +153,21 @@ def test_every_generated_token_is_trained_on_once_and_where_the_policy_was_asked
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(REPLIES, min_size=1, max_size=6), MESSAGES, st.lists(MESSAGES, min_size=1))
+@given(
+    st.lists(REPLIES, min_size=1, max_size=6),
+    MESSAGES,
+    st.lists(MESSAGES, min_size=1),
+    st.sampled_from(WAYS),
+)
 def test_a_client_that_only_goes_on_has_one_conversation_whose_prompts_only_grow(
-    replies, first, added
+    replies, first, added, writes
 ):
     policy = Scripted(*replies)
     actions = [("go on", added)] * (len(replies) - 1)
 
     async def run():
         session = Session(policy, CharCodec(), ROOMY)
-        await converse(session, actions, first)
+        await converse(session, actions, first, writes)
         return session.recorder
 
     (only,) = asyncio.run(run()).trajectories(at_most=9)
@@ -141,10 +185,10 @@ def test_other_tools_begin_another_conversation_and_the_longest_comes_last():
 
     async def run():
         session = Session(policy, CharCodec(), ROOMY)
-        first = await session.reply(Ask(messages=(user,)))
-        await session.reply(Ask(messages=(user,), tools=(TOOL,)))
-        await session.reply(Ask(messages=(user, first.message, user)))
-        await session.reply(Ask(messages=(user, first.message, user)))  # a retry: another branch
+        first = await reply(session, Ask(messages=(user,)))
+        await reply(session, Ask(messages=(user,), tools=(TOOL,)))
+        await reply(session, Ask(messages=(user, first.message, user)))
+        await reply(session, Ask(messages=(user, first.message, user)))  # a retry: another branch
         return session.recorder
 
     found = asyncio.run(run()).trajectories(at_most=9)
@@ -159,8 +203,77 @@ async def run_only_main(policy):
     policy.replies = ["a", "bb", "ccc", "dddd"]
     user = {"role": "user", "content": "hi"}
     session = Session(policy, CharCodec(), ROOMY)
-    first = await session.reply(Ask(messages=(user,)))
-    await session.reply(Ask(messages=(user, first.message, user)))
-    await session.reply(Ask(messages=(user, first.message, user)))
-    await session.reply(Ask(messages=(user, first.message, user)))
+    first = await reply(session, Ask(messages=(user,)))
+    await reply(session, Ask(messages=(user, first.message, user)))
+    await reply(session, Ask(messages=(user, first.message, user)))
+    await reply(session, Ask(messages=(user, first.message, user)))
     return session.recorder.trajectories(at_most=1)
+
+
+def assistant(text, *calls, **more):
+    entries = [
+        {"id": id, "function": {"name": name, "arguments": arguments}}
+        for id, name, arguments in calls
+    ]
+    return {"role": "assistant", "content": text, "tool_calls": entries, **more}
+
+
+MADE = assistant("I look.", ("call_1", "run", '{"s": 20.0, "x": null}'), reasoning_content="Hm.")
+SAID = assistant("Now.\n<code>ls", reasoning_content="Hm.")
+
+
+@pytest.mark.parametrize(
+    ("made", "sent", "added"),
+    [
+        (MADE, assistant("", ("call_1", "unknown", "[]")), ""),
+        (MADE, assistant("I look.", ("mine", "run", '{"s": 20}')), ""),
+        (MADE, assistant("", ("mine", "run", '{"s": 20}')), ""),
+        (MADE, assistant("I look.", ("mine", "run", '{"s": 21}')), None),
+        (MADE, assistant("I look."), None),
+        (SAID, assistant("<think>Hm. </think>\n\nNow. <code>ls"), ""),
+        (SAID, assistant("Now.\n<code>ls</code>"), ""),
+        (SAID, assistant("Now.\n<code>ls</code>\nRan."), "Ran."),
+        (SAID, assistant("Now."), ""),
+        (SAID, assistant("Hm.\n\nNow.\n<code>ls"), ""),
+        (SAID, assistant("", reasoning_content="Now.\n<code>ls"), ""),
+        (SAID, assistant(""), None),
+        (SAID, assistant("Another."), None),
+    ],
+)
+def test_a_reply_is_known_however_a_client_writes_it(made, sent, added):
+    reply = Reply(message=made, text="Now.\n<code>ls</code>")
+    found = best(sent, [reply], History.recorded)
+    assert (None if found is None else found.added) == added
+    assert best(sent, [reply], History.sent) is None
+    assert best(made, [reply], History.sent) is not None
+
+
+def test_titles_are_left_out_where_conversations_with_tools_train():
+    async def run():
+        session = Session(Scripted("title", "work"), CharCodec(), ROOMY)
+        user = {"role": "user", "content": "hi"}
+        await reply(session, Ask(messages=(user,)))
+        await reply(session, Ask(messages=(user,), tools=(TOOL,)))
+        return session.recorder
+
+    recorder = asyncio.run(run())
+    (only,) = recorder.trajectories(9, only_tools=True)
+    assert "".join(map(chr, only.response)) == "work\0"
+    assert len(recorder.trajectories(9)) == 2
+
+
+def test_what_a_client_adds_to_a_reply_follows_its_tokens():
+    policy = Scripted("I run.", "Done.")
+
+    async def run():
+        session = Session(policy, CharCodec(), ROOMY)
+        user = {"role": "user", "content": "hi"}
+        said = (await reply(session, Ask(messages=(user,)))).message
+        longer = {**said, "content": said["content"] + " Ran."}
+        await reply(session, Ask(messages=(user, longer, user)))
+        return session.recorder
+
+    (only,) = asyncio.run(run()).trajectories(9)
+    text = "".join(map(chr, only.response))
+    assert text == "I run.\0<assistant>Ran.\n<user>hi\n<assistant>Done.\0"
+    assert only.trained == sum(len(made.ids) for made in policy.generated)

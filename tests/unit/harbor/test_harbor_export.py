@@ -55,7 +55,8 @@ SCRIPT = Problem(
         Test(input=Stdin("4040 0"), expected="4040"),
     ),
 )
-PAIRS = mbpp._full(
+PAIRS = mbpp.full(
+    "mbpp",
     {
         "task_id": 601, "text": "Find the longest chain.", "test_setup_code": "",
         "code": "class Pair:\r\n  def __init__(self, a, b):\r\n    self.a = a\r\n    self.b = b\r\n"

@@ -1,6 +1,5 @@
-"""Forgeries against typical verifiers, and the uses of integrity."""
+"""Integrity of rewards: what a verifier can rely on, which rewards train, and `harbor check`."""
 
-import asyncio
 import json
 from dataclasses import replace
 
@@ -16,12 +15,39 @@ from coding_model_project.harbor.integrity import Accepted, Integrity, NotIsolat
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import Problem
 from tests.unit.harbor.rooms import run_in_environments
-from tests.unit.harbor.verifier_cases import FORGERIES, IN_PROCESS, ISOLATED
 
 pytestmark = pytest.mark.sandbox
 
+PAID = "echo 1 > /logs/verifier/reward.txt"
 ELSE = "\n[ -s /logs/verifier/reward.txt ] || echo 0 > /logs/verifier/reward.txt\n"
-AT_ONCE = 4
+WRITES = "echo 'print(42)' > /app/solution.py"
+RUNS = f'[ "$(python3 /app/solution.py)" = 42 ] && {PAID}'
+READS = f"grep -q 42 /app/solution.py && {PAID}"
+IMPORTS = f"cd /app && python3 -c 'from solution import f; assert f() == 42' && {PAID}"
+FUNCTION = "echo 'def f(): return 42' > /app/solution.py"
+APART = {
+    "task.toml": 'artifacts = ["/app/solution.py"]\n[verifier]\nenvironment_mode = "separate"\n',
+    "tests/Dockerfile": "FROM debian:12\nWORKDIR /app\nCOPY test.sh /tests/\n",
+}
+
+FORGERIES = {
+    "a daemon": ("sleep 0.3", f"setsid sh -c 'while :; do {PAID}; done' & sleep 0.1"),
+    "a reward written beforehand": ("true", f"mkdir -p /logs/verifier; {PAID}"),
+    "/tests elsewhere": (
+        f"[ -e /tests/cheat ] && {PAID}",
+        "rm -rf /tests; mkdir /app/t; ln -s /app/t /tests; touch /app/t/cheat",
+    ),
+    "/logs elsewhere": (
+        "true",
+        "rm -rf /logs; mkdir -p /app/l/verifier; ln -s /app/l /logs; echo 1 > /app/l/verifier/reward.txt",
+    ),
+    "programs replaced": (
+        f"diff <(echo 1) <(echo 2) && {PAID}",
+        "printf '#!/bin/sh\\nexit 0\\n' > /app/diff; chmod +x /app/diff; cp /app/diff /usr/local/bin/;"
+        "rm -rf /bin; ln -s /app /bin; echo 'PATH=/app:$PATH' | tee /root/.bashrc /root/.profile",
+    ),
+}
+"""Cases (verifier, agent) in which files or processes of the agent look like a reward."""
 
 
 def made(folder, test, solve, files=None):
@@ -41,63 +67,35 @@ def made(folder, test, solve, files=None):
 
 
 def tried(tmp_path, cases):
-    """Return the outcome of each case."""
+    """Return the rewards and integrity of each case's own solution, after any error."""
+    tasks = {name: made(tmp_path / str(n), *case) for n, (name, case) in enumerate(cases.items())}
 
     async def use(environments):
-        places = asyncio.Semaphore(AT_ONCE)
+        trials = Trials(environments)
+        return {name: await trials.run(task, Oracle()) for name, task in tasks.items()}
 
-        async def one(number, case):
-            async with places:
-                task = made(tmp_path / str(number), *case)
-                return await Trials(environments).run(task, Oracle())
-
-        outcomes = await asyncio.gather(*(one(n, case) for n, case in enumerate(cases.values())))
-        return dict(zip(cases, outcomes, strict=True))
-
-    return run_in_environments(use)
+    outcomes = run_in_environments(use)
+    assert {name: one.error for name, one in outcomes.items() if one.error} == {}
+    return {name: (one.rewards, one.integrity) for name, one in outcomes.items()}
 
 
-def told(outcome):
-    said = outcome.steps[-1].verifier_output if outcome.steps else ""
-    return outcome.rewards, outcome.error, outcome.doubts, said
+def test_what_an_agent_leaves_is_no_reward(tmp_path):
+    found = tried(tmp_path, FORGERIES)
+    assert {name: rewards for name, (rewards, _) in found.items() if rewards["reward"]} == {}
 
 
-def test_no_forgery_is_both_rewarded_and_isolated(tmp_path):
-    outcomes = tried(tmp_path, FORGERIES)
-    forged = {
-        name: told(outcome)
-        for name, outcome in outcomes.items()
-        if (outcome.rewards or {}).get("reward", 1) and outcome.integrity is Integrity.isolated
+def test_a_reward_is_isolated_by_the_verifiers_own_environment(tmp_path):
+    full = {"reward": 1.0}
+    cases = {"runs": (RUNS, WRITES), "imports": (IMPORTS, FUNCTION), "apart": (RUNS, WRITES, APART)}
+    assert tried(tmp_path, cases) == {
+        "runs": (full, Integrity.in_process),
+        "imports": (full, Integrity.in_process),
+        "apart": (full, Integrity.isolated),
     }
-    assert forged == {}
-
-
-@pytest.mark.parametrize(
-    ("cases", "integrity"),
-    [(ISOLATED, Integrity.isolated), (IN_PROCESS, Integrity.in_process)],
-)
-def test_honest_work_keeps_its_reward(tmp_path, cases, integrity):
-    outcomes = tried(tmp_path, cases)
-    lost = {
-        name: told(outcome)
-        for name, outcome in outcomes.items()
-        if outcome.rewards != {"reward": 1.0} or outcome.integrity is not integrity
-    }
-    assert lost == {}
-
-
-def test_an_exit_that_skips_the_interpreters_end_is_a_failure(tmp_path):
-    check_it = {
-        "tests/check.py": "import sys\nsys.path.insert(0, '/app')\nimport m\nassert False\n"
-    }
-    leaves = "echo 'import os; os._exit(0)' > /app/m.py"
-    test = "python3 /tests/check.py; echo $(( $? == 0 )) > /logs/verifier/reward.txt"
-    outcome = tried(tmp_path, {"leaves": (test, leaves, check_it)})["leaves"]
-    assert outcome.rewards == {"reward": 0} and outcome.integrity is Integrity.in_process
 
 
 def test_training_takes_only_the_rewards_that_it_may(tmp_path):
-    task = made(tmp_path / "t", *IN_PROCESS["uses all of a module"])
+    task = made(tmp_path / "t", IMPORTS, FUNCTION)
     problem = replace(Problem.simple("Do it.", tests=[]), task=str(task.path), language="bash")
 
     async def judged(_):
@@ -107,7 +105,7 @@ def test_training_takes_only_the_rewards_that_it_may(tmp_path):
     verdict = run_in_environments(judged)
     assert verdict.passed and verdict.integrity == "in_process"
     require(verdict, Accepted.any)
-    with pytest.raises(NotIsolatedError, match=r"coding\.harbor\.integrity=any"):
+    with pytest.raises(NotIsolatedError, match=r"separate.*coding\.harbor\.integrity=any"):
         require(verdict, Accepted.isolated)
 
 
@@ -117,10 +115,11 @@ BY_CHANCE = "[ -s /app/answer ] && echo 1.$RANDOM$RANDOM > /logs/verifier/reward
 
 def test_check_names_what_is_wrong_with_a_task(tmp_path):
     tasks = [
-        made(tmp_path / "forgeable", *IN_PROCESS["a package"]),
+        made(tmp_path / "forgeable", IMPORTS, FUNCTION),
         made(tmp_path / "free", "echo 1 > /logs/verifier/reward.txt", "true"),
-        made(tmp_path / "good", *ISOLATED["output"]),
-        made(tmp_path / "unsolved", *ISOLATED["output"][:1], "true"),
+        made(tmp_path / "apart", RUNS, WRITES, APART),
+        made(tmp_path / "good", READS, WRITES, APART),
+        made(tmp_path / "unsolved", READS, "true", APART),
         made(tmp_path / "unchecked", UNCHECKED, "echo 42 > /app/answer"),
         made(tmp_path / "by_chance", BY_CHANCE, "echo 42 > /app/answer"),
     ]
@@ -131,42 +130,19 @@ def test_check_names_what_is_wrong_with_a_task(tmp_path):
 
     checked = run_in_environments(use)
     found = {name: one.problems for name, one in checked.items()}
-    assert "can be forged" in found["forgeable"][0] and "__init__.py" in found["forgeable"][0]
+    for name in ("forgeable", "apart"):
+        assert "one that exits where its program is imported" in found[name][0]
     assert found["free"] == ("doing nothing earns reward=1.0, expected less than 1",)
     assert found["good"] == ()
     assert found["unsolved"] == ("its own solution earns reward=0.0, expected at least 1",)
     assert "one that leaves files with nothing in them" in found["unchecked"][0]
     assert "different rewards in 3 runs: 1 × {'reward': 1." in found["by_chance"][0]
     assert checked["good"].runs == ({"reward": 1.0},) * 3 and checked["good"].forged == ()
-    assert "exits where its program is imported" in checked["forgeable"].forged
-
-
-@pytest.mark.soak  # every forgery in every verifier; the test above has one of each kind
-@pytest.mark.timeout(600)
-def test_no_forgery_is_believed_by_a_sound_verifier(tmp_path):
-    """Rewarded forgeries are `in_process`, so training drops them."""
-    tasks = [
-        made(tmp_path / str(number), *case)
-        for number, case in enumerate((ISOLATED | IN_PROCESS).values())
-    ]
-
-    async def use(environments):
-        found = check(tasks, Trials(environments), concurrency=4, runs=1)
-        return [one async for one in found]
-
-    names = [*(ISOLATED | IN_PROCESS)]
-    believed = {
-        names[int(one.task)]: problem
-        for one in run_in_environments(use)
-        for problem in one.problems
-        if "agents that do not do the task" in problem
-    }
-    assert believed == {}
 
 
 def test_the_command_checks_as_it_is_asked(tmp_path, capsys):
-    made(tmp_path / "good", *ISOLATED["output"])
-    made(tmp_path / "gpu", *ISOLATED["output"], {"task.toml": "[environment]\ngpus = 1\n"})
+    made(tmp_path / "good", READS, WRITES, APART)
+    made(tmp_path / "gpu", READS, WRITES, {"task.toml": "[environment]\ngpus = 1\n"})
     command = ["harbor", "check", str(tmp_path), "--runs", "2", "--no-forgeries"]
     assert main([*command, "--workers", "2"]) == 1
     good, gpu = map(json.loads, capsys.readouterr().out.splitlines())

@@ -1,13 +1,14 @@
 """For post-training tasks: installed modules in rooms, and programs that run without memory files."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from coding_model_project.harbor.environment.image import PACKAGES_LABEL
+from coding_model_project.harbor.export import kernel
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from coding_model_project.harbor.posttrain.verifier.forked_sandbox import ForkedSandbox
-from coding_model_project.harbor.rooms.expansions import Literals
 from coding_model_project.types import Asserts, Call, Limits, Program, Status, Stdin
 from tests.unit.harbor.rooms import run_in_environments
 
@@ -96,8 +97,31 @@ def test_each_input_has_an_answer_whatever_the_program_does():
     assert len(ran(killing, *inputs)) == 2
 
 
-def test_a_text_that_ends_in_a_blank_before_an_expansion_is_read():
-    literals = Literals()
-    literals.add("/tests/test.sh", b'python3 -c "print($value) \n"\n')
-    literals.add("/tests/x.py", b'TEXT = f"echo {name} and \\n"\n')
-    assert literals.has("print(3)")
+CLOSE = """
+import kernel
+kernel.close_folders()
+for path, mode in (("/tests/x", "r"), ("/logs/verifier/reward.txt", "w"), ("/app/y", "w")):
+    try:
+        open(path, mode).close()
+        print(path)
+    except PermissionError:
+        print("no", path)
+"""
+
+
+def test_programs_of_a_verifier_lose_its_folders(tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM python:3.11-slim\nWORKDIR /app\n")
+
+    async def use(environments):
+        room, _ = await environments.create(tmp_path, EnvironmentConfig(), {})
+        try:
+            await room.begin_verifier()
+            await room.write_file("/tests/x", b"secret")
+            await room.write_file("/app/kernel.py", Path(kernel.__file__).read_bytes())
+            await room.write_file("/app/close.py", CLOSE.encode())
+            return await room.run_command("python3 close.py; cat /tests/x")
+        finally:
+            await room.cleanup()
+
+    ended = run_in_environments(use)
+    assert ended.stdout == "no /tests/x\nno /logs/verifier/reward.txt\n/app/y\nsecret"

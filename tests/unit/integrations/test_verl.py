@@ -54,14 +54,16 @@ def test_wrong_settings_are_refused(problems, truth, options, message):
 @pytest.mark.parametrize(
     ("truth", "message"),
     [
-        ("mine/add", "expected tests as JSON"),
-        ("[1]", "expected tests as JSON"),
-        ('{"inputs": ["1"]}', "without lists 'inputs' and 'outputs'"),
+        ("mine/add", "looks like the id of a problem"),
+        ("kodcode/train-7", "looks like the id of a problem"),
+        ("Some words and no answer.", "neither tests nor an answer"),
+        ({"target": ["x"]}, "unknown form"),
+        ('{"inputs": ["1"]}', "unknown form"),
         ('{"inputs": ["1"], "outputs": []}', "1 test inputs, but 0 outputs"),
-        ('{"inputs": ["1"], "outputs": ["a"], "fn_name": "f"}', "are not JSON"),
-        ('{"assert_case": [1]}', "'assert_case' is not a list of texts"),
-        ('{"assert_case": ["assert f()"], "inputs": ["1"]}', "comes beside inputs"),
-        ('{"inputs": [], "outputs": []}', "has no hidden tests"),
+        ('{"inputs": ["1"], "outputs": ["a"], "fn_name": "f"}', "not JSON"),
+        ('{"assert_case": [1]}', "unknown form"),
+        ('{"assert_case": ["assert f()"], "inputs": ["1"]}', "assertions and inputs"),
+        ('{"inputs": [], "outputs": []}', "no hidden tests"),
         ({"inputs": {1}}, "neither JSON nor convertible"),
     ],
 )
@@ -115,6 +117,57 @@ def test_tests_in_verls_own_forms(case):
     arrays = {k: np.array(v, dtype=object) if isinstance(v, list) else v for k, v in truth.items()}
     assert compute_score("taco", completion, arrays)["score"] == score
     assert compute_score("taco", completion, truth, kind="sparse")["score"] == 0.0
+
+
+@pytest.mark.sandbox
+def test_one_file_may_mix_data_sets(capfd):
+    rows = [
+        ("taco", RIGHT, {"inputs": ["1 2\n"], "outputs": ["3\n"]}, 1.0),
+        (
+            "mine",
+            RIGHT,
+            json.dumps([{"input": "1 2\n", "output": "3\n", "testtype": "stdin"}]),
+            1.0,
+        ),
+        ("mine", "```python\ndef f(x): return x + 1\n```", json.dumps(["assert f(1) == 2"]), 1.0),
+        ("numina_olympiads", "So \\boxed{1/2}.", "0.5", 1.0),
+        ("numina_olympiads", "So \\boxed{1/3}.", "0.5", 0.0),
+        (
+            "ifeval",
+            "no commas",
+            {"instruction_id": ["punctuation:no_comma"], "kwargs": [None]},
+            1.0,
+        ),
+    ]
+    for source, completion, truth, score in rows:
+        found = compute_score(source, completion, truth)
+        assert (found["score"], found.keys()) == (score, KEYS), (source, truth)
+    said = capfd.readouterr().err.splitlines()
+    assert sum("numina_olympiads" in line for line in said) == 1
+
+
+@pytest.mark.sandbox
+def test_a_value_in_a_list_of_one_may_be_meant_either_way():
+    boxed = "```python\ndef f(n): return [n]\n```"
+    for outputs in ([[3], [4]], ["[3]", "[4]"]):
+        inputs = ["3", "4"] if isinstance(outputs[0], str) else [[3], [4]]
+        truth = {"fn_name": "f", "inputs": inputs, "outputs": outputs}
+        assert compute_score("taco", boxed, truth)["score"] == 1.0
+        assert compute_score("taco", boxed.replace("[n]", "n"), truth)["score"] == 1.0
+        assert compute_score("taco", boxed.replace("[n]", "[n, n]"), truth)["score"] == 0.0
+
+
+@pytest.mark.verl
+def test_verls_own_scorers_judge_what_no_form_of_ours_is():
+    answer = "<answer>Paris</answer>"
+    truth = {"target": ["Paris"]}
+    found = compute_score("searchR1_nq", answer, truth)
+    assert (found["score"], found["acc"], found.keys()) == (1.0, 1.0, KEYS)
+    assert compute_score("searchR1_nq", "<answer>Rome</answer>", truth)["wrong_answer"] == 1.0
+    with pytest.raises(cmp.DataError, match="unknown form"):
+        compute_score("searchR1_nq", answer, truth, fallback="raise")
+    with pytest.raises(cmp.DataError, match="unknown form"):
+        compute_score("taco", RIGHT, truth)
 
 
 @pytest.mark.sandbox

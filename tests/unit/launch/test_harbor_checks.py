@@ -64,12 +64,17 @@ def test_an_engine_that_is_not_there(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("engine")
-def test_rewards_that_would_all_be_left_out_are_refused_and_others_said(tmp_path, capsys):
+@pytest.mark.parametrize("where", ["rooms", "podman"])
+def test_rewards_that_may_be_forged_are_said_and_refused_if_all_would_be_dropped(
+    tmp_path, capsys, where
+):
     given = tasks(tmp_path, "", "", SEPARATE)
-    with pytest.raises(ConfigError, match=r"2 of 3 tasks, such as t0.*integrity=any"):
-        harbor_checks.check_problems(config(environment="podman"), given)
-    harbor_checks.check_problems(config(environment="podman", integrity="any"), given)
-    assert "2 of 3 tasks, such as t0" in capsys.readouterr().out
-    harbor_checks.check_problems(config(environment="podman"), given[2:])
-    harbor_checks.check_problems(config(), given)
+    harbor_checks.check_problems(config(environment=where), given)
+    assert "2 of 3 problems, such as t0" in capsys.readouterr().out
+    strict = config(environment=where, integrity="isolated")
+    harbor_checks.check_problems(strict, given)
+    assert "integrity=isolated drops their samples" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match=r"2 of 2 problems.*integrity=any.*separate"):
+        harbor_checks.check_problems(strict, given[:2])
+    harbor_checks.check_problems(strict, given[2:])
     assert capsys.readouterr().out == ""

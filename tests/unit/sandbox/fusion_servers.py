@@ -17,6 +17,7 @@ import httpx
 
 from coding_model_project.sandbox.fusion import FusionSandbox
 from coding_model_project.sandbox.fusion.capabilities import Facts
+from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
 from coding_model_project.types import Execution, Limits, Program, Status, Stdin
 from tests.fakes import FakeSandbox
@@ -171,7 +172,8 @@ class Server(httpx.AsyncBaseTransport):
         self.sandbox = sandbox or FakeSandbox(
             program_of_a_probe, identity="fake/rlimit/cpython-3.11"
         )
-        app = create_app(self.sandbox, Settings(at_once=at_once, token=token, hosts=("*",)))  # type: ignore[arg-type]
+        settings = Settings(token=token, hosts=("*",))
+        app = create_app(self.sandbox, Admission(at_once, 512), settings)  # type: ignore[arg-type]
         self._inner = httpx.ASGITransport(app)
         self.faults: dict[str, list[Handler]] = {host: [] for host in hosts or ("one",)}
         self.always: dict[str, Handler] = {}

@@ -6,6 +6,7 @@ import json
 import tracemalloc
 from collections import Counter, namedtuple
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,6 +84,50 @@ def test_subclasses_are_their_base_and_others_opaque():
     point = namedtuple("point", "x y")(1, 2)
     value = [Counter("aa"), point, object()]
     assert answers.decode(answers.encode(value), MAX_BYTES) == [{"a": 2}, (1, 2), Opaque("object")]
+
+
+def test_numbers_of_numpy_are_what_they_hold_at_any_depth_and_its_other_values_opaque():
+    held = {
+        6: [np.int8(6), np.uint64(6), np.intp(6), np.array(6), np.arange(4).sum()],
+        2**64 - 1: [np.uint64(2**64 - 1)],
+        0.5: [np.float16(0.5), np.float32(0.5), np.float64(0.5), np.array(0.5)],
+        1.5j: [np.complex64(1.5j), np.complex128(1.5j)],
+        "a": [np.str_("a"), np.array("a")],
+        b"a": [np.bytes_(b"a")],
+        True: [np.bool_(True), np.all([1])],
+    }
+    for value, forms in held.items():
+        for form in forms:
+            found = answers.decode(answers.encode([{"a": (form,)}]), MAX_BYTES)
+            assert same(found, [{"a": (value,)}]), repr(form)
+    assert answers.decode(answers.encode({np.int64(1): {np.int64(2)}}), MAX_BYTES) == {1: {2}}
+    others = [
+        np.array([1]),
+        np.datetime64(1, "ns"),
+        np.dtype(int),
+        np.add,
+        np.int64,
+        np.longdouble(1),
+    ]
+    others += [np.array(None), np.array([(1, 2)], "i,i")[0], np.zeros((1, 1))]
+    for value in others:
+        assert type(answers.decode(answers.encode(value), MAX_BYTES)) is Opaque, repr(value)
+
+
+def test_a_class_that_claims_to_be_numpys_crosses_as_plain_data_or_not_at_all():
+    class Equal(int):
+        __eq__ = __ne__ = lambda *_: True
+        __hash__ = int.__hash__
+
+    def claims(item):
+        numbers = {"kind": "i"}
+        dtype = type("dtype", (), numbers)()
+        names = {"__module__": "numpy", "ndim": 0, "dtype": dtype, "item": lambda _: item}
+        return type("int64", (), names)()
+
+    for item in (Equal(6), [6], claims(6), object(), None):
+        assert answers.decode(answers.encode(claims(item)), MAX_BYTES) == Opaque("int64")
+    assert answers.decode(answers.encode(claims(6)), MAX_BYTES) == 6  # as if it had returned 6
 
 
 def test_too_much_or_too_deep_is_undecodable():

@@ -224,9 +224,7 @@ class Draining(httpx.AsyncBaseTransport):
         self.admissions = {host: Admission(64, 64) for host in ("one", "two")}
         self.sandbox = FakeSandbox(program_of_a_probe, identity="fake/rlimit/cpython-3.11")
         self._apps = {
-            host: httpx.ASGITransport(
-                create_app(self.sandbox, Settings(at_once=64, hosts=("*",)), admission)
-            )  # type: ignore[arg-type]
+            host: httpx.ASGITransport(create_app(self.sandbox, admission, Settings(hosts=("*",))))  # type: ignore[arg-type]
             for host, admission in self.admissions.items()
         }
         self.n_run = dict.fromkeys(self.admissions, 0)
@@ -269,7 +267,7 @@ async def test_what_comes_back_at_its_address_is_examined_anew(capfd):
 async def test_readiness_and_refusals_while_it_drains():
     admission = Admission(4, 4)
     sandbox = FakeSandbox(program_of_a_probe, identity="fake/rlimit/cpython-3.11")
-    app = create_app(sandbox, Settings(at_once=4, token="secret"), admission)  # type: ignore[arg-type]
+    app = create_app(sandbox, admission, Settings(token="secret"))  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
         assert (await client.get("/v1/ready")).status_code == 200
         admission.leaving = True

@@ -90,6 +90,21 @@ int main(int, char **names) {
 
 
 @pytest.mark.sandbox
+async def test_a_compiled_program_reads_its_files(sandbox):
+    """Also when its binary is already in the cache."""
+    needs("cpp", sandbox.tier)
+    if sandbox.tier is not Tier.namespaces:
+        pytest.skip("no files below this tier")
+    source = """
+#include <bits/stdc++.h>
+int main() { std::string word; std::ifstream("data/in.txt") >> word; std::cout << word; }"""
+    for content in (b"one", b"one", b"two"):
+        program = Program(source=source, language="cpp", files={"data/in.txt": content})
+        (execution,) = await sandbox.run(program, [Stdin("")], LIMITS)
+        assert execution.stdout == content.decode(), execution.stderr_tail
+
+
+@pytest.mark.sandbox
 @pytest.mark.parametrize("first", ["", "#include <vector>\n"])
 async def test_all_of_the_cpp_library_may_be_included_again(sandbox, first):
     needs("cpp", sandbox.tier)

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 
 import psutil
 import pytest
@@ -38,9 +39,10 @@ async def sandbox(request):
 async def leaves(n: int, zygote: str = f"{slot.__package__}.zygote") -> list[psutil.Process]:
     """The processes that run a program and its tests, once there are `n` of them."""
     while True:
-        found = [one for one in below(zygote) if not one.children()]
-        if len(found) == n and all(one.ppid() != os.getpid() for one in found):
-            return found
+        with contextlib.suppress(psutil.NoSuchProcess):  # one that ends meanwhile
+            found = [one for one in below(zygote) if not one.children()]
+            if len(found) == n and all(one.ppid() != os.getpid() for one in found):
+                return found
         await asyncio.sleep(0.02)
 
 
@@ -94,17 +96,29 @@ async def test_a_compiler_killed_by_the_kernel_is_no_compile_error(monkeypatch):
     slow = "template <int A, int B> struct F { static const long v = F<A - 1, B>::v + F<A, B - 1>::v; };"
     ends = "template <int B> struct F<0, B> { static const long v = 1; };"
     also = "template <int A> struct F<A, 0> { static const long v = 1; };"
-    source = f"{slow}{ends}{also}int main() {{ return F<400, {os.getpid()}>::v; }}"
+    kills = 0
+    monkeypatch.setattr(slot, "oom_kills", lambda: kills)
     async with EmbeddedSandbox(workers=1, min_tier="rlimit") as sandbox:
         await sandbox.run(Program(source="int main() {}", language="cpp"), [Stdin("")], LIMITS)
-        counts = iter([0])
-        monkeypatch.setattr(slot, "oom_kills", lambda: next(counts, 1))
+        compiler = None
+        while compiler is None:  # a busy machine may see none of a compilation's processes
+            other = f"// {time.monotonic_ns()}"  # no compiled one is known
+            source = f"{slow}{ends}{also}int main() {{ return F<300, 300>::v; }} {other}"
+            program = Program(source=source, language="cpp")
+            running = asyncio.ensure_future(sandbox.run(program, [Stdin("")], LIMITS))
+            while compiler is None and not running.done():
+                await asyncio.sleep(0.02)
+                compiler = next((one for one in below("native") if named(one) == "cc1plus"), None)
+        compiler.kill()
+        kills += 1
         with pytest.raises(OverloadError):
-            running = sandbox.run(Program(source=source, language="cpp"), [Stdin("")], LIMITS)
-            running = asyncio.ensure_future(running)
-            (compiler,) = await leaves(1, "native")
-            compiler.kill()
             await running
+
+
+def named(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.name()
+    return ""
 
 
 # ── waiting for a core ────────────────────────────────────────────────────────────────────────────

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 
 import httpx
 
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
 from coding_model_project.types import Execution
 from tests.fakes import FakeSandbox
@@ -16,8 +18,10 @@ PRINT = {"code": "hello", "language": "python"}
 
 
 @asynccontextmanager
-async def client_of(sandbox: FakeSandbox, **settings) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(sandbox, Settings(**{"at_once": 2} | settings))  # type: ignore[arg-type]
+async def client_of(
+    sandbox: FakeSandbox | EmbeddedSandbox, admission: Admission | None = None, **settings
+) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(sandbox, admission or Admission(2, 512), Settings(**settings))  # type: ignore[arg-type]
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client

@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis.checks import not_a_server_error
 
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.filterwarnings("ignore")]
 
-_PATHS = ("/run_code", "/submit", "/get_prompts", "/get_prompt_by_id", "/list_ids", "/run_jupyter")
+_PATHS = ("/run_code", "/run_jupyter")
 _LOOPBACK = {"Host": "127.0.0.1"}
 """Without a token a server answers to this name only."""
 _CHECKED = settings(
@@ -37,7 +38,7 @@ def app() -> Iterator[FastAPI]:
     sandbox = EmbeddedSandbox(workers=1)
     try:
         asyncio.run_coroutine_threadsafe(sandbox.__aenter__(), loop).result()
-        yield create_app(sandbox, Settings(at_once=2))
+        yield create_app(sandbox, Admission(2, 512), Settings())
     finally:
         asyncio.run_coroutine_threadsafe(sandbox.__aexit__(), loop).result()
         loop.call_soon_threadsafe(loop.stop)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import json
 import signal
+from collections.abc import AsyncIterator
 
 import pytest
 
 from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.fusion import bundle, capabilities, driver_messages, wire
+from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
 from coding_model_project.server.listening import check_exposure, listen, serve
 from coding_model_project.server.run_code import Bounds
@@ -128,6 +132,17 @@ async def test_jupyter_says_that_it_is_not_there():
     assert "no Jupyter kernel" in body["message"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/submit"), ("POST", "/get_prompts"), ("GET", "/list_datasets")]
+)
+async def test_endpoints_of_data_sets_name_what_judges_instead(method, path):
+    async with client_of(FakeSandbox()) as client:
+        response = await client.request(method, path)
+    assert response.status_code == 404
+    for named in ("/run_code", "coding_model_project grade", "coding_model_project eval"):
+        assert named in response.json()["detail"]
+
+
 # ── who may, how much, how many ───────────────────────────────────────────────────────────────────
 
 
@@ -191,7 +206,7 @@ async def test_too_large_a_request_is_refused(streamed):
 
 async def test_beyond_capacity_429_and_nothing_lost():
     sandbox = FakeSandbox(echo, delay_s=0.05)
-    async with client_of(sandbox, at_once=2, max_waiting=3) as client:
+    async with client_of(sandbox, Admission(2, 3)) as client:
         posts = [client.post("/run_code", json=PRINT | {"code": str(n)}) for n in range(20)]
         responses = await asyncio.gather(*posts)
         refused = [response for response in responses if response.status_code == 429]
@@ -235,7 +250,7 @@ def test_a_sandbox_that_does_not_start_is_said():
             raise SandboxError("no tier")
 
     sandbox = Broken()
-    app = create_app(sandbox, Settings(at_once=1))  # type: ignore[arg-type]
+    app = create_app(sandbox, Admission(1, 512), Settings())  # type: ignore[arg-type]
     with listen("127.0.0.1", 0) as listening, pytest.raises(SandboxError, match="no tier"):
         serve(app, sandbox, listening, lambda: None)  # type: ignore[arg-type]
 
@@ -247,7 +262,7 @@ def test_a_signal_during_the_start_ends_it():
             await asyncio.sleep(60)
 
     sandbox = Slow()
-    app = create_app(sandbox, Settings(at_once=1))  # type: ignore[arg-type]
+    app = create_app(sandbox, Admission(1, 512), Settings())  # type: ignore[arg-type]
     before = signal.getsignal(signal.SIGTERM)
     with listen("127.0.0.1", 0) as listening:
         serve(app, sandbox, listening, lambda: pytest.fail("it serves"))  # type: ignore[arg-type]
@@ -260,36 +275,63 @@ SURROGATE = "x = '\ud800'"
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status"),
+    ("change", "status"),
     [
-        ("/run_code", PRINT | {"run_timeout": float("nan")}, 422),
-        ("/run_code", PRINT | {"language": SURROGATE}, 422),
-        ("/run_code", PRINT | {"code": SURROGATE}, 200),
-        ("/list_ids", {"dataset": SURROGATE, "config": {}}, 400),
-        ("/get_prompts", {"dataset": SURROGATE, "config": {"provided_data": [{}]}}, 400),
-        ("/submit", {"dataset": SURROGATE, "id": 1, "completion": "", "config": {}}, 400),
-        (
-            "/submit",
-            {
-                "dataset": "x",
-                "id": SURROGATE,
-                "completion": f"```python\n{SURROGATE}\n```",
-                "config": {
-                    "language": "python",
-                    "dataset_type": "CommonOJDataset",
-                    "provided_data": {
-                        "test": [{"input": {"stdin": SURROGATE}, "output": {"stdout": "1"}}]
-                    },
-                },
-            },
-            200,
-        ),
+        ({"run_timeout": float("nan")}, 422),
+        ({"language": SURROGATE}, 422),
+        ({"files": {SURROGATE: 1}}, 422),
+        ({"files": {SURROGATE: "abcde"}}, 400),
+        ({"code": json.loads("[" * 600 + "]" * 600)}, 422),
+        ({"code": SURROGATE}, 200),
     ],
 )
-async def test_what_json_can_spell_is_answered(path, body, status):
+async def test_what_json_can_spell_is_answered(change, status):
     async with client_of(FakeSandbox(ends(status=Status.finished, stdout="1"))) as client:
-        response = await client.post(path, content=json.dumps(body), headers=JSON)
+        content = json.dumps(PRINT | change)
+        response = await client.post("/run_code", content=content, headers=JSON)
         assert response.status_code == status, response.text
+        assert response.json()
+
+
+@pytest.fixture(scope="module")
+async def embedded() -> AsyncIterator[EmbeddedSandbox]:
+    async with EmbeddedSandbox(workers=1) as sandbox:
+        yield sandbox
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize(
+    ("change", "status", "says"),
+    [
+        ({"files": {"../x": ""}}, 400, "outside"),
+        ({"files": {"": ""}}, 400, "does not name a file"),
+        ({"files": {"a": "abcde"}}, 400, "not base64"),
+        ({"files": {"x" * 300: ""}}, 400, "too long"),
+        ({"fetch_files": ["a\0b", "\ud800"]}, 200, "Success"),
+        ({"memory_limit_MB": 10**30}, 200, "Success"),
+        ({"memory_limit_MB": -(10**30)}, 200, "Success"),
+        ({"run_timeout": 1e-300}, 200, "TimeLimitExceeded"),
+        ({"run_timeout": -1}, 200, "TimeLimitExceeded"),
+        ({"code": "(" * 5000, "fetch_files": ["a"]}, 200, "Failed"),
+        ({"code": "a b", "fetch_files": ["a"]}, 200, "SyntaxError"),
+    ],
+)
+async def test_names_limits_and_sources_of_any_kind_are_answered(embedded, change, status, says):
+    async with client_of(embedded) as client:
+        body = {"code": "print(1)", "language": "python"} | change
+        response = await client.post("/run_code", content=json.dumps(body), headers=JSON)
+    assert (response.status_code, says in response.text) == (status, True), response.text
+
+
+async def test_a_large_source_does_not_block_others():
+    """The server never compiles a program itself, with files to fetch neither."""
+    async with client_of(FakeSandbox(echo)) as client:
+        body = PRINT | {"code": "x=" + "[" * 90 + "]" * 90 + "\n" * 2_000_000, "fetch_files": ["a"]}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                builtins, "compile", lambda *_, **__: pytest.fail("compiled in the server")
+            )
+            assert (await client.post("/run_code", json=body)).status_code == 200
 
 
 @pytest.mark.parametrize(

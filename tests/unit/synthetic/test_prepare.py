@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow.parquet as pq
 import pytest
 
 from coding_model_project.data.training.training_files import (
@@ -12,6 +13,7 @@ from coding_model_project.data.training.training_files import (
 )
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.synthetic import tinymix
 from coding_model_project.synthetic.prepare import prepare_tinycode
 from coding_model_project.types import Problem, Stdin, Test
 
@@ -32,6 +34,16 @@ def test_files_are_made_once_their_manifest_has_the_same_settings(tmp_path):
     write_manifest(manifest, settings, {"rl_train": 4})
     assert is_made(manifest, settings)
     assert not is_made(manifest, settings | {"seed": 1})
+
+
+@pytest.mark.slow
+def test_a_mixed_task_set_is_made_once(tmp_path):
+    said = []
+    for _ in range(2):
+        tinymix.prepare_files(tmp_path, seed=0, say=said.append)
+    assert len(said) == 1
+    rows = pq.read_table(tmp_path / "rl_train.parquet").column("data_source").to_pylist()
+    assert rows.count("tinycode") == rows.count("arithmetic") > 0
 
 
 def test_embedded_tasks_do_not_overwrite_a_users_files(tmp_path):

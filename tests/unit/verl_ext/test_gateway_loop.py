@@ -108,6 +108,8 @@ async def test_each_conversation_is_an_output_and_the_longest_comes_last(config,
     assert len(only) == 1
     _, info, _ = await graded(run, tokenizer, only[0])
     assert info["agent_untrained_tokens"] == len(model.answers[0]) + 1
+    only, _ = await outputs(config("coding.agent.train=tools"), tokenizer, "Short.", CALL, "Done.")
+    assert [len(output.prompt_ids) for output in only] == [len(model.prompts[1])]
 
 
 async def test_a_reply_that_was_cut_off_is_closed_before_the_next_message(config, tokenizer):
@@ -125,6 +127,24 @@ async def test_a_reply_that_was_cut_off_is_closed_before_the_next_message(config
     assert output.response_ids[3] == tokenizer.eos_token_id
     told = tokenizer.decode(output.response_ids[3 : len(model.prompts[1]) - len(model.prompts[0])])
     assert told == "<|im_end|>\n<|im_start|>user\non<|im_end|>\n<|im_start|>assistant\n"
+
+
+async def test_what_an_agent_adds_to_a_reply_is_a_message_of_its_own(config, tokenizer):
+    run = config()
+    Path(run.coding.agent.folder, "my_agent.py").write_text(
+        AGENT.partition("TOOLS =")[0]
+        + "m = [{'role': 'user', 'content': 'Do it.'}]\n"
+        + "for _ in range(2):\n"
+        + "    m.append(post('/chat/completions', {'messages': m})['choices'][0]['message'])\n"
+        + "    m[-1]['content'] += ' out'\n"
+        + "    m.append({'role': 'user', 'content': 'on'})\n"
+    )
+    (output,), model = await outputs(run, tokenizer, "Done.", "Done.")
+    assert tokenizer.decode(output.response_ids) == (
+        "Done.<|im_end|>\n<|im_start|>assistant\nout<|im_end|>\n<|im_start|>user\non<|im_end|>\n"
+        "<|im_start|>assistant\nDone.<|im_end|>"
+    )
+    assert sum(output.response_mask) == sum(len(answer) + 1 for answer in model.answers)
 
 
 async def test_an_agent_that_never_asks_leaves_its_sample_out_and_says_what_it_printed(

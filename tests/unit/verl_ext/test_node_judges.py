@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from ray.exceptions import ActorDiedError
 
+from coding_model_project.data.quality.preflight import Preflight
 from coding_model_project.errors import ClusterError, ConfigError, SandboxError
 from coding_model_project.grading import node_pool
 from coding_model_project.grading.prompts import PromptStyle
@@ -248,3 +249,18 @@ async def test_checkouts_of_one_version_but_another_source_differ(monkeypatch, t
     assert mine.identity == theirs.identity
     difference = node_judges._difference(theirs, mine)
     assert difference is not None and difference.count("Python 3.") == 2
+
+
+async def test_a_node_checks_problems(monkeypatch):
+    from coding_model_project.verl_ext.cluster import node_judge
+
+    plan = JudgePlan(sandbox=SandboxConfig(), bare=False, stop_early=True, stop_on_timeout=False)
+    monkeypatch.setattr(node_judge, "make_sandbox", lambda _: FakeSandbox(answer=answer))
+    judge = NodeJudge(plan, cpus=1)
+    problem = stdin_problem(("1", "2"), gold=("print(int(input()) + 1)",), bad=("0",))
+    assert isinstance(await judge.preflight(problem, (), 0, 1), SandboxError), "it is not open"
+    assert isinstance(await judge.open(), NodeFacts)
+    result = await judge.preflight(problem, (), 0, 2)
+    await judge._stack.aclose()
+    assert isinstance(result, Preflight)
+    assert (result.gold_accepted, result.bad.hits, result.passed) == (1, 1, True)

@@ -32,7 +32,7 @@ async def test_an_error_of_the_judge_is_its_own_and_a_dead_process_is_replaced(m
 
     raised = RayTaskError("look", "a long traceback", DataError("mine/9: no file has it"))
     actors = [Actor(raised.as_instanceof_cause(), ActorDiedError()), Actor("seen")]
-    judge = PublicJudge({"run_dir": "x"})
+    judge = PublicJudge(SimpleNamespace(run_dir="x"))
     monkeypatch.setattr(judge, "_joined", lambda: actors.pop(0))
     with pytest.raises(DataError) as caught:
         await judge.look("mine/9", "x")

@@ -275,8 +275,8 @@ def test_data_without_public_tests_cannot_be_repaired(config):
     from coding_model_project.launch.checks import repair_checks
 
     run = config()
-    write_problems(run.coding.problems[0], [replace(PROBLEM, tests=PROBLEM.hidden_tests)])
+    problems = [replace(PROBLEM, tests=PROBLEM.hidden_tests)]
     with pytest.raises(ConfigError, match="has a public test"):
-        repair_checks.check_problems(run)
+        repair_checks.check_problems(run, problems)
     run.coding.repair.rounds = 0
-    repair_checks.check_problems(run)
+    repair_checks.check_problems(run, problems)

@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from coding_model_project.data.dedup.contamination import MIN_RUNS, MIN_SHARE, N
-from coding_model_project.data.dedup.documents import document, shape
+from coding_model_project.data.dedup.documents import document, hashed, prose, shape, words_of
 from coding_model_project.data.dedup.search import MIN_SHARED_CASES, MIN_SHARED_SHARE, ngrams
 from coding_model_project.data.problem_rows import problem_of
-from coding_model_project.data.problem_values import Malformed
 from coding_model_project.data.problems import problem_line
+from coding_model_project.data.row_readers import Malformed
 from coding_model_project.harbor.posttrain.verifier.judgements import Judgement, Verdict
 from coding_model_project.harbor.posttrain.verifier.left_files import Left
 from coding_model_project.types import Problem
@@ -130,18 +130,18 @@ def _known(problems: Sequence[Problem], allowed: Sequence[Problem]) -> _Known:
     free = set[int]()
     for one in given:
         free.update(ngrams(one.words, N).tolist())
-    free_whole = "\n".join(f" {' '.join(one.words)} " for one in given)
+    free_whole = "\n".join(f" {_whole(problem)} " for problem in allowed)
     free_shapes = {shape(code) for one in allowed for code in (*one.gold, *one.bad)}
     free_cases = {case for one in given for case in one.cases.tolist()}
     known = _Known(given=frozenset(problem_line(one).decode().strip() for one in allowed))
-    for owner, one in enumerate(documents):
+    for owner, (one, problem) in enumerate(zip(documents, problems, strict=True)):
         runs = {run for run in ngrams(one.words, N).tolist() if run not in free}
         known.n_runs.append(len(runs))
         known.lengths.append(len(one.words))
         if len(runs) >= MIN_RUNS:
             for run in runs:
                 known.runs[run].append(owner)
-        elif f" {(whole := ' '.join(one.words))} " not in free_whole:
+        elif f" {(whole := _whole(problem))} " not in free_whole:
             known.whole[whole].append(owner)
         if one.shape is not None and one.shape not in free_shapes:
             known.shapes[one.shape].append(owner)
@@ -150,6 +150,10 @@ def _known(problems: Sequence[Problem], allowed: Sequence[Problem]) -> _Known:
         for case in cases:
             known.cases[case].append(owner)
     return known
+
+
+def _whole(problem: Problem) -> str:
+    return " ".join(words_of(prose(problem.statement)))
 
 
 def _found(text: str, known: _Known) -> Iterator[tuple[int, str, float]]:
@@ -164,7 +168,7 @@ def _words(text: str) -> list[str]:
 def _statements(words: Sequence[str], known: _Known) -> Iterator[tuple[int, str, float]]:
     """Find statements by runs of words that are close together."""
     positions: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    hashes = ngrams(words, N)
+    hashes = ngrams(hashed(words), N)
     if len(hashes) and known.runs:
         wanted = np.fromiter(known.runs, dtype=np.uint64, count=len(known.runs))
         for position in np.flatnonzero(np.isin(hashes, wanted)).tolist():

@@ -82,15 +82,13 @@ class ForeignSlot(Slot):
         }
         return [json.dumps(setup)]
 
-    def _begin(
-        self, program: Program, source: bytes, limits: Limits, *, share: str | None
-    ) -> Execution | bool:
+    def _begin(self, program: Program, source: bytes, limits: Limits) -> Execution | None:
         recipe = self._toolchain.recipe(limits, source)
         files = {**program.files, recipe.source: source}
         key = recipe.key(files)
         known = self._toolchain.binaries.get(key) if recipe.product else None
         if known is not None:
-            files = {recipe.product: known}
+            files = {**program.files, recipe.product: known}
         head = {
             "limits": asdict(limits),
             "files": list(files),
@@ -115,7 +113,7 @@ class ForeignSlot(Slot):
         if "compiled" in head:
             if recipe.product and known is None:
                 self._toolchain.binaries.put(key, product)
-            return False
+            return None
         self._ending = True
         code = head["exit"]
         killed = code == -signal.SIGKILL

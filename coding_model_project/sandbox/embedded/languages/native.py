@@ -210,10 +210,11 @@ def _ready(
     source: tuple[str, bytes] | None = None
     if executable == head["product"]:
         executable = _executable(product, zygote.run.confinement.proc)
-        files = {}
+        files.pop(head["source"], None)
     elif head["product"]:
         source = head["product"], product
-        files = {head["product"]: product}
+        files.pop(head["source"], None)
+        files[head["product"]] = product
     else:
         source = head["source"], files[head["source"]]
     namespaces = zygote.run.confinement.tier is Tier.namespaces

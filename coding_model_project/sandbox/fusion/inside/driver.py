@@ -250,13 +250,13 @@ def _frames_of(
 ) -> list[tuple[dict[str, Any], bytes]]:
     """Return the frames of one input, as `outcomes.requests` does."""
     match given:
-        case ["stdin", text, _]:
+        case ["stdin", text]:
             return [({}, text.encode("utf-8", "surrogatepass"))]
-        case ["call", function, arguments, _]:
+        case ["call", function, arguments]:
             return [({"function": function}, arguments.encode())]
         case ["asserts", source, entry_point, continues]:
             head = {
-                "purpose": ["asserts", entry_point],
+                "entry_point": entry_point,
                 "within": [limits["cpu_s"], limits["wall_s"]],
                 "continues": continues,
                 "keep": keep,

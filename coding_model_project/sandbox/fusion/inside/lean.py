@@ -40,9 +40,18 @@ CODES: dict[str, bytes] = {}
 Module = type(sys)
 
 
+class _StandIn(Module):
+    """A module with a few names; all others are those of the real one, which is then imported."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked for by every import
+            raise AttributeError(name)
+        return getattr(real(self.__name__), name)
+
+
 def make(name: str, **content: Any) -> Any:
-    """Return a module with this content."""
-    module = Module(name)
+    """Return a stand-in with this content."""
+    module = _StandIn(name)
     module.__dict__.update(content)
     return module
 
@@ -504,7 +513,8 @@ _loaded.update({
     "enum": make("enum", StrEnum=StrEnum),
     "typing": _names,
     "collections.abc": _names,
-    "collections": make("collections", Counter=lambda *of: real("collections").Counter(*of)),
+    "collections": make("collections", Counter=lambda *of: real("collections").Counter(*of),
+                        namedtuple=lambda *of: real("collections").namedtuple(*of)),
     "functools": make("functools", lru_cache=lru_cache, partial=_functools.partial),
     "contextlib": make("contextlib", suppress=suppress, contextmanager=contextmanager),
     "json": make("json", loads=loads, dumps=dumps),

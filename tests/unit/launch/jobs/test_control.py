@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-import httpx
 import pytest
 
-from coding_model_project.errors import JobError
+from coding_model_project.errors import CodingModelError, ConfigError, JobError
 from coding_model_project.launch.jobs import control
 from coding_model_project.launch.jobs.base import Job, JobState
 from coding_model_project.launch.jobs.job_log import JobLog
-from coding_model_project.launch.jobs.ray_rest import RayBackend
+from coding_model_project.launch.jobs.source import read_source
 
 
 @pytest.fixture
@@ -37,28 +38,28 @@ def clock(monkeypatch):
 
 
 @dataclass
-class Ray:
-    """A head that answers for one job, with a new status and log at each look at its status."""
+class Remote:
+    """A back end with a job whose state and output change at each look at its state."""
 
-    answers: list[tuple[str, str]]
-    now: tuple[str, str] = field(default=("PENDING", ""))
+    answers: list[tuple[JobState, str]]
+    now: tuple[JobState, str] = (JobState.pending, "")
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        if request.url.path.endswith("/logs"):
-            return httpx.Response(200, json={"logs": self.now[1]})
+    def state(self, job: Job) -> JobState:
         self.now = self.answers.pop(0) if self.answers else self.now
-        return httpx.Response(200, json={"status": self.now[0], "message": "Job has not started."})
+        return self.now[0]
+
+    def log(self, job: Job) -> bytes:
+        return self.now[1].encode()
 
 
-def follow(job: Job, log: JobLog, answers: list[tuple[str, str]]) -> bytes:
+def follow(job: Job, log: JobLog, answers: list[tuple[JobState, str]]) -> bytes:
     log.add(job)
-    ray = RayBackend(address="http://head:8265", transport=httpx.MockTransport(Ray(answers)))
-    return b"".join(control.follow(log.entry(job.name), ray, log))
+    return b"".join(control.follow(log.entry(job.name), Remote(answers), log))
 
 
 def test_following_a_job_from_before_its_start_prints_all_of_its_output(job, log):
-    pending, running = ("PENDING", ""), ("RUNNING", "")
-    first, last = ("RUNNING", "step 1\n"), ("SUCCEEDED", "step 1\nstep 2\n")
+    pending, running = (JobState.pending, ""), (JobState.running, "")
+    first, last = (JobState.running, "step 1\n"), (JobState.finished, "step 1\nstep 2\n")
     answers = [pending, pending, running, running, first, first, last, last]
     assert follow(job, log, answers) == b"step 1\nstep 2\n"
 
@@ -121,3 +122,69 @@ def test_a_job_that_its_back_end_has_forgotten_is_neither_followed_nor_stopped(j
         list(control.follow(log.entry(job.name), Forgetful(), log))
     with pytest.raises(JobError, match=message):
         control.stop(log.entry(job.name), Forgetful(), log, wait_s=None, say=print)
+
+
+@dataclass
+class Lossy:
+    """A back end that starts a job, or does not, and answers with an error."""
+
+    error: CodingModelError | None = None
+    starts: bool = True
+    then: CodingModelError | None = None
+    """The error of every answer after the submission."""
+    known: set[str] = field(default_factory=set)
+    submitted: int = 0
+
+    def check(self, job: Job) -> None:
+        pass
+
+    def submit(self, job: Job, package: Path) -> Mapping[str, str]:
+        assert package.stat().st_size
+        self.submitted += 1
+        if self.starts:
+            self.known.add(job.name)
+        if self.error is not None:
+            raise self.error
+        return {"id": "7"}
+
+    def state(self, job: Job) -> JobState:
+        if self.submitted and self.then is not None:
+            raise self.then
+        return JobState.running if job.name in self.known else JobState.unknown
+
+
+@pytest.mark.parametrize(
+    "error",
+    [JobError("no answer"), ConfigError("ResourceInUse: already exists")],
+    ids=["the answer is lost", "the client repeats the request, whose name is then taken"],
+)
+def test_a_job_that_started_without_an_answer_is_not_started_again(job, log, repo, error):
+    backend = Lossy(error)
+    control.submit(backend, job, read_source(repo, max_mb=1), log)
+    entry = log.entry(job.name)
+    assert (entry.state, entry.job.handle, backend.submitted) == (JobState.pending, {}, 1)
+
+
+def test_a_job_that_did_not_start_leaves_its_name_free(job, log, repo):
+    source = read_source(repo, max_mb=1)
+    with pytest.raises(JobError, match="no answer; the job was not submitted: try again"):
+        control.submit(Lossy(JobError("no answer"), starts=False), job, source, log)
+    with pytest.raises(ConfigError, match=r"^bad partition$"):
+        control.submit(Lossy(ConfigError("bad partition"), starts=False), job, source, log)
+    assert log.entry(job.name).state is JobState.refused
+    control.submit(Lossy(), job, source, log)
+    assert log.entry(job.name).job.handle == {"id": "7"}
+
+
+def test_a_back_end_that_goes_away_during_a_submission_leaves_the_state_open(job, log, repo):
+    away = Lossy(JobError("no answer"), then=JobError("down"))
+    with pytest.raises(JobError, match=r"no answer; `jobs list` shows whether sft-1 runs"):
+        control.submit(away, job, read_source(repo, max_mb=1), log)
+    assert log.entry(job.name).state is JobState.unknown
+
+
+def test_a_name_that_the_back_end_knows_is_refused_before_anything_is_sent(job, log, repo):
+    backend = Lossy(known={"sft-1"})
+    with pytest.raises(ConfigError, match="--name=sft-1: ray http://head:8265 has a job of this"):
+        control.submit(backend, job, read_source(repo, max_mb=1), log)
+    assert (backend.submitted, log.entry(job.name).state) == (0, JobState.refused)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -44,7 +45,7 @@ def test_the_lock_of_a_gpu_is_no_way_to_anothers_file(local_job, tmp_path):
     (tmp_path / "victim").write_text("mine")
     (tmp_path / "coding-model-gpu-91.lock").symlink_to("victim")
     with pytest.raises(ConfigError, match=r"lock of GPU 91 cannot be opened"):
-        local._lock(local_job(target="91"))
+        local._lock(local_job(target="91"), "91", ExitStack())
     assert (tmp_path / "victim").read_text() == "mine"
     assert (tmp_path / "victim").stat().st_mode & 0o666 != 0o666
 
@@ -52,8 +53,8 @@ def test_the_lock_of_a_gpu_is_no_way_to_anothers_file(local_job, tmp_path):
 def test_another_user_can_open_the_lock_of_a_gpu(local_job, tmp_path):
     before = os.umask(0o077)
     try:
-        for lock in local._lock(local_job(target="90")):
-            os.close(lock)
+        with ExitStack() as held:
+            local._lock(local_job(target="90"), "90", held)
     finally:
         os.umask(before)
     (file,) = tmp_path.glob("coding-model-gpu-*")

@@ -1,8 +1,5 @@
-"""SageMaker and ECR, by moto: requests that AWS would take. It starts no container."""
+"""SageMaker, by moto: requests that AWS would take. It starts no container."""
 
-import json
-import os
-import subprocess
 import time
 from pathlib import Path
 
@@ -10,10 +7,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from coding_model_project.errors import ConfigError, JobError
-from coding_model_project.launch.jobs import image
-from coding_model_project.launch.jobs.base import JobState, SubmissionUnknown
-from coding_model_project.launch.jobs.sagemaker import RUN_DIR, SageMakerBackend
+from coding_model_project.errors import ConfigError
+from coding_model_project.launch.jobs.base import SAGEMAKER_RUN_DIR as RUN_DIR
+from coding_model_project.launch.jobs.base import JobState
+from coding_model_project.launch.jobs.sagemaker import SageMakerBackend
 from tests.unit.launch.jobs.conftest import make_job
 
 pytestmark = pytest.mark.slow
@@ -63,8 +60,7 @@ def test_a_job_is_made_with_its_source_and_its_checkpoints_in_s3(aws, sagemaker_
     runner = backend()
     runner.check(sagemaker_job)
     assert runner.state(sagemaker_job) is JobState.unknown
-    handle = runner.submit(sagemaker_job, package)
-    assert handle["arn"].endswith("training-job/sft-1")
+    runner.submit(sagemaker_job, package)
     made = boto3.client("sagemaker", region_name="us-east-1").describe_training_job(
         TrainingJobName="sft-1"
     )
@@ -74,69 +70,8 @@ def test_a_job_is_made_with_its_source_and_its_checkpoints_in_s3(aws, sagemaker_
     assert source == "s3://bucket/runs/sft-source/sft-1.zip"
     stored = boto3.client("s3").get_object(Bucket="bucket", Key="runs/sft-source/sft-1.zip")
     assert stored["Body"].read() == b"zip"
-    (command,) = runner._request(sagemaker_job, source)["AlgorithmSpecification"][
-        "ContainerArguments"
-    ]
-    assert command.endswith(f"exec python -m recipes.sft hardware=gpu_8x coding.run_dir={RUN_DIR}")
+    assert runner.text(sagemaker_job).startswith("python -m recipes.sft hardware=gpu_8x")
     assert runner.state(sagemaker_job) is JobState.finished  # moto's jobs end at once
-
-
-def test_an_answer_that_is_lost_does_not_start_a_second_job(
-    aws, sagemaker_job, package, monkeypatch
-):
-    real, calls = SageMakerBackend._call, []
-
-    def lossy(self, service, operation, *arguments, **options):
-        answer = real(self, service, operation, *arguments, **options)
-        calls.append(operation)
-        if operation == "create_training_job":
-            raise JobError("no answer")
-        return answer
-
-    monkeypatch.setattr(SageMakerBackend, "_call", lossy)
-    assert backend().submit(sagemaker_job, package)["arn"].endswith("sft-1")
-    assert calls.count("create_training_job") == 1
-
-
-def test_a_create_that_boto3_repeats_after_a_lost_answer_is_not_refused(
-    aws, sagemaker_job, package, monkeypatch
-):
-    """AWS answers the second request that the name is taken: by the job that the first one made."""
-    real = SageMakerBackend._call
-
-    def repeated(self, service, operation, *arguments, **options):
-        answer = real(self, service, operation, *arguments, **options)
-        if operation == "create_training_job":
-            raise ConfigError("sagemaker create_training_job: ResourceInUse: already exists")
-        return answer
-
-    monkeypatch.setattr(SageMakerBackend, "_call", repeated)
-    assert backend().submit(sagemaker_job, package)["arn"].endswith("sft-1")
-
-
-def test_a_name_that_the_region_knows_is_refused_before_its_source_is_overwritten(
-    aws, sagemaker_job, package
-):
-    backend().submit(sagemaker_job, package)
-    package.write_bytes(b"another")
-    with pytest.raises(ConfigError, match="--name=sft-1: us-east-1 has a training job of this"):
-        backend().submit(sagemaker_job, package)
-    stored = boto3.client("s3").get_object(Bucket="bucket", Key="runs/sft-source/sft-1.zip")
-    assert stored["Body"].read() == b"zip"
-
-
-def test_aws_that_goes_away_leaves_the_state_open(aws, sagemaker_job, package, monkeypatch):
-    real, calls = SageMakerBackend._call, []
-
-    def away(self, service, operation, *arguments, **options):
-        calls.append(operation)
-        if service == "sagemaker" and "create_training_job" in calls:
-            raise JobError("no answer")
-        return real(self, service, operation, *arguments, **options)
-
-    monkeypatch.setattr(SageMakerBackend, "_call", away)
-    with pytest.raises(SubmissionUnknown, match="jobs list"):
-        backend().submit(sagemaker_job, package)
 
 
 def test_the_log_is_read_from_cloudwatch(aws, sagemaker_job):
@@ -166,7 +101,7 @@ def test_wrong_options_are_named(sagemaker_job, fields, message):
 
 def test_a_missing_bucket_is_named(aws, tmp_path, sagemaker_job, package):
     job = make_job(tmp_path, mirror="s3://missing/run")
-    with pytest.raises(ConfigError, match="s3 upload_file"):
+    with pytest.raises(ConfigError, match="s3: "):
         backend().submit(job, package)
 
 
@@ -178,59 +113,3 @@ def test_no_credentials_are_one_line(sagemaker_job, monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     with pytest.raises(ConfigError, match="Unable to locate credentials"):
         backend().state(sagemaker_job)
-
-
-def test_an_image_is_pushed_to_a_repository_that_is_made(aws, tmp_path, monkeypatch):
-    """Use a fake podman program: moto has no registry to push to."""
-    note = tmp_path / "calls.jsonl"
-    fake = tmp_path / "bin" / "podman"
-    fake.parent.mkdir()
-    fake.write_text(
-        "#!/bin/sh\n"
-        f"""python3 -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "$@" >> {note}\n"""
-        f'case "$1" in login) cat > {tmp_path}/password;; esac\n'
-    )
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
-    for _ in range(2):  # the second time the repository is there
-        image.push(f"{REGISTRY}/training:1", "us-east-1")
-    login, push = [json.loads(line) for line in note.read_text().splitlines()][:2]
-    assert login == ["login", "--username", "AWS", "--password-stdin", REGISTRY]
-    assert push == ["push", f"{REGISTRY}/training:1"]
-    password = (tmp_path / "password").read_text()
-    assert password
-    assert password not in note.read_text()
-    (made,) = boto3.client("ecr", region_name="us-east-1").describe_repositories()["repositories"]
-    assert made["repositoryUri"] == f"{REGISTRY}/training"
-    with pytest.raises(ConfigError, match="--image=training:1: expected ACCOUNT"):
-        image.push("training:1", "us-east-1")
-    with pytest.raises(ConfigError, match=r"expected ACCOUNT\.dkr\.ecr\.eu-west-1\.amazonaws"):
-        image.push(f"{REGISTRY}/training:1", "eu-west-1")
-
-
-def _podman_works() -> bool:
-    try:
-        return subprocess.run(["podman", "info"], capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        return False
-
-
-@pytest.mark.skipif(not _podman_works(), reason="podman does not work here")
-def test_an_image_is_built_from_the_source(tmp_path, repo):
-    from coding_model_project.launch.jobs.source import read_source, write_package
-
-    write_package(read_source(repo, max_mb=1), tmp_path / "p.zip")
-    containerfile = tmp_path / "Containerfile"
-    containerfile.write_text("FROM scratch\nCOPY tool.sh /\n")
-    name = f"localhost/jobs-test-{os.getpid()}"
-    try:
-        image.build(tmp_path / "p.zip", name, containerfile)
-        listed = subprocess.run(
-            ["podman", "images", "--noheading", "--format", "{{.Repository}}", name],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        assert listed.stdout.strip() == name
-    finally:
-        subprocess.run(["podman", "rmi", name], capture_output=True, check=False)
-    with pytest.raises(ConfigError, match="no such file"):
-        image.build(tmp_path / "p.zip", name, tmp_path / "missing")

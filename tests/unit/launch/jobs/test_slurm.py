@@ -1,15 +1,23 @@
-"""Slurm's commands, by stand-ins: answers that a healthy cluster does not give."""
+"""Slurm's commands, by stand-ins: answers that a healthy cluster does not give, and several nodes."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from coding_model_project.errors import ConfigError, JobError
-from coding_model_project.launch.jobs.base import JobState
+from coding_model_project.launch.jobs.base import Evaluation, JobState
 from coding_model_project.launch.jobs.slurm import SlurmBackend
 from tests.unit.launch.jobs.conftest import make_job
+from tests.waiting import wait_for
+
+_ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture
@@ -63,7 +71,7 @@ def test_a_controller_that_times_out_is_a_job_error(slurm_job, command, name):
         ("--time=1:00:00", False),
         ("--time=1-12", False),
         ("--time=UNLIMITED", False),
-        ("--nodes=4", True),
+        ("--nodes=4", True),  # of recipes.sft, which trains on one
         ("--nodes=1", False),
     ],
 )
@@ -76,3 +84,93 @@ def test_limits_that_cannot_work_are_refused(tmp_path, command, option, refused)
         return
     with pytest.raises(ConfigError, match=option.partition("=")[0]):
         backend.check(job)
+
+
+@pytest.fixture
+def several(tmp_path, command, monkeypatch):
+    """Return a job on two nodes, and a function that runs its script with an `srun` of one node.
+
+    This `srun` skips `ray symmetric-run` and its options, and runs the entry point only.
+    """
+    run = tmp_path / "run"
+    overrides = ("hardware=cpu", f"coding.run_dir={run}")
+    job = make_job(tmp_path, backend="slurm", target="", recipe="grpo", overrides=overrides)
+    source = Path(job.folder, "source", "recipes")
+    source.mkdir(parents=True)
+    (source / "__init__.py").touch()
+    shutil.copy(_ROOT / "tests" / "contract" / "stand_in.py", source / "grpo.py")
+    command("scontrol", f'echo "$@" >> {tmp_path}/scontrol.txt; echo JobState=RUNNING')
+    command(
+        "srun",
+        f'echo "$RAY_ADDRESS" "$@" > {tmp_path}/srun.txt\n'
+        'while [ "$1" != -- ]; do shift; done; shift; exec "$@"',
+    )
+    for name, value in {"ID": 7, "NUM_NODES": 2}.items():
+        monkeypatch.setenv(f"SLURM_JOB_{name}", str(value))
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", "4")
+    monkeypatch.setenv("PYTHONPATH", str(_ROOT))
+    script = tmp_path / "script.sh"
+    script.write_text(SlurmBackend(options=("--nodes=2", "--exclusive")).text(job))
+
+    def start() -> subprocess.Popen[bytes]:
+        with (tmp_path / "log.txt").open("ab") as log:
+            return subprocess.Popen(["bash", str(script)], stdout=log, stderr=log)
+
+    return job, start
+
+
+def test_several_nodes_are_one_ray_and_the_time_limit_saves_and_requeues(several, tmp_path):
+    job, start = several
+    log = tmp_path / "log.txt"
+    saved = [0]
+    for attempt in (1, 2):
+        process = start()
+        step = f"step {saved[-1] + 3}\n"
+        wait_for(lambda step=step: step in log.read_text())
+        process.send_signal(signal.SIGTERM)  # as --signal=B:TERM@900 does, to the script alone
+        assert process.wait(60) == 0, log.read_text()
+        checkpoints = Path(job.run_dir, "checkpoints").glob("*")
+        saved = sorted(int(one.name.rpartition("_")[2]) for one in checkpoints)
+        assert len(saved) == attempt
+    assert "requeue 7" in (tmp_path / "scontrol.txt").read_text()
+    assert log.read_text().count("step 1\n") == 1  # the second attempt resumed
+    ran = (tmp_path / "srun.txt").read_text()
+    found = re.match(r"([\d.]*:20007) (.*) ray symmetric-run (.*?) -- bash -c", ran)
+    assert found is not None, ran
+    address, of_srun, of_ray = found.groups()
+    assert {"--ntasks=2", "--ntasks-per-node=1"} <= set(of_srun.split())
+    assert of_ray == f"--address {address} --min-nodes 2 --num-cpus=4"
+    assert ran.rstrip().endswith("trainer.nnodes=2")
+
+
+def test_a_ray_that_does_not_start_is_a_failed_job(several, command, slurm_job):
+    """`ray symmetric-run` ends with 0 if `ray start` fails."""
+    _, start = several
+    command("srun", "exit 0")
+    assert start().wait(60) == 1
+
+
+def test_symmetric_run_has_the_options_that_the_script_gives_it():
+    from ray.scripts.symmetric_run import symmetric_run
+
+    assert {"address", "min_nodes"} <= {parameter.name for parameter in symmetric_run.params}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "--nodes=2: recipes.sft uses the GPUs of one node"),
+        ({"recipe": "grpo", "evaluation": Evaluation(gpus=1)}, "--nodes=2: --with-evaluation"),
+        ({"recipe": "grpo"}, None),
+    ],
+)
+def test_only_ray_s_recipes_have_several_nodes(tmp_path, command, fields, message):
+    command("sbatch", "echo slurm 22.05")
+    job = make_job(tmp_path, backend="slurm", target="", **fields)
+    backend = SlurmBackend(options=("--nodes=2",))
+    if message is None:
+        backend.check(job)
+        assert "trainer.nnodes" not in SlurmBackend().text(job)
+    else:
+        with pytest.raises(ConfigError, match=message):
+            backend.check(job)

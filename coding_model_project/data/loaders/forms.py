@@ -1,0 +1,252 @@
+"""Files without a publisher: columns given by `--map`, and forms whose columns are unmistakable.
+
+These are rows made for verl, SkyRL, NeMo Gym, TRL, slime, verifiers, rLLM and open-instruct. The refusal
+of any other file shows its columns and a command with a guess.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.data.loaders.answers import answer_of
+from coding_model_project.data.loaders.base import (
+    BAD_ROW,
+    IGNORED,
+    SPLITS,
+    Part,
+    Published,
+    Row,
+    Unusable,
+)
+from coding_model_project.data.loaders.cases import Hints, tests_of
+from coding_model_project.data.loaders.prompts import prompt_of
+from coding_model_project.data.loaders.rows import (
+    EXTRA,
+    SLOW,
+    Form,
+    has_column,
+    programs_of,
+    value_at,
+)
+from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.data.loaders.values import decoded_of
+from coding_model_project.data.problem_rows import FIELDS, JUDGED_BY
+from coding_model_project.errors import ConfigError
+
+_IMPLICIT = tuple(one for one in FIELDS if one not in (
+    "answer", "messages", "prediction", "harness", "instructions", "task", "grader", "prelude",
+    "publisher",
+))  # fmt: skip
+"""Fields whose columns count without `--map`, if they have the field's own name."""
+
+_TRUTH = ("ground_truth", "solution", "label", "answer", "expected_answer")
+_STATEMENTS = (
+    "question", "problem", "prompt", "messages", "description", "question_content",
+    "problem_description", "problem_statement", "instruction", "statement", "query", "text", "content",
+    "input", "responses_create_params",
+)  # fmt: skip
+_TESTS = ("tests", "test_cases", "input_output", "test_list", "test", "test_code", "testcases")
+_ANSWERS = ("answer", "final_answer", *_TRUTH, "target", "gt")
+_PROGRAMS = ("solutions", "solution", "canonical_solution", "completion", "code", "response")
+
+VERL = {
+    "statement": "prompt",
+    "truth": "reward_model.ground_truth",
+    "ability": "ability",
+    "split": "extra_info.split",
+    "source": "data_source",
+    "tags": "data_source",
+    "language": "extra_info.language",
+}
+_NESTED_FORMS: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
+    (("data_source", "prompt", "reward_model"), VERL),
+    (("prompt", "reward_spec"), {**VERL, "truth": "reward_spec.ground_truth"}),
+    (
+        ("responses_create_params", "verifier_metadata"),
+        {"statement": "responses_create_params", "tests": "verifier_metadata", "source": "dataset"},
+    ),
+    (
+        ("responses_create_params", "expected_answer"),
+        {"statement": "responses_create_params", "answer": "expected_answer"},
+    ),
+    (("question", "info"), {"statement": "question", "truth": "info.tests|answer"}),
+    (("prompt", "info"), {"statement": "prompt", "truth": "info.tests|answer"}),
+    (
+        ("messages", "ground_truth", "dataset"),
+        {"statement": "messages", "truth": "ground_truth", "ability": "dataset", "tags": "dataset"},
+    ),
+)
+"""Required columns of a form, and its fields' columns."""
+
+
+def parse_map(given: Sequence[str] | None) -> dict[str, str]:
+    """Parse the values of `--map FIELD=COLUMN`.
+
+    Raises:
+        ConfigError: a value has another form, or a field occurs twice.
+    """
+    found: dict[str, str] = {}
+    for word in given or ():
+        name, equals, column = word.partition("=")
+        if not equals or not name or not column:
+            raise ConfigError(
+                f"--map={word}: expected FIELD=COLUMN, such as --map statement=question"
+            )
+        if name in found:
+            raise ConfigError(f"--map={word}: the field {name} is mapped twice")
+        found[name] = column
+    return found
+
+
+def mapped_loader(
+    name: str, columns: Mapping[str, str], splits: Sequence[str] = SPLITS
+) -> TableLoader:
+    """Return the loader of a file whose columns a user named.
+
+    Args:
+        splits: the splits of the set of this name; if it has only one, the file is of that split.
+
+    Raises:
+        ConfigError: no problem has such a field.
+    """
+    if unknown := [field for field in columns if field not in (*FIELDS, *EXTRA)]:
+        known = ", ".join((*FIELDS, *EXTRA))
+        raise ConfigError(f"--map {unknown[0]}=…: no such field; a problem has {known}")
+    whole = {**{field: field for field in _IMPLICIT}, **columns}
+    kept = {field: column for field, column in whole.items() if column != IGNORED}
+    form = Form(
+        name=name,
+        columns=kept,
+        id="{id}",
+        own_ids=True,
+        given=frozenset(columns),
+    )
+    return _loader(form, (), splits)
+
+
+def lacks_a_field(row: Row, columns: Mapping[str, str]) -> bool:
+    """Return whether a row has no column for a problem's statement, or none for its tests or answer."""
+    given = {field: column for field, column in columns.items() if column != IGNORED}
+    if not all(has_column(row, column) for column in given.values()):
+        return False  # the loader names the missing column
+    named = set(given)
+    found = named | {field for field in _IMPLICIT if field in row and field not in columns}
+    return "statement" not in found or not found & {*JUDGED_BY.values(), "truth"}
+
+
+def form_of(row: Row) -> Mapping[str, str] | None:
+    """Return the columns of the fields in a row of an unmistakable form; None for any other row."""
+    for needed, columns in _NESTED_FORMS:
+        if all(name in row for name in needed):
+            return columns
+    prompts = [
+        name for name in ("prompt", "messages") if isinstance(decoded_of(row.get(name)), list)
+    ]
+    truths = [name for name in _TRUTH if name in row]
+    if len(prompts) == 1 and len(truths) == 1:
+        return {"statement": prompts[0], "truth": truths[0], "ability": "dataset|data_source"}
+    questions = [name for name in ("question", "problem") if isinstance(row.get(name), str)]
+    tests = [name for name in ("tests", "ground_truth") if name in row]
+    if len(questions) == 1 and len(tests) == 1:
+        columns = {"statement": questions[0], "truth": tests[0], "ability": "ability|data_source"}
+        columns |= {"gold": "solutions", "starter": "starter_code"}
+        return columns if tests != ["tests"] else {**columns, "tests": "tests", "truth": IGNORED}
+    return None
+
+
+def form_loader(name: str, columns: Mapping[str, str]) -> TableLoader:
+    """Return the loader of a file in a form that `form_of` recognised."""
+    kept = {field: column for field, column in columns.items() if column != IGNORED}
+    fields = [kept[field] for field in ("statement", "truth", "tests", "answer") if field in kept]
+    needed = tuple("|".join(one.partition(".")[0] for one in field.split("|")) for field in fields)
+    return _loader(Form(name=name, columns=kept, limits=SLOW), needed)
+
+
+def _loader(form: Form, needed: tuple[str, ...], splits: Sequence[str] = SPLITS) -> TableLoader:
+    heads = (part for one in form.columns.values() for part in one.replace("+", "|").split("|"))
+    optional = tuple(dict.fromkeys(word for one in heads for word in (one, one.partition(".")[0])))
+    return TableLoader(
+        published=Published(
+            name=form.name,
+            licence="yours",
+            fields=needed,
+            optional=(*optional, "images", "image"),
+            parts=tuple(Part(split=split, files=()) for split in splits),
+            tests="any form",
+        ),
+        to_problem=form,
+    )
+
+
+# ── refusals ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def refusal(name: str, path: Path | str, row: Row) -> str:
+    """Return the message for a file of an unknown form: its columns, a guess and a command for it."""
+    found = ", ".join(map(str, row)) or "none"
+    guess = guessed(row)
+    if not {"tests", "answer"} & guess.keys():
+        missing = "a known form of tests or answer" if "statement" in guess else "a statement"
+        mapped = " ".join(f"--map {field}={column}" for field, column in guess.items())
+        return (
+            f"the row has columns {found}; none of them holds {missing}; map the right ones: "
+            f"{mapped or '--map statement=COLUMN'} --map tests=COLUMN (in Python: columns=)"
+        )
+    words = [f"--map {shlex.quote(f'{field}={column}')}" for field, column in guess.items()]
+    place = shlex.quote(f"{name}={path}")
+    return (
+        f"the row has columns {found}; map them, perhaps so: python -m coding_model_project data "
+        f"preflight {place} {' '.join(words)}"
+    )
+
+
+def guessed(row: Row) -> dict[str, str]:
+    """Return the columns that appear to hold a problem's fields."""
+    found: dict[str, str] = {}
+    for name in _STATEMENTS:
+        if name in row and _fits(lambda value, of=name: prompt_of(value, of), row[name]):
+            found["statement"] = name
+            break
+    rest = [name for name in row if name != found.get("statement")]
+    entry = row.get("entry_point")
+    hints = Hints(
+        function=entry if isinstance(entry, str) else None,
+        programs=next(
+            (programs_of(row[one]) for one in _PROGRAMS if isinstance(row.get(one), str)), ()
+        ),
+    )
+    named = [name for name in _TESTS if name in rest]
+    for name in dict.fromkeys((*named, *_dotted(row, rest))):
+        value = value_at(row, name)
+        if name not in _PROGRAMS and _fits(lambda one: tests_of(one, hints), value):
+            return {**found, "tests": name}
+    for name in _ANSWERS:
+        if name in rest and _fits(lambda one, of=name: answer_of(one, of), row[name]):
+            return {**found, "answer": name}
+    return found
+
+
+def _dotted(row: Row, names: Sequence[str]) -> list[str]:
+    """Return the columns that hold objects or lists, and those within objects."""
+    found = []
+    for name in names:
+        try:
+            value = decoded_of(row[name])
+        except Unusable:
+            continue
+        if isinstance(value, Mapping):
+            found += [name, *(f"{name}.{inner}" for inner in value)]
+        elif isinstance(value, list):
+            found.append(name)
+    return found
+
+
+def _fits(read: Any, value: Any) -> bool:
+    try:
+        read(value)
+    except (Unusable, *BAD_ROW):
+        return False
+    return value is not None

@@ -1,0 +1,383 @@
+"""From a row to a problem, in three steps that all data sets and `--map` share: prompt, tests, checks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any
+
+from coding_model_project.data.governance import is_held_out, split_word
+from coding_model_project.data.loaders.answers import answer_of
+from coding_model_project.data.loaders.base import NoTests, Part, Row, Unusable
+from coding_model_project.data.loaders.cases import Hints, Truth, tests_of, truth_of
+from coding_model_project.data.loaders.checks import checked, language_of
+from coding_model_project.data.loaders.modules import root
+from coding_model_project.data.loaders.prompts import Prompt, prompt_of
+from coding_model_project.data.loaders.values import decoded_of
+from coding_model_project.data.problem_rows import JUDGED_BY, default_language, read_field
+from coding_model_project.data.row_readers import Malformed, shown
+from coding_model_project.grading.extract import extract
+from coding_model_project.grading.prelude import contest_prelude
+from coding_model_project.types import Checker, GradedBy, Limits, Problem, Turn
+
+MAX_SOLUTIONS = 5
+"""Maximum number of gold and of known-bad programs per problem; some have hundreds."""
+
+TIME_FACTOR = 2.0
+"""Factor of published time limits, which are for compiled programs on the judges' machines."""
+
+OUTPUT_KB = 16_384
+SLOW = Limits(cpu_s=10.0, wall_s=30.0, output_kb=OUTPUT_KB)
+"""Limits of programs without published ones."""
+
+_DIFFICULTIES = {
+    "introductory": 1, "interview": 2, "competition": 3, "easy": 1, "medium": 2, "hard": 3,
+    "EASY": 1, "MEDIUM": 2, "MEDIUM_HARD": 3, "HARD": 4, "VERY_HARD": 5,
+}  # fmt: skip
+"""Levels in words; those in capitals are TACO's five."""
+
+_PYTHON_3 = {"3", "py3", "python3", "python", "pypy3", "python 3"}
+_MEGABYTES = {"g": 1024.0, "m": 1.0, "k": 1 / 1024}
+
+EXTRA = ("starter", "setup", "public", "ability", "time_limit", "memory_limit", "source", "truth")
+"""Fields of rows beside those of a problem. `truth` holds tests, an answer or instructions."""
+
+_OWN = ("limits", "comparison", "atol", "rtol", "isolation", "base_tests", "prelude", "publisher",
+        "prediction", "harness", "instructions", "task", "grader", "checker")  # fmt: skip
+"""Fields in our own schema alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """The columns of a data set's rows, and its rules. Calling it converts a row."""
+
+    name: str
+    columns: Mapping[str, str]
+    """The column of each field: "a.b" is nested, "a|b" are alternatives, "a+b" are both."""
+    id: str = "{split}/{index}"
+    """The end of problem ids; `{id}` is the field of this name, without which the default is used."""
+    kind: str | None = None
+    """"code" or "math", for rows that do not say so."""
+    limits: Limits = field(default_factory=Limits)
+    prepare: Callable[[Row, Part], Row] | None = None
+    """A change of each row before it is read, for what no column says."""
+    tolerant: bool = False
+    """See `checks.checked`."""
+    comparison: str = "tokens"
+    """The comparison of problems whose tests name none."""
+    prelude: bool = False
+    """True if the publisher's harness imports names for its programs (`grading.prelude`)."""
+    publisher: str | None = None
+    """The rule of the publisher's harness for held-out problems, as in `Problem.publisher`."""
+    own_ids: bool = False
+    """True if ids with a source, such as "mine/1", stay as they are."""
+    given: frozenset[str] = frozenset()
+    """Fields whose columns a user named: a value that does not fit is an error."""
+
+    def __call__(self, row: Row, part: Part, index: int) -> Problem:
+        """Convert a row.
+
+        Raises:
+            Unusable: it cannot become a problem that its tests or answer judge.
+        """
+        row = self.prepare(row, part) if self.prepare is not None else row
+        if any(row.get(name) for name in ("images", "image", "videos") if name in row):
+            raise Unusable("the row has images")
+        prompt = prompt_of(self._get(row, "statement"), self._column("statement"))
+        gold, bad = (programs_of(self._get(row, name)) for name in ("gold", "bad"))
+        truth, public = self._truth(row, gold)
+        function = truth.function or root(self._text(row, "entry_point"))
+        prompt = _with_starter(prompt, self._get(row, "starter"), function)
+        split = split_word(str(self._get(row, "split") or part.split or "train"))
+        problem = Problem(
+            id=self._id(row, split, index, part),
+            split=split,
+            statement=prompt.text,
+            messages=prompt.turns,
+            tests=(*public.tests, *truth.tests),
+            limits=self._limits(row),
+            comparison=truth.comparison or self.comparison,
+            entry_point=function,
+            language=truth.language or self._language(row),
+            difficulty=self._optional(row, "difficulty", difficulty_of),
+            date=self._optional(row, "date", date_of),
+            tags=self._tags(row),
+            gold=gold,
+            bad=bad,
+            answer=truth.answer,
+            instructions=truth.instructions,
+        )
+        if truth.answer is not None or truth.instructions:
+            texts = texts_of(self._get(row, "gold"))
+            problem = replace(problem, language="text", gold=texts, limits=Limits())
+        judged = checked(self._with_own(row, problem), tolerant=self.tolerant)
+        return self._as_published(judged)
+
+    def _as_published(self, problem: Problem) -> Problem:
+        """Add what the publisher's harness does to programs."""
+        if problem.graded_by is not GradedBy.tests:
+            return problem
+        if self.prelude and problem.language == "python":
+            problem = replace(problem, prelude=contest_prelude(problem.tests))
+        if self.publisher and is_held_out(self.name, problem.split):
+            problem = replace(problem, publisher=self.publisher)
+        return problem
+
+    def _get(self, row: Row, name: str) -> Any:
+        return value_at(row, self.columns[name]) if name in self.columns else None
+
+    def _column(self, name: str) -> str:
+        return self.columns.get(name, name)
+
+    def _text(self, row: Row, name: str) -> str | None:
+        value = self._get(row, name)
+        return value if isinstance(value, str) and value.strip() else None
+
+    def _language(self, row: Row) -> str:
+        return language_of(self._get(row, "language"))
+
+    def _id(self, row: Row, split: str, index: int, part: Part) -> str:
+        given = self._get(row, "id")
+        source = _slug(self._get(row, "source"))
+        name = f"{self.name}_{source}" if source else self.name
+        if "{id}" in self.id and given is None:
+            return f"{name}/{index + 1}" if self.own_ids else f"{name}/{split}/{index}"
+        config = part.config or "any"
+        end = self.id.format(id=given, split=split, index=index, config=config)
+        return end if self.own_ids and "/" in end else f"{name}/{end}"
+
+    def _truth(self, row: Row, gold: tuple[str, ...]) -> tuple[Truth, Truth]:
+        """Return the hidden tests or the answer, and the public tests."""
+        own = self.columns.keys() & {"prediction", "harness", "instructions", "task"}
+        if any(self._get(row, name) is not None for name in own):
+            return Truth(), Truth()
+        if "answer" in self.columns:
+            return Truth(
+                answer=answer_of(self._get(row, "answer"), self.columns["answer"])
+            ), Truth()
+        hints = Hints(
+            field=self._column("tests"),
+            kind=kind_of(self._get(row, "ability")) or self.kind,
+            function=self._text(row, "entry_point"),
+            language=self._language(row),
+            setup="\n".join(texts_of(self._get(row, "setup"))),
+            programs=gold,
+        )
+        if "truth" in self.columns:
+            hints = replace(hints, field=self.columns["truth"])
+            truth = truth_of(self._get(row, "truth"), hints)
+            other = self._get(row, "ability") if self.columns.get("ability") == "ability" else None
+            if truth.answer is not None and other and hints.kind is None:
+                raise Unusable(f"ability {other!r} is neither code nor math")
+            return truth, Truth()
+        try:
+            shown_tests = _all_tests([self._get(row, "public")], replace(hints, public=True))
+        except NoTests:
+            shown_tests = Truth()
+        columns = self._column("tests").split("+")
+        return _all_tests([value_at(row, one) for one in columns], hints), shown_tests
+
+    def _limits(self, row: Row) -> Limits:
+        seconds = seconds_of(self._get(row, "time_limit"))
+        megabytes = megabytes_of(self._get(row, "memory_limit"))
+        cpu = seconds * TIME_FACTOR if seconds else self.limits.cpu_s
+        return Limits(
+            cpu_s=cpu,
+            wall_s=max(Limits().wall_s, 3 * cpu) if seconds else self.limits.wall_s,
+            memory_mb=max(self.limits.memory_mb, int(megabytes or 0)),
+            output_kb=self.limits.output_kb,
+        )
+
+    def _optional(self, row: Row, name: str, read: Callable[[Any], Any]) -> Any:
+        value = self._get(row, name)
+        found = None if value is None else read(value)
+        if found is None and value is not None and name in self.given:
+            raise Unusable(f"field '{name}' is {shown(value)}, which is no {name}")
+        return found
+
+    def _tags(self, row: Row) -> tuple[str, ...]:
+        values = [value_at(row, one) for one in self._column("tags").split("+")]
+        found = [
+            tag for value in values if value is not None for tag in texts_of(decoded_of(value))
+        ]
+        return tuple(dict.fromkeys(tag for tag in found if tag))
+
+    def _with_own(self, row: Row, problem: Problem) -> Problem:
+        """Add the fields that only our own schema has."""
+        values = {name: self._get(row, name) for name in _OWN if name in self.columns}
+        own = {name: value for name, value in values.items() if value is not None}
+        if isinstance(checker := own.get("checker"), str):
+            if "checker" not in self.given:
+                raise Unusable(
+                    "needs a checker, which column 'checker' holds: add --map checker=checker, or "
+                    "--map checker=none to compare outputs"
+                )
+            language = "cpp" if "#include" in checker else "python"
+            checker = Checker(source=checker, language=language)
+        if isinstance(checker, Checker):
+            return replace(problem, checker=checker, comparison="checker")
+        kept = {}
+        for name, value in own.items():
+            try:
+                kept[name] = read_field(name, value)
+            except Malformed:
+                if name == "checker" or name in self.given:
+                    raise
+                # a column that only shares the name of a field
+        if "checker" in kept:
+            kept.setdefault("comparison", "checker")
+        kept.pop("grader", None)
+        grader = next((kind for kind, name in JUDGED_BY.items() if name in kept), None)
+        language = problem.language if grader is None else default_language(grader)
+        return replace(problem, **kept, language=language)
+
+
+# ── columns ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def value_at(row: Row, column: str) -> Any:
+    """Return the value at a column, "a.b" within objects, or at the first of "a|b" that has one."""
+    for one in column.split("|"):
+        value = _nested(row, one)
+        if value is not None and value != "":
+            return value
+    return None
+
+
+def has_column(row: Row, column: str) -> bool:
+    """Return whether a row has a column, even without a value there."""
+    head, dot, _ = column.partition(".")
+    return column in row or (bool(dot) and head in row and _nested(row, column) is not None)
+
+
+def _nested(value: Any, column: str) -> Any:
+    value = decoded_of(value)
+    head, dot, rest = column.partition(".")
+    if isinstance(value, Mapping):
+        if column in value:
+            return value[column]
+        return _nested(value[head], rest) if dot and head in value else None
+    if isinstance(value, list) and head.isdigit() and int(head) < len(value):
+        return _nested(value[int(head)], rest) if dot else value[int(head)]
+    return None
+
+
+def kind_of(ability: Any) -> str | None:
+    """Return "code" or "math" for what a row says of its task; None for others."""
+    word = str(ability or "").lower()
+    if "math" in word:
+        return "math"
+    return "code" if "cod" in word or "program" in word else None
+
+
+def _slug(source: Any) -> str:
+    plain = "".join(c if c.isalnum() else "_" for c in str(source or ""))
+    return plain.strip("_").lower()
+
+
+# ── values ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _all_tests(values: list[Any], hints: Hints) -> Truth:
+    """Return the tests of several columns together."""
+    found: list[Truth] = []
+    for value in values:
+        try:
+            found.append(tests_of(value, hints))
+        except NoTests:
+            continue
+    if not found:
+        raise NoTests("no hidden tests")
+    tests = tuple(test for truth in found for test in truth.tests)
+    return replace(found[0], tests=tests)
+
+
+def programs_of(value: Any) -> tuple[str, ...]:
+    """Return the first few distinct Python programs: texts, or texts with their language."""
+    decoded = decoded_of(value)
+    value = decoded if isinstance(decoded, (list, Mapping)) else value
+    if not value:
+        return ()
+    if isinstance(value, Mapping):
+        codes: Any = (
+            value.get("solution") if value.get("solution") is not None else value.get("code")
+        )
+        languages: Any = value.get("language")
+        if not isinstance(codes, (list, tuple)):
+            codes, languages = [codes], [languages]
+        pairs = zip(languages, codes, strict=True)
+        value = [code for language, code in pairs if str(language).lower() in _PYTHON_3]
+    found = []
+    for one in [value] if isinstance(value, str) else value:
+        if isinstance(one, Mapping):
+            found += programs_of({"language": "python", **one})
+        elif isinstance(one, str) and one.strip():
+            code = extract(one, bare=True).code if "```" in one else one
+            found += [code.replace("\r\n", "\n")] if code else []
+    return tuple(dict.fromkeys(found))[:MAX_SOLUTIONS]
+
+
+def texts_of(value: Any) -> tuple[str, ...]:
+    """Return a text, or the texts of a list."""
+    if isinstance(value, str):
+        return (value.replace("\r\n", "\n"),) if value.strip() else ()
+    if not isinstance(value, (list, tuple)):
+        return ()
+    return tuple(one for one in value if isinstance(one, str))
+
+
+def difficulty_of(value: Any) -> int | None:
+    """Return a level as a whole number: a number, "Level 3", "EASY"; None for others and for 0."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return int(value) or None if value == int(value) else None
+    word = str(value).strip().lower()
+    if found := re.fullmatch(r"(?:level\s*)?(\d+)(?:\.0)?", word):
+        return int(found[1]) or None
+    return _DIFFICULTIES.get(str(value), _DIFFICULTIES.get(word))
+
+
+def date_of(value: Any) -> str | None:
+    """Return the day of a date or time."""
+    try:
+        return date.fromisoformat(str(value)[:10]).isoformat()
+    except ValueError:
+        return None
+
+
+def seconds_of(value: Any) -> float | None:
+    """Return a time limit in seconds: a number, {seconds, nanos}, "2.0 seconds" or milliseconds."""
+    if isinstance(value, Mapping):
+        return (value.get("seconds") or 0) + (value.get("nanos") or 0) / 1e9
+    number, unit = _amount(value)
+    if number is None:
+        return None
+    return number / 1000 if unit.startswith(("ms", "milli")) or number >= 100 else number
+
+
+def megabytes_of(value: Any) -> float | None:
+    """Return a memory limit in MB: a number of MB or bytes, or "1.0 gigabytes"."""
+    number, unit = _amount(value)
+    if number is None:
+        return None
+    return number / 2**20 if number > 1e6 else number * _MEGABYTES.get(unit[:1], 1.0)
+
+
+def _amount(value: Any) -> tuple[float | None, str]:
+    found = re.match(r"\s*(\d+(?:\.\d+)?)\s*(\w*)", "" if value is None else str(value))
+    return (float(found[1]) or None, found[2].lower()) if found else (None, "")
+
+
+def _with_starter(prompt: Prompt, starter: Any, function: str | None) -> Prompt:
+    """Add the starter code to a prompt, and the function's name if it does not occur otherwise."""
+    end = ""
+    if isinstance(starter, str) and starter.strip() and starter.strip() not in prompt.text:
+        end += f"\n\nStart from this code:\n\n```python\n{starter.rstrip()}\n```\n"
+    if function and function not in prompt.text + end:
+        end += f"\n\nName the function `{function}`.\n"
+    if not end:
+        return prompt
+    *turns, last = prompt.turns or (Turn("user", ""),)
+    whole = (*turns, Turn(last.role, last.content + end)) if prompt.turns else ()
+    return Prompt(prompt.text + end, whole)

@@ -1,0 +1,111 @@
+"""Readers of rows that people write: each checks and converts a value, and an error names its field.
+
+Readers of values make up readers of lists and objects:
+
+    read = object_with(Point, x=value_that("a number", is_number), tags=list_of("texts", text))
+    read({"x": 1, "tags": [2]}, "points[0]")  # field 'points[0].tags[0]': expected text, got the number 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from inspect import signature
+from typing import Any, NoReturn
+
+Reader = Callable[[Any, str], Any]
+"""Checks and converts the value at a path such as "tests[3].expected"; raises `Malformed`."""
+
+
+class Malformed(ValueError):
+    """A malformed row. The message starts with the field and ends with the right form."""
+
+
+def fail(path: str, fault: str) -> NoReturn:
+    """Raise `Malformed` with the path of a value and its fault, on one line even if a key is not."""
+    raise Malformed(" ".join(f"field '{path}': {fault}".split()))
+
+
+def shown(value: Any) -> str:
+    """Describe a value for a message: its kind, and the start of its content or its keys."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            start = " ".join(value.split())[:60]
+            return f'the text "{start}{"…" if len(value) > 60 else ""}"'
+        case int() | float():
+            return f"the number {value}"
+        case Mapping():
+            return f"an object with {', '.join(map(str, list(value)[:8])) or 'no keys'}"
+        case []:
+            return "an empty list"
+        case [first, *_]:
+            return f"a list of {len(value)} that begins with {shown(first)}"
+    return f"of type {type(value).__name__}"
+
+
+def value_that(
+    expected: str,
+    fits: Callable[[Any], bool],
+    convert: Callable[[Any], Any] | None = None,
+) -> Reader:
+    """Return a reader of the values that `fits` accepts and `convert` converts without an error.
+
+    Args:
+        expected: a description of these values.
+    """
+
+    def read(value: Any, path: str) -> Any:
+        try:
+            if fits(value):
+                return value if convert is None else convert(value)
+        except (ValueError, OverflowError):
+            pass
+        fail(path, f"expected {expected}, got {shown(value)}")
+
+    return read
+
+
+def one_of(kinds: type[StrEnum]) -> Reader:
+    """Return a reader of an enum's values."""
+    return value_that(f"one of {', '.join(kinds)}", tuple(kinds).__contains__, kinds)
+
+
+def list_of(what: str, read: Reader) -> Reader:
+    """Return a reader of lists into tuples; `what` describes their items."""
+
+    def read_all(value: Any, path: str) -> tuple[Any, ...]:
+        if not isinstance(value, (list, tuple)):
+            fail(path, f"expected a list of {what}, got {shown(value)}")
+        return tuple(read(item, f"{path}[{number}]") for number, item in enumerate(value))
+
+    return read_all
+
+
+def object_with(make: Callable[..., Any], **readers: Reader) -> Reader:
+    """Return a reader of objects with these fields, the arguments of `make`, whose defaults it uses."""
+    parameters = signature(make).parameters.values()
+    needed = [one.name for one in parameters if one.default is one.empty]
+    known = ", ".join(readers)
+
+    def read(value: Any, path: str) -> Any:
+        if not isinstance(value, Mapping):
+            fail(path, f"expected an object with {known}, got {shown(value)}")
+        given = {}
+        for name, item in value.items():
+            if name not in readers:
+                fail(f"{path}.{name}", f"unknown; expected {known}")
+            given[name] = readers[name](item, f"{path}.{name}")
+        for name in needed:
+            if name not in given:
+                fail(f"{path}.{name}", "is missing")
+        return make(**given)
+
+    return read
+
+
+text = value_that("text", lambda value: isinstance(value, str))
+text_or_null = value_that("text or null", lambda value: value is None or isinstance(value, str))

@@ -1,0 +1,321 @@
+"""The comparisons of standard output of publishers' own harnesses, in our own words.
+
+Published numbers come from these rules, which differ from those of `compare`: some accept wrong
+answers, others reject right ones. Lines end at a newline only, unless stated otherwise.
+
+livecodebench: LiveCodeBench 28fef95, lcb_runner/evaluation/testing_util.py
+    Strips the text and each line. As many lines must remain. Each equals the expected one as text,
+    or word by word as decimal numbers, without a tolerance.
+codecontests: code_contests fa7a4f8, execution/tester_sandboxer.cc; Abseil's parser of numbers
+    Lower-cases ASCII letters, and splits words at space, \\n, \\t, \\r and \\v. Words are equal as
+    text, or are numbers less than 1e-5 apart; these are doubles, so long integers lose digits.
+    Unless all words are equal as text, no inf or nan is accepted, even for itself.
+apps: apps 362aedc, eval/testing_util.py
+    Splits the output at all of Python's line separators. Accepts equal text; equal lines without
+    the empty ones; lines that are numbers, within 1e-5 of the expected ones; and the same lines in
+    any order, each as a set of words, or of numbers rounded to three places. A line of blanks in
+    the expected text is an empty set, which no output has.
+taco: TACO 245eba3, metrics/testing_util.py
+    As apps, but the output, read with universal newlines, is never split into lines. So the numbers
+    are those of its characters, and the sets are the sets of characters of its words.
+prime_code: verl 0.9.1, utils/reward_score/prime_code/testing_util.py
+    As apps without the sets. No tolerance if all lines of both texts consist of digits.
+sandboxfusion: SandboxFusion 469de08, sandbox/utils/testing.py, for data sets with standard input
+    Lower-cases the text, and strips it and each line. As many lines must remain. Each is equal as
+    text, or is a number, within a relative 1e-5.
+genesys: genesys bc10edd, src/genesys/verifiers/code_test_verifier.py, which made SYNTHETIC-1
+    Strips the text and each line. All is equal as text.
+open_r1: open-r1 1416fa0, src/open_r1/rewards.py
+    As genesys, but only as many lines are compared as the shorter text has, and the expected text
+    is stripped by line only. Reads the output with universal newlines.
+verl_sandbox_fusion: verl 0.9.1, utils/reward_score/sandbox_fusion/utils.py
+    Equal text, without newlines at the end.
+
+An exception in a harness is a wrong answer there, so it is False here. Programs write the output,
+so all work is linear in the length of both texts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from typing import TypeVar
+
+_T = TypeVar("_T")
+Comparison = Callable[[str, str], bool]
+"""A function (expected, got) → bool."""
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().split("\n")]
+
+
+def _filled(expected: str) -> list[str]:
+    """Return lines that are not empty, stripped; a line of blanks is kept as an empty one."""
+    return [line.strip() for line in expected.split("\n") if line]
+
+
+def _universal_newlines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _pairwise(same: Callable[[_T, _T], bool], expected: Sequence[_T], got: Sequence[_T]) -> bool:
+    return len(expected) == len(got) and all(map(same, expected, got))
+
+
+def _same_lines(expected: str, got: str, same: Comparison) -> bool:
+    """Return whether the stripped lines are equal as text, or else by a rule, one by one."""
+    return _pairwise(
+        lambda one, other: one == other or same(one, other), _lines(expected), _lines(got)
+    )
+
+
+def _same_decimals(expected: str, got: str) -> bool:
+    """Return whether the words of two lines are equal decimal numbers."""
+    try:
+        return [Decimal(word) for word in expected.split()] == [
+            Decimal(word) for word in got.split()
+        ]
+    except ArithmeticError:  # a word is not a number, or a signalling NaN
+        return False
+
+
+def _float(text: str | bytes) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _near(expected: float, got: float) -> bool:
+    """Return what NumPy's `isclose` does by default, which is not symmetric."""
+    if expected == got:
+        return True
+    return math.isfinite(expected) and abs(got - expected) <= 1e-8 + 1e-5 * abs(expected)
+
+
+def _near_floats(expected: str, got: str) -> bool:
+    wanted, found = _float(expected), _float(got)
+    return wanted is not None and found is not None and _near(wanted, found)
+
+
+def _same_sets(expected: Iterable[Iterable[str]], got: Iterable[Iterable[str]]) -> bool:
+    """Return whether the groups are the same sets, in any order, of words or of rounded numbers."""
+    wanted, found = set(map(frozenset, expected)), set(map(frozenset, got))
+    if wanted == found:
+        return True
+    try:
+        return _rounded(wanted) == _rounded(found)
+    except ValueError:  # a word is not a number
+        return False
+
+
+def _rounded(groups: set[frozenset[str]]) -> set[frozenset[str]]:
+    """Return numbers to three places. They stay texts: a program can choose floats of equal hashes.
+
+    Raises:
+        ValueError: a word is not a number, or nan, which equals nothing.
+    """
+    return {frozenset(map(_to_three_places, group)) for group in groups}
+
+
+def _to_three_places(word: str) -> str:
+    value = float(word)
+    if math.isnan(value):
+        raise ValueError("nan")
+    return repr(round(value, 3) + 0.0)  # -0.0 + 0.0 is 0.0
+
+
+def _livecodebench(expected: str, got: str) -> bool:
+    return _same_lines(expected, got, _same_decimals)
+
+
+_CPP_WORD = re.compile(rb"[^ \n\t\r\v]+")
+
+
+def _codecontests(expected: str, got: str) -> bool:
+    wanted, found = (
+        _CPP_WORD.findall(text.encode("utf-8", "surrogatepass").lower()) for text in (expected, got)
+    )
+    return wanted == found or _pairwise(_same_cpp_word, wanted, found)
+
+
+def _same_cpp_word(expected: bytes, got: bytes) -> bool:
+    wanted, found = _cpp_float(expected), _cpp_float(got)
+    if wanted is None or found is None:
+        return expected == got
+    return abs(wanted - found) < 1e-5  # inf - inf is nan
+
+
+_CPP_HEXADECIMAL = re.compile(rb"\f*[+-]?0x[0-9a-f]*(?:\.[0-9a-f]*)?(?:p[+-]?[0-9]+)?\f*")
+
+
+def _cpp_float(word: bytes) -> float | None:
+    """Return the double that Abseil reads; it knows `0x1f`. `nan(1)` is not covered."""
+    if not _CPP_HEXADECIMAL.fullmatch(word):
+        return None if b"_" in word else _float(word)
+    try:
+        return float.fromhex(word.decode())
+    except OverflowError:
+        return math.inf  # of either sign, since nothing is near it
+    except ValueError:
+        return None
+
+
+def _like_apps(expected: str, got: str, same: Callable[[list[str], list[str]], bool]) -> bool:
+    """Return whether texts are equal as apps first tries, or else their filled lines by a rule."""
+    text, wanted, lines = expected.strip(), _filled(expected), got.splitlines()
+    found = [line for line in lines if line]
+    return (
+        text == "\n".join(lines).strip()
+        or text == "\n".join(map(str.strip, lines)).strip()
+        or wanted in (lines, found)
+        or same(wanted, found)
+    )
+
+
+def _near_or_same_sets(expected: list[str], got: list[str]) -> bool:
+    return _pairwise(_near_floats, expected, got) or _same_sets(
+        map(str.split, expected), filter(None, map(str.split, got))
+    )
+
+
+def _near_unless_digits(expected: list[str], got: list[str]) -> bool:
+    digits = all(map(str.isdigit, expected + got))
+    return not digits and _pairwise(_near_floats, expected, got)
+
+
+def _apps(expected: str, got: str) -> bool:
+    return _like_apps(expected, got, _near_or_same_sets)
+
+
+def _taco(expected: str, got: str) -> bool:
+    got = _universal_newlines(got)
+    wanted = _filled(expected)
+    return (
+        expected.strip() == got.strip()
+        or _pairwise(_near_floats, wanted, got)
+        or _same_sets(map(str.split, wanted), got.split())
+    )
+
+
+def _prime_code(expected: str, got: str) -> bool:
+    return _like_apps(expected, got, _near_unless_digits)
+
+
+def _sandboxfusion(expected: str, got: str) -> bool:
+    return _same_lines(expected.lower(), got.lower(), _relatively_near)
+
+
+def _relatively_near(expected: str, got: str) -> bool:
+    wanted, found = _float(expected), _float(got)
+    if wanted is None or found is None:
+        return False
+    return abs(found - wanted) / max(abs(wanted), 1e-10) < 1e-5
+
+
+def _genesys(expected: str, got: str) -> bool:
+    return _lines(expected) == _lines(got)
+
+
+def _open_r1(expected: str, got: str) -> bool:
+    lines = _universal_newlines(got).strip().split("\n")
+    pairs = zip(expected.split("\n"), lines, strict=False)
+    return all(one.strip() == other.strip() for one, other in pairs)
+
+
+def _verl_sandbox_fusion(expected: str, got: str) -> bool:
+    return expected.rstrip("\n") == got.rstrip("\n")
+
+
+COMPARISONS: dict[str, Comparison] = {
+    "livecodebench": _livecodebench,
+    "codecontests": _codecontests,
+    "apps": _apps,
+    "taco": _taco,
+    "prime_code": _prime_code,
+    "sandboxfusion": _sandboxfusion,
+    "genesys": _genesys,
+    "open_r1": _open_r1,
+    "verl_sandbox_fusion": _verl_sandbox_fusion,
+}
+"""Rules by publisher. They are pure and raise nothing."""
+
+
+def extracted_by_livecodebench(answer: str) -> str | None:
+    """Return the text between the last two lines with a fence; None for an answer with fewer.
+
+    Neither has to open or close a block, so a program followed by a block of sample output is lost.
+    LiveCodeBench 28fef95, lcb_runner/utils/extraction_utils.py; it runs an empty program for None.
+    """
+    lines = answer.split("\n")
+    fences = [number for number, line in enumerate(lines) if "```" in line]
+    if len(fences) < 2:
+        return None
+    return "\n".join(lines[fences[-2] + 1 : fences[-1]])
+
+
+def difference(expected: str, got: str) -> str:
+    """Return the name in `CLASSES` for what distinguishes an output from the expected text.
+
+    It explains a disagreement between two rules, so it is only called for one.
+    """
+    wanted, found = expected.split(), got.split()
+    if wanted == found:
+        one, other = ([line.split() for line in _lines(text)] for text in (expected, got))
+        return "blanks in lines" if one == other else "by lines"
+    if len(wanted) == len(found):
+        pairs = [pair for pair in zip(wanted, found, strict=True) if pair[0] != pair[1]]
+        for name, holds in _OF_WORDS.items():
+            if all(holds(*pair) for pair in pairs):
+                return name
+    return next((name for name, holds in _OF_TEXTS.items() if holds(wanted, found)), "otherwise")
+
+
+def _is_whole(word: str) -> bool:
+    return word.lstrip("+-").isdigit()
+
+
+def _is_other_script(word: str) -> bool:
+    return "_" in word or not word.isascii()
+
+
+def _within(expected: str, got: str, *, atol: float, rtol: float) -> bool:
+    wanted, found = _float(expected), _float(got)
+    if wanted is None or found is None or not math.isfinite(wanted):
+        return False
+    return abs(found - wanted) <= max(atol, rtol * abs(wanted))
+
+
+def _are_not_finite(expected: str, got: str) -> bool:
+    values = _float(expected), _float(got)
+    return all(value is not None and not math.isfinite(value) for value in values)
+
+
+_OF_WORDS: dict[str, Comparison] = {
+    "case of letters": lambda e, g: e.casefold() == g.casefold(),
+    "nan and inf": _are_not_finite,
+    "digits of other scripts": lambda e, g: _is_other_script(g) and _same_decimals(e, g),
+    "07 for 7": lambda e, g: _is_whole(e) and _is_whole(g) and _same_decimals(e, g),
+    "5.0 for 5": lambda e, g: _is_whole(e) and _same_decimals(e, g),
+    "digits of floats": _same_decimals,
+    "floats exactly": lambda e, g: not _is_whole(e) and _within(e, g, atol=1e-6, rtol=1e-6),
+    "long integers as floats": lambda e, g: (
+        _is_whole(e) and _is_whole(g) and _within(e, g, atol=0, rtol=1e-5)
+    ),
+    "tolerance of floats": lambda e, g: _within(e, g, atol=1e-3, rtol=1e-5),
+}
+"""Classes of texts with equally many words: what is true of each pair of words that differ."""
+
+_OF_TEXTS: dict[str, Callable[[list[str], list[str]], bool]] = {
+    "any order": lambda wanted, found: Counter(wanted) == Counter(found),
+    "repeated words": lambda wanted, found: set(wanted) == set(found),
+    "cut short": lambda wanted, found: wanted[: len(found)] == found,
+    "characters for words": lambda wanted, found: set("".join(wanted)) == set("".join(found)),
+}
+
+CLASSES = ("blanks in lines", "by lines", *_OF_WORDS, *_OF_TEXTS, "otherwise")
+"""Names of all classes of differences."""

@@ -1,0 +1,315 @@
+"""The effect of each override of a main_ppo command."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+
+from coding_model_project.launch.verl_keys import tree
+from coding_model_project.launch.verl_keys.found import LEAVE_OUT, Effect, Found
+from coding_model_project.launch.verl_keys.table import LEGACY_GROUPS, Advice, advice, is_read
+from coding_model_project.launch.verl_keys.tree import select
+from coding_model_project.launch.verl_keys.values import coding_faults, has_critic, value_faults
+
+_A = "actor_rollout_ref"
+_ACTOR, _ROLLOUT, _REF = f"{_A}.actor", f"{_A}.rollout", f"{_A}.ref"
+_MANAGER = "reward.reward_manager"
+
+
+# ── switches ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _kl_in_reward(config: DictConfig) -> bool:
+    return bool(select(config, "algorithm.use_kl_in_reward"))
+
+
+def _kl_loss(config: DictConfig) -> bool:
+    return bool(select(config, f"{_ACTOR}.use_kl_loss"))
+
+
+def _reference(config: DictConfig) -> bool:
+    return _kl_loss(config) or _kl_in_reward(config)
+
+
+SWITCHES: Mapping[str, tuple[Callable[[DictConfig], bool], str]] = {
+    "critic.": (has_critic, "this algorithm.adv_estimator has no critic"),
+    "algorithm.kl_ctrl.": (_kl_in_reward, "needs algorithm.use_kl_in_reward=True"),
+    "algorithm.kl_penalty": (_kl_in_reward, "needs algorithm.use_kl_in_reward=True"),
+    f"{_ACTOR}.kl_loss_": (_kl_loss, f"needs {_ACTOR}.use_kl_loss=True"),
+    f"{_REF}.": (_reference, f"needs {_ACTOR}.use_kl_loss or algorithm.use_kl_in_reward"),
+    "reward.reward_model.": (
+        lambda config: bool(select(config, "reward.reward_model.enable")),
+        "needs reward.reward_model.enable=True",
+    ),
+    f"{_ACTOR}.ppo_micro_batch_size": (
+        lambda config: not select(config, f"{_ACTOR}.use_dynamic_bsz"),
+        f"{_ACTOR}.use_dynamic_bsz makes batches by tokens",
+    ),
+}
+"""Prefixes of keys that a switch turns off, with the switch; the switches themselves are not off."""
+
+_THEMSELVES = ("critic.enable", "reward.reward_model.enable")
+
+CONVERTED: Mapping[str, Effect] = {
+    f"{_ACTOR}.": Effect.refused,
+    "critic.": Effect.refused,
+    f"{_REF}.": Effect.late,
+    f"{_ROLLOUT}.": Effect.late,
+    f"{_A}.model.": Effect.late,
+}
+"""Parts of the tree that become dataclasses, and when a key fails that they lack."""
+
+
+# ── one command ───────────────────────────────────────────────────────────────────────────────────
+
+
+def examine(
+    overrides: Sequence[str], config_name: str = "ppo_trainer", own: DictConfig | None = None
+) -> list[Found]:
+    """Return the effect of each override, in order, and then missing keys.
+
+    Args:
+        overrides: Hydra's overrides.
+        config_name: the primary configuration; one that verl lacks counts as ppo_trainer.
+        own: a configuration file of the user's own, whose keys apply before the overrides.
+
+    Raises:
+        ConfigError: verl is not installed.
+    """
+    base, refusals = _base(config_name, overrides)
+    config = base.copy()
+    given = [*(f"++{line}" for line in _lines(own)), *overrides]
+    for text in given:
+        override = tree.parsed(text)
+        if override is None:
+            refusals[text] = tree.UNREADABLE
+        elif text not in refusals and not _chooses(override.key_or_group):
+            refusals[text] = tree.apply(config, override)
+    values = [*value_faults(config), *coding_faults(config)]
+    faults = {key: (effect, why, line) for key, effect, why, line in values}
+    found = [_found(text, base, config, refusals.get(text, ""), faults) for text in given]
+    keys = {one.key for one in found}
+    found = [_without_repeats(one, keys) for one in found]
+    missing = [
+        Found(key=key, given="", effect=Effect.missing, why=why, write=line)
+        for key, (_, why, line) in faults.items()
+        if key not in keys
+    ]
+    return [*found, *missing]
+
+
+def _without_repeats(one: Found, given: set[str]) -> Found:
+    """Leave a key out if the command sets the one to write already."""
+    new = one.write.lstrip("+").partition("=")[0]
+    if new != one.key and new in given:
+        return replace(one, write=LEAVE_OUT, here=LEAVE_OUT)
+    return one
+
+
+def _base(config_name: str, overrides: Sequence[str]) -> tuple[DictConfig, dict[str, str]]:
+    """Return verl's tree with the command's choices of groups, and choices that Hydra refuses."""
+    groups: list[str] = []
+    refusals: dict[str, str] = {}
+    for text in overrides:
+        override = tree.parsed(text)
+        if override is None or not tree.is_group(override.key_or_group):
+            continue
+        try:
+            tree.compose_verl(config_name, [*groups, text])
+            groups.append(text)
+        except HydraException as error:
+            refusals[text] = " ".join(str(error).split("Available options")[0].split())
+    return tree.compose_verl(config_name, groups), refusals
+
+
+def _chooses(key: str) -> bool:
+    """Return whether a key is Hydra's own or chooses a file, so that it sets no key of the tree."""
+    return tree.is_group(key) or key.partition(".")[0] == "hydra"
+
+
+def _lines(config: DictConfig | None) -> Iterator[str]:
+    """Yield the leaves of a user's own file as overrides."""
+    if config is None:
+        return
+    for key in config:
+        if key not in ("defaults", "hydra"):
+            yield from _leaves(str(key), config._get_node(key))
+
+
+def _leaves(key: str, node: Any) -> Iterator[str]:
+    if OmegaConf.is_dict(node) and len(node):
+        for name in node:
+            yield from _leaves(f"{key}.{name}", node._get_node(name))
+        return
+    value = OmegaConf.to_container(node) if OmegaConf.is_config(node) else node._value()
+    shown = "null" if value is None else str(value)
+    yield f"{key}={shown}" if not isinstance(value, str) else f"{key}='{shown}'"
+
+
+def _found(
+    text: str,
+    base: DictConfig,
+    config: DictConfig,
+    refusal: str,
+    faults: Mapping[str, tuple[Effect, str, str]],
+) -> Found:
+    bare = text.lstrip("+~")
+    key, _, value = bare.partition("=")
+    known = advice(key, value)
+    if refusal:
+        return _refused(text, base, refusal, known)
+    if _chooses(key) or text.startswith("~"):
+        return Found(key=key, given=text, effect=Effect.taken)
+    effect, why = effect_of(key, base, config, known)
+    if effect in (Effect.taken, Effect.off) and key in faults:
+        effect, why, line = faults[key]
+        return Found(key=key, given=text, effect=effect, why=why, write=line, here=line)
+    if effect in (Effect.taken, Effect.off):
+        return Found(key=key, given=text, effect=effect, why=why)
+    if known is not None and (known.why or known.write):
+        return _advised(key, text, effect, known.why or why, known)
+    return Found(key=key, given=text, effect=effect, why=why, write=LEAVE_OUT, here=LEAVE_OUT)
+
+
+def _advised(key: str, text: str, effect: Effect, why: str, known: Advice) -> Found:
+    write, here = known.write or LEAVE_OUT, known.here or LEAVE_OUT
+    return Found(key=key, given=text, effect=effect, why=why, write=write, here=here)
+
+
+def _refused(text: str, base: DictConfig, refusal: str, known: Advice | None) -> Found:
+    bare = text.lstrip("+~")
+    key = bare.partition("=")[0]
+    if refusal != "no such key":  # it exists already, or its value cannot be read
+        write = bare if tree.has(base, key) and text.startswith("+") else LEAVE_OUT
+        if known is not None and known.unread:
+            return _advised(key, text, Effect.refused, refusal, known)
+        return Found(
+            key=key, given=text, effect=Effect.refused, why=refusal, write=write, here=write
+        )
+    if known is not None:
+        return _advised(key, text, Effect.refused, known.why or refusal, known)
+    if addable(key, base):
+        write = f"+{bare}"
+        why = "the key is read, but verl's tree lacks it"
+        return Found(key=key, given=text, effect=Effect.refused, why=why, write=write, here=write)
+    near = nearest(key, leaves(base))
+    why = f"{refusal}; did you mean {near}?" if near else f"{refusal} in verl {tree.version()}"
+    return Found(
+        key=key, given=text, effect=Effect.refused, why=why, write=LEAVE_OUT, here=LEAVE_OUT
+    )
+
+
+def addable(key: str, base: DictConfig) -> bool:
+    """Return whether a key that the tree lacks has an effect once `+` adds it."""
+    if is_read(key) or tree.is_open(base, key):
+        return True
+    return any(map(key.startswith, CONVERTED)) and not tree.unknown_field(base, key)
+
+
+def effect_of(
+    key: str, base: DictConfig, config: DictConfig, known: Advice | None
+) -> tuple[Effect, str]:
+    """Return the effect of an override that Hydra accepts."""
+    if known is not None and known.unread:
+        return Effect.ignored, f"nobody reads it in verl {tree.version()}"
+    if warned := _warned(key, config):
+        return Effect.warned, warned
+    for prefix, (on, why) in SWITCHES.items():
+        if key.startswith(prefix) and key not in _THEMSELVES and not on(config):
+            return Effect.off, why
+    if unread := _unread(key, config):
+        return Effect.ignored, unread
+    if tree.has(base, key) or is_read(key) or tree.is_open(base, key):
+        return Effect.taken, ""
+    for prefix, effect in CONVERTED.items():
+        if key.startswith(prefix):
+            if tree.unknown_field(base, key):
+                return effect, f"no such field in verl {tree.version()}: a TypeError"
+            return Effect.taken, ""
+    if key.startswith("data.") and select(config, "data.custom_cls.path"):
+        return Effect.taken, "read by data.custom_cls, if at all"
+    return Effect.ignored, f"no such key in verl {tree.version()}, and nobody reads what + adds"
+
+
+def _unread(key: str, config: DictConfig) -> str:
+    """Return why a key has no effect beside other keys; empty if it has one."""
+    ours = select(config, f"{_MANAGER}.name") == "CodeRewardManager"
+    in_own_recipe = (
+        select(config, f"{_MANAGER}.module.path") == "pkg://coding_model_project.verl_reward"
+    )
+    if key.startswith("coding.") or key == "coding":
+        return "" if ours else f"read by {_MANAGER}.name=CodeRewardManager only"
+    if key.startswith("reward.reward_kwargs."):
+        manager, source = (select(config, f"{_MANAGER}.{name}") for name in ("name", "source"))
+        name = key.split(".")[2]
+        if ours or (source == "register" and (manager != "dapo" or name not in _OF_DAPO)):
+            return f"read by {_MANAGER}.name=dapo only ({', '.join(_OF_DAPO)})"
+    if key == f"{_ACTOR}.clip_ratio":
+        return f"{_ACTOR}.clip_ratio_low and clip_ratio_high win, which have defaults"
+    if ours and not in_own_recipe and key.startswith(OF_OTHER_MANAGERS):
+        return "CodeRewardManager judges by itself"
+    url = select(config, "reward.sandbox_fusion.url")
+    if key.startswith("reward.sandbox_fusion.") and select(
+        config, "reward.custom_reward_function.path"
+    ):
+        return "goes to verl's own scorer only, not to reward.custom_reward_function" if url else ""
+    return ""
+
+
+_OF_DAPO = ("overlong_buffer_cfg", "max_resp_len")
+OF_OTHER_MANAGERS = (
+    "reward.custom_reward_function.",
+    "reward.sandbox_fusion.",
+    "reward.reward_kwargs.",
+)
+"""Keys that the recipes' CodeRewardManager does not read."""
+
+
+def _warned(key: str, config: DictConfig) -> str:
+    groups = "algorithm.filter_groups"
+    if key == f"{groups}.max_num_gen_batches":
+        return f"no bound on batches any more; {groups}.max_inflight_gen_batches bounds concurrency"
+    mode = select(config, "trainer.v1.trainer_mode")
+    by_one = select(config, f"{groups}.enable") or mode in ("colocate_async", "separate_async")
+    if key == "data.gen_batch_size" and by_one and select(config, key) not in (None, 1):
+        return "replaced by 1 with filter_groups and in the asynchronous modes"
+    return ""
+
+
+def nearest(key: str, known: Iterable[str]) -> str:
+    """Return the key with an effect that a misspelt one means; empty without a close one.
+
+    Keys of the same group are compared by their last part: a long group alone makes no likeness.
+    """
+    group, _, last = key.rpartition(".")
+    others = [one for one in known if not _without_effect(one)]
+    beside = {one.rpartition(".")[2]: one for one in others if one.rpartition(".")[0] == group}
+    if close := difflib.get_close_matches(last, beside, n=1, cutoff=0.8):
+        return beside[close[0]]
+    if beside:
+        return ""
+    section = [one for one in others if one.partition(".")[0] == key.partition(".")[0]]
+    close = difflib.get_close_matches(key, section, n=1, cutoff=0.88)
+    return close[0] if close else ""
+
+
+@functools.cache
+def _without_effect(key: str) -> bool:
+    known = advice(key, "")
+    return key.partition(".")[0] in LEGACY_GROUPS or (known is not None and known.unread)
+
+
+def leaves(node: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the keys of a configuration that hold values."""
+    for name in node:
+        child = node._get_node(name)
+        if OmegaConf.is_dict(child) and len(child):
+            yield from leaves(child, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"

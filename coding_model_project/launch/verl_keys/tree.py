@@ -1,0 +1,187 @@
+"""verl's composed configuration, and what Hydra and verl's dataclasses accept on top of it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Sequence
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.install import how_to_install
+
+UNREADABLE = (
+    "Hydra cannot read this value; quote text with commas, colons, equals signs or brackets, as in "
+    "'key=\"a=b\"' or 'key=[\"a=b\"]'"
+)
+
+_DEFAULT = "ppo_trainer"
+
+
+def version() -> str:
+    return metadata.version("verl")
+
+
+def config_dir() -> Path:
+    """Return the folder of verl's configuration, without importing verl.
+
+    Raises:
+        ConfigError: verl is not installed.
+    """
+    spec = find_spec("verl")
+    if spec is None or not spec.submodule_search_locations:
+        raise ConfigError(
+            f"verl is not installed, whose keys are compared; run `{how_to_install(gpu=False)}`"
+        )
+    return Path(spec.submodule_search_locations[0]) / "trainer" / "config"
+
+
+def is_group(key: str) -> bool:
+    """Return whether a key chooses a file of a config group, as `model_engine=megatron` does."""
+    group = key.partition("@")[0]
+    return "." not in group and (config_dir() / group).is_dir()
+
+
+def compose_verl(config_name: str, groups: Sequence[str]) -> DictConfig:
+    """Compose main_ppo's configuration with choices of config groups.
+
+    Args:
+        config_name: a file of verl's folder; for another one, ppo_trainer is composed.
+
+    Raises:
+        HydraException: a choice does not exist.
+    """
+    name = config_name.removesuffix(".yaml")
+    known = (config_dir() / f"{name}.yaml").is_file()
+    return _composed(name if known else _DEFAULT, tuple(groups)).copy()
+
+
+@functools.cache
+def _composed(name: str, groups: tuple[str, ...]) -> DictConfig:
+    outer = GlobalHydra.instance().hydra
+    GlobalHydra.instance().hydra = None
+    try:
+        with initialize_config_dir(config_dir=str(config_dir()), version_base=None):
+            return compose(config_name=name, overrides=list(groups))
+    finally:
+        GlobalHydra.instance().hydra = outer
+
+
+def parsed(text: str) -> Override | None:
+    """Parse an override as Hydra does; None if Hydra cannot read it."""
+    try:
+        return OverridesParser.create().parse_override(text)
+    except (OverrideParseException, HydraException):
+        return None
+
+
+def select(config: DictConfig, key: str) -> Any:
+    """Return a key's value; None if there is none, or if it refers to a value that is missing."""
+    try:
+        return OmegaConf.select(config, key, throw_on_missing=False)
+    except OmegaConfBaseException:
+        return None
+
+
+def apply(config: DictConfig, override: Override) -> str:
+    """Change a configuration as Hydra does.
+
+    Returns:
+        Why Hydra refuses the override; empty if it accepts it.
+    """
+    if override.is_sweep_override():
+        return f"a sweep; {UNREADABLE.partition('; ')[2]}"
+    key, value = override.key_or_group, override.value()
+    try:
+        there = OmegaConf.select(config, key, throw_on_missing=False)
+        if override.is_delete():
+            return "" if there is not None else "no such key"
+        if override.is_add() and there is not None and not isinstance(value, dict | list):
+            return "the key exists already, which refuses +"
+        adds = override.is_add() or override.is_force_add()
+        OmegaConf.update(config, key, value, merge=True, force_add=adds)
+    except (ConfigAttributeError, ConfigKeyError):
+        return "no such key"
+    except OmegaConfBaseException as error:
+        return " ".join(str(error).partition("full_key")[0].split())
+    return ""
+
+
+def has(config: DictConfig, key: str) -> bool:
+    """Return whether a configuration has a key, whatever its value."""
+    node: Any = config
+    for part in key.split("."):
+        if not OmegaConf.is_dict(node) or part not in node.keys():  # noqa: SIM118 - `in` misses ???
+            return False
+        node = node._get_node(part)
+    return True
+
+
+def unknown_field(config: DictConfig, key: str) -> bool:
+    """Return whether one of verl's dataclasses refuses a key that its tree lacks.
+
+    A node with `_target_` becomes that class, and other keys than its fields are a TypeError.
+    """
+    node: Any = config
+    for part in key.split("."):
+        if not OmegaConf.is_dict(node):
+            return False
+        if part not in node.keys():  # noqa: SIM118 - `in` misses ???
+            target = str(node.get("_target_") or "").rpartition(".")[2]
+            return bool(target) and part not in _fields(target)
+        node = node._get_node(part)
+    return False
+
+
+def is_open(config: DictConfig, key: str) -> bool:
+    """Return whether the tree has an empty mapping above a key, which takes any key."""
+    while key := key.rpartition(".")[0]:
+        node = select(config, key)
+        if OmegaConf.is_dict(node):
+            return len(node) == 0
+    return False
+
+
+def _fields(name: str) -> frozenset[str]:
+    """Return the fields of one of verl's dataclasses, read from its source."""
+    classes = _classes()
+    if name not in classes:
+        return frozenset()
+    bases, own = classes[name]
+    return own.union(*(_fields(base) for base in bases))
+
+
+@functools.cache
+def _classes() -> dict[str, tuple[tuple[str, ...], frozenset[str]]]:
+    """Return verl's configuration classes by name, with their bases and annotated fields."""
+    root = config_dir().parents[1]
+    found: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}
+    for folder in ("workers/config", "trainer/config", "utils/profiler"):
+        for file in sorted((root / folder).glob("*.py")):
+            for node in ast.parse(file.read_text()).body:
+                if isinstance(node, ast.ClassDef):
+                    bases = tuple(base.id for base in node.bases if isinstance(base, ast.Name))
+                    own = (one.target for one in node.body if isinstance(one, ast.AnnAssign))
+                    names = frozenset(one.id for one in own if isinstance(one, ast.Name))
+                    found.setdefault(node.name, (bases, names))
+    return found
+
+
+@functools.cache
+def registered(folder: str, pattern: str) -> tuple[str, ...]:
+    """Return the words that verl's source registers in a folder, by a pattern with one group."""
+    root = config_dir().parents[1]
+    texts = (file.read_text() for file in sorted((root / folder).rglob("*.py")))
+    return tuple(dict.fromkeys(word for text in texts for word in re.findall(pattern, text)))

@@ -1,0 +1,194 @@
+"""Faults of values in a composed verl configuration, which verl finds late, or at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from omegaconf import DictConfig, OmegaConf
+
+from coding_model_project.configs.typed import coding_beside
+from coding_model_project.errors import ConfigError
+from coding_model_project.launch.checks.relations import GROUP_ESTIMATORS, OTHER_ESTIMATORS
+from coding_model_project.launch.verl_keys import tree
+from coding_model_project.launch.verl_keys.found import LEAVE_OUT, Effect
+from coding_model_project.launch.verl_keys.tree import select
+
+_A = "actor_rollout_ref"
+_ACTOR, _ROLLOUT = f"{_A}.actor", f"{_A}.rollout"
+_CORRECTION = "algorithm.rollout_correction"
+_MANAGER = "reward.reward_manager"
+
+
+def has_critic(config: DictConfig) -> bool:
+    """Return whether a run trains a critic."""
+    enabled = select(config, "critic.enable")
+    return (
+        bool(enabled) if enabled is not None else select(config, "algorithm.adv_estimator") == "gae"
+    )
+
+
+Fault = tuple[str, Effect, str, str]
+"""Key, effect, reason and the line to write for main_ppo."""
+
+
+def _words(
+    key: str, words: Sequence[str], why: str, renamed: Mapping[str, str] | None = None
+) -> Callable[[DictConfig], Iterator[Fault]]:
+    """Return a check that a key has one of some words; unknown shell variables pass."""
+
+    def check(config: DictConfig) -> Iterator[Fault]:
+        value = select(config, key)
+        given = str(value).split(",") if isinstance(value, str) else []
+        for word in given:
+            if word.startswith("$") or word.strip() in words or not word.strip():
+                continue
+            new = (renamed or {}).get(word.strip())
+            line = (
+                f"{key}={new}"
+                if new
+                else LEAVE_OUT
+                if key.endswith(".mode")
+                else f"{key}={words[0]}"
+            )
+            yield key, Effect.late, f"{word}: {why}; expected {', '.join(words)}", line
+
+    return check
+
+
+def _managers(config: DictConfig) -> Iterator[Fault]:
+    manager = select(config, _MANAGER)
+    if not OmegaConf.is_dict(manager):
+        yield _MANAGER, Effect.late, "a mapping is expected", f"{_MANAGER}.name={manager}"
+        return
+    pattern = r'@register\(["\'](\w+)["\']\)'
+    known = tree.registered("experimental/reward_loop/reward_manager", pattern)
+    known = (*known, "rate_limited")
+    name = str(manager.get("name"))
+    if manager.get("source") == "register" and name not in known and not name.startswith("$"):
+        why = (
+            f"{name}: no such reward manager; expected {', '.join(known)}, or one of your own with "
+        )
+        yield f"{_MANAGER}.name", Effect.late, f"{why}{_MANAGER}.source=importlib", LEAVE_OUT
+
+
+def _strategies(config: DictConfig) -> Iterator[Fault]:
+    for part in (_ACTOR, *(["critic"] if has_critic(config) else [])):
+        value = str(select(config, f"{part}.strategy"))
+        fsdp = tree.has(config, f"{_ACTOR}.fsdp_config")
+        words = ("fsdp2", "fsdp") if fsdp else ("megatron", "veomni", "torchtitan")
+        if value not in words and not value.startswith("$"):
+            why = f"{value}: no such backend; expected {' or '.join(words)}"
+            yield f"{part}.strategy", Effect.late, why, f"{part}.strategy={words[0]}"
+
+
+def _rollout_name(config: DictConfig) -> Iterator[Fault]:
+    key = f"{_ROLLOUT}.name"
+    if tree.has(config, key) and OmegaConf.is_missing(select(config, _ROLLOUT), "name"):
+        yield key, Effect.missing, "has no default any more", f"{key}=vllm"
+
+
+def _files(config: DictConfig) -> Iterator[Fault]:
+    if select(config, "data.custom_cls.path"):
+        return
+    for key in ("data.train_files", "data.val_files"):
+        value = select(config, key)
+        for path in value if OmegaConf.is_list(value) else [value]:
+            known = str(path).endswith((".parquet", ".json", ".jsonl"))
+            if path is not None and not known and "$" not in str(path):
+                why = f"{path}: verl reads .parquet, .json and .jsonl files"
+                yield key, Effect.late, why, f"{key}=FILE.parquet"
+
+
+def _batches(config: DictConfig) -> Iterator[Fault]:
+    """Check batch sizes that the actor refuses without dynamic batches."""
+    dynamic = select(config, f"{_ACTOR}.use_dynamic_bsz")
+    if select(config, f"{_ROLLOUT}.log_prob_use_dynamic_bsz") != dynamic:
+        key = f"{_ROLLOUT}.log_prob_use_dynamic_bsz"
+        why = f"must equal {_ACTOR}.use_dynamic_bsz={dynamic}"
+        yield key, Effect.late, why, f"{key}={dynamic}"
+    if dynamic:
+        return
+    for part, name in ((_ACTOR, "ppo_micro_batch_size"), (_ROLLOUT, "log_prob_micro_batch_size")):
+        old, new = f"{part}.{name}", f"{part}.{name}_per_gpu"
+        total, per_gpu = select(config, old), select(config, new)
+        if total is not None and per_gpu is not None:
+            yield old, Effect.refused, f"{new} is set as well", LEAVE_OUT
+        elif total is not None:
+            yield old, Effect.late, "counts all GPUs; only _per_gpu is read", f"{new}={total}"
+        elif per_gpu is None:
+            yield new, Effect.missing, f"or {_ACTOR}.use_dynamic_bsz=True", f"{new}=N"
+    batch, mini = (
+        select(config, k) for k in ("data.train_batch_size", f"{_ACTOR}.ppo_mini_batch_size")
+    )
+    if isinstance(batch, int) and isinstance(mini, int) and 0 < batch < mini:
+        key = f"{_ACTOR}.ppo_mini_batch_size"
+        why = f"{mini} exceeds data.train_batch_size={batch}; it counts prompts, not samples"
+        yield key, Effect.refused, why, f"{key}={batch}"
+
+
+def _filter_metric(config: DictConfig) -> Iterator[Fault]:
+    key = "algorithm.filter_groups.metric"
+    own = (
+        select(config, "reward.custom_reward_function.path")
+        or select(config, f"{_MANAGER}.source") == "importlib"
+    )
+    value, words = select(config, key), ("reward", "acc")
+    known_wrong = str(value).startswith(("seq_", "token_", "score"))
+    if (
+        not select(config, "algorithm.filter_groups.enable")
+        or value in words
+        or str(value).startswith("$")
+    ):
+        return
+    if known_wrong or not own:
+        why = f"{value}: only reward, or a name that the reward manager returns, such as acc"
+        line = "reward" if known_wrong else "acc"
+        yield key, Effect.late, why, f"{key}={line}"
+
+
+def coding_faults(config: DictConfig) -> Iterator[Fault]:
+    """Check this package's own keys, which CodeRewardManager reads in any recipe."""
+    given = select(config, "coding")
+    if not OmegaConf.is_dict(given) or select(config, f"{_MANAGER}.name") != "CodeRewardManager":
+        return
+    plain = {name: given._get_node(name) for name in given if name != "on_ungradable"}
+    try:
+        coding_beside(DictConfig({"coding": plain}))
+    except ConfigError as error:
+        key = re.split(r"[:=]", str(error))[0]
+        yield key, Effect.refused, str(error), LEAVE_OUT
+
+
+CRITERIA = (
+    *(f"token_k{n}" for n in (1, 2, 3)),
+    *(f"seq_{how}_k{n}" for how in ("sum", "mean") for n in (1, 2, 3)),
+    *("seq_max_k2", "seq_max_k3"),
+)
+"""The words of `rollout_rs` (a test compares)."""
+VALUES: tuple[Callable[[DictConfig], Iterator[Fault]], ...] = (
+    _words(f"{_ROLLOUT}.mode", ("async",), "was removed"),
+    _rollout_name,
+    _words(f"{_ROLLOUT}.name", ("vllm", "sglang", "trtllm"), "no such rollout"),
+    _words("algorithm.adv_estimator", (*GROUP_ESTIMATORS, *OTHER_ESTIMATORS), "no such estimator"),
+    _words(f"{_CORRECTION}.rollout_is", ("token", "sequence"), "no such level"),
+    _words(
+        f"{_CORRECTION}.rollout_rs",
+        CRITERIA,
+        "no such criterion",
+        {"geometric": "seq_mean_k1", "sequence": "seq_sum_k1", "token": "token_k1"},
+    ),
+    _managers,
+    _strategies,
+    _files,
+    _batches,
+    _filter_metric,
+)
+"""Checks of values that verl makes late, or at once; each yields its faults."""
+
+
+def value_faults(config: DictConfig) -> list[Fault]:
+    """Return the faults of a composed configuration's values."""
+    own_modules = select(config, f"{_A}.model.external_lib")
+    found = [fault for check in VALUES for fault in check(config)]
+    return [one for one in found if not (own_modules and one[0] == "algorithm.adv_estimator")]

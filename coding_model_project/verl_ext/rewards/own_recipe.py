@@ -1,0 +1,204 @@
+"""Reward manager for other people's verl recipes; `coding_model_project.verl_reward` is the door.
+
+Each worker asks the node's one judge. Rows without tests that this package can run get their score as in
+verl's naive manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, cast
+
+from omegaconf import DictConfig, OmegaConf
+from verl import DataProto
+from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
+
+from coding_model_project.configs.schema import CodingConfig
+from coding_model_project.configs.typed import coding_beside
+from coding_model_project.errors import ConfigError, DataError, UngradableError
+from coding_model_project.grading.judge import make_sandbox
+from coding_model_project.grading.rewards import REWARDS
+from coding_model_project.grading.shaping import Answer, Shaping, shaped
+from coding_model_project.harbor.integrity import Integrity, require
+from coding_model_project.types import ERROR_GROUPS, Problem, Verdict
+from coding_model_project.verl_ext.rewards.judging import JudgePool, leaving_out
+from coding_model_project.verl_ext.rewards.on_node import OnNode
+from coding_model_project.verl_ext.rewards.own_scorers import PROGRAMS
+
+TestsIn = Callable[[object], Problem]
+"""A function that reads the tests that a row's ground truth holds (`integrations.verl.tests_in`)."""
+
+
+class OnUngradable(StrEnum):
+    """The end of a sample that could not be judged."""
+
+    drop = "drop"
+    """verl leaves it out of the batch."""
+    stop = "raise"
+    """It and all later samples fail, so that the run ends with the next batch."""
+
+
+def settings(config: DictConfig) -> tuple[CodingConfig, OnUngradable]:
+    """Return the checked settings of a verl configuration, all of which are optional.
+
+    Raises:
+        ConfigError: one is wrong; the message names its key.
+    """
+    given = OmegaConf.select(config, "coding")
+    plain = {} if given is None else dict(given)
+    word = plain.pop("on_ungradable", OnUngradable.drop)
+    if word not in list(OnUngradable):
+        raise ConfigError(
+            f"coding.on_ungradable={word}: expected drop or raise; verl 0.9.1 takes no sample without a "
+            "score, so that a zero advantage is not possible"
+        )
+    coding = coding_beside(cast(DictConfig, OmegaConf.create({"coding": plain})))
+    for path in coding.problems:
+        if not Path(path).is_absolute() or not Path(path).is_file():
+            why = "no such file" if Path(path).is_absolute() else "workers run in other folders"
+            raise ConfigError(
+                f"coding.problems={path}: {why}; set +coding.problems=[FILE] to an absolute path that "
+                "every node has"
+            )
+    if coding.run_dir and not Path(coding.run_dir).is_absolute():
+        raise ConfigError(f"coding.run_dir={coding.run_dir}: set it to an absolute path")
+    make_sandbox(coding.sandbox)
+    most = int(OmegaConf.select(config, "data.max_response_length") or 0)
+    Shaping.of(coding.reward, style=coding.prompt, max_tokens=most)
+    return coding, OnUngradable(word)
+
+
+class AnyRecipeManager(RewardManagerBase):
+    """A reward manager for any `main_ppo`: programs are judged in the sandbox, once per node.
+
+    A row's `reward_model.ground_truth` is the id of a problem in `coding.problems`, or holds tests. All
+    other rows go to `reward.custom_reward_function`, else to verl's own scorer for their `data_source`.
+    """
+
+    tests_in: TestsIn
+
+    def __init__(
+        self,
+        config: DictConfig,
+        tokenizer: Any,
+        compute_score: Any = None,
+        reward_router_address: str | None = None,
+        reward_model_tokenizer: Any = None,
+        **_: Any,
+    ) -> None:
+        super().__init__(config, tokenizer, compute_score)
+        coding, self._on_ungradable = settings(config)
+        naive: Any = NaiveRewardManager  # its decorator loses its signature
+        self._others = naive(
+            config, tokenizer, compute_score, reward_router_address, reward_model_tokenizer
+        )
+        most = config.data.max_response_length
+        scorer = (NodeScorer, coding, most, type(self).tests_in)
+        self._node = OnNode(*scorer, name="judge of coding-model-project", task="judges programs")
+        self._run_dir = Path(coding.run_dir) if coding.run_dir else None
+        self._failed: UngradableError | None = None
+
+    async def run_single(self, data: DataProto) -> dict[str, Any]:
+        """Judge one trajectory.
+
+        Returns:
+            `reward_score`, and `reward_extra_info` with the same numbers for every row.
+
+        Raises:
+            UngradableError: there is no truthful score.
+        """
+        if self._failed is not None:
+            raise UngradableError(
+                f"coding.on_ungradable=raise, and a sample failed: {self._failed}"
+            )
+        item = cast(Any, data[-1:])[0]
+        about = item.non_tensor_batch
+        try:
+            with leaving_out(
+                self._run_dir, {"global_steps": -1, "session_id": 0, "uid": "", **about}
+            ):
+                found = await self._node.call("score", *self._question(item, about))
+                return found if found is not None else await self._by_verl(data, about)
+        except UngradableError as error:
+            if self._on_ungradable is OnUngradable.stop:
+                self._failed = error
+            raise
+
+    def _question(self, item: Any, about: Mapping[str, Any]) -> tuple[str, object, str, int]:
+        responses = item.batch["responses"]
+        n_valid = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
+        tokenizer: Any = self.tokenizer
+        answer = tokenizer.decode(responses[:n_valid], skip_special_tokens=True)
+        return str(about.get("data_source")), about["reward_model"]["ground_truth"], answer, n_valid
+
+    async def _by_verl(self, data: DataProto, about: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            found = await self._others.run_single(data)
+        except NotImplementedError as error:
+            raise DataError(
+                f"data_source={about.get('data_source')}: verl has no scorer for it, and the ground "
+                "truth is neither an id of coding.problems nor tests; set "
+                "reward.custom_reward_function.path"
+            ) from error
+        score = float(found["reward_score"])
+        given = found["reward_extra_info"].get("acc", score)
+        info = dict.fromkeys(_info_names(), 0.0)
+        info |= {"acc": float(given), "pass_fraction": score}
+        return {"reward_score": score, "reward_extra_info": info}
+
+
+class NodeScorer:
+    """The Ray actor that scores the programs of a node."""
+
+    def __init__(self, coding: CodingConfig, max_tokens: int, tests_in: TestsIn) -> None:
+        self._pool = JudgePool(coding)
+        self._tests_in = tests_in
+        self._reward = REWARDS[coding.reward.kind]
+        self._shaping = Shaping.of(coding.reward, style=coding.prompt, max_tokens=max_tokens)
+        self._accepted = coding.harbor.integrity
+
+    async def score(
+        self, data_source: str, ground_truth: object, completion: str, tokens: int
+    ) -> dict[str, Any] | None:
+        """Score a completion; None if the row has no tests of programs.
+
+        Raises:
+            UngradableError: there is no truthful score.
+        """
+        problem = self._problem(data_source, ground_truth)
+        if problem is None:
+            return None
+        judge = await self._pool.judge()
+        verdict = await judge.hidden.grade(problem, completion)
+        if verdict.integrity != Integrity.isolated:
+            require(verdict, self._accepted)
+        reward = self._reward(problem, verdict)
+        if self._shaping.on:
+            given = Answer(completion=completion, tokens=tokens)
+            reward = shaped(reward, problem, verdict, given, self._shaping)
+        return {"reward_score": reward.total, "reward_extra_info": _info(verdict)}
+
+    def _problem(self, data_source: str, ground_truth: object) -> Problem | None:
+        if self._pool.knows(ground_truth):
+            return self._pool.problem(str(ground_truth))
+        try:
+            return self._tests_in(ground_truth)
+        except DataError:
+            if data_source in PROGRAMS:
+                raise
+            return None
+
+
+def _info_names() -> tuple[str, ...]:
+    return ("acc", "pass_fraction", *map(str, ERROR_GROUPS), "judge_s", "cached", "ran_tests")
+
+
+def _info(verdict: Verdict) -> dict[str, float]:
+    error = verdict.error
+    groups = [float(error is not None and error.group is group) for group in ERROR_GROUPS]
+    values = (float(verdict.passed), verdict.pass_fraction, *groups)
+    values = (*values, verdict.judge_s, float(verdict.cached), 1.0)
+    return dict(zip(_info_names(), values, strict=True))

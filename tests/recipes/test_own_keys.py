@@ -1,0 +1,90 @@
+"""No key of verl is without effect in a recipe without a word, and all refusals come at once."""
+
+import pytest
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.launch import compose
+from coding_model_project.launch.arguments import parse
+from coding_model_project.launch.checks.checks import check_values
+from coding_model_project.launch.compose import compose_recipe
+
+pytestmark = pytest.mark.slow
+ROLLOUT = "actor_rollout_ref.rollout"
+
+
+def refused(*overrides, hardware="cpu"):
+    with pytest.raises(ConfigError) as caught:
+        check_values(compose_recipe("grpo", [f"hardware={hardware}", *overrides]))
+    return str(caught.value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("reward.custom_reward_function.path=own.py", "judges by itself"),
+        ("+reward.custom_reward_function.reward_kwargs.k=1", "judges by itself"),
+        ("reward.sandbox_fusion.url=http://one", "coding.sandbox"),
+        ("+reward.reward_kwargs.max_resp_len=9", "judges by itself"),
+        ("reward.reward_manager.name=dapo", "CodeRewardManager"),
+        ("reward.reward_model.enable=true", "leave it out"),
+        ("reward_model.reward_manager=prime", "leave it out"),
+        ("sandbox_fusion.url=http://one", "set sandbox=fusion coding.sandbox.urls="),
+        ("model_engine=megatron", "FSDP"),
+        ("data.truncation=left", "data.filter_overlong_prompts=true"),
+        (f"{ROLLOUT}.mode=sync", "leave it out"),
+        (f"{ROLLOUT}.name=sglang", "vllm"),
+        ("algorithm.rollout_correction.rollout_rs=geometric", "seq_mean_k1"),
+        (f"{ROLLOUT}.log_prob_use_dynamic_bsz=true", "use_dynamic_bsz=False"),
+    ],
+)
+def test_a_key_that_would_have_no_effect_or_fail_late_is_refused(override, says):
+    (line,) = refused(override)
+    assert says in line
+
+
+def test_all_refusals_come_at_once():
+    unknown = refused("trainer.mine=1", "reward_model.sandbox_fusion.url=u", "data.train_batch=1")
+    assert [line.split("=")[0] for line in unknown] == [
+        "trainer.mine",
+        "reward_model.sandbox_fusion.url",
+        "data.train_batch",
+    ]
+    assert "did you mean" not in unknown[0]
+    assert "sandbox=fusion coding.sandbox.urls" in unknown[1]
+    assert "did you mean data.train_batch_size?" in unknown[2]
+    values = refused("reward_model.num_workers=2", "reward.sandbox_fusion.url=u")
+    assert len(values) == 2
+    ranges = refused(f"{ROLLOUT}.top_p=2", "trainer.total_epochs=0")
+    assert len(ranges) == 2
+
+
+def test_keys_of_another_profile_are_unknown_in_this_one():
+    key = "actor_rollout_ref.model.override_config.attn_implementation"
+    (line,) = refused(f"{key}=sdpa", hardware="gpu_1x")
+    assert f"+{key}=sdpa" in line
+
+
+def test_what_verl_accepts_and_does_not_use_is_said():
+    given = ["hardware=cpu", "data.return_raw_chat=true", "algorithm.kl_ctrl.kl_coef=0.1"]
+    given += ["+algorithm.mask_truncated_samples=true", "trainer.total_training_steps=3"]
+    lines = [*compose.without_effect("grpo", given, compose_recipe("grpo", given))]
+    assert [line.split("=")[0] for line in lines] == [
+        "data.return_raw_chat",
+        "algorithm.kl_ctrl.kl_coef",
+        "+algorithm.mask_truncated_samples",
+    ]
+    assert "set coding.training.mask_truncated=true" in lines[2]
+
+
+@pytest.mark.parametrize(
+    "word", ["hydra.searchpath=[pkg://mine]", "--config-name=ppo_megatron_trainer"]
+)
+def test_what_replaces_the_recipes_own_configuration_is_refused(word):
+    with pytest.raises(ConfigError, match="recipe"):
+        parse([word])
+
+
+def test_longer_samples_need_no_other_key_on_gpus():
+    given = ["hardware=gpu_1x", "data.max_response_length=3072"]
+    check_values(config := compose_recipe("grpo", given))
+    assert config.actor_rollout_ref.rollout.max_model_len == 1024 + 3072

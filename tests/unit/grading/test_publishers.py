@@ -1,0 +1,220 @@
+"""Each rule gives the verdicts of its publisher's harness.
+
+`tests/frozen/publishers.jsonl.gz` holds pairs of texts in 63 kinds with the verdicts of all nine
+harnesses; the first line names the harnesses. The rules agree on all pairs, so no kind is excused.
+"""
+
+import gzip
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coding_model_project.grading.publishers import (
+    CLASSES,
+    COMPARISONS,
+    difference,
+    extracted_by_livecodebench,
+)
+from tests.strategies import TEXTS
+
+FROZEN = Path(__file__).parents[2] / "frozen" / "publishers.jsonl.gz"
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    """Publishers, and rows of kind, expected, got, and a string with a 0 or 1 per publisher."""
+    with gzip.open(FROZEN, "rt", encoding="utf-8") as lines:
+        publishers, *rows = map(json.loads, lines)
+    assert len(rows) > 3000
+    return publishers, rows
+
+
+def test_all_harnesses_have_a_rule(verdicts):
+    assert verdicts[0] == list(COMPARISONS)
+
+
+@pytest.mark.parametrize("publisher", COMPARISONS)
+def test_a_rule_agrees_with_its_publishers_harness(publisher, verdicts):
+    publishers, rows = verdicts
+    at = publishers.index(publisher)
+    compare = COMPARISONS[publisher]
+    assert [
+        (kind, expected, got)
+        for kind, expected, got, given in rows
+        if compare(expected, got) is not (given[at] == "1")
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("accepted_by", "expected", "got"),
+    [
+        # Each harness has its own idea of lines.
+        ("livecodebench apps", "10 20\n", "10\xa020\n"),
+        ("apps prime_code", "10\n20\n", "10\u202820\n"),
+        ("codecontests apps taco prime_code open_r1", "10\n20\n", "10\r20\n"),
+        ("codecontests", "10\n20\n", "10 20\n"),
+        # Decimal numbers: a signalling NaN raises in the harness; nan equals nothing but its text.
+        ("livecodebench codecontests apps", "1.0 2\n", "1 2.0\n"),
+        ("", "1 2\n", "sNaN 2\n"),
+        ("", "nan 2\n", "NaN 2.0\n"),
+        ("", "1\n", "1e99999999999999999999\n"),
+        # In CodeContests inf is near nothing, and hexadecimal numbers are numbers.
+        ("livecodebench apps", "inf 1\n", "inf 1.0\n"),
+        ("codecontests", "16 -1.5\n", "0x10 -0X3p-1\n"),
+        # Floats by line. Lines of digits are whole numbers to prime_code.
+        ("apps prime_code sandboxfusion", "1e5\n", "100000.9\n"),
+        ("livecodebench codecontests apps sandboxfusion", "100000\n", "0100000\n"),
+        # Sets: of words, or of numbers with three places, in apps; of characters in taco.
+        ("apps", "1 2\n3\n", "3\n2 1 1\n3\n"),
+        ("apps", "0.0001 2\n", "2 -0.0004\n"),
+        ("", "nan 1.0\n", "1 nan\n"),
+        ("", "b\n \na\n", "a\nb\n"),
+        ("taco", "1 2\n", "12 21\n"),
+        ("taco", "1\n2\n", "12"),
+        # open-r1 looks at as many lines as the shorter text has.
+        ("open_r1", "1\n2\n3\n", "1\n2\n"),
+        ("open_r1", "1", "1\n2\n"),
+    ],
+)
+def test_details_of_the_rules(accepted_by, expected, got):
+    assert " ".join(n for n, same in COMPARISONS.items() if same(expected, got)) == accepted_by
+
+
+def test_a_leading_newline_is_only_stripped_from_the_output_in_open_r1():
+    assert COMPARISONS["open_r1"]("1\n", "\n1\n")
+    assert not COMPARISONS["open_r1"]("\n1\n", "\n1\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "got"),
+    [
+        ("blanks in lines", "1 2\r\n", "1  2"),
+        ("by lines", "1 2\n", "1\n2\n"),
+        ("by lines", "1\n\n2\n", "1\n2\n"),
+        ("case of letters", "Yes 1", "YES 1"),
+        ("nan and inf", "inf", "1e400"),
+        ("digits of other scripts", "564", "٥٦٤"),
+        ("digits of other scripts", "1000", "1_000"),
+        ("07 for 7", "7 8", "07 +8"),
+        ("5.0 for 5", "5", "5.0"),
+        ("digits of floats", "5.0 0.5", "5 0.50"),
+        ("floats exactly", "0.5 1.0", "0.5000000001 1"),
+        ("floats exactly", "Case #1: 0.5", "Case #1: 0.5000000001"),
+        ("long integers as floats", "2594856514", "2594856513"),
+        ("tolerance of floats", "0.33333", "0.33334"),
+        ("any order", "1 2\n3", "3\n1 2"),
+        ("repeated words", "1 2", "1 2 2"),
+        ("cut short", "1\n2\n3\n", "1\n2\n"),
+        ("characters for words", "1 2\n", "12 21 21\n"),
+        ("otherwise", "1", "2"),
+        ("otherwise", "inf", "5"),
+        ("otherwise", "Yes 1", "YES 1.0"),
+    ],
+)
+def test_a_difference_has_a_name(name, expected, got):
+    assert difference(expected, got) == name
+
+
+def test_most_disagreements_have_a_name(verdicts):
+    """A pair on which harnesses disagree is never left unexplained."""
+    _, rows = verdicts
+    unexplained = [
+        (expected, got)
+        for _, expected, got, given in rows
+        if len(set(given)) > 1 and difference(expected, got) == "otherwise"
+    ]
+    assert unexplained == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "program"),
+    [
+        ("```python\nprint(1)\n```", "print(1)"),
+        ("```python\nprint(1)\n```\nIt prints:\n```\n1\n```\nDone", "1"),
+        ("```python\nprint(1)\n```\nand\n```", "and"),
+        ("x ``` y\na\nb\n```", "a\nb"),
+        ("``````", None),
+        ("```python\nprint(1)", None),
+        ("print(1)", None),
+        ("", None),
+    ],
+)
+def test_livecodebench_takes_what_is_between_the_last_two_fences(answer, program):
+    assert extracted_by_livecodebench(answer) == program
+
+
+WORDS = st.sampled_from(
+    (
+        *(
+            "1",
+            "01",
+            "1.0",
+            "-0",
+            "1_0",
+            "1e400",
+            "1e-999999999999999999999",
+            "0x1p9999",
+            "9" * 400,
+        ),
+        *("sNaN", "nan", "INF", "٣", "²", "a", "ab", "İ", "Σ", ".", "\x00", "\ud800"),
+    )
+)
+HOSTILE = st.lists(
+    WORDS | TEXTS | st.sampled_from((" ", "\n", "\r", "\t", "\x0b", "\x0c", "\xa0", "\u2028")),
+    max_size=6,
+).map("".join)
+
+
+@given(HOSTILE, HOSTILE)
+def test_no_text_raises(expected, got):
+    for same in COMPARISONS.values():
+        assert isinstance(same(expected, got), bool)
+    assert difference(expected, got) in CLASSES
+    assert extracted_by_livecodebench(got) in (None, "") or "```" in got
+
+
+@given(
+    st.lists(
+        st.lists(st.text("aB1.-e", min_size=1, max_size=6), min_size=1, max_size=4), max_size=4
+    )
+)
+def test_a_text_equals_itself(lines):
+    text = "\n".join(map(" ".join, lines))
+    for same in COMPARISONS.values():
+        assert same(text, text)
+        assert same(text + "\n", text)
+
+
+LENGTH = 50_000
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "9",
+        "1 ",
+        "1\n",
+        "1e308\n",
+        "1e999999999999999999 ",
+        "ab\n",
+        "\r",
+        "0x",
+        "1_",
+        "```\n",
+        "nan ",
+    ],
+)
+def test_work_is_bounded(unit):
+    """Quadratic work on texts of this length would take more than a minute."""
+    text = unit * (LENGTH // len(unit))
+    start = time.process_time()
+    for expected, got in [(text, text + "1"), ("1" + text, text), ("1\n", text)]:
+        for same in COMPARISONS.values():
+            same(expected, got)
+        difference(expected, got)
+    extracted_by_livecodebench(text)
+    assert time.process_time() - start < 15

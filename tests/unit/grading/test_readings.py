@@ -1,0 +1,134 @@
+"""Two readings of one run: this judge's rule, and that of the publisher's harness."""
+
+from dataclasses import replace
+
+import pytest
+
+from coding_model_project.errors import DataError
+from coding_model_project.evaluation.runner import judged
+from coding_model_project.evaluation.statistics.scores import dataset_metrics
+from coding_model_project.grading.cache import CachedGrader
+from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.readings import RULES, CountedBy
+from coding_model_project.types import Call, Execution, Status, Test
+from tests.fakes import FakeSandbox, stdin_problem
+
+LINES = stdin_problem(("0", "1\n2"), ("1", "3"), publisher="livecodebench")
+
+
+def answers(*executions: Execution) -> FakeSandbox:
+    """A program that ends so on the inputs 0, 1, …; a call is the first."""
+    return FakeSandbox(lambda _, given: executions[int(getattr(given, "text", 0))])
+
+
+def printed(text: str, **fields) -> Execution:
+    return Execution(**{"status": Status.finished, "stdout": text} | fields)
+
+
+async def read(*executions: Execution, problem=LINES, stop_early: bool = False):
+    grader = ExecutionGrader(answers(*executions), stop_early=stop_early)
+    verdict = await grader.grade_code(problem, "a program")
+    return verdict.passed, verdict.publisher_passed, verdict.publisher_differs, len(verdict.results)
+
+
+async def test_both_accept():
+    assert await read(printed("1\n2\n"), printed("3")) == (True, True, "", 2)
+
+
+async def test_an_output_is_compared_by_both_rules():
+    passed, publisher, why, _ = await read(printed("1 2"), printed("3"))
+    assert (passed, publisher) == (True, False)
+    assert "lines" in why
+
+
+async def test_a_slow_test_is_over_the_publishers_limit():
+    slow = printed("3", cpu_s=7.0)
+    assert await read(printed("1\n2"), slow) == (True, False, "over 6 s", 2)
+    assert await read(printed("1\n2"), replace(slow, status=Status.cpu_timeout)) == (
+        False,
+        False,
+        "",
+        2,
+    )
+
+
+async def test_an_exit_code_is_no_error_to_some_harnesses():
+    exits = printed("3", status=Status.raised, exit_code=1)
+    assert await read(printed("1\n2"), exits) == (False, True, "by exit code", 2)
+    raised = replace(exits, stderr_tail="Traceback (most recent call last):\nValueError")
+    assert await read(printed("1\n2"), raised) == (False, False, "", 2)
+    taco = replace(LINES, publisher="taco")
+    assert await read(printed("1\n2"), exits, problem=taco) == (False, False, "", 2)
+
+
+async def test_judging_stops_early_only_when_both_rules_have_decided():
+    exits = printed("1\n2", status=Status.raised, exit_code=1)
+    assert await read(exits, printed("3"), stop_early=True) == (False, True, "by exit code", 2)
+    assert await read(printed("2"), printed("3"), stop_early=True) == (False, False, "", 1)
+    three = stdin_problem(("0", "1\n2"), ("1", "3"), ("2", "4"), publisher="livecodebench")
+    seen = await read(printed("1 2"), printed("5"), printed("4"), problem=three, stop_early=True)
+    assert seen == (False, False, "", 2)
+
+
+async def test_values_are_equal_as_in_python():
+    calls = replace(LINES, tests=(Test(Call("f", ()), expected=[1, 0.5]),))
+
+    async def returned(value):
+        return (await read(printed("", value=value), problem=calls))[:3]
+
+    assert await returned((1, 0.5)) == (True, True, "")
+    assert await returned([1, 0.5 + 1e-9]) == (True, False, "by value")
+    assert await returned([True, 0.5]) == (False, True, "by value")
+
+
+async def test_a_problem_of_no_publisher_has_one_reading():
+    plain = replace(LINES, publisher=None)
+    assert (await read(printed("1 2"), printed("3"), problem=plain))[:3] == (True, None, "")
+
+
+async def test_an_unknown_publisher_is_refused():
+    with pytest.raises(DataError, match=r"publisher='nobody': expected one of livecodebench"):
+        await read(problem=replace(LINES, publisher="nobody"))
+
+
+async def test_the_publishers_program_is_judged_too_where_it_is_another():
+    sandbox = FakeSandbox()  # a program prints itself
+    grader = CachedGrader(ExecutionGrader(sandbox, stop_early=False), bare=False)
+    problem = stdin_problem(("", "x = 1"), publisher="livecodebench")
+    block = "```python\nx = 1\n```\n"
+    verdict = await grader.grade(problem, block)
+    assert (verdict.publisher_passed, len(sandbox.calls)) == (True, 1)
+    verdict = await grader.grade(problem, f"{block}It prints:\n```\n1\n```\n")
+    assert verdict.passed and verdict.publisher_passed is False
+    assert verdict.publisher_differs == "by the last fence"
+    assert len(sandbox.calls) == 2  # the first program was known
+
+
+@pytest.mark.parametrize("rule", CountedBy)
+async def test_an_evaluation_counts_by_one_rule_and_reports_both(rule):
+    from coding_model_project.evaluation.plan import Sample
+    from coding_model_project.evaluation.results import Generated
+
+    grader = CachedGrader(ExecutionGrader(FakeSandbox(), stop_early=True), bare=True)
+    results = []
+    for number, text in enumerate(["1\n2", "1 2", "3"]):
+        problem = stdin_problem(("", "1\n2"), id=f"fake/{number}", publisher="livecodebench")
+        generated = Generated(
+            dataset="fake", problem=problem.id, sample=0, seed=0, completion=text, tokens=1,
+            truncated=False, seconds=0.0, at=0.0,
+        )  # fmt: skip
+        sample = Sample("fake", problem, 0, 0)
+        results.append(await judged(sample, generated, grader, stop_early=True, rule=rule))
+    by_lines = rule is CountedBy.publisher
+    assert [one.passed for one in results] == [True, not by_lines, False]
+    assert results[1].error == ("wrong_answer" if by_lines else None)
+    found = dataset_metrics(results, (1,))
+    assert found["readings"]["ours"]["1"]["value"] == pytest.approx(2 / 3)
+    assert found["readings"]["publisher"]["1"]["value"] == pytest.approx(1 / 3)
+    (seen,) = found["readings"]["differ"].values()
+    assert seen == {"answers": 1, "example": "fake/1 0"}
+    assert found["pass@k"] == found["readings"][str(rule)]
+
+
+def test_every_rule_has_a_name_for_people():
+    assert len({rule.name for rule in RULES.values()}) == len(RULES)

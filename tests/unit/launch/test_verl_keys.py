@@ -1,0 +1,166 @@
+"""What verl does with keys: every claim of docs/verl-command.md against the verl that is installed."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+
+from coding_model_project import cli
+from coding_model_project.launch.verl_keys import tree, values
+from coding_model_project.launch.verl_keys.effects import examine
+from coding_model_project.launch.verl_keys.found import LEAVE_OUT, Effect
+
+pytestmark = pytest.mark.slow
+
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+WORKS = [
+    "algorithm.adv_estimator=gae",
+    "algorithm.filter_groups.enable=True",
+    "data.train_files=a.parquet",
+    "data.val_files=a.parquet",
+    f"{ROLLOUT}.name=vllm",
+    f"{ACTOR}.ppo_micro_batch_size_per_gpu=1",
+    f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=1",
+]
+PAGE = Path(__file__).parents[3] / "docs/verl-command.md"
+ROWS = re.findall(r"^\| `(\S+)` \| (\w+) \| (.+) \| (.+) \|$", PAGE.read_text(), re.M)
+
+
+def effect(*overrides):
+    return next(one for one in examine([*WORKS, *overrides]) if one.given == overrides[-1])
+
+
+def test_a_command_that_works_has_nothing_to_say():
+    assert {one.effect for one in examine(WORKS)} == {Effect.taken}
+
+
+@pytest.mark.parametrize(("old", "word", "write", "here"), ROWS)
+def test_the_page(old, word, write, here):
+    found = effect(old)
+    assert found.effect == word
+    assert found.write == write.strip("`")
+    assert found.here == (found.write if here == "same" else here.strip("`"))
+    if found.write != LEAVE_OUT:  # what is proposed has an effect
+        lines = found.write.replace("=T", "=1").split()
+        others = [one for one in WORKS if one.split("=")[0] not in found.write]
+        assert {one.effect for one in examine([*others, *lines])} == {Effect.taken}
+
+
+def test_hydra_refuses_what_the_page_says_and_nothing_else():
+    accepted = [
+        old for old, word, _, _ in ROWS if word != "refused" and "reward_manager=" not in old
+    ]
+    refused = [old for old, word, _, _ in ROWS if word == "refused"]
+    assert len(refused) > 5
+    tree.compose_verl("ppo_trainer", accepted)
+    for old in (refused[0], next(one for one in refused if one.startswith("+"))):
+        with pytest.raises(HydraException):
+            tree.compose_verl("ppo_trainer", [old])
+
+
+@pytest.mark.parametrize(
+    ("override", "word", "write"),
+    [
+        (f"+{ACTOR}.of_a_fork=1", Effect.refused, "leave out"),
+        (f"+{ROLLOUT}.val_kwargs.of_a_fork=1", Effect.late, "leave out"),
+        ("+critic.model.of_a_fork=1", Effect.refused, "leave out"),
+        ("+data.of_a_fork=1", Effect.ignored, "leave out"),
+        (f"+{ROLLOUT}.enable_sleep_mode=false", Effect.taken, ""),
+        (
+            f"{ROLLOUT}.enable_sleep_mode=false",
+            Effect.refused,
+            f"+{ROLLOUT}.enable_sleep_mode=false",
+        ),
+        ("+reward.reward_kwargs.max_resp_len=9", Effect.ignored, "leave out"),
+        (f"{ACTOR}.clip_ratio=0.3", Effect.ignored, "leave out"),
+        (f"{ACTOR}.strategy=mine", Effect.late, f"{ACTOR}.strategy=fsdp2"),
+        (f"{ACTOR}.kl_loss_coef=0.1", Effect.off, ""),
+        ("data.train_files=[a.pkl]", Effect.late, "data.train_files=FILE.parquet"),
+        ("algorithm.filter_groups.max_num_gen_batches=10", Effect.warned, "leave out"),
+        (f"{ACTOR}.ppo_mini_batch_size=2048", Effect.refused, f"{ACTOR}.ppo_mini_batch_size=1024"),
+        ("reward.reward_manager=dapo", Effect.late, "reward.reward_manager.name=dapo"),
+        ("+coding.prompt=bare", Effect.ignored, "leave out"),
+    ],
+)
+def test_keys_by_their_kind(override, word, write):
+    found = effect(override)
+    assert (found.effect, found.write) == (word, write)
+
+
+def test_a_misspelt_key_names_only_one_with_an_effect():
+    assert f"did you mean {ROLLOUT}.temperature?" in effect(f"{ROLLOUT}.temperatur=1").why
+    for fork in ("trainer.rejection_sample", "reward_model.of_a_fork", f"{ROLLOUT}.of_a_fork"):
+        assert "did you mean" not in effect(f"{fork}=1").why
+
+
+def test_this_packages_keys_are_read_with_its_manager_only():
+    three = [
+        "reward.reward_manager.source=importlib",
+        "reward.reward_manager.name=CodeRewardManager",
+        "reward.reward_manager.module.path=pkg://coding_model_project.verl_reward",
+    ]
+    assert effect(*three, "+coding.prompt=bare").effect is Effect.taken
+    assert effect(*three, "+coding.promt=bare").effect is Effect.refused
+    assert effect(*three, "reward.custom_reward_function.path=x.py").effect is Effect.taken
+
+
+def test_a_choice_of_engine_has_its_own_keys():
+    keys = ["model_engine=megatron", f"{ACTOR}.megatron.param_offload=True"]
+    assert {one.effect for one in examine([*WORKS, *keys])} == {Effect.taken}
+    assert effect("model_engine=nothing").effect is Effect.refused
+
+
+def test_a_file_of_ones_own_adds_keys_that_nobody_reads():
+    own = OmegaConf.create({"defaults": ["ppo_trainer"], "trainer": {"mine": 1, "nnodes": 2}})
+    found = {one.key: one.effect for one in examine([*WORKS, "trainer.mine=2"], own=own)}
+    assert found["trainer.mine"] is Effect.ignored
+    assert found["trainer.nnodes"] is Effect.taken
+
+
+def test_the_last_line_is_for_programs(capsys):
+    command = f"python3 -m own.main {' '.join(WORKS[1:])} trainer.mine=1 data.truncation=error"
+    assert cli.main(["doctor", "--json", "--verl-overrides", command]) == 1
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found == {
+        "verl": tree.version(),
+        "entry": "own.main",
+        "refused": ["trainer.mine"],
+        "ignored": ["data.truncation"],
+        "late": [],
+        "write": {
+            "trainer.mine": "leave out",
+            "data.truncation": "data.filter_overlong_prompts=True",
+        },
+    }
+    assert cli.main(["doctor", "--verl-overrides", " ".join(WORKS)]) == 0
+    assert f"{len(WORKS)} taken" in capsys.readouterr().out
+
+
+@pytest.mark.verl
+def test_verl_itself_agrees():
+    """The tables against verl's code: rewards, dataclasses and registered words."""
+    from verl.trainer.ppo import core_algos, reward, rollout_corr_helper
+    from verl.utils.config import omega_conf_to_dataclass
+    from verl.workers.rollout.base import _ROLLOUT_REGISTRY
+
+    config = tree.compose_verl("ppo_trainer", [])
+    OmegaConf.set_struct(config, False)
+    config.custom_reward_function.path = "/no/such.py"
+    config.reward_model.reward_manager = "prime"
+    assert reward.get_custom_reward_fn(config) is None
+    assert reward.resolve_reward_manager_cls(config).__name__ == "NaiveRewardManager"
+    config.reward.reward_manager.name = "prime"
+    with pytest.raises(ValueError, match="prime"):
+        reward.resolve_reward_manager_cls(config)
+    config[f"{ACTOR.split('.')[0]}"].actor.ppo_micro_batch_size_per_gpu = 1
+    omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    config.actor_rollout_ref.actor.of_a_fork = 1
+    with pytest.raises(Exception, match="of_a_fork"):
+        omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    assert {name for name, _ in _ROLLOUT_REGISTRY} == {"vllm", "sglang", "trtllm"}
+    words = {*values.GROUP_ESTIMATORS, *values.OTHER_ESTIMATORS}
+    assert {str(name) for name in core_algos.ADV_ESTIMATOR_REGISTRY} == words
+    assert {*values.CRITERIA} == rollout_corr_helper.SUPPORTED_ROLLOUT_RS_OPTIONS
