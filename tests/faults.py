@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 
 from coding_model_project.errors import SandboxError
 from coding_model_project.sandbox.base import StopWhen
@@ -46,15 +47,18 @@ class FailsOn(Faulty):
 
 
 class FailsOften(Faulty):
-    """Every n-th program of a process fails."""
+    """Every n-th program of a process fails, and each from when a file is there."""
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, every: int, gone: str = "") -> None:
         super().__init__()
         self._every = every
+        self._gone = gone
         self._n_programs = 0
 
     async def before(self, program: Program, inputs: Sequence[Input]) -> None:
         self._n_programs += 1
+        if self._gone and Path(self._gone).exists():
+            raise SandboxError("made to fail: the judge is gone")
         if self._n_programs % self._every == 0:
             raise SandboxError(f"made to fail on every program of {self._every}")
 

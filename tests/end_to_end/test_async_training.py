@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from coding_model_project.errors import TrainingError
@@ -48,34 +51,48 @@ def check(steps, n_steps, max_staleness):
     assert trained == steps[-1]["rollout/trained_tokens_total"]
 
 
+def test_samples_are_within_the_bound_until_the_judge_is_gone_which_ends_the_run(
+    world, tmp_path, in_ray
+):
+    gone = tmp_path / "gone"
+    run = ["+coding.sandbox.kwargs.every=4", f"+coding.sandbox.kwargs.gone={gone}"]
+    run += ["trainer.save_freq=-1", "coding.max_staleness=1"]
+    after = threading.Thread(target=touch_after, args=(gone, tmp_path, 2), daemon=True)
+    after.start()
+    with pytest.raises(TrainingError, match=r"could not be judged, more than") as caught:
+        train("grpo", overrides(world, tmp_path, "colocate_async", *run))
+    assert "the judge is gone" in str(caught.value) or "breaker" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    steps = steps_of(tmp_path)[:2]
+    check(steps, [1, 2], 1)
+    assert steps[1][WORST] == 1  # of the batch that was asked for ahead
+    lost = {row.sample.rpartition("_")[0] for row in read_ungradable(tmp_path)}
+    kept = {row.sample.split("_")[0] for row in read_all_rollouts(tmp_path) if row.split == "train"}
+    assert lost & kept  # the judged samples of groups of which one could not be judged
+
+
+def touch_after(path, run_dir, n_steps):
+    while len(steps_of(run_dir)) < n_steps:
+        time.sleep(0.1)
+    path.touch()
+
+
 @pytest.mark.soak
-def test_samples_are_within_the_bound_kept_from_broken_groups_and_resumed(world, tmp_path, in_ray):
+def test_a_resumed_run_keeps_the_bound_and_generates_again_what_was_ahead(world, tmp_path, in_ray):
     run = ["+coding.sandbox.kwargs.every=4", "trainer.save_freq=2", "coding.max_staleness=1"]
     asked = overrides(world, tmp_path, "colocate_async", *run, "trainer.test_freq=2")
     train("grpo", [*asked, "trainer.total_training_steps=2"])
     first = steps_of(tmp_path)
     check(first, [1, 2], 1)
-    assert first[-1][WORST] == 1  # of the batch that was asked for ahead
     assert (
         first[0]["rollout/validated_tokens_total"] == 0 < first[1]["rollout/validated_tokens_total"]
     )
-    lost = {row.sample.rpartition("_")[0] for row in read_ungradable(tmp_path)}
-    kept = {row.sample.split("_")[0] for row in read_all_rollouts(tmp_path) if row.split == "train"}
-    assert lost & kept  # the judged samples of groups of which one could not be judged
     in_ray()
 
     train("grpo", [*asked, "trainer.total_training_steps=4", "coding.force=true"])
     resumed = steps_of(tmp_path)[2:]
     check(resumed, [3, 4], 1)
     assert resumed[0]["rollout/restored_tokens"] <= first[-1]["rollout/queued_tokens"]
-
-
-def test_a_judge_that_is_gone_ends_the_run(world, tmp_path, in_ray):
-    asked = ["+coding.sandbox.kwargs.every=1", "trainer.save_freq=-1"]
-    with pytest.raises(TrainingError, match=r"could not be judged, more than") as caught:
-        train("grpo", overrides(world, tmp_path, "colocate_async", *asked))
-    assert "made to fail on every program" in str(caught.value) or "breaker" in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.soak

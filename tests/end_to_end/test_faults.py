@@ -21,7 +21,7 @@ from coding_model_project.runs.folder import RunFolder, State
 from tests.end_to_end.test_interruption import left_running
 from tests.processes import command_line
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("verl"), pytest.mark.timeout(600)]
 
 NO_WANDB = {
     "WANDB_MODE": "online",

@@ -35,7 +35,10 @@ PAGE = docs.ROOT / "docs" / "harbor-agents.md"
 N_SAMPLES = 4 * N_PROBLEMS
 GOES_WRONG = """\
 python=$1
-case $(shuf -i 0-3 -n 1) in
+n=0
+while [ $n -lt 16 ] && ! mkdir $2/$n 2>/dev/null; do n=$((n + 1)); done
+[ $n -lt 16 ] || exec $python my_agent.py
+case $((n % 4)) in
 0) $python my_agent.py; exit 7 ;;
 1) $python my_agent.py; trap '' TERM; setsid sleep 1234 & sleep 1235 ;;
 2) printf '%s' '{"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}' |
@@ -44,6 +47,7 @@ case $(shuf -i 0-3 -n 1) in
 *) exec $python my_agent.py ;;
 esac
 """
+"""Of the first 16 agents four each crash, outstay their time, begin another conversation, and do well."""
 MINI = os.environ.get("MINI_SWE_AGENT", "")
 """A folder made by `pip install --target FOLDER mini-swe-agent`, with the rooms' Python."""
 SYSTEM = "You solve a task in a Linux shell. Call bash with one command at a time."
@@ -145,7 +149,9 @@ def test_a_run_trains_on_what_the_servers_counted_whatever_agents_do(tmp_path, i
     (tmp_path / "agent" / "my_agent.py").write_text(block.text)
     (tmp_path / "agent" / "agent.sh").write_text(GOES_WRONG)
     taught_model(tmp_path / "model", solved, steps=120)
-    steps = steps_of_a_run(tmp_path, f"bash agent.sh {shlex.quote(sys.executable)}")
+    (tmp_path / "begun").mkdir()
+    command = shlex.join(["bash", "agent.sh", sys.executable, str(tmp_path / "begun")])
+    steps = steps_of_a_run(tmp_path, command)
     assert [step["training/global_step"] for step in steps] == [1, 2]
     assert not list(read_ungradable(tmp_path / "run"))
     for step in steps:

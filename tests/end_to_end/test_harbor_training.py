@@ -93,9 +93,9 @@ def kill_a_room(stop: threading.Event, killed: list[int]) -> None:
                 continue
 
 
-def test_a_run_in_rooms_trains_and_leaves_out_what_a_killed_room_held(tmp_path, in_ray):
-    taught_model(tmp_path / "model")
-    overrides = prepared(tmp_path)
+def test_commands_as_tool_calls_train_and_what_a_killed_room_held_is_left_out(tmp_path, in_ray):
+    taught_model(tmp_path / "model", Calls.tools)
+    overrides = [*prepared(tmp_path), "coding.bash.calls=tools"]
     stop, killed = threading.Event(), []
     killer = threading.Thread(target=kill_a_room, args=(stop, killed))
     killer.start()
@@ -113,32 +113,19 @@ def test_a_run_in_rooms_trains_and_leaves_out_what_a_killed_room_held(tmp_path, 
         assert 0 < step["bash/commands"] <= 3
         assert sum(value for key, value in step.items() if "bash/ended_" in key) == pytest.approx(1)
         assert step["response_length/mean"] * 16 > step["rollout/trained_tokens"]
+    # vLLM's own counters: nothing that was generated is lost, and no outcome is trained on.
+    assert steps[0]["rollout/trained_tokens"] <= steps[0]["rollout/generated_tokens"]
+    assert steps[1]["rollout/trained_tokens"] == steps[1]["rollout/generated_tokens"]
     episodes = list(read_all_rollouts(tmp_path / "run"))
     assert len(episodes) == 31
+    assert all("<tools>" in e.prompt for e in episodes)
+    assert all(reply["reply_s"] > 0 for e in episodes for reply in e.extra["replies"])
     ran = [e for e in episodes if e.extra["replies"][0]["command"]]
+    assert ran and all(e.completion.startswith("<tool_call>") for e in ran)
     assert all("exit code" in e.extra["replies"][0]["observation"] for e in ran)
-    told = [
-        e for e in ran if len(e.extra["replies"]) > 1
-    ]  # the others ended with their first command
+    # The others ended with their first command.
+    told = [e for e in ran if len(e.extra["replies"]) > 1]
     assert told
     for episode in told:
         n_told = len(episode.extra["replies"]) - 1
-        assert episode.completion.count("exit code") >= n_told
-
-
-def test_commands_as_tool_calls_are_trained_on(tmp_path, in_ray):
-    taught_model(tmp_path / "model", Calls.tools)
-    overrides = [*prepared(tmp_path), "coding.bash.calls=tools"]
-    carry_out(RECIPE, compose_recipe("harbor", overrides))
-    for step in steps_of(tmp_path / "run"):
-        assert step["bash/commands"] > 0 and step["judge/infra_rate"] == 0.0
-        # vLLM's own counters: nothing that was generated is lost, and no outcome is trained on.
-        assert step["rollout/trained_tokens"] == step["rollout/generated_tokens"]
-    episodes = list(read_all_rollouts(tmp_path / "run"))
-    assert len(episodes) == 32
-    replies = [reply for episode in episodes for reply in episode.extra["replies"]]
-    assert all(reply["reply_s"] > 0 for reply in replies)
-    ran = [e for e in episodes if e.extra["replies"][0]["command"]]
-    assert ran and all(e.completion.startswith("<tool_call>") for e in ran)
-    assert any("<tool_response>" in e.completion for e in ran)
-    assert all("<tools>" in e.prompt for e in episodes)
+        assert episode.completion.count("<tool_response>") >= n_told
