@@ -34,6 +34,8 @@ from coding_model_project.harbor.environment.base import (
     Environments,
     JudgesApart,
 )
+from coding_model_project.harbor.environment.definition import one_network, refuse_other_services
+from coding_model_project.harbor.environment.health import become_healthy
 from coding_model_project.harbor.environment.once import Once
 from coding_model_project.harbor.environment.tree import Tree, of_files
 from coding_model_project.harbor.failures import (
@@ -56,11 +58,8 @@ from coding_model_project.harbor.format.task import (
     withheld,
 )
 from coding_model_project.harbor.format.task_config import (
-    MAIN_SERVICE,
     Artifact,
     EnvironmentConfig,
-    Healthcheck,
-    NetworkMode,
 )
 from coding_model_project.harbor.hindrance import hindrance, of_network
 from coding_model_project.harbor.trial_outcome import (
@@ -85,14 +84,6 @@ _KEPT_CONTROLS = 4096
 
 _ALONE_BUDGET = 0.1
 """Maximum share of the time for verifiers that run alone: an agent can make its verifier time out."""
-
-
-class HealthcheckError(HarborError):
-    """An environment that did not become healthy."""
-
-
-class ServiceOperationsUnsupportedError(HarborError):
-    """A task that uses services beside its main one."""
 
 
 class EnvironmentStartTimeoutError(HarborError):
@@ -254,61 +245,6 @@ class Trials:
         """Return a step's verifier variables: the task's, the step's, then the command line's."""
         given = resolve_env(self.given_env, os.environ)
         return resolve_verifier_env(step.verifier.env, task.environ, given)
-
-
-def one_network(task: Task) -> EnvironmentConfig:
-    """Return the task's environment with the narrowest network that any of its phases asks for.
-
-    An environment keeps one network for its lifetime; Harbor changes it between phases.
-    """
-    config = task.config.environment
-    modes = {step.agent.network_mode for step in task.steps}
-    modes |= {s.verifier.network_mode for s in task.steps if s.verifier_environment is None}
-    for mode in (NetworkMode.no_network, NetworkMode.allowlist):
-        if mode in modes and config.network_mode is not NetworkMode.no_network:
-            return replace(config, network_mode=mode, allowed_hosts=None)
-    return config
-
-
-def refuse_other_services(task: Task) -> None:
-    """Raise if a task collects from containers other than its main one.
-
-    Raises:
-        ServiceOperationsUnsupportedError: it does; the message names the key and the service.
-    """
-    for step in task.steps:
-        asked = {
-            "artifacts": [one.service for one in step.artifacts],
-            "verifier.collect": [one.service for one in step.verifier.collect],
-        }
-        for key, services in asked.items():
-            for service in services:
-                if service not in (None, MAIN_SERVICE):
-                    raise ServiceOperationsUnsupportedError(
-                        f"{key}: service={service!r} is not supported, since environments here have "
-                        "only one service; run the task with Harbor itself: harbor run -e docker"
-                    )
-
-
-async def become_healthy(environment: Environment, check: Healthcheck) -> None:
-    """Wait until the health check succeeds, by the rules of Docker's HEALTHCHECK.
-
-    Raises:
-        HealthcheckError: it failed `retries` times in a row after the start period.
-    """
-    started = time.monotonic()
-    failures = 0
-    while True:
-        starting = time.monotonic() - started < check.start_period_sec
-        ended = await environment.run_command(check.command, timeout_s=check.timeout_sec)
-        if ended.exit_code == 0:
-            return
-        failures += not starting
-        if failures >= check.retries:
-            raise HealthcheckError(
-                f"the health check failed {failures} times in a row: {check.command}"
-            )
-        await asyncio.sleep(check.start_interval_sec if starting else check.interval_sec)
 
 
 async def _agent_files(environment: Environment) -> Tree:

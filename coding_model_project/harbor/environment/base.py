@@ -25,6 +25,7 @@ from coding_model_project.harbor.environment.scripts import (
 )
 from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
+from coding_model_project.harbor.failures import BUILD_FAILED
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import Judged
@@ -65,7 +66,7 @@ class ImageError(HarborError):
     The message names the file and line, or the key, and the remedy if there is one.
     """
 
-    harbor_name = "SandboxBuildFailedError"
+    harbor_name = BUILD_FAILED
 
 
 class NeedsContainer(ImageError):

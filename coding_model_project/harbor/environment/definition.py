@@ -1,4 +1,4 @@
-"""What a task's `[environment]` and its compose file ask for, and the refusal of what is not supported.
+"""Definitions of environments by a task's `[environment]` and compose file; others are refused by name.
 
 A compose file whose only service is `main` is like its Dockerfile with variables and a working directory.
 """
@@ -6,12 +6,13 @@ A compose file whose only service is `main` is like its Dockerfile with variable
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from coding_model_project.errors import HarborError
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import WITH_HARBOR, ImageError
 from coding_model_project.harbor.format.task_config import (
@@ -21,10 +22,17 @@ from coding_model_project.harbor.format.task_config import (
     TaskOS,
 )
 
+if TYPE_CHECKING:
+    from coding_model_project.harbor.format.task import Task
+
 _COMPOSE = "docker-compose.yaml"
 _MAX_TEXT = 128 << 10
 _STAYS = ("sleep infinity", "tail -f /dev/null")
 """Commands of compose files that only keep a container running."""
+
+
+class ServiceOperationsUnsupportedError(HarborError):
+    """A task that uses services beside its main one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +72,40 @@ def defined(folder: Path, config: EnvironmentConfig, env: Mapping[str, str]) -> 
         env={**_variables(path, main.get("environment")), **env},
         workdir=config.workdir or main.get("working_dir"),
     )
+
+
+def one_network(task: Task) -> EnvironmentConfig:
+    """Return the task's environment with the narrowest network that any of its phases asks for.
+
+    An environment keeps one network for its lifetime; Harbor changes it between phases.
+    """
+    config = task.config.environment
+    modes = {step.agent.network_mode for step in task.steps}
+    modes |= {s.verifier.network_mode for s in task.steps if s.verifier_environment is None}
+    for mode in (NetworkMode.no_network, NetworkMode.allowlist):
+        if mode in modes and config.network_mode is not NetworkMode.no_network:
+            return replace(config, network_mode=mode, allowed_hosts=None)
+    return config
+
+
+def refuse_other_services(task: Task) -> None:
+    """Raise if a task collects from containers other than its main one.
+
+    Raises:
+        ServiceOperationsUnsupportedError: it does; the message names the key and the service.
+    """
+    for step in task.steps:
+        asked = {
+            "artifacts": [one.service for one in step.artifacts],
+            "verifier.collect": [one.service for one in step.verifier.collect],
+        }
+        for key, services in asked.items():
+            for service in services:
+                if service not in (None, MAIN_SERVICE):
+                    raise ServiceOperationsUnsupportedError(
+                        f"{key}: service={service!r} is not supported, since environments here have "
+                        f"only one service; {WITH_HARBOR}"
+                    )
 
 
 def _main_of(path: Path) -> Mapping[str, Any]:

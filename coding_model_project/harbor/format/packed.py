@@ -6,9 +6,7 @@ and no link leads out of its folder, and sizes are bounded.
 
 from __future__ import annotations
 
-import glob
 import gzip
-import hashlib
 import os
 import shutil
 import zlib
@@ -26,8 +24,8 @@ COLUMNS = ("path", "task_binary")
 _MAX_TASK_BYTES = 512 << 20
 """Maximum size of an unpacked task."""
 
-_GZIP_OR_ZLIB = 47
-"""zlib's `wbits` for either header."""
+_GZIP_MAGIC, _GZIP = b"\x1f\x8b", 31
+"""A gzip file's first bytes (RFC 1952), and zlib's `wbits` for one."""
 
 
 def unpacked(file: Path, say: Callable[[str], None] | None = None) -> Path:
@@ -39,46 +37,40 @@ def unpacked(file: Path, say: Callable[[str], None] | None = None) -> Path:
     Raises:
         ConfigError: it is not such a file, or the folder cannot be written.
     """
-    import duckdb
+    # Imported here, since only such files need what reads all data sets.
+    from coding_model_project.data.json_files import file_hash
+    from coding_model_project.data.loaders.files import read_rows
 
-    digest = hashlib.sha256()
     try:
-        with file.open("rb") as opened:
-            while chunk := opened.read(1 << 20):
-                digest.update(chunk)
-        target = file.with_name(f"{file.name}.{digest.hexdigest()[:12]}")
+        target = file.with_name(f"{file.name}.{file_hash(file)[:12]}")
         if target.is_dir():
             return target
         partial = Path(mkdtemp(prefix=f".{file.name}.", dir=file.parent))
     except OSError as error:
         raise ConfigError(f"{file}: its tasks cannot be unpacked beside it: {error}") from error
     try:
-        with duckdb.connect(config={"threads": 1}) as connection:
-            source = {"file": glob.escape(os.fspath(file))}
-            query = f"SELECT {', '.join(COLUMNS)} FROM read_parquet($file)"
-            rows = connection.execute(query, source)
-            number = 0
-            while (row := rows.fetchone()) is not None:
-                number += 1
-                _unpack(partial, row, f"{file}:{number}", say)
+        for where, row in read_rows(file, COLUMNS):
+            if not isinstance(row, dict) or not row.keys() >= set(COLUMNS):
+                raise DataError(f"{where}: expected the columns {' and '.join(COLUMNS)}")
+            _unpack(partial, str(row["path"]), row["task_binary"], where, say)
         partial.chmod(0o755)
         partial.rename(target)
-    except (duckdb.Error, OSError) as error:
+    except (DataError, OSError) as error:
         if not target.is_dir():  # another process may have been first
-            expected = f"a Parquet file of Harbor tasks with the columns {' and '.join(COLUMNS)}"
-            raise ConfigError(f"{file}: expected {expected}: {error}") from error
+            raise ConfigError(
+                f"{file}: expected a Parquet file of Harbor tasks: {error}"
+            ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return target
 
 
 def _unpack(
-    folder: Path, row: tuple[object, ...], where: str, say: Callable[[str], None] | None
+    folder: Path, path: str, packed: object, where: str, say: Callable[[str], None] | None
 ) -> None:
-    path, packed = row
-    task = folder / (file_name(str(path)).lstrip("._") or "task")
+    task = folder / (file_name(path).lstrip("._") or "task")
     if task.exists():
-        raise OSError(f"{where}: {path!r} is the name of an earlier task, too")
+        raise DataError(f"{where}: {path!r} is the name of an earlier task, too")
     task.mkdir()
     try:
         if not isinstance(packed, bytes):
@@ -99,9 +91,9 @@ def _plain(packed: bytes) -> bytes:
     Raises:
         DataError, zlib.error: it is damaged or too large.
     """
-    if packed[:2] != b"\x1f\x8b":
+    if packed[:2] != _GZIP_MAGIC:
         return packed
-    unzip = zlib.decompressobj(_GZIP_OR_ZLIB)
+    unzip = zlib.decompressobj(_GZIP)
     plain = unzip.decompress(packed, _MAX_TASK_BYTES)
     if not unzip.eof:
         raise DataError(f"it is cut off, or unpacks to more than {_MAX_TASK_BYTES:,} bytes")

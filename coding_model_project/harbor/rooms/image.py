@@ -77,7 +77,7 @@ class Execute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a room needs to become a task's image."""
+    """A room's way to a task's image: settings, and files and commands in their order."""
 
     workdir: str = "/"
     env: dict[str, str] = field(default_factory=dict)

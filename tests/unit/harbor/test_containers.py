@@ -18,11 +18,12 @@ from coding_model_project.harbor.containers.container import Container
 from coding_model_project.harbor.containers.container_engine import Engine
 from coding_model_project.harbor.containers.containers import ContainerEnvironments
 from coding_model_project.harbor.environment.base import EnvironmentFailed, ImageError, Killed
+from coding_model_project.harbor.environment.definition import one_network
 from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
 from coding_model_project.harbor.environment.tree import Tree, of_bytes, of_files
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
-from coding_model_project.harbor.trial import Trials, one_network
+from coding_model_project.harbor.trial import Trials
 from tests.unit.harbor.engines import engine, listed, run_in_containers, write_image
 from tests.unit.harbor.folders import folder
 

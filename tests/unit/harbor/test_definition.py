@@ -1,4 +1,4 @@
-"""What a task asks for and no environment of ours provides, and compose files of one service."""
+"""Requests of tasks that no environment of ours meets, and compose files of one service."""
 
 import pytest
 
