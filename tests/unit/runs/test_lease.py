@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from coding_model_project.errors import ConfigError, StorageError, TrainingError
+from coding_model_project.errors import ConfigError, StorageError
 from coding_model_project.runs import lease, provenance
 from coding_model_project.runs.folder import RunFolder, State
 from coding_model_project.runs.lease import LEASE_S, Heartbeat, Observer, Pulse, beat
@@ -262,19 +262,24 @@ def test_a_heartbeat_that_cannot_be_read_is_no_dead_run(tmp_path):
         start(tmp_path, force=True)
 
 
-def test_a_heart_looks_past_a_cache_that_says_there_is_no_successor(tmp_path, monkeypatch):
+def test_a_heart_looks_past_a_cache_that_says_there_is_no_successor(tmp_path):
     """An NFS client repeats that a file is absent, until it changes the folder itself."""
-    log_dir = start(tmp_path).log_dir
-    really, changed = lease.has_successor, log_dir.parent.stat().st_mtime_ns
-
-    def cached(log_dir):
-        return log_dir.parent.stat().st_mtime_ns != changed and really(log_dir)
-
-    monkeypatch.setattr(lease, "has_successor", cached)
-    log_dir.with_name("attempt_2").mkdir()
-    os.utime(log_dir.parent, ns=(changed, changed))
-    with pytest.raises(TrainingError, match="taken this run over"), Heartbeat(log_dir, beat_s=0.01):
-        time.sleep(5)
+    code = """
+        import os
+        log_dir = start(path).log_dir
+        really, changed = lease.has_successor, log_dir.parent.stat().st_mtime_ns
+        lease.has_successor = lambda one: one.parent.stat().st_mtime_ns != changed and really(one)
+        log_dir.with_name("attempt_2").mkdir()
+        os.utime(log_dir.parent, ns=(changed, changed))
+        try:
+            with Heartbeat(log_dir, beat_s=0.5):
+                time.sleep(30)
+        except CodingModelError as error:
+            print(error)
+    """
+    with attempt_on("node-b", code, tmp_path) as process:
+        out, err = process.communicate(timeout=60)
+    assert "a later attempt has taken this run over" in out, err
 
 
 def test_an_interrupt_is_heard_while_a_run_beats_and_ignored_as_before_after_it(tmp_path):
