@@ -256,16 +256,35 @@ async def test_a_reply_that_nobody_waits_for_is_generated_counted_and_not_traine
         assert not served.session.recorder.trajectories(9)
 
 
-@pytest.mark.parametrize("later_s", [0.0, 0.8])
+class Held(Scripted):
+    """A policy that answers once it may."""
+
+    def __init__(self, *replies):
+        super().__init__(*replies)
+        self.may = asyncio.Event()
+
+    async def generate(self, *args, **kwargs):
+        await self.may.wait()
+        return await super().generate(*args, **kwargs)
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["being made", "made"])
 @pytest.mark.parametrize("streams", [False, True])
-async def test_an_equal_request_gets_the_reply_whose_client_is_gone(later_s, streams):
-    async with Served(Slow("once"), limits=replace(ROOMY, turns=1)) as served:
+async def test_an_equal_request_gets_the_reply_whose_client_is_gone(made, streams):
+    async with Served(Held("once"), limits=replace(ROOMY, turns=1)) as served:
         body = {"messages": [USER]}
         url = f"{served.url}/chat/completions"
         with pytest.raises(httpx.ReadTimeout):
             await served.http.post(url, json=body | {"stream": streams}, timeout=0.1)
-        await asyncio.sleep(later_s)
-        assert (await served.chat(messages=[USER])).choices[0].message.content == "once"
+        await asyncio.sleep(0.1)  # the server notices
+        if made:
+            served.policy.may.set()
+            while not served.policy.generated:
+                await asyncio.sleep(0.01)
+        again = asyncio.create_task(served.chat(messages=[USER]))
+        await asyncio.sleep(0.1)
+        served.policy.may.set()
+        assert (await again).choices[0].message.content == "once"
         (only,) = served.session.recorder.trajectories(9)
         assert only.trained == len(served.policy.generated[0].ids)
         assert served.session.n_undelivered == 0
