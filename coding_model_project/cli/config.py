@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import renamed
+from coding_model_project.cli import options
 
 app = typer.Typer(no_args_is_help=True, help="Look up configuration keys.")
 
@@ -17,7 +17,7 @@ def _group() -> None:
     """Keep `reference` a subcommand: typer would inline a group's only command."""
 
 
-@app.command(context_settings=renamed(write="out"))
+@app.command(context_settings=options.renamed(write="out"))
 def reference(
     out: Annotated[Path | None, typer.Option(help="Write the page to this file.")] = None,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coding_model_project.cli.common import AsJson
+from coding_model_project.cli import options
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
 def doctor(
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
     deep: Annotated[
         bool, typer.Option("--deep", help="Also import torch, vllm, ray and verl (takes a minute).")
     ] = False,

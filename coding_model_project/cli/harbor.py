@@ -10,18 +10,8 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import (
-    AsJson,
-    PassEnv,
-    TaskDirs,
-    Trials,
-    Where,
-    cores,
-    existing_file,
-    named_values,
-    renamed,
-    warn,
-)
+from coding_model_project.cli import options
+from coding_model_project.cli.common import cores, existing_file, named_values, warn
 from coding_model_project.cli.harbor_eval import evaluate
 from coding_model_project.cli.harbor_posttrain import posttrain
 from coding_model_project.cli.harbor_results import Job, results
@@ -33,21 +23,21 @@ N_NAMED = 5
 app = typer.Typer(no_args_is_help=True, help="Grade Harbor tasks, and evaluate models on them.")
 app.command("results")(results)
 app.command()(posttrain)
-app.command("eval", context_settings=renamed(concurrency="workers"))(evaluate)
+app.command("eval", context_settings=options.renamed(concurrency="workers"))(evaluate)
 
 
-@app.command(context_settings=renamed(concurrency="workers", job="out"))
+@app.command(context_settings=options.renamed(concurrency="workers", job="out"))
 def grade(
-    task_dirs: TaskDirs,
+    task_dirs: options.TaskDirs,
     oracle: Annotated[
         bool, typer.Option("--oracle", help="Run each task's own solution (the default).")
     ] = False,
     script: Annotated[
         Path | None, typer.Option(help="Run this shell script instead of each task's solution.")
     ] = None,
-    as_json: AsJson = False,
-    workers: Trials = None,
-    environment: Where = AUTO,
+    as_json: options.AsJson = False,
+    workers: options.Trials = None,
+    environment: options.Where = AUTO,
     verifier_env: Annotated[
         list[str] | None,
         typer.Option(
@@ -57,7 +47,7 @@ def grade(
             "for ${NAME}; repeatable.",
         ),
     ] = None,
-    pass_env: PassEnv = None,
+    pass_env: options.PassEnv = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -141,17 +131,17 @@ async def _grade(
     return 1 if script is None and (totals.short or totals.refused) else 0
 
 
-@app.command(context_settings=renamed(concurrency="workers"))
+@app.command(context_settings=options.renamed(concurrency="workers"))
 def check(
-    task_dirs: TaskDirs,
-    workers: Trials = None,
-    environment: Where = AUTO,
+    task_dirs: options.TaskDirs,
+    workers: options.Trials = None,
+    environment: options.Where = AUTO,
     runs: Annotated[int, typer.Option(help="Run each task's own solution N times.", min=1)] = 3,
     forgeries: Annotated[
         bool,
         typer.Option(help="Run agents that try to earn each task's reward with known forgeries."),
     ] = True,
-    pass_env: PassEnv = None,
+    pass_env: options.PassEnv = None,
 ) -> int:
     """Check that tasks are fit for training: print a JSON line for each.
 
@@ -196,7 +186,7 @@ async def _check(
 
 @app.command()
 def pack(
-    task_dirs: TaskDirs,
+    task_dirs: options.TaskDirs,
     out: Annotated[Path, typer.Option(help="Write the tasks to this new Parquet file.")],
 ) -> int:
     """Write tasks to a Parquet file with the columns `path` and `task_binary`.
@@ -248,10 +238,10 @@ async def _clean() -> None:
             print(f"{program}: {removed} images removed{kept}")
 
 
-@app.command(context_settings=renamed(concurrency="workers"))
+@app.command(context_settings=options.renamed(concurrency="workers"))
 def bench(
     trials: Annotated[int, typer.Option(help="Run N trials.", min=1)] = 300,
-    workers: Trials = None,
+    workers: options.Trials = None,
 ) -> None:
     """Measure the speed of oracle trials of a trivial task. The last line is JSON."""
     from dataclasses import asdict

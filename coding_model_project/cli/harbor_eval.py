@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coding_model_project.cli.common import (
-    AsJson,
-    Benchmarks,
-    DataDir,
-    PassEnv,
-    Where,
-    cores,
-    warn,
-)
+from coding_model_project.cli import options
+from coding_model_project.cli.common import cores, warn
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import AUTO, TaskEnvironment
@@ -48,8 +41,8 @@ def evaluate(
         list[Path] | None,
         typer.Argument(metavar="TASK_DIR", help="Harbor tasks, or folders of them."),
     ] = None,
-    benchmark: Benchmarks = None,
-    data_dir: DataDir = None,
+    benchmark: options.Benchmarks = None,
+    data_dir: options.DataDir = None,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -61,8 +54,8 @@ def evaluate(
         int | None,
         typer.Option(help="Run N trials at once. Default: two per CPU core.", min=1),
     ] = None,
-    environment: Where = AUTO,
-    pass_env: PassEnv = None,
+    environment: options.Where = AUTO,
+    pass_env: options.PassEnv = None,
     turns: Annotated[int, typer.Option(help="Let the model run up to N commands.", min=1)] = 20,
     command_s: Annotated[
         float, typer.Option(help="Kill a command after N seconds.", min=0.1)
@@ -88,7 +81,7 @@ def evaluate(
             "reward of 0 (`fail`), or as an error (`error`)."
         ),
     ] = OverflowRule.judge,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> int:
     """Let a model attempt tasks with shell commands: count PASS, FAIL, and ERROR by cause.
 

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import DataDir, Limit, named_values
+from coding_model_project.cli import options
+from coding_model_project.cli.common import named_values
 from coding_model_project.errors import ConfigError, DownloadError
 
 
@@ -48,8 +49,8 @@ def posttrain(
             metavar="NAME=PATH", help="Read this named data set from this file; repeatable."
         ),
     ] = None,
-    data_dir: DataDir = None,
-    limit: Limit = None,
+    data_dir: options.DataDir = None,
+    limit: options.Limit = None,
     oracle_steps: Annotated[
         int | None, typer.Option(help="Let the tiny task's own solution train for N steps.", min=1)
     ] = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coding_model_project.cli.common import AsJson
+from coding_model_project.cli import options
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Job:
 
 def results(
     job: Annotated[Path, typer.Argument(help="A job folder, from `harbor grade --out` or Harbor.")],
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Count a job's trials (PASS, FAIL, ERROR by cause), with pass@k and its interval.
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coding_model_project.cli.common import JOBS_FOLDER, JobsFolder, say
+from coding_model_project.cli import options
+from coding_model_project.cli.common import say
 from coding_model_project.cli.jobs_submit import submit
 from coding_model_project.errors import CodingModelError, ConfigError
 
@@ -29,7 +30,7 @@ app.command(context_settings={"ignore_unknown_options": True})(submit)
 
 @app.command("list")
 def list_jobs(
-    jobs: JobsFolder = JOBS_FOLDER,
+    jobs: options.JobsFolder = options.JOBS_FOLDER,
     out: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Show the last known states.")] = False,
 ) -> None:
@@ -72,7 +73,7 @@ def list_jobs(
 @app.command()
 def logs(
     name: Name,
-    jobs: JobsFolder = JOBS_FOLDER,
+    jobs: options.JobsFolder = options.JOBS_FOLDER,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep printing until the job ends.")
     ] = False,
@@ -96,7 +97,7 @@ def logs(
 @app.command()
 def stop(
     name: Name,
-    jobs: JobsFolder = JOBS_FOLDER,
+    jobs: options.JobsFolder = options.JOBS_FOLDER,
     wait: Annotated[
         float, typer.Option(help="Wait N seconds for the checkpoint, then kill the job.", min=0)
     ] = 900,
@@ -116,7 +117,7 @@ def stop(
 def fetch(
     name: Name,
     out: Annotated[Path, typer.Option(help="Copy the run's folder to this folder.")],
-    jobs: JobsFolder = JOBS_FOLDER,
+    jobs: options.JobsFolder = options.JOBS_FOLDER,
     checkpoints: Annotated[
         bool, typer.Option("--checkpoints", help="Also copy checkpoints.")
     ] = False,

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import JOBS_FOLDER, JobsFolder, named_values
+from coding_model_project.cli import options
+from coding_model_project.cli.common import named_values
 from coding_model_project.errors import ConfigError
 
 _PANELS = {"local": "Local", "ray": "Ray", "slurm": "Slurm", "sagemaker": "SageMaker"}
@@ -43,7 +44,7 @@ def submit(
     max_package_mb: Annotated[
         float, typer.Option(help="Refuse to ship a working tree larger than N MB.", min=0.1)
     ] = 100,
-    jobs: JobsFolder = JOBS_FOLDER,
+    jobs: options.JobsFolder = options.JOBS_FOLDER,
     check: Annotated[
         bool, typer.Option("--check", help="Check the job, print what it would run, and end.")
     ] = False,

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import Host, publishes, say
+from coding_model_project.cli import options
+from coding_model_project.cli.common import publishes, say
 from coding_model_project.errors import ConfigError
 
 
@@ -47,7 +48,7 @@ def serve(
     latest: Annotated[
         Path | None, typer.Option(help="Serve the last checkpoint of this run.")
     ] = None,
-    host: Host = "127.0.0.1",
+    host: options.Host = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Listen on this port.", min=1, max=65535)] = 8000,
     name: Annotated[
         str | None, typer.Option(help="Name the model for clients. Default: the name on its card.")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coding_model_project.cli.common import FreePort, local_runs, publishes
+from coding_model_project.cli import options
+from coding_model_project.cli.common import local_runs, publishes
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
 
@@ -41,7 +42,7 @@ def report(
             "--serve", help="Serve a live view of all samples to this machine's browsers."
         ),
     ] = False,
-    port: FreePort = 0,
+    port: options.FreePort = 0,
     follow: Annotated[
         bool, typer.Option("--follow", help="Show new data as it is written; with --serve.")
     ] = False,

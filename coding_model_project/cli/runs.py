@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from coding_model_project.cli.common import Every, local_runs
+from coding_model_project.cli import options
+from coding_model_project.cli.common import local_runs
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def show(run: Run) -> None:
 @app.command()
 def watch(
     run: Run,
-    every: Every = 1.0,
+    every: options.Every = 1.0,
 ) -> None:
     """Follow a run in the terminal until it ends; in a folder of runs, the newest one.
 

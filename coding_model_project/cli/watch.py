@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import Every, say
+from coding_model_project.cli import options
+from coding_model_project.cli.common import say
 from coding_model_project.errors import ConfigError
 
 DEFAULT = "{python} -m coding_model_project eval run --mode simple --model {model} --out {out}"
@@ -43,7 +44,7 @@ def watch(
             help="Evaluate on these GPUs: 0,1 runs one evaluation per GPU, 0+1,2+3 one per pair."
         ),
     ] = None,
-    every: Every = 20.0,
+    every: options.Every = 20.0,
     once: Annotated[
         bool, typer.Option("--once", help="Evaluate existing checkpoints, then end.")
     ] = False,
