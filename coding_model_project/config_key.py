@@ -1,7 +1,7 @@
 """Fields of configuration dataclasses: default, meaning, and the option on a command line.
 
-A command takes the dataclass as one parameter (`cli.dataclass_options`), so that an option's name, type,
-default and help text are written once, beside the field.
+A command takes the dataclass as one parameter (`cli.commands`), so that an option's name, type, default
+and help text are written once, beside the field.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ class Option:
     metavar: str | None = None
     """The value's name in the help. Default: its type."""
     min: float | None = None
+    max: float | None = None
     panel: str | None = None
     """Title of the panel of the help that shows the option."""
     envvar: str | None = None
     """Environment variable that replaces the option."""
     required: bool = False
     """Refuse a command line without it, although the field has a default."""
+    is_argument: bool = False
+    """It is given by its position, without a name."""
 
 
 def key(default: Any, meaning: str, *, unit: str = "", option: Option | None = None) -> Any:
@@ -43,7 +46,7 @@ def key(default: Any, meaning: str, *, unit: str = "", option: Option | None = N
 
 
 def option(default: Any, help: str | Option, name: str = "", **more: Any) -> Any:
-    """Return a dataclass field for an option that no configuration has.
+    """Return a dataclass field, or a default of a command's parameter, that is an option.
 
     Args:
         default: its default; a list or dict is copied; `...` has none.
@@ -51,6 +54,11 @@ def option(default: Any, help: str | Option, name: str = "", **more: Any) -> Any
     """
     shown = help if isinstance(help, Option) else Option(help, name, **more)
     return _field(default, {"option": shown})
+
+
+def argument(default: Any, help: str, **more: Any) -> Any:
+    """Return a default of a command's parameter that is an argument; `option` has the details."""
+    return option(default, help, is_argument=True, **more)
 
 
 def option_of(config: type, name: str) -> Option:

@@ -31,6 +31,7 @@ from coding_model_project.cli import (
     study,
     watch,
 )
+from coding_model_project.cli.commands import Commands
 from coding_model_project.errors import INTERRUPTED, CodingModelError
 from coding_model_project.program import RECIPES, SCRIPT, program
 from coding_model_project.redaction import redacted
@@ -62,7 +63,7 @@ class _InPanels(TyperGroup):
         return sorted(self.commands, key=lambda name: order.index(panels[name]))
 
 
-app = typer.Typer(cls=_InPanels, no_args_is_help=True, pretty_exceptions_enable=False)
+app = Commands(cls=_InPanels, no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("grade", rich_help_panel=_JUDGE)(grade.grade)
 app.add_typer(sandbox.app, name="sandbox", rich_help_panel=_JUDGE)
 app.add_typer(harbor.app, name="harbor", rich_help_panel=_JUDGE)

@@ -14,11 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from coding_model_project.cli import data_checks, data_rows, data_samples, options
+from coding_model_project.cli.commands import Commands, only
 from coding_model_project.cli.common import print_first, publishes
-from coding_model_project.cli.dataclass_options import only, takes_dataclasses
+from coding_model_project.config_key import argument, option
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.progress import progress_bar
@@ -34,17 +33,16 @@ _WHOLE = ("name", "found", "role: splits")
 """Columns that do not wrap."""
 
 
-app = typer.Typer(no_args_is_help=True, help="Prepare and check data sets.")
+app = Commands(no_args_is_help=True, help="Prepare and check data sets.")
 
 
 @app.command("list")
 def list_sets(
     data_dir: options.DataDir = None,
     as_json: options.AsJson = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write the table to this Markdown file, without the local files found."),
-    ] = None,
+    out: Path | None = option(
+        None, "Write the table to this Markdown file, without the local files found."
+    ),
 ) -> None:
     """List the data sets known by name: splits, roles, tests, licence, and local files found.
 
@@ -96,31 +94,19 @@ app.command()(publishes(data_rows.rows))
 @app.command()
 @publishes
 def dedup(
-    training: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="NAME[=PATH]...", help="Training sets by name or file, or files of problems."
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="Write problems, manifest and report to this folder.")],
-    against: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Remove problems of these evaluation sets, comma-separated. Default: all."
-        ),
-    ] = None,
+    training: list[str] = argument(
+        ..., "Training sets by name or file, or files of problems.", metavar="NAME[=PATH]..."
+    ),
+    out: Path = option(..., "Write problems, manifest and report to this folder."),
+    against: list[str] | None = option(
+        None, "Remove problems of these evaluation sets, comma-separated. Default: all."
+    ),
     map_columns: options.MapColumns = None,
     split: options.Split = None,
     data_dir: options.DataDir = None,
-    download: Annotated[
-        bool, typer.Option("--download", help="Download missing evaluation sets.")
-    ] = False,
-    max_tests: Annotated[
-        int, typer.Option(help="Keep at most N hidden tests per problem.", min=1)
-    ] = 50,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with code 1 if an evaluation set is missing.")
-    ] = False,
+    download: bool = option(False, "Download missing evaluation sets."),
+    max_tests: int = option(50, "Keep at most N hidden tests per problem.", min=1),
+    strict: bool = option(False, "Exit with code 1 if an evaluation set is missing."),
     as_json: options.AsJson = False,
 ) -> int:
     """Remove duplicates and copies of evaluation problems from training sets.
@@ -163,22 +149,17 @@ app.command()(publishes(data_samples.repair_traces))
 
 
 @app.command()
-@takes_dataclasses
 def export_harbor(
     name: options.DatasetName,
-    out: Annotated[
-        Path, typer.Option(help="Write the tasks to this new folder, one subfolder per task.")
-    ],
+    out: Path = option(..., "Write the tasks to this new folder, one subfolder per task."),
     *,
     data: Annotated[options.OneSet, only("path", "split", "data_dir", "max_tests", "limit")],
-    train_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Write the first N problems that may be trained on, by id, to OUT/train, and all others "
-            "to OUT/test.",
-            min=1,
-        ),
-    ] = None,
+    train_size: int | None = option(
+        None,
+        "Write the first N problems that may be trained on, by id, to OUT/train, and all others "
+        "to OUT/test.",
+        min=1,
+    ),
     as_json: options.AsJson = False,
 ) -> int:
     """Write a data set's problems as Harbor tasks: NAME-NUMBER/ with instruction, tests and solution.
@@ -225,25 +206,16 @@ def export_harbor(
 @app.command()
 @publishes
 def prepare(
-    name: Annotated[
-        str, typer.Argument(help="The data set: tinycode, tinygolf, tinymix or tinyshell.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="Write the files to this folder. Default: data/NAME.")
-    ] = None,
+    name: str = argument(..., "The data set: tinycode, tinygolf, tinymix or tinyshell."),
+    out: Path | None = option(None, "Write the files to this folder. Default: data/NAME."),
     seed: options.Seed = 0,
-    sft_demonstrations: Annotated[
-        int, typer.Option(help="Use N tinycode solutions as SFT demonstrations.")
-    ] = 200,
-    base_model: Annotated[
-        bool, typer.Option(help="Also pre-train the tiny base model from scratch.")
-    ] = False,
-    calls: Annotated[
-        Calls,
-        typer.Option(
-            help="Write tinyshell's commands as code blocks or tool calls (to data/NAME_tools)."
-        ),
-    ] = Calls.block,
+    sft_demonstrations: int = option(200, "Use N tinycode solutions as SFT demonstrations."),
+    base_model: bool = option(
+        False, "Also pre-train the tiny base model from scratch.", "--base-model/--no-base-model"
+    ),
+    calls: Calls = option(
+        Calls.block, "Write tinyshell's commands as code blocks or tool calls (to data/NAME_tools)."
+    ),
 ) -> None:
     """Write a data set's problems and training files, unless they exist.
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
-import typer
 
 from coding_model_project.atomic import write_lines
 from coding_model_project.cli import options
+from coding_model_project.cli.commands import only
 from coding_model_project.cli.common import embedded_sandbox, print_first, print_set_aside
-from coding_model_project.cli.dataclass_options import only, takes_dataclasses
 from coding_model_project.cli.judging import Checking, run_preflight
+from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError
 from coding_model_project.progress import progress_bar
 
@@ -31,25 +31,18 @@ if TYPE_CHECKING:
     from coding_model_project.types import Problem
 
 
-@takes_dataclasses
 def preflight(
     name: options.DatasetName,
     *,
     data: options.OneSet,
     mutants: options.Mutants = 0,
-    repeats: Annotated[
-        int, typer.Option(help="Judge each program N times, to find unstable verdicts.", min=1)
-    ] = 1,
-    quarantine: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write problems unfit for training to this JSON Lines file, with reasons."
-        ),
-    ] = None,
-    passed: Annotated[
-        Path | None,
-        typer.Option(help="Write problems fit for training to this file, in our own schema."),
-    ] = None,
+    repeats: int = option(1, "Judge each program N times, to find unstable verdicts.", min=1),
+    quarantine: Path | None = option(
+        None, "Write problems unfit for training to this JSON Lines file, with reasons."
+    ),
+    passed: Path | None = option(
+        None, "Write problems fit for training to this file, in our own schema."
+    ),
     as_json: options.AsJson = False,
     sandbox: options.Judging,
     where: options.Resumable,
@@ -160,16 +153,10 @@ def _preflight_line(
     return line
 
 
-@takes_dataclasses
 def select_tests(
     name: options.DatasetName,
-    out: Annotated[
-        Path, typer.Option(help="Write the chosen tests to this file, for `data rows --tests`.")
-    ],
-    k: Annotated[
-        int | None,
-        typer.Option("--k", help="Keep the first N tests. Default: all, reordered.", min=1),
-    ] = None,
+    out: Path = option(..., "Write the chosen tests to this file, for `data rows --tests`."),
+    k: int | None = option(None, "Keep the first N tests. Default: all, reordered.", min=1),
     *,
     data: Annotated[options.OneSet, only("path", "columns", "split", "data_dir", "limit")],
     mutants: options.Mutants = 10,

@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from coding_model_project.cli import options
 from coding_model_project.cli.common import embedded_sandbox, print_first, print_set_aside
-from coding_model_project.cli.dataclass_options import takes_dataclasses
+from coding_model_project.config_key import argument, option
 from coding_model_project.data.training.training_files import Plan
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.progress import Advance, progress_bar
@@ -37,61 +35,42 @@ class Use(StrEnum):
     validation = "validation"
 
 
-@takes_dataclasses
 def rows(
-    problems: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="NAME[=PATH]...",
-            help="Data sets by name or file, files of problems, or folders of Harbor tasks.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="Write the files to this folder.")],
+    problems: list[str] = argument(
+        ...,
+        "Data sets by name or file, files of problems, or folders of Harbor tasks.",
+        metavar="NAME[=PATH]...",
+    ),
+    out: Path = option(..., "Write the files to this folder."),
     map_columns: options.MapColumns = None,
     split: options.Split = None,
     *,
     plan: Plan,
-    use: Annotated[
-        Use, typer.Option("--as", help="Write training rows, or only validation rows.")
-    ] = Use.train,
-    mixture: Annotated[
-        str | None, typer.Option(help="Mix training rows by source: mbpp=2,tinycode=1.")
-    ] = None,
-    order: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Order training rows by this file or URL of ids; repeatable, one per source.",
-        ),
-    ] = None,
-    rates: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Filter training rows by the pass rates in this file or URL, from `data rates`.",
-        ),
-    ] = None,
-    min_rate: Annotated[
-        float, typer.Option(help="Keep problems with at least this pass rate.", min=0.0, max=1.0)
-    ] = 0.0,
-    max_rate: Annotated[
-        float, typer.Option(help="Keep problems with at most this pass rate.", min=0.0, max=1.0)
-    ] = 1.0,
+    use: Use = option(Use.train, "Write training rows, or only validation rows.", "--as"),
+    mixture: str | None = option(None, "Mix training rows by source: mbpp=2,tinycode=1."),
+    order: list[str] | None = option(
+        None,
+        "Order training rows by this file or URL of ids; repeatable, one per source.",
+        metavar="FILE",
+    ),
+    rates: str | None = option(
+        None,
+        "Filter training rows by the pass rates in this file or URL, from `data rates`.",
+        metavar="FILE",
+    ),
+    min_rate: float = option(0.0, "Keep problems with at least this pass rate.", min=0.0, max=1.0),
+    max_rate: float = option(1.0, "Keep problems with at most this pass rate.", min=0.0, max=1.0),
     tokenizer: options.Tokenizer = None,
-    tests: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Train with the tests in this file or URL only, from `data select-tests`.",
-        ),
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            help="Leave out problems whose tests accept a program that does nothing, or reject the "
-            "gold solution. Judges each problem once on a machine."
-        ),
-    ] = True,
+    tests: str | None = option(
+        None,
+        "Train with the tests in this file or URL only, from `data select-tests`.",
+        metavar="FILE",
+    ),
+    check: bool = option(
+        True,
+        "Leave out problems whose tests accept a program that does nothing, or reject the "
+        "gold solution. Judges each problem once on a machine.",
+    ),
     workers: options.Workers = None,
     seed: options.Seed = 0,
     data_dir: options.DataDir = None,
@@ -170,8 +149,8 @@ def rows(
     for reason, count_out in written.left_out.items():
         print(f"left out: {count_out} ({reason})")
     print_first(written.ungradable)
-    for option, count_ignored in written.ignored.items():
-        print(f"{option}: {count_ignored} entries ignored: given problems that do not train here")
+    for word, count_ignored in written.ignored.items():
+        print(f"{word}: {count_ignored} entries ignored: given problems that do not train here")
     if order:
         print("train with data.shuffle=false to keep this order")
 
@@ -216,23 +195,14 @@ def _unreached(
 
 
 def rates(
-    evaluations: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="EVAL_FOLDER...",
-            help="Evaluations of training problems; with --column, data sets.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="Write one line per problem to this file.")],
-    column: Annotated[
-        str | None,
-        typer.Option(
-            help="Take the rates that a data set's publisher measured from this column of its rows."
-        ),
-    ] = None,
-    samples: Annotated[
-        int, typer.Option(help="Samples per problem that the column's rates are of.", min=1)
-    ] = 8,
+    evaluations: list[str] = argument(
+        ..., "Evaluations of training problems; with --column, data sets.", metavar="EVAL_FOLDER..."
+    ),
+    out: Path = option(..., "Write one line per problem to this file."),
+    column: str | None = option(
+        None, "Take the rates that a data set's publisher measured from this column of its rows."
+    ),
+    samples: int = option(8, "Samples per problem that the column's rates are of.", min=1),
     split: options.Split = None,
     data_dir: options.DataDir = None,
     as_json: options.AsJson = False,

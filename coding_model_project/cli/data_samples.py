@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from coding_model_project.cli import options
 from coding_model_project.cli.common import embedded_sandbox
-from coding_model_project.cli.dataclass_options import takes_dataclasses
 from coding_model_project.cli.judging import Checking, run_preflight
+from coding_model_project.config_key import argument, option
 from coding_model_project.data.training.pairs import Controls
 from coding_model_project.data.training.sft_rows import Choose
 from coding_model_project.errors import ConfigError
@@ -40,32 +38,23 @@ N_NAMED = 5
 # ── sft-rows ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@takes_dataclasses
 def sft_rows(
-    out: Annotated[
-        Path, typer.Option(help="Write the rows to this .parquet file, and counts beside it.")
-    ],
-    evaluations: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="EVAL_FOLDER...", help="Evaluations of training problems."),
-    ] = None,
+    out: Path = option(..., "Write the rows to this .parquet file, and counts beside it."),
+    evaluations: list[Path] | None = argument(
+        None, "Evaluations of training problems.", metavar="EVAL_FOLDER..."
+    ),
     *,
     source: options.OwnProblems,
     n: options.PerProblem = 4,
-    choose: Annotated[
-        Choose, typer.Option(help="Choose the shortest, diverse or random programs.")
-    ] = Choose.shortest,
-    gold: Annotated[
-        str | None,
-        typer.Option(
-            help="Use gold solutions for problems without an accepted program (missing), or exclusively "
-            "(only). They are run first, and failing ones are dropped."
-        ),
-    ] = None,
-    prompt: Annotated[
-        PromptStyle | None,
-        typer.Option(help="Write fenced or bare prompts. Default: like the evaluations'."),
-    ] = None,
+    choose: Choose = option(Choose.shortest, "Choose the shortest, diverse or random programs."),
+    gold: str | None = option(
+        None,
+        "Use gold solutions for problems without an accepted program (missing), or exclusively "
+        "(only). They are run first, and failing ones are dropped.",
+    ),
+    prompt: PromptStyle | None = option(
+        None, "Write fenced or bare prompts. Default: like the evaluations'."
+    ),
     tokenizer: options.Tokenizer = None,
     seed: options.Seed = 0,
     sandbox: options.Judging,
@@ -247,26 +236,22 @@ def _say_sft(report: Mapping[str, Any]) -> None:
 # ── pairs ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@takes_dataclasses
 def pairs(
-    evaluations: Annotated[
-        list[Path],
-        typer.Argument(metavar="EVAL_FOLDER...", help="Evaluations of training problems."),
-    ],
-    out: Annotated[
-        Path, typer.Option(help="Write the pairs to this .parquet file, and a report beside it.")
-    ],
+    evaluations: list[Path] = argument(
+        ..., "Evaluations of training problems.", metavar="EVAL_FOLDER..."
+    ),
+    out: Path = option(..., "Write the pairs to this .parquet file, and a report beside it."),
     *,
     source: options.OwnProblems,
-    contrasts: Annotated[
-        str, typer.Option(help="Pair accepted programs with programs that fail with these errors.")
-    ] = "wrong_answer,runtime_error,timeout,syntax_error",
+    contrasts: str = option(
+        "wrong_answer,runtime_error,timeout,syntax_error",
+        "Pair accepted programs with programs that fail with these errors.",
+    ),
     per_problem: options.PerProblem = 4,
     controls: Controls,
-    validation: Annotated[
-        float,
-        typer.Option(help="Write the pairs of this share of problems to OUT_validation.parquet."),
-    ] = 0.1,
+    validation: float = option(
+        0.1, "Write the pairs of this share of problems to OUT_validation.parquet."
+    ),
     seed: options.Seed = 0,
 ) -> None:
     """Write preference pairs: an accepted and a failing program for the same problem.
@@ -389,22 +374,17 @@ def _say_bias(report: dict[str, Any]) -> None:
 # ── repair-traces ─────────────────────────────────────────────────────────────────────────────────
 
 
-@takes_dataclasses
 def repair_traces(
-    evaluations: Annotated[
-        list[Path],
-        typer.Argument(metavar="EVAL_FOLDER...", help="Evaluations of training problems."),
-    ],
-    out: Annotated[Path, typer.Option(help="Write the rows to this .parquet file.")],
+    evaluations: list[Path] = argument(
+        ..., "Evaluations of training problems.", metavar="EVAL_FOLDER..."
+    ),
+    out: Path = option(..., "Write the rows to this .parquet file."),
     *,
     source: options.OwnProblems,
     n: options.PerProblem = 4,
-    observation_bytes: Annotated[
-        int,
-        typer.Option(
-            help="Show up to N bytes of a failure, like coding.repair.observation_bytes.", min=60
-        ),
-    ] = 160,
+    observation_bytes: int = option(
+        160, "Show up to N bytes of a failure, like coding.repair.observation_bytes.", min=60
+    ),
     sandbox: options.Judging,
 ) -> None:
     """Write SFT rows: statement, wrong program, observation, right program.

@@ -9,11 +9,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from coding_model_project.cli import eval_run, options
+from coding_model_project.cli.commands import Commands, only
 from coding_model_project.cli.common import existing_file, on_servers, publishes, say, warn
-from coding_model_project.cli.dataclass_options import only, takes_dataclasses
+from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.evaluation.imports.formats import Format
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from coding_model_project.evaluation.rejudging.changes import Rejudged
     from coding_model_project.evaluation.results import Evaluation
 
-app = typer.Typer(no_args_is_help=True, help="Evaluate models, and compare evaluations.")
+app = Commands(no_args_is_help=True, help="Evaluate models, and compare evaluations.")
 app.command()(eval_run.run)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
     eval_run.latest
@@ -32,21 +31,12 @@ _SHOWN = 3
 
 
 @app.command()
-@takes_dataclasses
 def rejudge(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of evaluations and training runs."),
-    ],
+    runs: list[Path] = argument(..., "Folders of evaluations and training runs.", metavar="RUN..."),
     *,
     problems: Annotated[options.Problems, only("datasets", "file", "data_dir")],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print changes without writing them.")
-    ] = False,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Use the current problems even if they have changed."),
-    ] = False,
+    dry_run: bool = option(False, "Print changes without writing them."),
+    force: bool = option(False, "Use the current problems even if they have changed."),
     sandbox: options.JudgingOrServed,
     as_json: options.AsJson = False,
 ) -> None:
@@ -145,29 +135,22 @@ def _print_rejudged(one: Rejudged) -> None:
 
 
 @app.command("import")
-@takes_dataclasses
 def import_(
     *,
-    samples: Annotated[Path, typer.Argument(metavar="SAMPLES", help="The file of samples.")],
+    samples: Path = argument(..., "The file of samples.", metavar="SAMPLES"),
     evaluation: Annotated[
         EvaluationConfig,
         only("datasets", "split", "limit", "max_tests", "stop_early", "rule", "data_dir"),
     ],
     sandbox: options.Judging,
-    model: Annotated[str, typer.Option(help="Name the model that generated the samples.")],
-    out: Annotated[Path, typer.Option(help="Write results to this folder, or resume it.")],
-    format: Annotated[
-        Format | None,
-        typer.Option(
-            "--format", help="Read the file in this format. Default: detected from its first row."
-        ),
-    ] = None,
-    temperature: Annotated[
-        float | None,
-        typer.Option(
-            help="Record this sampling temperature; required with several samples per problem."
-        ),
-    ] = None,
+    model: str = option(..., "Name the model that generated the samples."),
+    out: Path = option(..., "Write results to this folder, or resume it."),
+    format: Format | None = option(
+        None, "Read the file in this format. Default: detected from its first row."
+    ),
+    temperature: float | None = option(
+        None, "Record this sampling temperature; required with several samples per problem."
+    ),
     seed: options.Seed = 1,
 ) -> None:
     """Judge samples that another tool generated; the result is an evaluation like any other.
@@ -230,17 +213,10 @@ class Form(StrEnum):
 @app.command()
 @publishes
 def export(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Evaluations of a model.")],
-    name: Annotated[
-        str | None,
-        typer.Option(help="Name the model. Default: the last part of its path."),
-    ] = None,
-    format: Annotated[
-        Form, typer.Option("--format", help="Write results in this format.")
-    ] = Form.model_index,
-    out: Annotated[
-        Path | None, typer.Option(help="Write to this path. Default: standard output.")
-    ] = None,
+    runs: list[Path] = argument(..., "Evaluations of a model.", metavar="RUN..."),
+    name: str | None = option(None, "Name the model. Default: the last part of its path."),
+    format: Form = option(Form.model_index, "Write results in this format."),
+    out: Path | None = option(None, "Write to this path. Default: standard output."),
 ) -> None:
     """Write a model's evaluations in another tool's format.
 
@@ -283,23 +259,17 @@ def _inspect(runs: list[Path], name: str | None, out: Path | None) -> None:
 
 @app.command()
 def compare(
-    sides: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN_A RUN_B...",
-            help="Evaluations to compare with the first: [NAME=]FOLDER. Several folders for one name, "
-            "comma-separated or a quoted glob ('grpo=outputs/grpo_seed*'), are its seeds.",
-        ),
-    ],
-    k: Annotated[int, typer.Option("--k", help="Compare pass@k.", min=1)] = 1,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Compare evaluations of different protocols; different graders are always refused.",
-        ),
-    ] = False,
-    plot: Annotated[Path | None, typer.Option(help="Write charts to this HTML page.")] = None,
+    sides: list[str] = argument(
+        ...,
+        "Evaluations to compare with the first: [NAME=]FOLDER. Several folders for one name, "
+        "comma-separated or a quoted glob ('grpo=outputs/grpo_seed*'), are its seeds.",
+        metavar="RUN_A RUN_B...",
+    ),
+    k: int = option(1, "Compare pass@k.", min=1),
+    force: bool = option(
+        False, "Compare evaluations of different protocols; different graders are always refused."
+    ),
+    plot: Path | None = option(None, "Write charts to this HTML page."),
     as_json: options.AsJson = False,
 ) -> None:
     """Compare evaluations problem by problem: differences with intervals, changed problems, cost."""
@@ -344,10 +314,8 @@ def compare(
 
 @app.command()
 def budget(
-    first: Annotated[Path, typer.Argument(help="An evaluation with several samples per problem.")],
-    second: Annotated[
-        Path, typer.Argument(help="Another evaluation, such as one with repair rounds.")
-    ],
+    first: Path = argument(..., "An evaluation with several samples per problem."),
+    second: Path = argument(..., "Another evaluation, such as one with repair rounds."),
     as_json: options.AsJson = False,
 ) -> None:
     """Compare what two evaluations solve with the same tokens, and with the same judge-seconds.

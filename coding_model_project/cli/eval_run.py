@@ -9,48 +9,37 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from coding_model_project.cli import options
 from coding_model_project.cli.common import on_servers, say
-from coding_model_project.cli.dataclass_options import takes_dataclasses
+from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.grading.prompts import PromptStyle
 
 
-@takes_dataclasses
 def run(
     *,
     evaluation: EvaluationConfig,
     sandbox: options.JudgingOrServed,
-    prompt: Annotated[
-        PromptStyle,
-        typer.Option(
-            help="Ask for a Markdown code block (fenced) or for the program itself (bare)."
-        ),
-    ] = PromptStyle.fenced,
+    prompt: PromptStyle = option(
+        PromptStyle.fenced,
+        "Ask for a Markdown code block (fenced) or for the program itself (bare).",
+    ),
     seed: options.Seed = 1,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write results to this folder, or resume it. Default: a new one in outputs/."
-        ),
-    ] = None,
-    merge: Annotated[
-        list[Path] | None,
-        typer.Option(help="Merge the results of this shard's folder; repeatable."),
-    ] = None,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Resume with changed settings such as --concurrency; model, seed, protocol and data "
-            "must not change.",
-        ),
-    ] = False,
+    out: Path | None = option(
+        None, "Write results to this folder, or resume it. Default: a new one in outputs/."
+    ),
+    merge: list[Path] | None = option(
+        None, "Merge the results of this shard's folder; repeatable."
+    ),
+    force: bool = option(
+        False,
+        "Resume with changed settings such as --concurrency; model, seed, protocol and data "
+        "must not change.",
+    ),
 ) -> None:
     """Evaluate a model by running the programs that it writes; every rate has its 95% interval.
 
@@ -103,19 +92,15 @@ def run(
 
 def latest(
     context: typer.Context,
-    run: Annotated[Path, typer.Argument(help="A training run's folder.")],
+    run: Path = argument(..., "A training run's folder."),
     dataset: options.Datasets = None,
-    tasks: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="TASK_DIR", help="Evaluate on these Harbor tasks; repeatable."),
-    ] = None,
+    tasks: list[Path] | None = option(
+        None, "Evaluate on these Harbor tasks; repeatable.", metavar="TASK_DIR"
+    ),
     benchmark: options.Benchmarks = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write results to this folder, or resume it. Default: RUN/evaluations/CHECKPOINT."
-        ),
-    ] = None,
+    out: Path | None = option(
+        None, "Write results to this folder, or resume it. Default: RUN/evaluations/CHECKPOINT."
+    ),
 ) -> int:
     """Serve the last checkpoint of a run, evaluate it, and stop the server.
 

@@ -9,13 +9,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import IO, TYPE_CHECKING, Any
 
 from coding_model_project.cli import options
 from coding_model_project.cli.common import cores, embedded_sandbox, existing_file, publishes
-from coding_model_project.cli.dataclass_options import takes_dataclasses
+from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError, UngradableError
 from coding_model_project.progress import Advance, progress_bar
 
@@ -35,32 +33,25 @@ NO_FENCE = 0.9
 
 
 @publishes
-@takes_dataclasses
 def grade(
-    completions: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE|-",
-            help='Judge {"problem_id": …, "completion": …} lines from this file; - reads standard input.',
-        ),
-    ],
+    *,
+    completions: Path = option(
+        ...,
+        'Judge {"problem_id": …, "completion": …} lines from this file; - reads standard input.',
+        metavar="FILE|-",
+    ),
     problems: options.Problems,
-    sandbox: options.Judging,
-    resumable: options.Resumable,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE|-",
-            help="Write the verdicts to this file, one JSON line per completion; - prints them. "
-            "Default: print the summary only.",
-        ),
-    ] = None,
-    bare: Annotated[
-        bool,
-        typer.Option("--bare", help="Treat each completion as a program without a code fence."),
-    ] = False,
+    out: Path | None = option(
+        None,
+        "Write the verdicts to this file, one JSON line per completion; - prints them. "
+        "Default: print the summary only.",
+        metavar="FILE|-",
+    ),
+    bare: bool = option(False, "Treat each completion as a program without a code fence."),
     stop_early: options.StopEarly = False,
     as_json: options.AsJson = False,
+    sandbox: options.Judging,
+    resumable: options.Resumable,
 ) -> int:
     """Judge completions with their problems' hidden tests, or with their Harbor tasks' verifiers.
 

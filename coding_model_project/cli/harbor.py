@@ -6,21 +6,20 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from coding_model_project.cli import options
+from coding_model_project.cli.commands import Commands
 from coding_model_project.cli.common import cores, existing_file, named_values, warn
 from coding_model_project.cli.harbor_eval import evaluate
 from coding_model_project.cli.harbor_posttrain import posttrain
 from coding_model_project.cli.harbor_results import Job, results
+from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import AUTO, TaskEnvironment
 
 N_NAMED = 5
 
-app = typer.Typer(no_args_is_help=True, help="Grade Harbor tasks, and evaluate models on them.")
+app = Commands(no_args_is_help=True, help="Grade Harbor tasks, and evaluate models on them.")
 app.command("results")(results)
 app.command()(posttrain)
 app.command("eval", context_settings=options.renamed(concurrency="workers"))(evaluate)
@@ -29,31 +28,21 @@ app.command("eval", context_settings=options.renamed(concurrency="workers"))(eva
 @app.command(context_settings=options.renamed(concurrency="workers", job="out"))
 def grade(
     task_dirs: options.TaskDirs,
-    oracle: Annotated[
-        bool, typer.Option("--oracle", help="Run each task's own solution (the default).")
-    ] = False,
-    script: Annotated[
-        Path | None, typer.Option(help="Run this shell script instead of each task's solution.")
-    ] = None,
+    oracle: bool = option(False, "Run each task's own solution (the default)."),
+    script: Path | None = option(None, "Run this shell script instead of each task's solution."),
     as_json: options.AsJson = False,
     workers: options.Trials = None,
     environment: options.Where = AUTO,
-    verifier_env: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--verifier-env",
-            metavar="NAME=VALUE",
-            help="Set this environment variable for every verifier, and where a task's verifier asks "
-            "for ${NAME}; repeatable.",
-        ),
-    ] = None,
+    verifier_env: list[str] | None = option(
+        None,
+        "Set this environment variable for every verifier, and where a task's verifier asks "
+        "for ${NAME}; repeatable.",
+        metavar="NAME=VALUE",
+    ),
     pass_env: options.PassEnv = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the trials to this new folder in Harbor's layout, for `harbor view`."
-        ),
-    ] = None,
+    out: Path | None = option(
+        None, "Write the trials to this new folder in Harbor's layout, for `harbor view`."
+    ),
 ) -> int:
     """Grade tasks: print a JSON line for each, including refused ones, and totals on standard error.
 
@@ -136,11 +125,10 @@ def check(
     task_dirs: options.TaskDirs,
     workers: options.Trials = None,
     environment: options.Where = AUTO,
-    runs: Annotated[int, typer.Option(help="Run each task's own solution N times.", min=1)] = 3,
-    forgeries: Annotated[
-        bool,
-        typer.Option(help="Run agents that try to earn each task's reward with known forgeries."),
-    ] = True,
+    runs: int = option(3, "Run each task's own solution N times.", min=1),
+    forgeries: bool = option(
+        True, "Run agents that try to earn each task's reward with known forgeries."
+    ),
     pass_env: options.PassEnv = None,
 ) -> int:
     """Check that tasks are fit for training: print a JSON line for each.
@@ -187,7 +175,7 @@ async def _check(
 @app.command()
 def pack(
     task_dirs: options.TaskDirs,
-    out: Annotated[Path, typer.Option(help="Write the tasks to this new Parquet file.")],
+    out: Path = option(..., "Write the tasks to this new Parquet file."),
 ) -> int:
     """Write tasks to a Parquet file with the columns `path` and `task_binary`.
 
@@ -240,7 +228,7 @@ async def _clean() -> None:
 
 @app.command(context_settings=options.renamed(concurrency="workers"))
 def bench(
-    trials: Annotated[int, typer.Option(help="Run N trials.", min=1)] = 300,
+    trials: int = option(300, "Run N trials.", min=1),
     workers: options.Trials = None,
 ) -> None:
     """Measure the speed of oracle trials of a trivial task. The last line is JSON."""

@@ -8,12 +8,11 @@ import resource
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from coding_model_project.cli import options
 from coding_model_project.cli.common import cores, warn
+from coding_model_project.config_key import argument, option
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import AUTO, TaskEnvironment
@@ -31,56 +30,39 @@ _FILES, _FILES_A_TRIAL = 200, 4
 
 
 def evaluate(
-    base_url: Annotated[
-        str,
-        typer.Option(help="Query this OpenAI-compatible server, such as http://localhost:8000/v1."),
-    ],
-    model: Annotated[str, typer.Option(help="Evaluate this model, by its name on the server.")],
-    out: Annotated[Path, typer.Option(help="Write the job to this folder, or resume it.")],
-    task_dirs: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="TASK_DIR", help="Harbor tasks, or folders of them."),
-    ] = None,
+    base_url: str = option(
+        ..., "Query this OpenAI-compatible server, such as http://localhost:8000/v1."
+    ),
+    model: str = option(..., "Evaluate this model, by its name on the server."),
+    out: Path = option(..., "Write the job to this folder, or resume it."),
+    task_dirs: list[Path] | None = argument(
+        None, "Harbor tasks, or folders of them.", metavar="TASK_DIR"
+    ),
     benchmark: options.Benchmarks = None,
     data_dir: options.DataDir = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", "--n-tasks", help="Use only the first N tasks of each benchmark.", min=1
-        ),
-    ] = None,
-    attempts: Annotated[int, typer.Option(help="Attempt each task N times.", min=1)] = 1,
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Run N trials at once. Default: two per CPU core.", min=1),
-    ] = None,
+    limit: int | None = option(
+        None, "Use only the first N tasks of each benchmark.", "--limit --n-tasks", min=1
+    ),
+    attempts: int = option(1, "Attempt each task N times.", min=1),
+    workers: int | None = option(None, "Run N trials at once. Default: two per CPU core.", min=1),
     environment: options.Where = AUTO,
     pass_env: options.PassEnv = None,
-    turns: Annotated[int, typer.Option(help="Let the model run up to N commands.", min=1)] = 20,
-    command_s: Annotated[
-        float, typer.Option(help="Kill a command after N seconds.", min=0.1)
-    ] = 120.0,
-    total_s: Annotated[
-        float, typer.Option(help="End a trial's agent after N seconds.", min=1.0)
-    ] = 1800.0,
-    calls: Annotated[
-        Calls,
-        typer.Option(help="Read commands from code blocks, or from calls of the tool `bash`."),
-    ] = Calls.block,
-    max_tokens: Annotated[
-        int, typer.Option(help="Cut a completion off after N tokens.", min=1)
-    ] = 2048,
-    temperature: Annotated[float, typer.Option(help="Sample at this temperature.", min=0.0)] = 0.7,
-    retry_s: Annotated[
-        float, typer.Option(help="Retry a request for up to N seconds, then end its trial.", min=0)
-    ] = 300.0,
-    context_overflow: Annotated[
-        OverflowRule,
-        typer.Option(
-            help="Score a trial that exceeds the model's context with its verifier (`judge`), as a "
-            "reward of 0 (`fail`), or as an error (`error`)."
-        ),
-    ] = OverflowRule.judge,
+    turns: int = option(20, "Let the model run up to N commands.", min=1),
+    command_s: float = option(120.0, "Kill a command after N seconds.", min=0.1),
+    total_s: float = option(1800.0, "End a trial's agent after N seconds.", min=1.0),
+    calls: Calls = option(
+        Calls.block, "Read commands from code blocks, or from calls of the tool `bash`."
+    ),
+    max_tokens: int = option(2048, "Cut a completion off after N tokens.", min=1),
+    temperature: float = option(0.7, "Sample at this temperature.", min=0.0),
+    retry_s: float = option(
+        300.0, "Retry a request for up to N seconds, then end its trial.", min=0
+    ),
+    context_overflow: OverflowRule = option(
+        OverflowRule.judge,
+        "Score a trial that exceeds the model's context with its verifier (`judge`), as a "
+        "reward of 0 (`fail`), or as an error (`error`).",
+    ),
     as_json: options.AsJson = False,
 ) -> int:
     """Let a model attempt tasks with shell commands: count PASS, FAIL, and ERROR by cause.

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from coding_model_project.cli import options
+from coding_model_project.config_key import argument
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class Job:
 
 
 def results(
-    job: Annotated[Path, typer.Argument(help="A job folder, from `harbor grade --out` or Harbor.")],
+    job: Path = argument(..., "A job folder, from `harbor grade --out` or Harbor."),
     as_json: options.AsJson = False,
 ) -> None:
     """Count a job's trials (PASS, FAIL, ERROR by cause), with pass@k and its interval.

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coding_model_project.cli import options
+from coding_model_project.cli.commands import Commands
 from coding_model_project.cli.common import say
 from coding_model_project.cli.jobs_submit import submit
+from coding_model_project.config_key import option
 from coding_model_project.errors import CodingModelError, ConfigError
 
 if TYPE_CHECKING:
     from coding_model_project.launch.jobs.base import Backend, Job
     from coding_model_project.launch.jobs.job_log import Entry, JobLog
 
-app = typer.Typer(
+app = Commands(
     help="Run recipes on this machine's GPUs, a Ray cluster, Slurm or SageMaker.",
     no_args_is_help=True,
 )
@@ -31,8 +33,8 @@ app.command(context_settings={"ignore_unknown_options": True})(submit)
 @app.command("list")
 def list_jobs(
     jobs: options.JobsFolder = options.JOBS_FOLDER,
-    out: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Show the last known states.")] = False,
+    out: Path | None = option(None, "Write the table to this Markdown file."),
+    offline: bool = option(False, "Show the last known states."),
 ) -> None:
     """List all jobs, newest first: state, command, commit, folder, times."""
     from rich.console import Console
@@ -74,9 +76,7 @@ def list_jobs(
 def logs(
     name: Name,
     jobs: options.JobsFolder = options.JOBS_FOLDER,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Keep printing until the job ends.")
-    ] = False,
+    follow: bool = option(False, "Keep printing until the job ends.", "--follow -f"),
 ) -> None:
     """Print a job's output. With --follow, exit code 1 unless the job finishes."""
     from coding_model_project.launch.jobs import control
@@ -98,12 +98,8 @@ def logs(
 def stop(
     name: Name,
     jobs: options.JobsFolder = options.JOBS_FOLDER,
-    wait: Annotated[
-        float, typer.Option(help="Wait N seconds for the checkpoint, then kill the job.", min=0)
-    ] = 900,
-    now: Annotated[
-        bool, typer.Option("--now", help="Kill the job immediately, without a checkpoint.")
-    ] = False,
+    wait: float = option(900, "Wait N seconds for the checkpoint, then kill the job.", min=0),
+    now: bool = option(False, "Kill the job immediately, without a checkpoint."),
 ) -> None:
     """Make a job save a checkpoint and end. A job with the same coding.run_dir resumes from it."""
     from coding_model_project.launch.jobs import control
@@ -116,14 +112,10 @@ def stop(
 @app.command()
 def fetch(
     name: Name,
-    out: Annotated[Path, typer.Option(help="Copy the run's folder to this folder.")],
+    out: Path = option(..., "Copy the run's folder to this folder."),
     jobs: options.JobsFolder = options.JOBS_FOLDER,
-    checkpoints: Annotated[
-        bool, typer.Option("--checkpoints", help="Also copy checkpoints.")
-    ] = False,
-    source: Annotated[
-        str | None, typer.Option("--from", help="Copy from this folder or URL.")
-    ] = None,
+    checkpoints: bool = option(False, "Also copy checkpoints."),
+    source: str | None = option(None, "Copy from this folder or URL.", "--from"),
 ) -> None:
     """Copy a job's run folder, during or after the run; repeating it copies only what changed.
 

@@ -5,106 +5,76 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from coding_model_project.cli import options
 from coding_model_project.cli.common import named_values
+from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 
 _PANELS = {"local": "Local", "ray": "Ray", "slurm": "Slurm", "sagemaker": "SageMaker"}
 """Title of each back end's own options in the help."""
-_local, _ray, _slurm, _aws = (
-    partial(typer.Option, rich_help_panel=panel) for panel in _PANELS.values()
-)
+_local, _ray, _slurm, _aws = _PANELS.values()
 
 
 def submit(
     context: typer.Context,
-    recipe: Annotated[str, typer.Argument(help="The recipe: sft, dpo, grpo, ….")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="key=value...", help="The recipe's overrides.")
-    ] = None,
-    backend: Annotated[
-        str, typer.Option(help="Run the job on `local`, `ray`, `slurm` or `sagemaker`.")
-    ] = "local",
-    name: Annotated[
-        str | None, typer.Option(help="Name the job. Default: its recipe and the time.")
-    ] = None,
-    anonymous: Annotated[
-        bool, typer.Option("--anonymous", help="Use a random name that reveals nothing.")
-    ] = False,
-    description: Annotated[str, typer.Option(help="Describe the job in the job log.")] = "",
-    repo: Annotated[
-        Path, typer.Option(help="Ship the git working tree that contains this folder.")
-    ] = Path(),
-    max_package_mb: Annotated[
-        float, typer.Option(help="Refuse to ship a working tree larger than N MB.", min=0.1)
-    ] = 100,
+    recipe: str = argument(..., "The recipe: sft, dpo, grpo, …."),
+    overrides: list[str] | None = argument(None, "The recipe's overrides.", metavar="key=value..."),
+    backend: str = option("local", "Run the job on `local`, `ray`, `slurm` or `sagemaker`."),
+    name: str | None = option(None, "Name the job. Default: its recipe and the time."),
+    anonymous: bool = option(False, "Use a random name that reveals nothing."),
+    description: str = option("", "Describe the job in the job log."),
+    repo: Path = option(Path(), "Ship the git working tree that contains this folder."),
+    max_package_mb: float = option(100, "Refuse to ship a working tree larger than N MB.", min=0.1),
     jobs: options.JobsFolder = options.JOBS_FOLDER,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the job, print what it would run, and end.")
-    ] = False,
-    with_evaluation: Annotated[
-        bool,
-        typer.Option(
-            "--with-evaluation", help="Evaluate each checkpoint in the same job (`watch`)."
-        ),
-    ] = False,
-    eval_gpus: Annotated[
-        int, typer.Option(help="Reserve the last N of the job's GPUs for evaluations.", min=0)
-    ] = 0,
-    eval_arguments: Annotated[
-        str,
-        typer.Option(
-            help="Add these options to `eval run`, such as --eval-arguments='--dataset mbpp_reg --n 4'."
-        ),
-    ] = "",
-    gpus: Annotated[str, _local(help="Use these GPUs, such as 0,1. Default: none.")] = "",
-    address: Annotated[
-        str | None,
-        _ray(
-            envvar="RAY_API_SERVER_ADDRESS",
-            help="Submit to the Ray dashboard at this URL, such as http://HEAD:8265.",
-        ),
-    ] = None,
-    driver_cpus: Annotated[float, _ray(help="Reserve N CPUs for the driver.", min=0)] = 1,
-    driver_gpus: Annotated[float, _ray(help="Reserve N GPUs for the driver.", min=0)] = 0,
-    resource: Annotated[
-        list[str] | None,
-        _ray(metavar="NAME=N", help="Place the driver on a node with this resource; repeatable."),
-    ] = None,
-    env: Annotated[
-        list[str] | None,
-        _ray(
-            metavar="NAME=VALUE",
-            help="Set an environment variable in the job, visible on the dashboard; repeatable.",
-        ),
-    ] = None,
-    any_version: Annotated[
-        bool, _ray("--any-version", help="Accept a Ray head of another version.")
-    ] = False,
-    sbatch: Annotated[
-        list[str] | None,
-        _slurm(
-            metavar="OPTION",
-            help="Pass this option to sbatch, such as --sbatch=--gres=gpu:8; repeatable.",
-        ),
-    ] = None,
-    signal_s: Annotated[
-        int, _slurm(help="Save a checkpoint N seconds before the job's time limit.", min=1)
-    ] = 900,
-    region: Annotated[str | None, _aws(envvar="AWS_REGION", help="Run in this AWS region.")] = None,
-    instance_type: Annotated[
-        str, _aws(help="Run on this instance type, such as ml.p5.48xlarge.")
-    ] = "",
-    role: Annotated[str, _aws(help="Run with this IAM role (an ARN).")] = "",
-    s3: Annotated[str, _aws(help="Keep the run's folder at this s3:// URL.")] = "",
-    image: Annotated[str, _aws(help="Run in this image, by its ECR URI.")] = "",
-    max_hours: Annotated[float, _aws(help="End the job after N hours.", min=0.1)] = 24,
+    check: bool = option(False, "Check the job, print what it would run, and end."),
+    with_evaluation: bool = option(False, "Evaluate each checkpoint in the same job (`watch`)."),
+    eval_gpus: int = option(0, "Reserve the last N of the job's GPUs for evaluations.", min=0),
+    eval_arguments: str = option(
+        "", "Add these options to `eval run`, such as --eval-arguments='--dataset mbpp_reg --n 4'."
+    ),
+    gpus: str = option("", "Use these GPUs, such as 0,1. Default: none.", panel=_local),
+    address: str | None = option(
+        None,
+        "Submit to the Ray dashboard at this URL, such as http://HEAD:8265.",
+        panel=_ray,
+        envvar="RAY_API_SERVER_ADDRESS",
+    ),
+    driver_cpus: float = option(1, "Reserve N CPUs for the driver.", panel=_ray, min=0),
+    driver_gpus: float = option(0, "Reserve N GPUs for the driver.", panel=_ray, min=0),
+    resource: list[str] | None = option(
+        None,
+        "Place the driver on a node with this resource; repeatable.",
+        panel=_ray,
+        metavar="NAME=N",
+    ),
+    env: list[str] | None = option(
+        None,
+        "Set an environment variable in the job, visible on the dashboard; repeatable.",
+        panel=_ray,
+        metavar="NAME=VALUE",
+    ),
+    any_version: bool = option(False, "Accept a Ray head of another version.", panel=_ray),
+    sbatch: list[str] | None = option(
+        None,
+        "Pass this option to sbatch, such as --sbatch=--gres=gpu:8; repeatable.",
+        panel=_slurm,
+        metavar="OPTION",
+    ),
+    signal_s: int = option(
+        900, "Save a checkpoint N seconds before the job's time limit.", panel=_slurm, min=1
+    ),
+    region: str | None = option(None, "Run in this AWS region.", panel=_aws, envvar="AWS_REGION"),
+    instance_type: str = option(
+        "", "Run on this instance type, such as ml.p5.48xlarge.", panel=_aws
+    ),
+    role: str = option("", "Run with this IAM role (an ARN).", panel=_aws),
+    s3: str = option("", "Keep the run's folder at this s3:// URL.", panel=_aws),
+    image: str = option("", "Run in this image, by its ECR URI.", panel=_aws),
+    max_hours: float = option(24, "End the job after N hours.", panel=_aws, min=0.1),
 ) -> None:
     """Run a recipe as a job, from the current working tree, and print the job's name.
 

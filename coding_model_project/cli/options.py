@@ -1,9 +1,7 @@
 """Options that several commands share: an option has the same name and help text in every command.
 
-Options of one purpose are a dataclass, which commands take whole (`dataclass_options`).
+Options of one purpose are a dataclass, which commands take whole (`commands`).
 """
-
-# ruff: noqa: RUF009 - option() makes a dataclass field, as field() does.
 
 from __future__ import annotations
 
@@ -15,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coding_model_project.cli.commands import only, typer_option
 from coding_model_project.cli.common import existing_file
-from coding_model_project.cli.dataclass_options import only, typer_option
 from coding_model_project.config_key import option, option_of
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import Cluster, EvaluationConfig

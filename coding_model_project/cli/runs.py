@@ -13,7 +13,9 @@ import typer
 from typer.core import TyperGroup
 
 from coding_model_project.cli import options
+from coding_model_project.cli.commands import Commands
 from coding_model_project.cli.common import local_runs
+from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ class _PlaceFirst(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=_PlaceFirst, help="List runs; show, watch, stop or repeat one.")
+app = Commands(cls=_PlaceFirst, help="List runs; show, watch, stop or repeat one.")
 
 Run = Annotated[
     Path, typer.Argument(help="A run's folder, a folder of runs, or the URL of mirrored runs.")
@@ -134,7 +136,7 @@ def watch(
 @app.command()
 def rerun(
     run: Run,
-    out: Annotated[Path, typer.Option(help="Write the new run to this folder.")],
+    out: Path = option(..., "Write the new run to this folder."),
 ) -> None:
     """Repeat the run that a folder records, in another folder.
 

@@ -1,7 +1,5 @@
 """`coding.evaluation`: an evaluation's model, data sets, protocol and server."""
 
-# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
-
 from __future__ import annotations
 
 from dataclasses import dataclass

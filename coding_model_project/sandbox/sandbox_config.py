@@ -1,7 +1,5 @@
 """`coding.sandbox`: the sandbox that runs programs."""
 
-# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
-
 from __future__ import annotations
 
 from dataclasses import dataclass

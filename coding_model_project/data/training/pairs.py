@@ -5,8 +5,6 @@ similarity of the two sides are controlled, because a model would learn these in
 `pair_report` reports the remaining bias.
 """
 
-# ruff: noqa: RUF009 - option() makes a dataclass field, as field() does.
-
 from __future__ import annotations
 
 import math

@@ -9,8 +9,6 @@ A later command into the same folder keeps the files that it does not replace: w
 with the settings of their command under "earlier_settings" in the manifest (`earlier_files`).
 """
 
-# ruff: noqa: RUF009 - option() makes a dataclass field, as field() does.
-
 from __future__ import annotations
 
 import json
