@@ -20,15 +20,11 @@ from coding_model_project.data.training.pairs import Controls
 from coding_model_project.data.training.sft_rows import Choose
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.progress import Advance, progress_bar
+from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
-    from coding_model_project.data.training.pairs import Judged
-    from coding_model_project.data.training.repair_traces import Wrong
     from coding_model_project.data.training.sft_rows import Candidate, Counts
     from coding_model_project.evaluation.judged import JudgedSamples
-    from coding_model_project.grading.execution import ExecutionGrader
-    from coding_model_project.sandbox.base import Sandbox
     from coding_model_project.types import Problem
 
 GOLD = ("missing", "only")
@@ -263,6 +259,7 @@ def pairs(
     from coding_model_project.data.training.pairs import make_pairs, pair_rows
     from coding_model_project.data.training.pairs import split as divided
     from coding_model_project.data.training.rows import write_rows
+    from coding_model_project.evaluation.judged import judged_for_pairs
     from coding_model_project.types import ErrorType
 
     known = [str(error) for error in ErrorType]
@@ -277,8 +274,7 @@ def pairs(
         per_problem=per_problem,
         seed=seed,
     )
-    known_problems = source.load()
-    judged, style, left_out = _read_candidates(evaluations, known_problems)
+    judged, style, left_out = judged_for_pairs(evaluations, source.load())
     paired = make_pairs(judged, controls, style)
     train, held_out = divided(paired.pairs, validation, seed)
     report = bias_report(paired)
@@ -295,45 +291,6 @@ def pairs(
         if members:
             print(f"{path}: {len(members)} pairs")
     print(json.dumps({**report["all"], "train": len(train), "validation": len(held_out)}))
-
-
-def _read_candidates(
-    folders: Sequence[Path], problems: Mapping[str, Problem]
-) -> tuple[list[Judged], PromptStyle, dict[str, int]]:
-    """Return the samples of all evaluations by problem, the style of their prompts, and what is left out.
-
-    Raises:
-        ConfigError: the evaluations do not match each other or the problems.
-        DataError: a file is damaged.
-    """
-    from coding_model_project.data.training.pairs import Candidate, Judged
-    from coding_model_project.evaluation.judged import one_style, read_judged
-    from coding_model_project.types import ErrorType
-
-    candidates: dict[str, list[Candidate]] = defaultdict(list)
-    left_out: Counter[str] = Counter()
-    read = [read_judged(folder, problems) for folder in folders]
-    for generated, result in (sample for one in read for sample in one.samples):
-        usable = candidates[result.problem]
-        if result.passed is None:
-            left_out["ungradable samples"] += 1
-        elif result.truncated:  # a pair would teach an end that nobody wrote
-            left_out["samples cut off by the token limit"] += 1
-        else:
-            error = None if result.error is None else ErrorType(result.error).group
-            usable.append(
-                Candidate(completion=generated.completion, error=error, tokens=result.tokens)
-            )
-    judged = [
-        Judged(problem=problem, candidates=tuple(candidates[name]))
-        for name, problem in problems.items()
-        if name in candidates
-    ]
-    if not judged:
-        raise ConfigError(f"{', '.join(map(str, folders))}: no judged samples")
-    for split, n in (held_out for one in read for held_out in one.held_out.items()):
-        left_out[f"samples of {split} problems"] += n
-    return judged, one_style(read), left_out
 
 
 def _say_bias(report: dict[str, Any]) -> None:
@@ -392,7 +349,12 @@ def repair_traces(
     Wrong programs are samples that fail a hidden test and a public test; the command runs the public
     tests. Right programs are accepted samples of the same problem, else its first gold solution.
     """
-    from coding_model_project.data.training.repair_traces import choose_traces, trace_row
+    from coding_model_project.data.training.repair_traces import (
+        choose_traces,
+        distinct,
+        observed,
+        trace_row,
+    )
     from coding_model_project.data.training.rows import write_rows
     from coding_model_project.evaluation.judged import one_style, read_judged
 
@@ -410,13 +372,16 @@ def repair_traces(
     for problem in known.values():
         if problem.id not in right and problem.gold:
             right[problem.id] = [problem.gold[0]]
-    candidates = _distinct((one for one in rejected if known[one.problem].public_tests), known)
+    candidates = distinct((one for one in rejected if known[one.problem].public_tests), known)
     if not candidates:
         raise ConfigError(
             f"no repair traces: no problem of the {len(rejected)} rejected samples has public tests"
         )
     embedded = embedded_sandbox(sandbox)
-    wrong = asyncio.run(_observed(candidates, known, style, observation_bytes, embedded))
+    with progress_bar("public tests", len(candidates)) as advance:
+        wrong = asyncio.run(
+            observed(candidates, known, style, observation_bytes, embedded, advance)
+        )
     traces = choose_traces(wrong, right, n=n)
     if not traces:
         raise ConfigError(
@@ -430,54 +395,3 @@ def repair_traces(
     print(f"pass the public tests, so they have no observation: {len(candidates) - len(wrong)}")
     print(", ".join(f"{error} {count}" for error, count in errors.most_common()))
     print(f"{out}: {len(rows)} rows")
-
-
-def _distinct(candidates: Iterable[Candidate], problems: Mapping[str, Problem]) -> list[Candidate]:
-    from coding_model_project.data.program_identity import normal_form
-
-    seen: dict[tuple[str, str], Candidate] = {}
-    for one in candidates:
-        form = normal_form(one.code, problems[one.problem].language)
-        seen.setdefault((one.problem, form), one)
-    return list(seen.values())
-
-
-async def _observed(
-    candidates: Sequence[Candidate],
-    problems: dict[str, Problem],
-    style: PromptStyle,
-    max_bytes: int,
-    sandbox: Sandbox,
-) -> list[Wrong]:
-    """Return the candidates that fail a public test, in order, with their observations."""
-    from coding_model_project.grading.execution import ExecutionGrader
-
-    with progress_bar("public tests", len(candidates)) as advance:
-        async with sandbox:
-            grader = ExecutionGrader(sandbox, stop_early=True, public=True)
-            looked = [
-                _look(grader, one, problems[one.problem], style, max_bytes, advance)
-                for one in candidates
-            ]
-            found = await asyncio.gather(*looked)
-    return [one for one in found if one is not None]
-
-
-async def _look(
-    grader: ExecutionGrader,
-    candidate: Candidate,
-    problem: Problem,
-    style: PromptStyle,
-    max_bytes: int,
-    advance: Advance,
-) -> Wrong | None:
-    from coding_model_project.data.training.repair_traces import Wrong
-    from coding_model_project.grading.observation import observation
-
-    verdict = await grader.grade_code(problem, candidate.code)
-    message = observation(problem, verdict, style=style, max_bytes=max_bytes)
-    advance()
-    if message is None:
-        return None
-    error = str(verdict.error)
-    return Wrong(problem=problem.id, code=candidate.code, error=error, observation=message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from coding_model_project.cli import options
@@ -12,15 +13,49 @@ from coding_model_project.cli.commands import Commands
 from coding_model_project.cli.common import cores, existing_file, named_values, warn
 from coding_model_project.cli.harbor_eval import evaluate
 from coding_model_project.cli.harbor_posttrain import posttrain
-from coding_model_project.cli.harbor_results import Job, results
-from coding_model_project.config_key import option
+from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import AUTO, TaskEnvironment
 
 N_NAMED = 5
 
 app = Commands(no_args_is_help=True, help="Grade Harbor tasks, and evaluate models on them.")
-app.command("results")(results)
+
+
+@app.command()
+def results(
+    job: Path = argument(..., "A job folder, from `harbor grade --out` or Harbor."),
+    as_json: options.AsJson = False,
+) -> None:
+    """Count a job's trials (PASS, FAIL, ERROR by cause), with pass@k and its interval.
+
+    A trial passes if its main reward is at least 1. Rates exclude errors (outages, broken verifiers).
+    The last line is JSON.
+    """
+    from coding_model_project.harbor.evaluation.job_results import scores
+    from coding_model_project.harbor.format.trial_results import read_trials
+
+    trials = read_trials(job)
+    if not trials:
+        raise ConfigError(f"{job}: no trials of a Harbor job in this folder")
+    counted = scores(trials)
+    if not as_json:
+        for key, one in counted.items():
+            print(f"{key}: PASS {one.passed}, FAIL {one.failed}, ERROR {sum(one.errors.values())}")
+            for cause, number in sorted(one.errors.items()):
+                print(f"  error: {number} × {cause}")
+            for k, rate in one.pass_at_k.items():
+                interval = (
+                    f" (95%: {one.interval[0]:.1%} – {one.interval[1]:.1%})" if one.interval else ""
+                )
+                print(
+                    f"  pass@{k}: {rate:.1%} over {one.n_tasks} tasks{interval if k == 1 else ''}"
+                )
+            if one.n_tasks_without:
+                print(f"  {one.n_tasks_without} tasks have no trial without an error")
+    print(json.dumps({key: asdict(one) for key, one in counted.items()}))
+
+
 app.command()(posttrain)
 app.command("eval", context_settings=options.renamed(concurrency="workers"))(evaluate)
 
@@ -78,6 +113,7 @@ async def _grade(
 ) -> int:
     from coding_model_project.harbor.agents import Agent, Oracle, Script
     from coding_model_project.harbor.environment.factory import environments_of
+    from coding_model_project.harbor.evaluation.job_results import JobWriter
     from coding_model_project.harbor.format.task import Task, passed_variables
     from coding_model_project.harbor.format.tasks import read_tasks
     from coding_model_project.harbor.grade_tasks import Totals
@@ -92,7 +128,7 @@ async def _grade(
     say = None if as_json else warn
     passed = passed_variables(pass_env, "--pass-env")
     tasks = read_tasks(task_dirs, passed, oracle=script is None, verifier_env=verifier_env, say=say)
-    kept = Job(out, solver.name, at_once, where) if out is not None else None
+    kept = JobWriter(out, solver.name, at_once, where) if out is not None else None
     totals = Totals()
     async with environments_of(TaskEnvironment(name=where)) as environments:
         trials = Trials(environments, verifier_env=verifier_env)
@@ -232,8 +268,6 @@ def bench(
     workers: options.Trials = None,
 ) -> None:
     """Measure the speed of oracle trials of a trivial task. The last line is JSON."""
-    from dataclasses import asdict
-
     from coding_model_project.harbor.trials_benchmark import measure
 
     speed = asyncio.run(measure(trials, cores(workers)))

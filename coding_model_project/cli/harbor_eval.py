@@ -6,30 +6,29 @@ import asyncio
 import json
 import resource
 import sys
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from coding_model_project.cli import options
+from coding_model_project.cli.commands import only
 from coding_model_project.cli.common import cores, warn
 from coding_model_project.config_key import argument, option
+from coding_model_project.episodes.bash import Limits
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import AUTO, TaskEnvironment
 from coding_model_project.harbor.evaluation.overflow_rule import OverflowRule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
+    from coding_model_project.harbor.evaluation.benchmarks import runnable_tasks
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
-    from coding_model_project.harbor.format.task import Task
-    from coding_model_project.harbor.format.tasks import Refused
 
 _FILES, _FILES_A_TRIAL = 200, 4
 """Open files of an evaluation: fixed, and per trial."""
 
 
 def evaluate(
+    *,
     base_url: str = option(
         ..., "Query this OpenAI-compatible server, such as http://localhost:8000/v1."
     ),
@@ -47,9 +46,7 @@ def evaluate(
     workers: int | None = option(None, "Run N trials at once. Default: two per CPU core.", min=1),
     environment: options.Where = AUTO,
     pass_env: options.PassEnv = None,
-    turns: int = option(20, "Let the model run up to N commands.", min=1),
-    command_s: float = option(120.0, "Kill a command after N seconds.", min=0.1),
-    total_s: float = option(1800.0, "End a trial's agent after N seconds.", min=1.0),
+    limits: Annotated[Limits, only("turns", "command_s", "total_s")],
     calls: Calls = option(
         Calls.block, "Read commands from code blocks, or from calls of the tool `bash`."
     ),
@@ -76,7 +73,6 @@ def evaluate(
 
     The last line is JSON. Exit code 3 if an outage ended trials; the same command retries those.
     """
-    from coding_model_project.episodes.bash import Limits
     from coding_model_project.evaluation.backends.generation import Sampling
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
     from coding_model_project.harbor.format.task import passed_variables
@@ -87,13 +83,20 @@ def evaluate(
         model=model,
         attempts=attempts,
         environment=harbors_name(environment),
-        limits=Limits(turns=turns, command_s=command_s, total_s=total_s),
+        limits=limits,
         sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
         calls=calls,
     )
-    supported = partial(_supported, where=environment)
     passed = passed_variables(pass_env or [], "--pass-env")
-    tasks = _runnable(task_dirs or [], benchmark or [], data_dir, limit, passed, supported)
+    tasks = runnable_tasks(
+        task_dirs or [],
+        benchmark or [],
+        data_dir,
+        environment,
+        limit=limit,
+        passed=passed,
+        say=warn,
+    )
     at_once = workers or 2 * cores(None)
     _allow_files(at_once)
     with sole_writer(out, "evaluation"):
@@ -144,70 +147,6 @@ def _allow_files(at_once: int) -> None:
             f"most {most}, or raise `ulimit -Hn`"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-
-
-def _runnable(
-    task_dirs: list[Path],
-    named: list[str],
-    data_dir: Path | None,
-    limit: int | None,
-    passed: Mapping[str, str],
-    supported: Callable[[Task | Refused], Task | Refused],
-) -> list[Task]:
-    """Return the runnable tasks; print those that Harbor or the environments refuse to standard error.
-
-    Raises:
-        ConfigError: neither or both of folders and benchmarks are given, or no task is runnable.
-    """
-    from coding_model_project.data.loaders import data_dir as folder_of_sets
-    from coding_model_project.harbor.evaluation.benchmarks import benchmarks, read_benchmark
-    from coding_model_project.harbor.format.tasks import read_tasks
-
-    if bool(task_dirs) == bool(named):
-        raise ConfigError("harbor eval: pass either folders of tasks or --benchmark")
-    if not named:
-        read = map(supported, read_tasks(task_dirs, passed, say=warn))
-        return _first(read, limit, ", ".join(map(str, task_dirs)))
-    given = benchmarks(named, folder_of_sets(data_dir))
-    return [
-        task
-        for one in given
-        for task in _first(
-            map(supported, read_benchmark(one, passed, warn)), limit, f"--benchmark={one.name}"
-        )
-    ]
-
-
-def _supported(read: Task | Refused, where: str) -> Task | Refused:
-    """Return the task, or a refusal if environments of this name cannot run it."""
-    from coding_model_project.harbor.environment.base import ImageError
-    from coding_model_project.harbor.environment.factory import check_supported
-    from coding_model_project.harbor.format.tasks import Refused
-
-    if isinstance(read, Refused):
-        return read
-    try:
-        check_supported(where, read)
-    except ImageError as error:
-        return Refused(path=read.path, reason=f"{read.label}: {error}", label=read.label)
-    return read
-
-
-def _first(read: Iterator[Task | Refused], limit: int | None, given: str) -> list[Task]:
-    """Return the first runnable tasks, or raise `ConfigError` if there are none."""
-    from coding_model_project.harbor.format.task import Task
-
-    tasks: list[Task] = []
-    for one in read:
-        if not isinstance(one, Task):
-            print(f"set aside: {one.reason}", file=sys.stderr)
-            continue
-        tasks.append(one)
-        for warning in one.warnings:
-            print(f"{one.label}: {warning}", file=sys.stderr)
-    if not tasks:
-        raise ConfigError(f"{given}: no runnable tasks")
-    return tasks[:limit]
 
 
 def _report(evaluation: Evaluation, as_json: bool, rule: OverflowRule, *, named: bool) -> int:

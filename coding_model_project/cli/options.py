@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,7 +77,7 @@ class Problems:
             )
         return by_id
 
-    def _read(self) -> list[Problem]:
+    def _read(self) -> Sequence[Problem]:
         from coding_model_project.data.loaders import given_set, load
         from coding_model_project.data.problems import read_problems
 
