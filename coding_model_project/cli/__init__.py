@@ -1,5 +1,14 @@
 """The command line: `coding-model`, or `python -m coding_model_project`.
 
+commands      options from parameters and from the fields of dataclasses
+options       options that several commands share: problems, data sets, where programs run
+common        helpers that several commands share
+judging       judging on this machine or a cluster, for `grade` and `data`
+grade sandbox harbor harbor_eval harbor_posttrain
+data data_checks data_rows data_samples
+eval eval_run study
+doctor config jobs runs watch report models
+
 Heavy imports happen inside the commands, so that `--help` is fast.
 
 Exit codes: 0 done, 1 check failed, 2 wrong usage or configuration, 3 infrastructure failed,

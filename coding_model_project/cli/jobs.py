@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -97,7 +97,14 @@ def submit(
     A job with the coding.run_dir of an earlier one resumes its run.
     """
     from coding_model_project.launch.jobs.backends import backend_of
-    from coding_model_project.launch.jobs.base import JOB_RECIPES, Evaluation, Job, value_of
+    from coding_model_project.launch.jobs.base import (
+        JOB_RECIPES,
+        Evaluation,
+        Job,
+        value_of,
+        with_run_dir,
+    )
+    from coding_model_project.launch.jobs.control import check_recipe
     from coding_model_project.launch.jobs.control import submit as submit_job
     from coding_model_project.launch.jobs.job_log import JobLog
     from coding_model_project.launch.jobs.names import check_name, new_name
@@ -129,7 +136,7 @@ def submit(
         raise ConfigError(f"{missing}: required with --backend {backend}")
     source = read_source(repo, max_mb=max_package_mb)
     log = JobLog(jobs)
-    given, run_dir = _with_run_dir(backend, tuple(overrides or ()), chosen)
+    given, run_dir = with_run_dir(backend, tuple(overrides or ()), chosen)
     job = Job(
         name=chosen,
         backend=backend,
@@ -149,7 +156,7 @@ def submit(
         else None,
     )
     runner = backend_of(job, more)
-    _check_recipe(recipe, given)
+    check_recipe(recipe, given)
     if check:
         runner.check(job)
         print(runner.text(job))
@@ -290,55 +297,6 @@ def _refuse_others(context: typer.Context, backend: str) -> None:
         source = context.get_parameter_source(parameter.name or "")
         if owner != backend and source is not None and source.name == "COMMANDLINE":
             raise ConfigError(f"{parameter.opts[0]}: only available with --backend {owner}")
-
-
-def _check_recipe(recipe: str, given: Sequence[str]) -> None:
-    """Check the recipe's configuration, since a job may wait for long before it finds a wrong key.
-
-    It needs verl for the recipes that train. A login node may have none.
-
-    Raises:
-        ConfigError: a key or value is wrong.
-    """
-    from importlib.util import find_spec
-
-    from coding_model_project.launch.checks import checks
-    from coding_model_project.launch.compose import compose_recipe
-
-    if recipe == "baseline" or find_spec("verl") is not None:
-        checks.check_values(compose_recipe(recipe, list(given)))
-
-
-def _with_run_dir(backend: str, given: tuple[str, ...], name: str) -> tuple[tuple[str, ...], str]:
-    """Return the overrides with the run folder's path in the job, and that path.
-
-    Raises:
-        ConfigError: the backend requires `coding.run_dir` and it is missing, or forbids it.
-    """
-    from coding_model_project.launch.jobs.base import SAGEMAKER_RUN_DIR, value_of
-
-    flags = [one for one in given if "=" not in one and not one.startswith("~")]
-    if flags:
-        raise ConfigError(f"{flags[0]}: expected key=value; jobs take no recipe flags")
-    chosen = value_of(given, "coding.run_dir")
-    if backend == "sagemaker" and chosen is not None:
-        raise ConfigError(
-            f"coding.run_dir={chosen}: fixed on SageMaker ({SAGEMAKER_RUN_DIR}); remove it, and pass "
-            "--s3 URL to store the run"
-        )
-    if backend == "ray" and chosen is None:
-        raise ConfigError(
-            "coding.run_dir: required with --backend ray; pass an absolute path on the cluster's "
-            "shared disk"
-        )
-    if backend == "sagemaker":
-        path = SAGEMAKER_RUN_DIR
-    elif backend == "ray":
-        path = chosen or ""
-    else:
-        path = str(Path(chosen or f"outputs/{name}").expanduser().absolute())
-    rest = tuple(one for one in given if not one.lstrip("+").startswith("coding.run_dir="))
-    return (*rest, f"coding.run_dir={path}"), path
 
 
 def _check_choice(key: str, given: str, known: Iterable[str]) -> None:
