@@ -20,7 +20,6 @@ from coding_model_project.grading.base import AUTO, TaskEnvironment
 from coding_model_project.harbor.evaluation.overflow_rule import OverflowRule
 
 if TYPE_CHECKING:
-    from coding_model_project.harbor.evaluation.benchmarks import runnable_tasks
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
 
 _FILES, _FILES_A_TRIAL = 200, 4
@@ -74,6 +73,7 @@ def evaluate(
     The last line is JSON. Exit code 3 if an outage ended trials; the same command retries those.
     """
     from coding_model_project.evaluation.backends.generation import Sampling
+    from coding_model_project.harbor.evaluation.benchmarks import runnable_tasks
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
     from coding_model_project.harbor.format.task import passed_variables
     from coding_model_project.harbor.recording import harbors_name
