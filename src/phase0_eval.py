@@ -31,9 +31,8 @@ from __future__ import annotations
 import sys
 import time
 
-import typer
-
 from coding_model_project.cli import run_app
+from coding_model_project.cli.commands import Commands
 from coding_model_project.cli.eval_run import run
 
 LISTS = {"--datasets": "--dataset", "--dataset": "--dataset", "--merge": "--merge"}
@@ -69,7 +68,7 @@ def with_defaults(words: list[str]) -> list[str]:
 
 
 def main() -> int:
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app = Commands(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command(help="\b\n" + (__doc__ or "").replace("\n\n", "\n\n\b\n"))(run)
     words = spread(sys.argv[1:])
     return run_app(

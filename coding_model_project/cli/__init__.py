@@ -1,5 +1,14 @@
 """The command line: `coding-model`, or `python -m coding_model_project`.
 
+commands      options from parameters and from the fields of dataclasses
+options       options that several commands share: problems, data sets, where programs run
+common        helpers that several commands share
+judging       judging on this machine or a cluster, for `grade` and `data`
+grade sandbox harbor harbor_eval harbor_posttrain
+data data_checks data_rows data_samples
+eval eval_run study
+doctor config jobs runs watch report models
+
 Heavy imports happen inside the commands, so that `--help` is fast.
 
 Exit codes: 0 done, 1 check failed, 2 wrong usage or configuration, 3 infrastructure failed,
@@ -31,6 +40,7 @@ from coding_model_project.cli import (
     study,
     watch,
 )
+from coding_model_project.cli.commands import Commands
 from coding_model_project.errors import INTERRUPTED, CodingModelError
 from coding_model_project.program import RECIPES, SCRIPT, program
 from coding_model_project.redaction import redacted
@@ -62,7 +72,7 @@ class _InPanels(TyperGroup):
         return sorted(self.commands, key=lambda name: order.index(panels[name]))
 
 
-app = typer.Typer(cls=_InPanels, no_args_is_help=True, pretty_exceptions_enable=False)
+app = Commands(cls=_InPanels, no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("grade", rich_help_panel=_JUDGE)(grade.grade)
 app.add_typer(sandbox.app, name="sandbox", rich_help_panel=_JUDGE)
 app.add_typer(harbor.app, name="harbor", rich_help_panel=_JUDGE)

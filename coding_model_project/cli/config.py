@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from coding_model_project.cli import options
+from coding_model_project.cli.commands import Commands
+from coding_model_project.config_key import option
 
-from coding_model_project.cli.common import renamed
-
-app = typer.Typer(no_args_is_help=True, help="Look up configuration keys.")
+app = Commands(no_args_is_help=True, help="Look up configuration keys.")
 
 
 @app.callback()
@@ -17,9 +16,9 @@ def _group() -> None:
     """Keep `reference` a subcommand: typer would inline a group's only command."""
 
 
-@app.command(context_settings=renamed(write="out"))
+@app.command(context_settings=options.renamed(write="out"))
 def reference(
-    out: Annotated[Path | None, typer.Option(help="Write the page to this file.")] = None,
+    out: Path | None = option(None, "Write the page to this file."),
 ) -> None:
     """Print every `coding:` key with its type, default, unit and meaning, in Markdown."""
     from coding_model_project.configs.reference import render

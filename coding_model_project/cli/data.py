@@ -1,62 +1,221 @@
-"""The `data` command group: prepare data sets, and check them for grading and training."""
+"""The `data` command group: prepare data sets, and check them for grading and training.
+
+data_checks   preflight, select-tests: judge a set's tests
+data_rows     rows, rates: training files of data sets
+data_samples  sft-rows, pairs, repair-traces: training files of evaluations
+"""
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from coding_model_project.cli.common import Seed, publishes
-from coding_model_project.cli.data_dedup import dedup
-from coding_model_project.cli.data_export_harbor import export_harbor
-from coding_model_project.cli.data_list import list_sets
-from coding_model_project.cli.data_pairs import pairs
-from coding_model_project.cli.data_preflight import preflight
-from coding_model_project.cli.data_rates import rates
-from coding_model_project.cli.data_repair_traces import repair_traces
-from coding_model_project.cli.data_rows import rows
-from coding_model_project.cli.data_select_tests import select_tests
-from coding_model_project.cli.data_sft_rows import sft_rows
+from coding_model_project.cli import data_checks, data_rows, data_samples, options
+from coding_model_project.cli.commands import Commands, only
+from coding_model_project.cli.common import print_first, publishes
+from coding_model_project.config_key import argument, option
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
+from coding_model_project.progress import progress_bar
 
-app = typer.Typer(no_args_is_help=True, help="Prepare and check data sets.")
-app.command("list")(list_sets)
-app.command()(preflight)
-app.command()(publishes(rates))
-app.command()(publishes(rows))
-app.command()(publishes(dedup))
-app.command("select-tests")(publishes(select_tests))
-app.command("sft-rows")(publishes(sft_rows))
-app.command("pairs")(publishes(pairs))
-app.command("repair-traces")(publishes(repair_traces))
-app.command("export-harbor")(export_harbor)
+if TYPE_CHECKING:
+    from coding_model_project.data.catalogue import Entry
+
+_WIDTH = 180
+"""Table width in characters where the output is not a terminal."""
+
+
+_WHOLE = ("name", "found", "role: splits")
+"""Columns that do not wrap."""
+
+
+app = Commands(no_args_is_help=True, help="Prepare and check data sets.")
+
+
+@app.command("list")
+def list_sets(
+    data_dir: options.DataDir = None,
+    as_json: options.AsJson = False,
+    out: Path | None = option(
+        None, "Write the table to this Markdown file, without the local files found."
+    ),
+) -> None:
+    """List the data sets known by name: splits, roles, tests, licence, and local files found.
+
+    Each name also works with a split appended (mbpp_train). With --json the output is a list of
+    objects: name, splits with their roles, tests, licence, hub, files (searched for), found.
+    """
+    from coding_model_project.data.catalogue import catalogue, render
+    from coding_model_project.data.loaders import data_dir as folder
+
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(render(), "utf-8")
+        print(f"the page is in {out}")
+        return
+    entries = catalogue(folder(data_dir))
+    if as_json:
+        print(json.dumps([asdict(entry) for entry in entries]))
+        return
+    _show(entries)
+    n_found = sum(bool(entry.found) for entry in entries)
+    print(
+        f"\n{n_found} of {len(entries)} found under {folder(data_dir)}; the others download from the Hub."
+    )
+
+
+def _show(entries: tuple[Entry, ...]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in (*_WHOLE, "tests", "licence", "hub, and files searched for"):
+        narrow = 24 if column in ("tests", "licence") else None
+        table.add_column(column, overflow="fold", no_wrap=column in _WHOLE, max_width=narrow)
+    for one in entries:
+        uses = one.uses.replace("; ", "\n")
+        places = "\n".join(word for word in (one.hub, ", ".join(one.files)) if word)
+        table.add_row(one.name, one.status, uses, one.tests, one.licence, places)
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console = Console(width=_WIDTH, markup=False, highlight=False)
+    console.print(table)
+
+
+app.command()(data_checks.preflight)
+app.command()(publishes(data_rows.rates))
+app.command()(publishes(data_rows.rows))
+
+
+@app.command()
+@publishes
+def dedup(
+    training: list[str] = argument(
+        ..., "Training sets by name or file, or files of problems.", metavar="NAME[=PATH]..."
+    ),
+    out: Path = option(..., "Write problems, manifest and report to this folder."),
+    against: list[str] | None = option(
+        None, "Remove problems of these evaluation sets, comma-separated. Default: all."
+    ),
+    map_columns: options.MapColumns = None,
+    split: options.Split = None,
+    data_dir: options.DataDir = None,
+    download: bool = option(False, "Download missing evaluation sets."),
+    max_tests: int = option(50, "Keep at most N hidden tests per problem.", min=1),
+    strict: bool = option(False, "Exit with code 1 if an evaluation set is missing."),
+    as_json: options.AsJson = False,
+) -> int:
+    """Remove duplicates and copies of evaluation problems from training sets.
+
+    The last line is JSON.
+    """
+    from coding_model_project.data.dedup.govern import as_json as pictured
+    from coding_model_project.data.dedup.govern import govern
+    from coding_model_project.data.governance import EVALUATION_SETS
+    from coding_model_project.data.loaders.forms import parse_map
+
+    governed = govern(
+        training,
+        against=[name for given in against for name in given.split(",")]
+        if against
+        else EVALUATION_SETS,
+        out=out,
+        folder=data_dir,
+        download=download,
+        max_tests=max_tests,
+        columns=parse_map(map_columns),
+        split=split,
+        say=lambda line: None if as_json else print(line, file=sys.stderr),
+    )
+    if not as_json:
+        for name, why in governed.absent:
+            print(f"not checked: {name}: {why}", file=sys.stderr)
+        print(f"problems, manifest and report are in {out}")
+    picture = pictured(governed)
+    keys = ("kept", "removed", "removed_by", "seconds")
+    line = {key: picture[key] for key in keys} | {"not_checked": sorted(picture["not_checked"])}
+    print(json.dumps(line))
+    return 1 if strict and governed.absent else 0
+
+
+app.command()(publishes(data_checks.select_tests))
+app.command()(publishes(data_samples.sft_rows))
+app.command()(publishes(data_samples.pairs))
+app.command()(publishes(data_samples.repair_traces))
+
+
+@app.command()
+def export_harbor(
+    name: options.DatasetName,
+    out: Path = option(..., "Write the tasks to this new folder, one subfolder per task."),
+    *,
+    data: Annotated[options.OneSet, only("path", "split", "data_dir", "max_tests", "limit")],
+    train_size: int | None = option(
+        None,
+        "Write the first N problems that may be trained on, by id, to OUT/train, and all others "
+        "to OUT/test.",
+        min=1,
+    ),
+    as_json: options.AsJson = False,
+) -> int:
+    """Write a data set's problems as Harbor tasks: NAME-NUMBER/ with instruction, tests and solution.
+
+    The agent writes /app/solution.py. The instruction names the functions that the reference solution
+    defines, and shows no hidden test. The verifier runs in a separate environment, needs python3 but no
+    network, and writes "reward" (1 if all hidden tests pass, else 0) and "pass_rate".
+
+    Problems without a reference solution, in a language other than Python, or with a checker are set
+    aside with the reason. The same problems give the same files.
+
+    Afterwards `harbor run -p OUT -a oracle`, or this program's `harbor grade OUT/* --oracle`, must give
+    1.0 for every task. `data rows OUT --out ROWS` converts the tasks to verl's training rows.
+
+    The last line is JSON. Exit code 1 if no task was written.
+    """
+    from coding_model_project.harbor.export.exporting import check_new, divided, export
+
+    check_new(out)
+    name, loaded = data.load(name)
+    problems = loaded.problems[: data.limit]
+    parts = {out: problems}
+    if train_size is not None:
+        train, test = divided(problems, train_size)
+        parts = {out / "train": train, out / "test": test}
+    with progress_bar(f"{name} as Harbor tasks", len(problems)) as advance:
+        exported = [export(part, folder, advance) for folder, part in parts.items()]
+    tasks = [task for part in exported for task in part.tasks]
+    set_aside = [reason for part in exported for reason in part.set_aside.items()]
+    if not as_json:
+        for note in loaded.notes:
+            print(f"note: {note}")
+        print_first([f"set aside: {problem}: {reason}" for problem, reason in set_aside])
+        print(f"{len(tasks)} tasks are in {out}")
+    line = {
+        "dataset": name,
+        "tasks": len(tasks),
+        "set_aside": len(set_aside) + len(loaded.set_aside),
+    }
+    print(json.dumps(line))
+    return 0 if tasks else 1
 
 
 @app.command()
 @publishes
 def prepare(
-    name: Annotated[
-        str, typer.Argument(help="The data set: tinycode, tinygolf, tinymix or tinyshell.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="Write the files to this folder. Default: data/NAME.")
-    ] = None,
-    seed: Seed = 0,
-    sft_demonstrations: Annotated[
-        int, typer.Option(help="Use N tinycode solutions as SFT demonstrations.")
-    ] = 200,
-    base_model: Annotated[
-        bool, typer.Option(help="Also pre-train the tiny base model from scratch.")
-    ] = False,
-    calls: Annotated[
-        Calls,
-        typer.Option(
-            help="Write tinyshell's commands as code blocks or tool calls (to data/NAME_tools)."
-        ),
-    ] = Calls.block,
+    name: str = argument(..., "The data set: tinycode, tinygolf, tinymix or tinyshell."),
+    out: Path | None = option(None, "Write the files to this folder. Default: data/NAME."),
+    seed: options.Seed = 0,
+    sft_demonstrations: int = option(200, "Use N tinycode solutions as SFT demonstrations."),
+    base_model: bool = option(
+        False, "Also pre-train the tiny base model from scratch.", "--base-model/--no-base-model"
+    ),
+    calls: Calls = option(
+        Calls.block, "Write tinyshell's commands as code blocks or tool calls (to data/NAME_tools)."
+    ),
 ) -> None:
     """Write a data set's problems and training files, unless they exist.
 

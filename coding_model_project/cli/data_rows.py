@@ -1,42 +1,31 @@
-"""The `data rows` command: write verl's training files."""
+"""The `data` commands that make training files: `rows`, and `rates`, by which rows are filtered."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from statistics import fmean
+from typing import TYPE_CHECKING
 
-import typer
-
-from coding_model_project.cli.common import (
-    AsJson,
-    DataDir,
-    MapColumns,
-    Seed,
-    Split,
-    Tokenizer,
-    Workers,
-    embedded_sandbox,
-    print_set_aside,
-)
-from coding_model_project.data.training.training_files import RowKind
-from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.isolation.confine import Tier
+from coding_model_project.cli import options
+from coding_model_project.cli.common import embedded_sandbox, print_first, print_set_aside
+from coding_model_project.config_key import argument, option
+from coding_model_project.data.training.training_files import Plan
+from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.progress import Advance, progress_bar
 from coding_model_project.redaction import redacted
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 if TYPE_CHECKING:
     from coding_model_project.data.loaders import Trail
     from coding_model_project.data.quality.faults import Fault
+    from coding_model_project.data.quality.rates import Rate
     from coding_model_project.types import Problem
-
-N_SHOWN = 20
 
 
 class Use(StrEnum):
@@ -47,72 +36,45 @@ class Use(StrEnum):
 
 
 def rows(
-    problems: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="NAME[=PATH]...",
-            help="Data sets by name or file, files of problems, or folders of Harbor tasks.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="Write the files to this folder.")],
-    map_columns: MapColumns = None,
-    split: Split = None,
-    kind: Annotated[RowKind, typer.Option(help="Write rows for RL or for SFT.")] = RowKind.rl,
-    prompt: Annotated[
-        PromptStyle,
-        typer.Option(help="Write fenced or bare prompts, like the run's coding.prompt."),
-    ] = PromptStyle.fenced,
-    use: Annotated[
-        Use, typer.Option("--as", help="Write training rows, or only validation rows.")
-    ] = Use.train,
-    mixture: Annotated[
-        str | None, typer.Option(help="Mix training rows by source: mbpp=2,tinycode=1.")
-    ] = None,
-    size: Annotated[
-        int | None, typer.Option(help="Write N training rows of the mixture.", min=1)
-    ] = None,
-    order: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Order training rows by this file or URL of ids; repeatable, one per source.",
-        ),
-    ] = None,
-    rates: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Filter training rows by the pass rates in this file or URL, from `data rates`.",
-        ),
-    ] = None,
-    min_rate: Annotated[
-        float, typer.Option(help="Keep problems with at least this pass rate.", min=0.0, max=1.0)
-    ] = 0.0,
-    max_rate: Annotated[
-        float, typer.Option(help="Keep problems with at most this pass rate.", min=0.0, max=1.0)
-    ] = 1.0,
-    max_prompt_tokens: Annotated[
-        int | None, typer.Option(help="Drop prompts of more than N tokens.")
-    ] = None,
-    tokenizer: Tokenizer = None,
-    tests: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Train with the tests in this file or URL only, from `data select-tests`.",
-        ),
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            help="Leave out problems whose tests accept a program that does nothing, or reject the "
-            "gold solution. Judges each problem once on a machine."
-        ),
-    ] = True,
-    workers: Workers = None,
-    seed: Seed = 0,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
+    problems: list[str] = argument(
+        ...,
+        "Data sets by name or file, files of problems, or folders of Harbor tasks.",
+        metavar="NAME[=PATH]...",
+    ),
+    out: Path = option(..., "Write the files to this folder."),
+    map_columns: options.MapColumns = None,
+    split: options.Split = None,
+    *,
+    plan: Plan,
+    use: Use = option(Use.train, "Write training rows, or only validation rows.", "--as"),
+    mixture: str | None = option(None, "Mix training rows by source: mbpp=2,tinycode=1."),
+    order: list[str] | None = option(
+        None,
+        "Order training rows by this file or URL of ids; repeatable, one per source.",
+        metavar="FILE",
+    ),
+    rates: str | None = option(
+        None,
+        "Filter training rows by the pass rates in this file or URL, from `data rates`.",
+        metavar="FILE",
+    ),
+    min_rate: float = option(0.0, "Keep problems with at least this pass rate.", min=0.0, max=1.0),
+    max_rate: float = option(1.0, "Keep problems with at most this pass rate.", min=0.0, max=1.0),
+    tokenizer: options.Tokenizer = None,
+    tests: str | None = option(
+        None,
+        "Train with the tests in this file or URL only, from `data select-tests`.",
+        metavar="FILE",
+    ),
+    check: bool = option(
+        True,
+        "Leave out problems whose tests accept a program that does nothing, or reject the "
+        "gold solution. Judges each problem once on a machine.",
+    ),
+    workers: options.Workers = None,
+    seed: options.Seed = 0,
+    data_dir: options.DataDir = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write verl's training files: rows that refer to problems, and each problem with its tests once.
 
@@ -126,23 +88,20 @@ def rows(
     from coding_model_project.data.quality.test_order import read_orders
     from coding_model_project.data.training import mixing
     from coding_model_project.data.training.rates import Rates, read_rates
-    from coding_model_project.data.training.training_files import Plan, write_training_files
+    from coding_model_project.data.training.training_files import write_training_files
 
-    if (max_prompt_tokens is None) != (tokenizer is None):
+    if (plan.max_prompt_tokens is None) != (tokenizer is None):
         raise ConfigError("--max-prompt-tokens and --tokenizer need each other; pass both")
     if rates is None and (min_rate > 0 or max_rate < 1):
         raise ConfigError("--min-rate, --max-rate: need measured rates; add --rates FILE")
     if tests is not None and use is not Use.train:
         raise ConfigError("--tests: only available with --as train; validation rows keep all tests")
-    plan = Plan(
-        kind=kind,
-        style=prompt,
+    plan = replace(
+        plan,
         use=Role(use),
         mixture=mixing.parse_mixture(mixture) if mixture else None,
-        size=size,
         order=tuple(id for file in order for id in mixing.read_order(file)) if order else None,
         rates=Rates(read_rates(rates), min_rate, max_rate) if rates else None,
-        max_prompt_tokens=max_prompt_tokens,
         tests=read_orders(tests) if tests else None,
         seed=seed,
     )
@@ -189,12 +148,9 @@ def rows(
         print(f"{out / name}.parquet: {n_rows} rows")
     for reason, count_out in written.left_out.items():
         print(f"left out: {count_out} ({reason})")
-    for line in written.ungradable[:N_SHOWN]:
-        print(line, file=sys.stderr)
-    if len(written.ungradable) > N_SHOWN:
-        print(f"and {len(written.ungradable) - N_SHOWN} more", file=sys.stderr)
-    for option, count_ignored in written.ignored.items():
-        print(f"{option}: {count_ignored} entries ignored: given problems that do not train here")
+    print_first(written.ungradable)
+    for word, count_ignored in written.ignored.items():
+        print(f"{word}: {count_ignored} entries ignored: given problems that do not train here")
     if order:
         print("train with data.shuffle=false to keep this order")
 
@@ -226,7 +182,7 @@ def _unreached(
     from coding_model_project.data.quality.reach import unreached
 
     async def checked(advance: Advance) -> Mapping[str, Fault]:
-        async with embedded_sandbox(workers, Tier.seccomp) as sandbox:
+        async with embedded_sandbox(SandboxConfig(workers=workers)) as sandbox:
             return await unreached(ids, problems, sandbox, advance)
 
     try:
@@ -236,3 +192,70 @@ def _unreached(
         raise SandboxError(
             f"{error}; the same command resumes, and --no-check writes rows without judging"
         ) from error
+
+
+def rates(
+    evaluations: list[str] = argument(
+        ..., "Evaluations of training problems; with --column, data sets.", metavar="EVAL_FOLDER..."
+    ),
+    out: Path = option(..., "Write one line per problem to this file."),
+    column: str | None = option(
+        None, "Take the rates that a data set's publisher measured from this column of its rows."
+    ),
+    samples: int = option(8, "Samples per problem that the column's rates are of.", min=1),
+    split: options.Split = None,
+    data_dir: options.DataDir = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Measure each problem's pass rate from evaluations, or take the rates that its publisher measured.
+
+    Each line has a problem's id, pass rate and 95% interval, easiest problem first. `data rows` takes
+    the file as --rates, to filter by --min-rate and --max-rate, and as --order.
+    """
+    from coding_model_project.data.loaders import given_set, published_rates
+    from coding_model_project.data.quality.rates import Rate
+    from coding_model_project.evaluation.results import read_evaluation
+
+    if column is not None:
+        found: dict[str, float] = {}
+        for word in evaluations:
+            name, path = given_set(word)
+            found |= published_rates(name, column, path=path, split=split, data_dir=data_dir)
+        _write_rates(
+            out,
+            {name: Rate(hits=round(rate * samples), total=samples) for name, rate in found.items()},
+            as_json,
+        )
+        return
+    verdicts: dict[str, list[bool]] = defaultdict(list)
+    models = set()
+    for folder in evaluations:
+        evaluation = read_evaluation(Path(folder))
+        models.add(evaluation.model)
+        for dataset in evaluation.datasets():
+            for problem, results in evaluation.by_problem(dataset).items():
+                verdicts[problem] += [result.by_this_judge.passed is True for result in results]
+    if not verdicts:
+        raise DataError(f"{evaluations[0]}: no judged samples")
+    if len(models) > 1:
+        raise DataError(
+            f"evaluations of several models: {', '.join(sorted(models))}; pass those of one model"
+        )
+    _write_rates(out, {name: Rate.of(passed) for name, passed in verdicts.items()}, as_json)
+
+
+def _write_rates(out: Path, measured: dict[str, Rate], as_json: bool) -> None:
+    from coding_model_project.data.training.rates import write_rates
+
+    write_rates(out, measured)
+    never = sum(rate.hits == 0 for rate in measured.values())
+    always = sum(rate.hits == rate.total for rate in measured.values())
+    if as_json:
+        print(json.dumps({"problems": len(measured), "never": never, "always": always}))
+        return
+    mean = fmean(rate.hits / rate.total for rate in measured.values())
+    judged = fmean(rate.total for rate in measured.values())
+    print(
+        f"{out}: {len(measured)} problems, {judged:.3g} samples each, mean rate {mean:.3f}; "
+        f"{never} never passed, {always} always"
+    )

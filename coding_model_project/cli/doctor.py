@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from coding_model_project.cli.common import AsJson
+from coding_model_project.cli import options
+from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,39 +22,30 @@ _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
 def doctor(
-    as_json: AsJson = False,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Also import torch, vllm, ray and verl (takes a minute).")
-    ] = False,
-    profile: Annotated[
-        str | None,
-        typer.Option(help="Check a hardware profile instead: cpu, gpu_1x, gpu_8x or gpu_multi."),
-    ] = None,
-    recipe: Annotated[
-        str, typer.Option(help=f"Estimate this recipe, with --profile: {', '.join(RECIPES)}.")
-    ] = "grpo",
-    gpus: Annotated[int | None, typer.Option(help=_OF_A_NODE.format("GPUs"), min=0)] = None,
-    gpu_memory_gb: Annotated[
-        float | None,
-        typer.Option(help="Memory per GPU, in GiB. Default: this machine's.", min=1),
-    ] = None,
-    cpus: Annotated[int | None, typer.Option(help=_OF_A_NODE.format("CPUs"), min=1)] = None,
-    memory_gb: Annotated[
-        float | None,
-        typer.Option(help="Memory per node, in GiB. Default: this machine's free memory.", min=1),
-    ] = None,
-    nodes: Annotated[int, typer.Option(help="Number of nodes.", min=1)] = 1,
-    verl_overrides: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|TEXT",
-            help="Check the keys of a command of verl's main_ppo instead: a shell script, a YAML file, "
-            "or the overrides themselves.",
-        ),
-    ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(help="The recipe's overrides (key=value), with --profile.")
-    ] = None,
+    as_json: options.AsJson = False,
+    deep: bool = option(False, "Also import torch, vllm, ray and verl (takes a minute)."),
+    profile: str | None = option(
+        None, "Check a hardware profile instead: cpu, gpu_1x, gpu_8x or gpu_multi."
+    ),
+    recipe: str = option("grpo", f"Estimate this recipe, with --profile: {', '.join(RECIPES)}."),
+    gpus: int | None = option(None, _OF_A_NODE.format("GPUs"), min=0),
+    gpu_memory_gb: float | None = option(
+        None, "Memory per GPU, in GiB. Default: this machine's.", min=1
+    ),
+    cpus: int | None = option(None, _OF_A_NODE.format("CPUs"), min=1),
+    memory_gb: float | None = option(
+        None, "Memory per node, in GiB. Default: this machine's free memory.", min=1
+    ),
+    nodes: int = option(1, "Number of nodes.", min=1),
+    verl_overrides: str | None = option(
+        None,
+        "Check the keys of a command of verl's main_ppo instead: a shell script, a YAML file, "
+        "or the overrides themselves.",
+        metavar="FILE|TEXT",
+    ),
+    overrides: list[str] | None = argument(
+        None, "The recipe's overrides (key=value), with --profile."
+    ),
 ) -> int:
     """Check whether this machine can train, and print remedies. Exit code 1 if it cannot.
 

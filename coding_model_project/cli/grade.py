@@ -9,33 +9,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Any
 
-import typer
-
-from coding_model_project.cli.common import (
-    AsJson,
-    DataDir,
-    Datasets,
-    JournalFile,
-    MapColumns,
-    MinTier,
-    OnCluster,
-    ProblemsFile,
-    RayAddress,
-    Split,
-    StopEarly,
-    Workers,
-    cores,
-    embedded_sandbox,
-    existing_file,
-    given_problems,
-    publishes,
-)
+from coding_model_project.cli import options
+from coding_model_project.cli.common import cores, embedded_sandbox, existing_file, publishes
+from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError, UngradableError
-from coding_model_project.isolation.confine import Tier
 from coding_model_project.progress import Advance, progress_bar
-from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 if TYPE_CHECKING:
     from coding_model_project.evaluation.kept import KeptResults
@@ -54,37 +34,24 @@ NO_FENCE = 0.9
 
 @publishes
 def grade(
-    completions: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE|-",
-            help='Judge {"problem_id": …, "completion": …} lines from this file; - reads standard input.',
-        ),
-    ],
-    problems: ProblemsFile = None,
-    dataset: Datasets = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE|-",
-            help="Write the verdicts to this file, one JSON line per completion; - prints them. "
-            "Default: print the summary only.",
-        ),
-    ] = None,
-    bare: Annotated[
-        bool,
-        typer.Option("--bare", help="Treat each completion as a program without a code fence."),
-    ] = False,
-    stop_early: StopEarly = False,
-    as_json: AsJson = False,
-    map_columns: MapColumns = None,
-    split: Split = None,
-    data_dir: DataDir = None,
-    workers: Workers = None,
-    min_tier: MinTier = Tier.seccomp,
-    journal: JournalFile = None,
-    cluster: OnCluster = None,
-    ray_address: RayAddress = None,
+    *,
+    completions: Path = option(
+        ...,
+        'Judge {"problem_id": …, "completion": …} lines from this file; - reads standard input.',
+        metavar="FILE|-",
+    ),
+    problems: options.Problems,
+    out: Path | None = option(
+        None,
+        "Write the verdicts to this file, one JSON line per completion; - prints them. "
+        "Default: print the summary only.",
+        metavar="FILE|-",
+    ),
+    bare: bool = option(False, "Treat each completion as a program without a code fence."),
+    stop_early: options.StopEarly = False,
+    as_json: options.AsJson = False,
+    sandbox: options.Judging,
+    resumable: options.Resumable,
 ) -> int:
     """Judge completions with their problems' hidden tests, or with their Harbor tasks' verifiers.
 
@@ -95,24 +62,22 @@ def grade(
     """
     if as_json and out == STANDARD:
         raise ConfigError("--json and --out - both write to standard output; pass one of them")
-    from coding_model_project.cli.on_cluster import judge_on_cluster
+    from coding_model_project.cli.judging import judge_on_cluster
     from coding_model_project.evaluation.kept import kept_results
     from coding_model_project.grading.judge import start_graders
 
-    known = given_problems(problems, dataset, data_dir, map_columns, split)
-    source = f"--problems={problems}" if problems else f"--dataset={', '.join(dataset or ())}"
+    known, source = problems.load(), str(problems)
     rows = _read_completions(completions, known, source)
     _check_problems({problem.id: problem for problem, _ in rows}, source)
     if out is not None and out != STANDARD:
         _check_place(out)  # before judging, which may take an hour
-    if cluster is None:
-        sandbox = embedded_sandbox(workers, min_tier)
-        judge = start_graders(sandbox, at_once=cores(workers), bare=bare, stop_early=stop_early)
+    if resumable.cluster is None:
+        embedded, at_once = embedded_sandbox(sandbox), cores(sandbox.workers)
+        judge = start_graders(embedded, at_once=at_once, bare=bare, stop_early=stop_early)
     else:
-        config = SandboxConfig(workers=workers, min_tier=min_tier)
-        judge = judge_on_cluster(config, ray_address, bare=bare, stop_early=stop_early)
+        judge = judge_on_cluster(sandbox, resumable.ray_address, bare=bare, stop_early=stop_early)
     settings = f"bare={bare} stop_early={stop_early}"
-    with kept_results(journal) as kept, progress_bar("judging", len(rows)) as advance:
+    with kept_results(resumable.journal) as kept, progress_bar("judging", len(rows)) as advance:
         outcomes = asyncio.run(_judge(judge, rows, kept, settings, advance))
     if out == STANDARD:
         _write_lines(sys.stdout.buffer, rows, outcomes)

@@ -5,65 +5,79 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from coding_model_project.cli.common import (
-    AsJson,
-    PassEnv,
-    TaskDirs,
-    Trials,
-    Where,
-    cores,
-    existing_file,
-    named_values,
-    renamed,
-    warn,
-)
+from coding_model_project.cli import options
+from coding_model_project.cli.commands import Commands
+from coding_model_project.cli.common import cores, existing_file, named_values, warn
 from coding_model_project.cli.harbor_eval import evaluate
 from coding_model_project.cli.harbor_posttrain import posttrain
-from coding_model_project.cli.harbor_results import Job, results
+from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import AUTO, TaskEnvironment
 
 N_NAMED = 5
 
-app = typer.Typer(no_args_is_help=True, help="Grade Harbor tasks, and evaluate models on them.")
-app.command("results")(results)
+app = Commands(no_args_is_help=True, help="Grade Harbor tasks, and evaluate models on them.")
+
+
+@app.command()
+def results(
+    job: Path = argument(..., "A job folder, from `harbor grade --out` or Harbor."),
+    as_json: options.AsJson = False,
+) -> None:
+    """Count a job's trials (PASS, FAIL, ERROR by cause), with pass@k and its interval.
+
+    A trial passes if its main reward is at least 1. Rates exclude errors (outages, broken verifiers).
+    The last line is JSON.
+    """
+    from coding_model_project.harbor.evaluation.job_results import scores
+    from coding_model_project.harbor.format.trial_results import read_trials
+
+    trials = read_trials(job)
+    if not trials:
+        raise ConfigError(f"{job}: no trials of a Harbor job in this folder")
+    counted = scores(trials)
+    if not as_json:
+        for key, one in counted.items():
+            print(f"{key}: PASS {one.passed}, FAIL {one.failed}, ERROR {sum(one.errors.values())}")
+            for cause, number in sorted(one.errors.items()):
+                print(f"  error: {number} × {cause}")
+            for k, rate in one.pass_at_k.items():
+                interval = (
+                    f" (95%: {one.interval[0]:.1%} – {one.interval[1]:.1%})" if one.interval else ""
+                )
+                print(
+                    f"  pass@{k}: {rate:.1%} over {one.n_tasks} tasks{interval if k == 1 else ''}"
+                )
+            if one.n_tasks_without:
+                print(f"  {one.n_tasks_without} tasks have no trial without an error")
+    print(json.dumps({key: asdict(one) for key, one in counted.items()}))
+
+
 app.command()(posttrain)
-app.command("eval", context_settings=renamed(concurrency="workers"))(evaluate)
+app.command("eval", context_settings=options.renamed(concurrency="workers"))(evaluate)
 
 
-@app.command(context_settings=renamed(concurrency="workers", job="out"))
+@app.command(context_settings=options.renamed(concurrency="workers", job="out"))
 def grade(
-    task_dirs: TaskDirs,
-    oracle: Annotated[
-        bool, typer.Option("--oracle", help="Run each task's own solution (the default).")
-    ] = False,
-    script: Annotated[
-        Path | None, typer.Option(help="Run this shell script instead of each task's solution.")
-    ] = None,
-    as_json: AsJson = False,
-    workers: Trials = None,
-    environment: Where = AUTO,
-    verifier_env: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--verifier-env",
-            metavar="NAME=VALUE",
-            help="Set this environment variable for every verifier, and where a task's verifier asks "
-            "for ${NAME}; repeatable.",
-        ),
-    ] = None,
-    pass_env: PassEnv = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the trials to this new folder in Harbor's layout, for `harbor view`."
-        ),
-    ] = None,
+    task_dirs: options.TaskDirs,
+    oracle: bool = option(False, "Run each task's own solution (the default)."),
+    script: Path | None = option(None, "Run this shell script instead of each task's solution."),
+    as_json: options.AsJson = False,
+    workers: options.Trials = None,
+    environment: options.Where = AUTO,
+    verifier_env: list[str] | None = option(
+        None,
+        "Set this environment variable for every verifier, and where a task's verifier asks "
+        "for ${NAME}; repeatable.",
+        metavar="NAME=VALUE",
+    ),
+    pass_env: options.PassEnv = None,
+    out: Path | None = option(
+        None, "Write the trials to this new folder in Harbor's layout, for `harbor view`."
+    ),
 ) -> int:
     """Grade tasks: print a JSON line for each, including refused ones, and totals on standard error.
 
@@ -99,6 +113,7 @@ async def _grade(
 ) -> int:
     from coding_model_project.harbor.agents import Agent, Oracle, Script
     from coding_model_project.harbor.environment.factory import environments_of
+    from coding_model_project.harbor.evaluation.job_results import JobWriter
     from coding_model_project.harbor.format.task import Task, passed_variables
     from coding_model_project.harbor.format.tasks import read_tasks
     from coding_model_project.harbor.grade_tasks import Totals
@@ -113,7 +128,7 @@ async def _grade(
     say = None if as_json else warn
     passed = passed_variables(pass_env, "--pass-env")
     tasks = read_tasks(task_dirs, passed, oracle=script is None, verifier_env=verifier_env, say=say)
-    kept = Job(out, solver.name, at_once, where) if out is not None else None
+    kept = JobWriter(out, solver.name, at_once, where) if out is not None else None
     totals = Totals()
     async with environments_of(TaskEnvironment(name=where)) as environments:
         trials = Trials(environments, verifier_env=verifier_env)
@@ -141,17 +156,16 @@ async def _grade(
     return 1 if script is None and (totals.short or totals.refused) else 0
 
 
-@app.command(context_settings=renamed(concurrency="workers"))
+@app.command(context_settings=options.renamed(concurrency="workers"))
 def check(
-    task_dirs: TaskDirs,
-    workers: Trials = None,
-    environment: Where = AUTO,
-    runs: Annotated[int, typer.Option(help="Run each task's own solution N times.", min=1)] = 3,
-    forgeries: Annotated[
-        bool,
-        typer.Option(help="Run agents that try to earn each task's reward with known forgeries."),
-    ] = True,
-    pass_env: PassEnv = None,
+    task_dirs: options.TaskDirs,
+    workers: options.Trials = None,
+    environment: options.Where = AUTO,
+    runs: int = option(3, "Run each task's own solution N times.", min=1),
+    forgeries: bool = option(
+        True, "Run agents that try to earn each task's reward with known forgeries."
+    ),
+    pass_env: options.PassEnv = None,
 ) -> int:
     """Check that tasks are fit for training: print a JSON line for each.
 
@@ -196,8 +210,8 @@ async def _check(
 
 @app.command()
 def pack(
-    task_dirs: TaskDirs,
-    out: Annotated[Path, typer.Option(help="Write the tasks to this new Parquet file.")],
+    task_dirs: options.TaskDirs,
+    out: Path = option(..., "Write the tasks to this new Parquet file."),
 ) -> int:
     """Write tasks to a Parquet file with the columns `path` and `task_binary`.
 
@@ -248,14 +262,12 @@ async def _clean() -> None:
             print(f"{program}: {removed} images removed{kept}")
 
 
-@app.command(context_settings=renamed(concurrency="workers"))
+@app.command(context_settings=options.renamed(concurrency="workers"))
 def bench(
-    trials: Annotated[int, typer.Option(help="Run N trials.", min=1)] = 300,
-    workers: Trials = None,
+    trials: int = option(300, "Run N trials.", min=1),
+    workers: options.Trials = None,
 ) -> None:
     """Measure the speed of oracle trials of a trivial task. The last line is JSON."""
-    from dataclasses import asdict
-
     from coding_model_project.harbor.trials_benchmark import measure
 
     speed = asyncio.run(measure(trials, cores(workers)))

@@ -6,89 +6,60 @@ import asyncio
 import json
 import resource
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from coding_model_project.cli.common import (
-    AsJson,
-    Benchmarks,
-    DataDir,
-    PassEnv,
-    Where,
-    cores,
-    warn,
-)
+from coding_model_project.cli import options
+from coding_model_project.cli.commands import only
+from coding_model_project.cli.common import cores, warn
+from coding_model_project.config_key import argument, option
+from coding_model_project.episodes.bash import Limits
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import AUTO, TaskEnvironment
 from coding_model_project.harbor.evaluation.overflow_rule import OverflowRule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
-    from coding_model_project.harbor.format.task import Task
-    from coding_model_project.harbor.format.tasks import Refused
 
 _FILES, _FILES_A_TRIAL = 200, 4
 """Open files of an evaluation: fixed, and per trial."""
 
 
 def evaluate(
-    base_url: Annotated[
-        str,
-        typer.Option(help="Query this OpenAI-compatible server, such as http://localhost:8000/v1."),
-    ],
-    model: Annotated[str, typer.Option(help="Evaluate this model, by its name on the server.")],
-    out: Annotated[Path, typer.Option(help="Write the job to this folder, or resume it.")],
-    task_dirs: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="TASK_DIR", help="Harbor tasks, or folders of them."),
-    ] = None,
-    benchmark: Benchmarks = None,
-    data_dir: DataDir = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", "--n-tasks", help="Use only the first N tasks of each benchmark.", min=1
-        ),
-    ] = None,
-    attempts: Annotated[int, typer.Option(help="Attempt each task N times.", min=1)] = 1,
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Run N trials at once. Default: two per CPU core.", min=1),
-    ] = None,
-    environment: Where = AUTO,
-    pass_env: PassEnv = None,
-    turns: Annotated[int, typer.Option(help="Let the model run up to N commands.", min=1)] = 20,
-    command_s: Annotated[
-        float, typer.Option(help="Kill a command after N seconds.", min=0.1)
-    ] = 120.0,
-    total_s: Annotated[
-        float, typer.Option(help="End a trial's agent after N seconds.", min=1.0)
-    ] = 1800.0,
-    calls: Annotated[
-        Calls,
-        typer.Option(help="Read commands from code blocks, or from calls of the tool `bash`."),
-    ] = Calls.block,
-    max_tokens: Annotated[
-        int, typer.Option(help="Cut a completion off after N tokens.", min=1)
-    ] = 2048,
-    temperature: Annotated[float, typer.Option(help="Sample at this temperature.", min=0.0)] = 0.7,
-    retry_s: Annotated[
-        float, typer.Option(help="Retry a request for up to N seconds, then end its trial.", min=0)
-    ] = 300.0,
-    context_overflow: Annotated[
-        OverflowRule,
-        typer.Option(
-            help="Score a trial that exceeds the model's context with its verifier (`judge`), as a "
-            "reward of 0 (`fail`), or as an error (`error`)."
-        ),
-    ] = OverflowRule.judge,
-    as_json: AsJson = False,
+    *,
+    base_url: str = option(
+        ..., "Query this OpenAI-compatible server, such as http://localhost:8000/v1."
+    ),
+    model: str = option(..., "Evaluate this model, by its name on the server."),
+    out: Path = option(..., "Write the job to this folder, or resume it."),
+    task_dirs: list[Path] | None = argument(
+        None, "Harbor tasks, or folders of them.", metavar="TASK_DIR"
+    ),
+    benchmark: options.Benchmarks = None,
+    data_dir: options.DataDir = None,
+    limit: int | None = option(
+        None, "Use only the first N tasks of each benchmark.", "--limit --n-tasks", min=1
+    ),
+    attempts: int = option(1, "Attempt each task N times.", min=1),
+    workers: int | None = option(None, "Run N trials at once. Default: two per CPU core.", min=1),
+    environment: options.Where = AUTO,
+    pass_env: options.PassEnv = None,
+    limits: Annotated[Limits, only("turns", "command_s", "total_s")],
+    calls: Calls = option(
+        Calls.block, "Read commands from code blocks, or from calls of the tool `bash`."
+    ),
+    max_tokens: int = option(2048, "Cut a completion off after N tokens.", min=1),
+    temperature: float = option(0.7, "Sample at this temperature.", min=0.0),
+    retry_s: float = option(
+        300.0, "Retry a request for up to N seconds, then end its trial.", min=0
+    ),
+    context_overflow: OverflowRule = option(
+        OverflowRule.judge,
+        "Score a trial that exceeds the model's context with its verifier (`judge`), as a "
+        "reward of 0 (`fail`), or as an error (`error`).",
+    ),
+    as_json: options.AsJson = False,
 ) -> int:
     """Let a model attempt tasks with shell commands: count PASS, FAIL, and ERROR by cause.
 
@@ -101,8 +72,8 @@ def evaluate(
 
     The last line is JSON. Exit code 3 if an outage ended trials; the same command retries those.
     """
-    from coding_model_project.episodes.bash import Limits
     from coding_model_project.evaluation.backends.generation import Sampling
+    from coding_model_project.harbor.evaluation.benchmarks import runnable_tasks
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
     from coding_model_project.harbor.format.task import passed_variables
     from coding_model_project.harbor.recording import harbors_name
@@ -112,13 +83,20 @@ def evaluate(
         model=model,
         attempts=attempts,
         environment=harbors_name(environment),
-        limits=Limits(turns=turns, command_s=command_s, total_s=total_s),
+        limits=limits,
         sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
         calls=calls,
     )
-    supported = partial(_supported, where=environment)
     passed = passed_variables(pass_env or [], "--pass-env")
-    tasks = _runnable(task_dirs or [], benchmark or [], data_dir, limit, passed, supported)
+    tasks = runnable_tasks(
+        task_dirs or [],
+        benchmark or [],
+        data_dir,
+        environment,
+        limit=limit,
+        passed=passed,
+        say=warn,
+    )
     at_once = workers or 2 * cores(None)
     _allow_files(at_once)
     with sole_writer(out, "evaluation"):
@@ -169,70 +147,6 @@ def _allow_files(at_once: int) -> None:
             f"most {most}, or raise `ulimit -Hn`"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-
-
-def _runnable(
-    task_dirs: list[Path],
-    named: list[str],
-    data_dir: Path | None,
-    limit: int | None,
-    passed: Mapping[str, str],
-    supported: Callable[[Task | Refused], Task | Refused],
-) -> list[Task]:
-    """Return the runnable tasks; print those that Harbor or the environments refuse to standard error.
-
-    Raises:
-        ConfigError: neither or both of folders and benchmarks are given, or no task is runnable.
-    """
-    from coding_model_project.data.loaders import data_dir as folder_of_sets
-    from coding_model_project.harbor.evaluation.benchmarks import benchmarks, read_benchmark
-    from coding_model_project.harbor.format.tasks import read_tasks
-
-    if bool(task_dirs) == bool(named):
-        raise ConfigError("harbor eval: pass either folders of tasks or --benchmark")
-    if not named:
-        read = map(supported, read_tasks(task_dirs, passed, say=warn))
-        return _first(read, limit, ", ".join(map(str, task_dirs)))
-    given = benchmarks(named, folder_of_sets(data_dir))
-    return [
-        task
-        for one in given
-        for task in _first(
-            map(supported, read_benchmark(one, passed, warn)), limit, f"--benchmark={one.name}"
-        )
-    ]
-
-
-def _supported(read: Task | Refused, where: str) -> Task | Refused:
-    """Return the task, or a refusal if environments of this name cannot run it."""
-    from coding_model_project.harbor.environment.base import ImageError
-    from coding_model_project.harbor.environment.factory import check_supported
-    from coding_model_project.harbor.format.tasks import Refused
-
-    if isinstance(read, Refused):
-        return read
-    try:
-        check_supported(where, read)
-    except ImageError as error:
-        return Refused(path=read.path, reason=f"{read.label}: {error}", label=read.label)
-    return read
-
-
-def _first(read: Iterator[Task | Refused], limit: int | None, given: str) -> list[Task]:
-    """Return the first runnable tasks, or raise `ConfigError` if there are none."""
-    from coding_model_project.harbor.format.task import Task
-
-    tasks: list[Task] = []
-    for one in read:
-        if not isinstance(one, Task):
-            print(f"set aside: {one.reason}", file=sys.stderr)
-            continue
-        tasks.append(one)
-        for warning in one.warnings:
-            print(f"{one.label}: {warning}", file=sys.stderr)
-    if not tasks:
-        raise ConfigError(f"{given}: no runnable tasks")
-    return tasks[:limit]
 
 
 def _report(evaluation: Evaluation, as_json: bool, rule: OverflowRule, *, named: bool) -> int:

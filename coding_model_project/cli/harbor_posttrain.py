@@ -4,55 +4,39 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from coding_model_project.cli.common import DataDir, Limit, named_values
+from coding_model_project.cli import options
+from coding_model_project.cli.common import named_values
+from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError, DownloadError
 
 
 def posttrain(
-    out: Annotated[Path, typer.Option(help="Write the tasks to this new folder.")],
-    benchmark: Annotated[
-        str | None,
-        typer.Option(
-            help="Evaluate on this benchmark: tinycode, humaneval, mbpp, gsm8k or ifeval."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help="Train this model: tiny, qwen3-1.7b, qwen3-4b, smollm3-3b or gemma3-4b."),
-    ] = None,
-    num_hours: Annotated[float, typer.Option(help="Let the agent work for N hours.")] = 10.0,
-    every: Annotated[
-        bool, typer.Option("--all", help="Write a task for each benchmark and model.")
-    ] = False,
-    base: Annotated[
-        Path | None,
-        typer.Option(
-            help="Use the model in this folder as the task's base model. Default for tiny: "
-            "data/tinycode/base."
-        ),
-    ] = None,
-    sibling: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=DIR",
-            help="Reject submissions with this other model's weights; repeatable.",
-        ),
-    ] = None,
-    data_file: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=PATH", help="Read this named data set from this file; repeatable."
-        ),
-    ] = None,
-    data_dir: DataDir = None,
-    limit: Limit = None,
-    oracle_steps: Annotated[
-        int | None, typer.Option(help="Let the tiny task's own solution train for N steps.", min=1)
-    ] = None,
+    out: Path = option(..., "Write the tasks to this new folder."),
+    benchmark: str | None = option(
+        None, "Evaluate on this benchmark: tinycode, humaneval, mbpp, gsm8k or ifeval."
+    ),
+    model: str | None = option(
+        None, "Train this model: tiny, qwen3-1.7b, qwen3-4b, smollm3-3b or gemma3-4b."
+    ),
+    num_hours: float = option(10.0, "Let the agent work for N hours."),
+    every: bool = option(False, "Write a task for each benchmark and model.", "--all"),
+    base: Path | None = option(
+        None,
+        "Use the model in this folder as the task's base model. Default for tiny: "
+        "data/tinycode/base.",
+    ),
+    sibling: list[str] | None = option(
+        None, "Reject submissions with this other model's weights; repeatable.", metavar="NAME=DIR"
+    ),
+    data_file: list[str] | None = option(
+        None, "Read this named data set from this file; repeatable.", metavar="NAME=PATH"
+    ),
+    data_dir: options.DataDir = None,
+    limit: options.Limit = None,
+    oracle_steps: int | None = option(
+        None, "Let the tiny task's own solution train for N steps.", min=1
+    ),
 ) -> int:
     """Write tasks in which an agent gets a base model, a benchmark and hours, and submits weights.
 

@@ -3,35 +3,175 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coding_model_project.cli.common import JOBS_FOLDER, JobsFolder, say
-from coding_model_project.cli.jobs_submit import submit
+from coding_model_project.cli import options
+from coding_model_project.cli.commands import Commands
+from coding_model_project.cli.common import named_values, say
+from coding_model_project.config_key import argument, option
 from coding_model_project.errors import CodingModelError, ConfigError
+from coding_model_project.launch.jobs.backend_options import (
+    RAY_PANEL,
+    SAGEMAKER_PANEL,
+    SLURM_PANEL,
+    RayOptions,
+    SageMakerOptions,
+    SlurmOptions,
+)
 
 if TYPE_CHECKING:
     from coding_model_project.launch.jobs.base import Backend, Job
     from coding_model_project.launch.jobs.job_log import Entry, JobLog
 
-app = typer.Typer(
+app = Commands(
     help="Run recipes on this machine's GPUs, a Ray cluster, Slurm or SageMaker.",
     no_args_is_help=True,
 )
 
+_PANELS = {"local": "Local", "ray": RAY_PANEL, "slurm": SLURM_PANEL, "sagemaker": SAGEMAKER_PANEL}
+"""Title of each back end's own options in the help."""
 _COLUMNS = ("name", "where", "state", "recipe", "commit", "patch", "submitted", "description")
 Name = Annotated[str, typer.Argument(help="The job's name, as `jobs list` shows it.")]
-app.command(context_settings={"ignore_unknown_options": True})(submit)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def submit(
+    context: typer.Context,
+    *,
+    recipe: str = argument(..., "The recipe: sft, dpo, grpo, …."),
+    overrides: list[str] | None = argument(None, "The recipe's overrides.", metavar="key=value..."),
+    backend: str = option("local", "Run the job on `local`, `ray`, `slurm` or `sagemaker`."),
+    name: str | None = option(None, "Name the job. Default: its recipe and the time."),
+    anonymous: bool = option(False, "Use a random name that reveals nothing."),
+    description: str = option("", "Describe the job in the job log."),
+    repo: Path = option(Path(), "Ship the git working tree that contains this folder."),
+    max_package_mb: float = option(100, "Refuse to ship a working tree larger than N MB.", min=0.1),
+    jobs: options.JobsFolder = options.JOBS_FOLDER,
+    check: bool = option(False, "Check the job, print what it would run, and end."),
+    with_evaluation: bool = option(False, "Evaluate each checkpoint in the same job (`watch`)."),
+    eval_gpus: int = option(0, "Reserve the last N of the job's GPUs for evaluations.", min=0),
+    eval_arguments: str = option(
+        "", "Add these options to `eval run`, such as --eval-arguments='--dataset mbpp_reg --n 4'."
+    ),
+    gpus: str = option("", "Use these GPUs, such as 0,1. Default: none.", panel="Local"),
+    address: str | None = option(
+        None,
+        "Submit to the Ray dashboard at this URL, such as http://HEAD:8265.",
+        panel=RAY_PANEL,
+        envvar="RAY_API_SERVER_ADDRESS",
+    ),
+    ray: RayOptions,
+    resource: list[str] = option(
+        [],
+        "Place the driver on a node with this resource; repeatable.",
+        panel=RAY_PANEL,
+        metavar="NAME=N",
+    ),
+    env: list[str] = option(
+        [],
+        "Set an environment variable in the job, visible on the dashboard; repeatable.",
+        panel=RAY_PANEL,
+        metavar="NAME=VALUE",
+    ),
+    sbatch: list[str] = option(
+        [],
+        "Pass this option to sbatch, such as --sbatch=--gres=gpu:8; repeatable.",
+        panel=SLURM_PANEL,
+        metavar="OPTION",
+    ),
+    slurm: SlurmOptions,
+    region: str | None = option(
+        None, "Run in this AWS region.", panel=SAGEMAKER_PANEL, envvar="AWS_REGION"
+    ),
+    s3: str = option("", "Keep the run's folder at this s3:// URL.", panel=SAGEMAKER_PANEL),
+    sagemaker: SageMakerOptions,
+) -> None:
+    """Run a recipe as a job, from the current working tree, and print the job's name.
+
+    A job with the coding.run_dir of an earlier one resumes its run.
+    """
+    from coding_model_project.launch.jobs.backends import backend_of
+    from coding_model_project.launch.jobs.base import (
+        JOB_RECIPES,
+        Evaluation,
+        Job,
+        value_of,
+        with_run_dir,
+    )
+    from coding_model_project.launch.jobs.control import check_recipe
+    from coding_model_project.launch.jobs.control import submit as submit_job
+    from coding_model_project.launch.jobs.job_log import JobLog
+    from coding_model_project.launch.jobs.names import check_name, new_name
+    from coding_model_project.launch.jobs.source import read_source
+
+    _check_choice("recipe", recipe, JOB_RECIPES)
+    _check_choice("--backend", backend, _PANELS)
+    _refuse_others(context, backend)
+    if anonymous and name is not None:
+        raise ConfigError("--anonymous and --name exclude each other; pass one of them")
+    if eval_gpus and not with_evaluation:
+        raise ConfigError(f"--eval-gpus={eval_gpus}: needs --with-evaluation")
+    if eval_arguments and not with_evaluation:
+        raise ConfigError(f"--eval-arguments={eval_arguments}: needs --with-evaluation")
+    chosen = name if name is not None else new_name(recipe, anonymous=anonymous)
+    check_name(chosen)
+    resources = {name: _number(name, n) for name, n in named_values("--resource", resource).items()}
+    target, more = {
+        "local": (gpus.replace(" ", ""), None),
+        "ray": (
+            address,
+            replace(ray, resources=resources, environment=named_values("--env", env)),
+        ),
+        "slurm": ("", replace(slurm, options=tuple(sbatch))),
+        "sagemaker": (region, sagemaker),
+    }[backend]
+    if target is None:
+        missing = {"ray": "--address", "sagemaker": "--region"}[backend]
+        raise ConfigError(f"{missing}: required with --backend {backend}")
+    source = read_source(repo, max_mb=max_package_mb)
+    log = JobLog(jobs)
+    given, run_dir = with_run_dir(backend, tuple(overrides or ()), chosen)
+    job = Job(
+        name=chosen,
+        backend=backend,
+        target=target,
+        recipe=recipe,
+        overrides=given,
+        run_dir=run_dir,
+        folder=str(log.folder / chosen),
+        cwd=str(Path.cwd()),
+        commit=source.commit,
+        patch=source.patch_hash,
+        submitted=time.time(),
+        description=description,
+        mirror=s3 or value_of(given, "coding.mirror.url") or "",
+        evaluation=Evaluation(gpus=eval_gpus, arguments=eval_arguments)
+        if with_evaluation
+        else None,
+    )
+    runner = backend_of(job, more)
+    check_recipe(recipe, given)
+    if check:
+        runner.check(job)
+        print(runner.text(job))
+        return
+    submit_job(runner, job, source, log)
+    dirty = f" with changes {source.patch_hash[:12]}" if source.patch else ""
+    print(chosen)
+    print(f"commit {source.commit[:12]}{dirty}; run folder {run_dir}", file=sys.stderr)
 
 
 @app.command("list")
 def list_jobs(
-    jobs: JobsFolder = JOBS_FOLDER,
-    out: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Show the last known states.")] = False,
+    jobs: options.JobsFolder = options.JOBS_FOLDER,
+    out: Path | None = option(None, "Write the table to this Markdown file."),
+    offline: bool = option(False, "Show the last known states."),
 ) -> None:
     """List all jobs, newest first: state, command, commit, folder, times."""
     from rich.console import Console
@@ -72,10 +212,8 @@ def list_jobs(
 @app.command()
 def logs(
     name: Name,
-    jobs: JobsFolder = JOBS_FOLDER,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Keep printing until the job ends.")
-    ] = False,
+    jobs: options.JobsFolder = options.JOBS_FOLDER,
+    follow: bool = option(False, "Keep printing until the job ends.", "--follow -f"),
 ) -> None:
     """Print a job's output. With --follow, exit code 1 unless the job finishes."""
     from coding_model_project.launch.jobs import control
@@ -96,13 +234,9 @@ def logs(
 @app.command()
 def stop(
     name: Name,
-    jobs: JobsFolder = JOBS_FOLDER,
-    wait: Annotated[
-        float, typer.Option(help="Wait N seconds for the checkpoint, then kill the job.", min=0)
-    ] = 900,
-    now: Annotated[
-        bool, typer.Option("--now", help="Kill the job immediately, without a checkpoint.")
-    ] = False,
+    jobs: options.JobsFolder = options.JOBS_FOLDER,
+    wait: float = option(900, "Wait N seconds for the checkpoint, then kill the job.", min=0),
+    now: bool = option(False, "Kill the job immediately, without a checkpoint."),
 ) -> None:
     """Make a job save a checkpoint and end. A job with the same coding.run_dir resumes from it."""
     from coding_model_project.launch.jobs import control
@@ -115,14 +249,10 @@ def stop(
 @app.command()
 def fetch(
     name: Name,
-    out: Annotated[Path, typer.Option(help="Copy the run's folder to this folder.")],
-    jobs: JobsFolder = JOBS_FOLDER,
-    checkpoints: Annotated[
-        bool, typer.Option("--checkpoints", help="Also copy checkpoints.")
-    ] = False,
-    source: Annotated[
-        str | None, typer.Option("--from", help="Copy from this folder or URL.")
-    ] = None,
+    out: Path = option(..., "Copy the run's folder to this folder."),
+    jobs: options.JobsFolder = options.JOBS_FOLDER,
+    checkpoints: bool = option(False, "Also copy checkpoints."),
+    source: str | None = option(None, "Copy from this folder or URL.", "--from"),
 ) -> None:
     """Copy a job's run folder, during or after the run; repeating it copies only what changed.
 
@@ -153,3 +283,29 @@ def _backend(job: Job) -> Backend:
     from coding_model_project.launch.jobs.backends import backend_of
 
     return backend_of(job)
+
+
+def _refuse_others(context: typer.Context, backend: str) -> None:
+    """Refuse options of other back ends.
+
+    Raises:
+        ConfigError: one is on the command line.
+    """
+    for parameter in context.command.params:
+        panel = getattr(parameter, "rich_help_panel", None)
+        owner = next((name for name, title in _PANELS.items() if title == panel), backend)
+        source = context.get_parameter_source(parameter.name or "")
+        if owner != backend and source is not None and source.name == "COMMANDLINE":
+            raise ConfigError(f"{parameter.opts[0]}: only available with --backend {owner}")
+
+
+def _check_choice(key: str, given: str, known: Iterable[str]) -> None:
+    if given not in known:
+        raise ConfigError(f"{key}={given}: expected {', '.join(known)}")
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"--resource={name}={text}: expected a number") from None

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import Host, publishes, say
+from coding_model_project.cli import options
+from coding_model_project.cli.common import publishes, say
+from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 
 
 @publishes
 def export(
-    checkpoint: Annotated[
-        Path, typer.Argument(help="A checkpoint, a run (its last checkpoint), or a model's folder.")
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write the model to this folder. Default: RUN/exports/global_step_N."),
-    ] = None,
-    evaluation: Annotated[
-        list[Path] | None,
-        typer.Option(help="Add this evaluation of the model to the model card; repeatable."),
-    ] = None,
+    checkpoint: Path = argument(
+        ..., "A checkpoint, a run (its last checkpoint), or a model's folder."
+    ),
+    out: Path | None = option(
+        None, "Write the model to this folder. Default: RUN/exports/global_step_N."
+    ),
+    evaluation: list[Path] | None = option(
+        None, "Add this evaluation of the model to the model card; repeatable."
+    ),
 ) -> None:
     """Write a checkpoint as a Hugging Face model with a card of its measured values.
 
@@ -41,24 +40,14 @@ def export(
 
 def serve(
     context: typer.Context,
-    checkpoint: Annotated[
-        Path | None, typer.Argument(help="A checkpoint or a model's folder.")
-    ] = None,
-    latest: Annotated[
-        Path | None, typer.Option(help="Serve the last checkpoint of this run.")
-    ] = None,
-    host: Host = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Listen on this port.", min=1, max=65535)] = 8000,
-    name: Annotated[
-        str | None, typer.Option(help="Name the model for clients. Default: the name on its card.")
-    ] = None,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow",
-            help="Wait for the first checkpoint of --latest, and switch to each newer one.",
-        ),
-    ] = False,
+    checkpoint: Path | None = argument(None, "A checkpoint or a model's folder."),
+    latest: Path | None = option(None, "Serve the last checkpoint of this run."),
+    host: options.Host = "127.0.0.1",
+    port: int = option(8000, "Listen on this port.", min=1, max=65535),
+    name: str | None = option(None, "Name the model for clients. Default: the name on its card."),
+    follow: bool = option(
+        False, "Wait for the first checkpoint of --latest, and switch to each newer one."
+    ),
 ) -> None:
     """Serve a checkpoint with vLLM's OpenAI-compatible server until Ctrl-C.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from coding_model_project.cli.common import FreePort, local_runs, publishes
+from coding_model_project.cli import options
+from coding_model_project.cli.common import local_runs, publishes
+from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
 
@@ -24,27 +24,14 @@ MOST_RUNS = 12
 
 @publishes
 def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN",
-            help="Folders of runs, folders that contain runs, or URLs of mirrored runs.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="Write the page to this file.")] = Path("report.html"),
-    budget_mb: Annotated[
-        float, typer.Option(help="Include at most N MB of samples' text, uncompressed.", min=0)
-    ] = 16.0,
-    serve: Annotated[
-        bool,
-        typer.Option(
-            "--serve", help="Serve a live view of all samples to this machine's browsers."
-        ),
-    ] = False,
-    port: FreePort = 0,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Show new data as it is written; with --serve.")
-    ] = False,
+    runs: list[Path] = argument(
+        ..., "Folders of runs, folders that contain runs, or URLs of mirrored runs.", metavar="RUN"
+    ),
+    out: Path = option(Path("report.html"), "Write the page to this file."),
+    budget_mb: float = option(16.0, "Include at most N MB of samples' text, uncompressed.", min=0),
+    serve: bool = option(False, "Serve a live view of all samples to this machine's browsers."),
+    port: options.FreePort = 0,
+    follow: bool = option(False, "Show new data as it is written; with --serve."),
 ) -> None:
     """Write one self-contained HTML page with the curves, costs and samples of runs.
 

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from coding_model_project.cli.common import Every, local_runs
+from coding_model_project.cli import options
+from coding_model_project.cli.commands import Commands
+from coding_model_project.cli.common import local_runs, warn
+from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ class _PlaceFirst(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=_PlaceFirst, help="List runs; show, watch, stop or repeat one.")
+app = Commands(cls=_PlaceFirst, help="List runs; show, watch, stop or repeat one.")
 
 Run = Annotated[
     Path, typer.Argument(help="A run's folder, a folder of runs, or the URL of mirrored runs.")
@@ -109,7 +112,7 @@ def show(run: Run) -> None:
 @app.command()
 def watch(
     run: Run,
-    every: Every = 1.0,
+    every: options.Every = 1.0,
 ) -> None:
     """Follow a run in the terminal until it ends; in a folder of runs, the newest one.
 
@@ -133,7 +136,7 @@ def watch(
 @app.command()
 def rerun(
     run: Run,
-    out: Annotated[Path, typer.Option(help="Write the new run to this folder.")],
+    out: Path = option(..., "Write the new run to this folder."),
 ) -> None:
     """Repeat the run that a folder records, in another folder.
 
@@ -143,13 +146,15 @@ def rerun(
     batches depend on when requests arrive, and sampling depends on the batches.
     """
     from coding_model_project.runs.folder import refuse_url, runs_at
+    from coding_model_project.runs.provenance import differences
 
     refuse_url("runs rerun", run)
     folder, *others = runs_at(run)
     if others:
         raise ConfigError(f"{run} holds {_named([folder, *others], str)}; pass one of them")
     recipe = folder.provenance()["recipe"]
-    _warn_of_differences(folder)
+    if changed := differences(folder.provenance()):
+        warn(f"differs from the recorded run: {'; '.join(changed)}")
     command = [sys.executable, "-m", f"recipes.{recipe}"]
     command += [f"--config={folder.config.absolute()}", f"coding.run_dir={out.absolute()}"]
     raise SystemExit(subprocess.run(command, check=False).returncode)
@@ -192,25 +197,3 @@ def _named(runs: list[RunFolder], shown: Callable[[Path], str]) -> str:
     """Return the number of runs and the names of the first."""
     more = ", …" if len(runs) > N_NAMED else ""
     return f"{len(runs)} runs: {', '.join(shown(run.path) for run in runs[:N_NAMED])}{more}"
-
-
-def _warn_of_differences(folder: RunFolder) -> None:
-    """Print differences from the recorded run: packages, commit, grader version."""
-    from coding_model_project.grading.base import GRADER_VERSION
-    from coding_model_project.runs import provenance
-
-    before: dict[str, Any] = folder.provenance()
-    now = provenance.packages()
-    changed = [
-        f"{name} {before['packages'].get(name, 'absent')} → {now.get(name, 'absent')}"
-        for name in ("torch", "verl", "vllm", "transformers", "ray")
-        if before["packages"].get(name) != now.get(name)
-    ]
-    commit = (before["git"] or {}).get("commit")
-    commit_now = (provenance.git_state() or {}).get("commit")
-    if commit != commit_now:
-        changed.append(f"commit {str(commit)[:12]} → {str(commit_now)[:12]}")
-    if before["grader_version"] != GRADER_VERSION:
-        changed.append(f"grader version {before['grader_version']} → {GRADER_VERSION}")
-    if changed:
-        print(f"differs from the recorded run: {'; '.join(changed)}", file=sys.stderr)

@@ -6,51 +6,42 @@ import asyncio
 import json
 import sys
 import threading
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from coding_model_project.cli.common import (
-    AsJson,
-    FreePort,
-    Host,
-    MinTier,
-    Preload,
-    Python,
-    Workers,
-    cores,
-    embedded_sandbox,
-    existing_file,
-)
+from coding_model_project.cli import options
+from coding_model_project.cli.commands import Commands
+from coding_model_project.cli.common import cores, embedded_sandbox, existing_file
+from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.extras import extra
-from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 if TYPE_CHECKING:
     from coding_model_project.sandbox.base import Sandbox
 
-app = typer.Typer(no_args_is_help=True, help="The sandbox that untrusted programs run in.")
+app = Commands(no_args_is_help=True, help="The sandbox that untrusted programs run in.")
 
 
 @app.command()
-def check(min_tier: MinTier = Tier.seccomp, python: Python = None, preload: Preload = None) -> int:
+def check(confined: options.Confined) -> int:
     """Test this machine's isolation; print its tier, what stronger tiers lack, and the languages.
 
     Exit code 3 if no isolation of the minimum tier works, or the sandbox fails its conformance suite.
     """
-    return asyncio.run(_check(min_tier, python or sys.executable, tuple(preload or ())))
+    return asyncio.run(_check(confined))
 
 
-async def _check(min_tier: Tier, python: str, preload: tuple[str, ...]) -> int:
+async def _check(confined: SandboxConfig) -> int:
     from coding_model_project.isolation.confine import Tier
     from coding_model_project.sandbox.conformance import check as find_faults
     from coding_model_project.sandbox.embedded import EmbeddedSandbox, compiled_loop
     from coding_model_project.sandbox.embedded.languages import toolchains
     from coding_model_project.sandbox.embedded.tiers import why_not
 
-    made = EmbeddedSandbox(workers=1, min_tier=min_tier, python=python, preload=preload)
+    python, preload = confined.python or sys.executable, tuple(confined.preload)
+    made = EmbeddedSandbox(workers=1, min_tier=confined.min_tier, python=python, preload=preload)
     async with made as sandbox:
         print(f"tier: {sandbox.tier} ({sandbox.identity})")
         for tier in Tier:
@@ -97,23 +88,15 @@ WAITS_S = 2.0
 
 @app.command()
 def run(
-    file: Annotated[
-        Path, typer.Argument(help="A program: .py, .cpp, .js, .java, .go, .rs or .sh.")
-    ],
-    language: Annotated[
-        str | None, typer.Option(help="Run the file as this language. Default: by its extension.")
-    ] = None,
-    stdin: Annotated[
-        str | None,
-        typer.Option(help="Pass this text as standard input. Default: the piped input."),
-    ] = None,
-    cpu_s: Annotated[
-        float, typer.Option(help="Kill the program after N CPU seconds.", min=0.01)
-    ] = 5.0,
-    memory_mb: Annotated[int, typer.Option(help="Limit the program to N MiB.", min=1)] = 512,
-    min_tier: MinTier = Tier.seccomp,
-    python: Python = None,
-    preload: Preload = None,
+    file: Path = argument(..., "A program: .py, .cpp, .js, .java, .go, .rs or .sh."),
+    language: str | None = option(
+        None, "Run the file as this language. Default: by its extension."
+    ),
+    stdin: str | None = option(None, "Pass this text as standard input. Default: the piped input."),
+    cpu_s: float = option(5.0, "Kill the program after N CPU seconds.", min=0.01),
+    memory_mb: int = option(512, "Limit the program to N MiB.", min=1),
+    *,
+    confined: options.Confined,
 ) -> int:
     """Run one program and print its output and how it ended. Exit code 1 unless it finished.
 
@@ -124,7 +107,7 @@ def run(
     source = existing_file(file, "FILE").read_text("utf-8", "replace")
     program = Program(source=source, language=_language(file, language))
     limits = Limits(cpu_s=cpu_s, wall_s=3 * cpu_s, memory_mb=memory_mb)
-    sandbox = embedded_sandbox(1, min_tier, python=python, preload=preload)
+    sandbox = embedded_sandbox(replace(confined, workers=1))
     given = Stdin(_piped() if stdin is None else stdin)
 
     async def execute():
@@ -177,27 +160,21 @@ def _piped() -> str:
 
 @app.command()
 def serve(
-    host: Host = "127.0.0.1",
-    port: FreePort = 8080,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="CODING_SANDBOX_TOKEN",
-            help="Require this bearer token; mandatory unless only this machine can connect.",
-        ),
-    ] = None,
-    max_waiting: Annotated[
-        int, typer.Option(help="Queue up to N requests; answer more with 429.", min=0)
-    ] = 512,
-    max_request_mb: Annotated[int, typer.Option(help="Reject requests above N MiB.", min=1)] = 64,
-    memory_mb: Annotated[int, typer.Option(help="Limit a program to N MiB.", min=16)] = 4096,
-    output_mb: Annotated[int, typer.Option(help="Limit a program's output to N MiB.", min=1)] = 16,
-    drain_s: Annotated[
-        float,
-        typer.Option(help="After SIGTERM, finish accepted requests for at most N seconds.", min=0),
-    ] = 60.0,
-    workers: Workers = None,
-    min_tier: MinTier = Tier.seccomp,
+    judging: options.Judging,
+    host: options.Host = "127.0.0.1",
+    port: options.FreePort = 8080,
+    token: str | None = option(
+        None,
+        "Require this bearer token; mandatory unless only this machine can connect.",
+        envvar="CODING_SANDBOX_TOKEN",
+    ),
+    max_waiting: int = option(512, "Queue up to N requests; answer more with 429.", min=0),
+    max_request_mb: int = option(64, "Reject requests above N MiB.", min=1),
+    memory_mb: int = option(4096, "Limit a program to N MiB.", min=16),
+    output_mb: int = option(16, "Limit a program's output to N MiB.", min=1),
+    drain_s: float = option(
+        60.0, "After SIGTERM, finish accepted requests for at most N seconds.", min=0
+    ),
 ) -> int:
     """Serve SandboxFusion's /run_code from this machine's sandbox until interrupted."""
     with extra("serve"):
@@ -212,8 +189,8 @@ def serve(
 
     token = secret_of(TOKEN_VARIABLE, token or "")
     listening.check_exposure(host, token)
-    at_once = cores(workers)
-    sandbox = embedded_sandbox(at_once, min_tier)
+    at_once = cores(judging.workers)
+    sandbox = embedded_sandbox(replace(judging, workers=at_once))
     settings = Settings(
         max_request_bytes=max_request_mb << 20,
         token=token,
@@ -244,10 +221,10 @@ def serve(
 
 @app.command()
 def bench(
-    url: Annotated[str | None, typer.Option(help="Also measure this SandboxFusion server.")] = None,
-    as_json: AsJson = False,
-    rounds: Annotated[int, typer.Option(help="Run N rounds and report medians.", min=1)] = 5,
-    workers: Workers = None,
+    url: str | None = option(None, "Also measure this SandboxFusion server."),
+    as_json: options.AsJson = False,
+    rounds: int = option(5, "Run N rounds and report medians.", min=1),
+    workers: options.Workers = None,
 ) -> None:
     """Measure the sandbox's speed against a plain process per test. The last line is JSON.
 
@@ -290,17 +267,12 @@ def bench(
 
 @app.command()
 def battery(
-    file: Annotated[Path, typer.Argument(help="JSON lines of adversarial and honest programs.")],
-    sandbox: Annotated[
-        str,
-        typer.Option(
-            metavar="embedded|URL", help="Judge in this sandbox; accepts comma-separated URLs."
-        ),
-    ] = "embedded",
-    tier: Annotated[
-        str | None, typer.Option(help="Use exactly this isolation tier of the embedded sandbox.")
-    ] = None,
-    as_json: AsJson = False,
+    file: Path = argument(..., "JSON lines of adversarial and honest programs."),
+    sandbox: str = option(
+        "embedded", "Judge in this sandbox; accepts comma-separated URLs.", metavar="embedded|URL"
+    ),
+    tier: str | None = option(None, "Use exactly this isolation tier of the embedded sandbox."),
+    as_json: options.AsJson = False,
 ) -> int:
     """Judge a battery of programs: print a line per failed case; the last line is JSON.
 

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from coding_model_project.cli.commands import Commands
 from coding_model_project.cli.common import say
 
-app = typer.Typer(no_args_is_help=True, help="Run a study, or write its page.")
+app = Commands(no_args_is_help=True, help="Run a study, or write its page.")
 
 Definition = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study's definition.")]
 Out = Annotated[

@@ -4,52 +4,36 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from coding_model_project.cli.common import Every, say
+from coding_model_project.cli import options
+from coding_model_project.cli.common import say
+from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 
 DEFAULT = "{python} -m coding_model_project eval run --mode simple --model {model} --out {out}"
 
 
 def watch(
-    globs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="GLOB...",
-            help="Runs, checkpoints or their URLs; a quoted glob ('outputs/grpo*') also finds new ones.",
-        ),
-    ],
-    out: Annotated[
-        Path, typer.Option(help="Write the curve and all evaluations to this folder.")
-    ] = Path("outputs/watch"),
-    arguments: Annotated[
-        str,
-        typer.Option(
-            help="Add these options to `eval run`, such as --arguments='--dataset mbpp_reg --n 4'."
-        ),
-    ] = "",
-    command: Annotated[
-        str | None,
-        typer.Option(
-            help="Evaluate with this command; {python}, {model}, {out} and {step} are substituted."
-        ),
-    ] = None,
-    devices: Annotated[
-        str | None,
-        typer.Option(
-            help="Evaluate on these GPUs: 0,1 runs one evaluation per GPU, 0+1,2+3 one per pair."
-        ),
-    ] = None,
-    every: Every = 20.0,
-    once: Annotated[
-        bool, typer.Option("--once", help="Evaluate existing checkpoints, then end.")
-    ] = False,
-    until_ended: Annotated[
-        bool, typer.Option("--until-ended", help="End when no recipe's run is running.")
-    ] = False,
+    globs: list[str] = argument(
+        ...,
+        "Runs, checkpoints or their URLs; a quoted glob ('outputs/grpo*') also finds new ones.",
+        metavar="GLOB...",
+    ),
+    out: Path = option(
+        Path("outputs/watch"), "Write the curve and all evaluations to this folder."
+    ),
+    arguments: str = option(
+        "", "Add these options to `eval run`, such as --arguments='--dataset mbpp_reg --n 4'."
+    ),
+    command: str | None = option(
+        None, "Evaluate with this command; {python}, {model}, {out} and {step} are substituted."
+    ),
+    devices: str | None = option(
+        None, "Evaluate on these GPUs: 0,1 runs one evaluation per GPU, 0+1,2+3 one per pair."
+    ),
+    every: options.Every = 20.0,
+    once: bool = option(False, "Evaluate existing checkpoints, then end."),
+    until_ended: bool = option(False, "End when no recipe's run is running."),
 ) -> None:
     """Evaluate each checkpoint once, as it appears, and draw the curve, until Ctrl-C.
 

@@ -6,8 +6,6 @@ whole. Composition rejects unknown keys and wrong types. Each key states its mea
 compose frozen ones.
 """
 
-# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
-
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """`coding.training`: GRPO's sampling of rows and its guards, beside verl's own keys."""
 
-# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
-
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from coding_model_project.config_key import option
 from coding_model_project.episodes.bash_messages import Calls, opening, outcome, reply_message
 from coding_model_project.episodes.tool_calls import ArgumentsError, ToolCall, bash_command
 from coding_model_project.errors import HarborError
@@ -43,11 +44,11 @@ class ContextOverflow(HarborError):
 class Limits:
     """Limits of an episode."""
 
-    turns: int = 20
+    turns: int = option(20, "Let the model run up to N commands.", min=1)
     """Most replies with a command or with an invalid call."""
-    command_s: float = 120.0
-    """Wall seconds of one command, after which it is killed and the model is informed."""
-    total_s: float = 1800.0
+    command_s: float = option(120.0, "Kill a command after N seconds.", min=0.1)
+    """Wall seconds; the model is informed."""
+    total_s: float = option(1800.0, "End a trial's agent after N seconds.", min=1.0)
     """Wall seconds of commands and replies together."""
     tokens: int | None = None
     """Most tokens of all replies; None for no limit."""

@@ -1,7 +1,5 @@
 """`coding.bash`: episodes of the bash agent."""
 
-# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
-
 from __future__ import annotations
 
 from dataclasses import dataclass

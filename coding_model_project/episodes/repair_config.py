@@ -1,7 +1,5 @@
 """`coding.repair`: episodes of attempts and repairs."""
 
-# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
-
 from __future__ import annotations
 
 from dataclasses import dataclass

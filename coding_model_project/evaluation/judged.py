@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.data.governance import is_held_out, split_word
+from coding_model_project.data.training.pairs import Candidate as PairCandidate
+from coding_model_project.data.training.pairs import Judged
 from coding_model_project.data.training.rows import refuse_training, source
 from coding_model_project.data.training.sft_rows import Candidate
 from coding_model_project.errors import ConfigError, DataError
@@ -23,7 +25,7 @@ from coding_model_project.evaluation.results import (
 )
 from coding_model_project.grading.extract import extract_for
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.types import Problem
+from coding_model_project.types import ErrorType, Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,3 +185,38 @@ def _evaluated(evaluation: Evaluation, problems: Mapping[str, Problem]) -> list[
             )
         found += members
     return found
+
+
+def judged_for_pairs(
+    folders: Sequence[Path], problems: Mapping[str, Problem]
+) -> tuple[list[Judged], PromptStyle, dict[str, int]]:
+    """Return the samples of all evaluations by problem, the style of their prompts, and what is left out.
+
+    Raises:
+        ConfigError: the evaluations do not match each other or the problems.
+        DataError: a file is damaged.
+    """
+    candidates: dict[str, list[PairCandidate]] = defaultdict(list)
+    left_out: Counter[str] = Counter()
+    read = [read_judged(folder, problems) for folder in folders]
+    for generated, result in (sample for one in read for sample in one.samples):
+        usable = candidates[result.problem]
+        if result.passed is None:
+            left_out["ungradable samples"] += 1
+        elif result.truncated:  # a pair would teach an end that nobody wrote
+            left_out["samples cut off by the token limit"] += 1
+        else:
+            error = None if result.error is None else ErrorType(result.error).group
+            usable.append(
+                PairCandidate(completion=generated.completion, error=error, tokens=result.tokens)
+            )
+    judged = [
+        Judged(problem=problem, candidates=tuple(candidates[name]))
+        for name, problem in problems.items()
+        if name in candidates
+    ]
+    if not judged:
+        raise ConfigError(f"{', '.join(map(str, folders))}: no judged samples")
+    for split, n in (held_out for one in read for held_out in one.held_out.items()):
+        left_out[f"samples of {split} problems"] += n
+    return judged, one_style(read), left_out

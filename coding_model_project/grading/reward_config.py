@@ -1,7 +1,5 @@
 """`coding.reward`: the reward for a verdict."""
 
-# ruff: noqa: RUF009 - key() returns a dataclass field, like field().
-
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """`coding.agent`: settings for samples from the user's own agent, which talks to the gateway."""
 
-# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Integrity of a reward: whether the judged code could have forged it."""
 
-# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
-
 from __future__ import annotations
 
 from dataclasses import dataclass

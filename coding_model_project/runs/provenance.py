@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,22 @@ def git_state() -> dict[str, Any] | None:
         "branch": _git("rev-parse", "--abbrev-ref", "HEAD").strip(),
         "dirty": bool(_git("status", "--porcelain").strip()),
     }
+
+
+def differences(before: Mapping[str, Any]) -> list[str]:
+    """Return what now differs from a recorded run's provenance: packages, commit, grader version."""
+    now = packages()
+    changed = [
+        f"{name} {before['packages'].get(name, 'absent')} → {now.get(name, 'absent')}"
+        for name in ("torch", "verl", "vllm", "transformers", "ray")
+        if before["packages"].get(name) != now.get(name)
+    ]
+    commit, commit_now = (before["git"] or {}).get("commit"), (git_state() or {}).get("commit")
+    if commit != commit_now:
+        changed.append(f"commit {str(commit)[:12]} → {str(commit_now)[:12]}")
+    if before["grader_version"] != GRADER_VERSION:
+        changed.append(f"grader version {before['grader_version']} → {GRADER_VERSION}")
+    return changed
 
 
 def write_patches(folder: Path) -> None:

@@ -1,13 +1,11 @@
 """`coding.sandbox`: the sandbox that runs programs."""
 
-# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
-
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from coding_model_project.config_key import key
+from coding_model_project.config_key import Option, key
 from coding_model_project.isolation.confine import Tier
 
 RETRY_S = 180.0
@@ -26,28 +24,33 @@ class SandboxConfig:
         "Programs that `embedded` judges concurrently on each node. null: one per CPU core, within the "
         "container's quota.",
         unit="programs",
+        option=Option("Run N programs at once. Default: one per CPU core.", min=1),
     )
     min_tier: Tier = key(
         Tier.seccomp,
         "Refuse to start `embedded` with weaker isolation than this tier (strongest last). Does not "
         "apply to `fusion`, which confines programs as strongly as its servers allow and records the "
         "tier in each verdict.",
+        option=Option("Refuse isolation weaker than this tier."),
     )
     python: str | None = key(
         None,
         "Python interpreter in which `embedded` runs programs, 3.11 or later: "
         "`coding.sandbox.python=/opt/python3.12/bin/python3`. null: this process's interpreter.",
+        option=Option("Run programs in this CPython. Default: the current one.", metavar="PATH"),
     )
     preload: list[str] = key(
         [],
         "Modules that `embedded` imports once, so that programs import them at no cost: "
         "`coding.sandbox.preload=[numpy]`. Verdicts name them.",
+        option=Option("Import this module once for all programs; repeatable.", metavar="MODULE"),
     )
     urls: list[str] = key(
         [],
         "Identical SandboxFusion servers for `fusion`: `coding.sandbox.urls=[http://host:8080]`; "
         "`dns+http://name:8080` is every address of that name, `file:/path` every line of that file. "
         "Their token, if any, is read from the environment variable `CODING_SANDBOX_TOKEN`.",
+        option=Option("Judge on this SandboxFusion server; repeatable.", "--sandbox-url"),
     )
     max_concurrency: int = key(
         32,

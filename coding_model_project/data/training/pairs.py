@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from enum import StrEnum
 
+from coding_model_project.config_key import option
 from coding_model_project.data.program_identity import normal_form
 from coding_model_project.data.training.rows import VerlRow, refuse_training, source
 from coding_model_project.errors import ConfigError
@@ -66,13 +67,18 @@ class Controls:
 
     contrasts: tuple[ErrorType, ...] = CONTRASTS
     per_problem: int = 4
-    max_length_ratio: float = 2.0
-    """Maximum ratio of the longer completion to the shorter one, in characters."""
-    balance_length: bool = False
-    """Leave pairs out until equally many have a longer chosen and a longer rejected side."""
-    similarity: Similarity = Similarity.nearest
-    gold: bool = False
-    """Use a gold solution as the chosen side if no sample was accepted."""
+    max_length_ratio: float = option(
+        2.0, "Drop pairs with one side more than N times as long as the other."
+    )
+    """In characters of the completions."""
+    balance_length: bool = option(
+        False, "Drop pairs until each side is the longer one equally often."
+    )
+    similarity: Similarity = option(
+        Similarity.nearest,
+        "Choose the failing program nearest to the accepted one, or a random one.",
+    )
+    gold: bool = option(False, "Use gold solutions for problems without an accepted sample.")
     seed: int = 0
 
     def __post_init__(self) -> None:

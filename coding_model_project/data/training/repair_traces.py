@@ -6,13 +6,20 @@ never saw an observation, such as one trained from scratch, learns its meaning b
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from coding_model_project.data.program_identity import normal_form
 from coding_model_project.data.training.rows import VerlRow, sft_row
+from coding_model_project.data.training.sft_rows import Candidate
+from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.observation import observation
 from coding_model_project.grading.prompts import PromptStyle, solution_message
+from coding_model_project.progress import Advance
+from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import Problem
 
 
@@ -83,3 +90,51 @@ def trace_row(problem: Problem, trace: Trace, style: PromptStyle) -> VerlRow:
     *prompt, answer = row["messages"]
     wrong = solution_message(trace.wrong.code, style=style, language=problem.language)
     return row | {"messages": [*prompt, wrong, dict(trace.wrong.observation), answer]}
+
+
+def distinct(candidates: Iterable[Candidate], problems: Mapping[str, Problem]) -> list[Candidate]:
+    seen: dict[tuple[str, str], Candidate] = {}
+    for one in candidates:
+        form = normal_form(one.code, problems[one.problem].language)
+        seen.setdefault((one.problem, form), one)
+    return list(seen.values())
+
+
+async def observed(
+    candidates: Sequence[Candidate],
+    problems: dict[str, Problem],
+    style: PromptStyle,
+    max_bytes: int,
+    sandbox: Sandbox,
+    advance: Advance,
+) -> list[Wrong]:
+    """Return the candidates that fail a public test, in order, with their observations.
+
+    Args:
+        sandbox: is started and stopped.
+    """
+    async with sandbox:
+        grader = ExecutionGrader(sandbox, stop_early=True, public=True)
+        looked = [
+            _look(grader, one, problems[one.problem], style, max_bytes, advance)
+            for one in candidates
+        ]
+        found = await asyncio.gather(*looked)
+    return [one for one in found if one is not None]
+
+
+async def _look(
+    grader: ExecutionGrader,
+    candidate: Candidate,
+    problem: Problem,
+    style: PromptStyle,
+    max_bytes: int,
+    advance: Advance,
+) -> Wrong | None:
+    verdict = await grader.grade_code(problem, candidate.code)
+    message = observation(problem, verdict, style=style, max_bytes=max_bytes)
+    advance()
+    if message is None:
+        return None
+    error = str(verdict.error)
+    return Wrong(problem=problem.id, code=candidate.code, error=error, observation=message)

@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from coding_model_project.atomic import write_json
+from coding_model_project.config_key import option
 from coding_model_project.data.governance import Role, role, split_word
 from coding_model_project.data.json_files import file_hash
 from coding_model_project.data.problems import ProblemFile, write_problems
@@ -64,17 +65,21 @@ class RowKind(StrEnum):
 class Plan:
     """Settings for converting problems into rows."""
 
-    kind: RowKind = RowKind.rl
-    style: PromptStyle = PromptStyle.fenced
+    kind: RowKind = option(RowKind.rl, "Write rows for RL or for SFT.")
+    style: PromptStyle = option(
+        PromptStyle.fenced,
+        "Write fenced or bare prompts, like the run's coding.prompt.",
+        "--prompt",
+    )
     use: Role = Role.train
     """Role.train writes each split into its own file; other roles write all as validation rows."""
     mixture: Mapping[str, float] | None = None
-    size: int | None = None
+    size: int | None = option(None, "Write N training rows of the mixture.", min=1)
     order: tuple[str, ...] | None = None
     """Ids of the training rows in order; None shuffles them."""
     rates: Rates | None = None
     """A filter of training problems by pass rate; evaluation problems are not filtered."""
-    max_prompt_tokens: int | None = None
+    max_prompt_tokens: int | None = option(None, "Drop prompts of more than N tokens.")
     tests: Mapping[str, TestOrder] | None = None
     """The tests to keep of training problems; evaluation problems keep all."""
     seed: int = 0

@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_model_project.data.loaders import data_dir as folder_of_sets
 from coding_model_project.errors import ConfigError
+from coding_model_project.harbor.environment.base import ImageError
+from coding_model_project.harbor.environment.factory import check_supported
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.tasks import Refused, read_tasks
 
@@ -100,3 +103,71 @@ def _by_name(name: str, data_dir: Path) -> Path:
 
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower())
+
+
+def runnable_tasks(
+    task_dirs: list[Path],
+    named: list[str],
+    data_dir: Path | None,
+    environment: str,
+    *,
+    limit: int | None,
+    passed: Mapping[str, str],
+    say: Callable[[str], None],
+) -> list[Task]:
+    """Return the tasks of folders or benchmarks that can run in an environment, the first of each.
+
+    Args:
+        named: values of `--benchmark`.
+        environment: name of the environments (`factory.environments_of`).
+        limit: maximum number of tasks of all folders, or of each benchmark.
+        passed: variables of this machine that tasks may have.
+        say: called with a line per task that Harbor or the environments refuse.
+
+    Raises:
+        ConfigError: neither or both of folders and benchmarks are given, or no task is runnable.
+    """
+    if bool(task_dirs) == bool(named):
+        raise ConfigError("harbor eval: pass either folders of tasks or --benchmark")
+    if not named:
+        read = read_tasks(task_dirs, passed, say=say)
+        return _first(read, environment, limit, ", ".join(map(str, task_dirs)), say)
+    return [
+        task
+        for one in benchmarks(named, folder_of_sets(data_dir))
+        for task in _first(
+            read_benchmark(one, passed, say), environment, limit, f"{OPTION}={one.name}", say
+        )
+    ]
+
+
+def _first(
+    read: Iterable[Task | Refused],
+    environment: str,
+    limit: int | None,
+    given: str,
+    say: Callable[[str], None],
+) -> list[Task]:
+    tasks: list[Task] = []
+    for one in read:
+        supported = _supported(one, environment)
+        if isinstance(supported, Refused):
+            say(f"set aside: {supported.reason}")
+            continue
+        tasks.append(supported)
+        for warning in supported.warnings:
+            say(f"{supported.label}: {warning}")
+    if not tasks:
+        raise ConfigError(f"{given}: no runnable tasks")
+    return tasks[:limit]
+
+
+def _supported(read: Task | Refused, environment: str) -> Task | Refused:
+    """Return the task, or a refusal if environments of this name cannot run it."""
+    if isinstance(read, Refused):
+        return read
+    try:
+        check_supported(environment, read)
+    except ImageError as error:
+        return Refused(path=read.path, reason=f"{read.label}: {error}", label=read.label)
+    return read

@@ -15,11 +15,12 @@ from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import orjson
 
 from coding_model_project.atomic import write_json
+from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k, rate_interval
 from coding_model_project.harbor.failures import FailureCause, counted_cause
 from coding_model_project.harbor.format.reward_rules import main_reward
@@ -29,6 +30,8 @@ from coding_model_project.harbor.format.trial_results import (
     RESULT_FILE,
     TrialResult,
 )
+from coding_model_project.harbor.recording import Recorder, harbors_name
+from coding_model_project.harbor.trial_outcome import TrialOutcome
 
 PASSES_AT = 1.0
 NO_MAIN_REWARD = "no_main_reward"
@@ -154,6 +157,47 @@ def write_job(
         "stats": job_stats(trials, n_total),
     }
     write_json(folder / RESULT_FILE, result)
+
+
+class JobWriter:
+    """A writer of a new job folder: trials as they end, then the job's statistics."""
+
+    def __init__(self, folder: Path, agent: str, at_once: int, environment: str) -> None:
+        """
+        Raises:
+            ConfigError: the folder is not empty.
+        """
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ConfigError(f"--out: {folder} is not empty; pass a new folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._recorder = Recorder(
+            job=folder.resolve(),
+            job_id=uuid4(),
+            agent=agent,
+            environment=harbors_name(environment),
+        )
+        self._started, self._at_once = datetime.now(UTC), at_once
+        self._trials: list[TrialResult] = []
+
+    def add(self, outcome: TrialOutcome) -> None:
+        self._trials.append(self._recorder.record(outcome))
+
+    def finish(self) -> None:
+        config = {
+            "n_concurrent_trials": self._at_once,
+            "agents": [{"name": self._recorder.agent}],
+            "environment": self._recorder.environment,
+            "tasks": [trial.config["task"] for trial in self._trials],
+        }
+        write_job(
+            self._recorder.job,
+            self._trials,
+            job_id=self._recorder.job_id,
+            config=config,
+            started_at=self._started,
+            n_total=len(self._trials),
+            finished=True,
+        )
 
 
 def job_stats(trials: Sequence[TrialResult], n_total: int) -> dict[str, Any]:

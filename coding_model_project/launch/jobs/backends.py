@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
+from coding_model_project.launch.jobs.backend_options import (
+    RayOptions,
+    SageMakerOptions,
+    SlurmOptions,
+)
 from coding_model_project.launch.jobs.base import Backend, Job
 
 
-def backend_of(job: Job, options: Mapping[str, Any] | None = None) -> Backend:
+def backend_of(
+    job: Job, options: RayOptions | SlurmOptions | SageMakerOptions | None = None
+) -> Backend:
     """Return the back end of a job.
 
     Args:
-        options: constructor arguments that only `submit` needs.
+        options: the back end's; only a submission needs them.
     """
-    given = dict(options or {})
+    given: dict[str, Any] = {} if options is None else asdict(options)
     match job.backend:
         case "local":
             from coding_model_project.launch.jobs.local import LocalBackend

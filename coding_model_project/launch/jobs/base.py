@@ -145,6 +145,36 @@ def value_of(overrides: tuple[str, ...], key: str) -> str | None:
     return None if given.get(key) == "null" else given.get(key)
 
 
+def with_run_dir(backend: str, given: tuple[str, ...], name: str) -> tuple[tuple[str, ...], str]:
+    """Return the overrides with the run folder's path in the job, and that path.
+
+    Raises:
+        ConfigError: the backend requires `coding.run_dir` and it is missing, or forbids it.
+    """
+    flags = [one for one in given if "=" not in one and not one.startswith("~")]
+    if flags:
+        raise ConfigError(f"{flags[0]}: expected key=value; jobs take no recipe flags")
+    chosen = value_of(given, "coding.run_dir")
+    if backend == "sagemaker" and chosen is not None:
+        raise ConfigError(
+            f"coding.run_dir={chosen}: fixed on SageMaker ({SAGEMAKER_RUN_DIR}); remove it, and pass "
+            "--s3 URL to store the run"
+        )
+    if backend == "ray" and chosen is None:
+        raise ConfigError(
+            "coding.run_dir: required with --backend ray; pass an absolute path on the cluster's "
+            "shared disk"
+        )
+    if backend == "sagemaker":
+        path = SAGEMAKER_RUN_DIR
+    elif backend == "ray":
+        path = chosen or ""
+    else:
+        path = str(Path(chosen or f"outputs/{name}").expanduser().absolute())
+    rest = tuple(one for one in given if not one.lstrip("+").startswith("coding.run_dir="))
+    return (*rest, f"coding.run_dir={path}"), path
+
+
 def require_hardware(job: Job) -> None:
     """Refuse a job whose hardware profile would depend on the node that its driver lands on.
 

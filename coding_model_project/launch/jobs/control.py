@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +23,23 @@ _SILENT_S = 120.0
 
 Say = Callable[[str], None]
 _T = TypeVar("_T")
+
+
+def check_recipe(recipe: str, given: Sequence[str]) -> None:
+    """Check the recipe's configuration, since a job may wait for long before it finds a wrong key.
+
+    It needs verl for the recipes that train. A login node may have none.
+
+    Raises:
+        ConfigError: a key or value is wrong.
+    """
+    from importlib.util import find_spec
+
+    from coding_model_project.launch.checks import checks
+    from coding_model_project.launch.compose import compose_recipe
+
+    if recipe == "baseline" or find_spec("verl") is not None:
+        checks.check_values(compose_recipe(recipe, list(given)))
 
 
 def submit(backend: Backend, job: Job, source: Source, log: JobLog) -> None:

@@ -12,7 +12,7 @@ import secrets
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -26,6 +26,7 @@ from ray.job_submission import JobStatus, JobSubmissionClient
 
 from coding_model_project import http
 from coding_model_project.errors import ConfigError, JobError
+from coding_model_project.launch.jobs.backend_options import RayOptions
 from coding_model_project.launch.jobs.base import (
     IN_DRIVER,
     Job,
@@ -64,16 +65,10 @@ dashboard_sdk.logger.setLevel(logging.WARNING)  # it logs each upload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RayBackend:
-    """A back end for Ray's Jobs API at one address; fields that only `submit` needs have defaults."""
+class RayBackend(RayOptions):
+    """A back end for Ray's Jobs API at one address."""
 
     address: str
-    driver_cpus: float = 1
-    """CPUs reserved for the driver, so that it does not run on a head started with 0 CPUs."""
-    driver_gpus: float = 0
-    resources: Mapping[str, float] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    any_version: bool = False
 
     def check(self, job: Job) -> None:
         require_hardware(job)

@@ -21,6 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 
 from coding_model_project.errors import ConfigError, JobError
 from coding_model_project.http import reason
+from coding_model_project.launch.jobs.backend_options import SageMakerOptions
 from coding_model_project.launch.jobs.base import SAGEMAKER_RUN_DIR, Job, JobState, require_hardware
 from coding_model_project.launch.jobs.command import words
 
@@ -38,14 +39,10 @@ _STATES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SageMakerBackend:
-    """A back end for one region's training jobs; fields that only `submit` needs have defaults."""
+class SageMakerBackend(SageMakerOptions):
+    """A back end for one region's training jobs."""
 
     region: str
-    role: str = ""
-    image: str = ""
-    instance_type: str = ""
-    max_hours: float = 24
 
     def check(self, job: Job) -> None:
         require_hardware(job)

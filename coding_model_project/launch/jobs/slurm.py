@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.errors import ConfigError, JobError
+from coding_model_project.launch.jobs.backend_options import SlurmOptions
 from coding_model_project.launch.jobs.base import (
     IN_DRIVER,
     Job,
@@ -37,13 +38,8 @@ _ENDED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmBackend:
+class SlurmBackend(SlurmOptions):
     """A back end that calls `sbatch`, `scontrol`, `squeue` and `scancel`."""
-
-    options: tuple[str, ...] = ()
-    """Options of `sbatch`, such as `--gres=gpu:8`."""
-    signal_s: int = 900
-    """Seconds before the time limit at which Slurm signals a job to save a checkpoint."""
 
     def check(self, job: Job) -> None:
         require_hardware(job)

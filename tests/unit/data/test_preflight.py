@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from coding_model_project import cli
-from coding_model_project.cli import preflight_run
+from coding_model_project.cli import judging
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.data.quality.preflight import UNPROVEN, UNREACHED
 from coding_model_project.errors import DataError, SandboxError
@@ -127,7 +127,7 @@ async def test_public_tests_count_for_gold():
 @pytest.fixture
 def sandbox(monkeypatch):
     fake = FakeSandbox(answer=run)
-    monkeypatch.setattr(preflight_run, "embedded_sandbox", lambda *_: fake)
+    monkeypatch.setattr(judging, "embedded_sandbox", lambda *_: fake)
     return fake
 
 
@@ -161,7 +161,7 @@ def test_solutions_that_cannot_be_judged_are_not_missing(
         raise DataError("the tests do not compile")
 
     sandbox = FakeSandbox(answer=refuse)
-    monkeypatch.setattr(preflight_run, "embedded_sandbox", lambda *_: sandbox)
+    monkeypatch.setattr(judging, "embedded_sandbox", lambda *_: sandbox)
     problem = stdin_problem(("", "1"), gold=("print(1)",), comparison=comparison)
     write_problems(tmp_path / "p.jsonl", [problem])
     command = ["data", "preflight", f"mine={tmp_path / 'p.jsonl'}"]

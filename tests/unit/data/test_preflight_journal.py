@@ -7,11 +7,12 @@ import orjson
 import pytest
 
 from coding_model_project import cli
-from coding_model_project.cli import preflight_run
+from coding_model_project.cli import judging
+from coding_model_project.cli.options import Resumable
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.quality.preflight import Preflight, check_all, result_key
 from coding_model_project.errors import SandboxError
-from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from tests.fakes import FakeSandbox, stdin_problem
 from tests.preflights import preflight
 from tests.unit.data.test_mutants import run
@@ -38,7 +39,7 @@ def sandbox(tmp_path, monkeypatch):
 
     def use(**given):
         fake = FakeSandbox(answer=run, **given)
-        monkeypatch.setattr(preflight_run, "embedded_sandbox", lambda *_: fake)
+        monkeypatch.setattr(judging, "embedded_sandbox", lambda *_: fake)
         return fake
 
     return use
@@ -49,17 +50,12 @@ def test_a_journal_holds_all_that_was_found(tmp_path, sandbox):
     whole = asyncio.run(preflight(made, FakeSandbox(answer=run), mutants_per_problem=2))
     assert whole.quarantined.keys() == {"toy/1", "toy/3", "toy/4"}
     assert whole.mutation.problems == 26
-    options = preflight_run.PreflightOptions(
-        mutants=2,
-        workers=None,
-        min_tier=Tier.seccomp,
-        on_cluster=False,
-        address=None,
-        journal=tmp_path / "kept.jsonl",
+    how = judging.Checking(
+        sandbox=SandboxConfig(), where=Resumable(journal=tmp_path / "kept.jsonl"), mutants=2
     )
     for n_calls in (True, False):
         fake = sandbox()
-        found = asyncio.run(preflight_run.run_preflight(made, options, lambda *_: None))
+        found = asyncio.run(judging.run_preflight(made, how, lambda *_: None))
         assert found == whole
         assert bool(fake.calls) is n_calls
 

@@ -1,4 +1,4 @@
-"""The `data preflight` command: check that a data set is fit for grading."""
+"""The `data` commands that judge a set's tests: `preflight` and `select-tests`."""
 
 from __future__ import annotations
 
@@ -14,71 +14,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
-import typer
 
 from coding_model_project.atomic import write_lines
-from coding_model_project.cli.common import (
-    AsJson,
-    DataDir,
-    DatasetName,
-    DatasetPath,
-    JournalFile,
-    Limit,
-    MapColumns,
-    MaxTests,
-    MinTier,
-    Mutants,
-    OnCluster,
-    RayAddress,
-    Split,
-    Workers,
-    given_dataset,
-    print_set_aside,
-)
-from coding_model_project.cli.preflight_run import PreflightOptions, run_preflight
+from coding_model_project.cli import options
+from coding_model_project.cli.commands import only
+from coding_model_project.cli.common import embedded_sandbox, print_first, print_set_aside
+from coding_model_project.cli.judging import Checking, run_preflight
+from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError
-from coding_model_project.isolation.confine import Tier
 from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
     from coding_model_project.data.loaders import Loaded
+    from coding_model_project.data.quality.discrimination import Selection
     from coding_model_project.data.quality.preflight import Preflight
     from coding_model_project.types import Problem
 
-N_SHOWN = 20
-
 
 def preflight(
-    name: DatasetName,
-    path: DatasetPath = None,
-    map_columns: MapColumns = None,
-    split: Split = None,
-    data_dir: DataDir = None,
-    mutants: Mutants = 0,
-    repeats: Annotated[
-        int, typer.Option(help="Judge each program N times, to find unstable verdicts.", min=1)
-    ] = 1,
-    quarantine: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write problems unfit for training to this JSON Lines file, with reasons."
-        ),
-    ] = None,
-    passed: Annotated[
-        Path | None,
-        typer.Option(help="Write problems fit for training to this file, in our own schema."),
-    ] = None,
-    revision: Annotated[
-        str | None, typer.Option(help="Load this Hub revision. Default: the pinned one.")
-    ] = None,
-    max_tests: MaxTests = None,
-    limit: Limit = None,
-    as_json: AsJson = False,
-    workers: Workers = None,
-    min_tier: MinTier = Tier.seccomp,
-    journal: JournalFile = None,
-    cluster: OnCluster = None,
-    ray_address: RayAddress = None,
+    name: options.DatasetName,
+    *,
+    data: options.OneSet,
+    mutants: options.Mutants = 0,
+    repeats: int = option(1, "Judge each program N times, to find unstable verdicts.", min=1),
+    quarantine: Path | None = option(
+        None, "Write problems unfit for training to this JSON Lines file, with reasons."
+    ),
+    passed: Path | None = option(
+        None, "Write problems fit for training to this file, in our own schema."
+    ),
+    as_json: options.AsJson = False,
+    sandbox: options.Judging,
+    where: options.Resumable,
 ) -> int:
     """Check that gold solutions are accepted and known-bad programs rejected.
 
@@ -86,36 +53,17 @@ def preflight(
     themselves. The last line is JSON. Exit code 1 if a problem has a fault, a gold solution is rejected,
     a known-bad program is accepted, a verdict is unstable, or there are no solutions to check with.
     """
-    from coding_model_project.data.loaders import load
-    from coding_model_project.data.loaders.forms import parse_map
     from coding_model_project.data.problems import write_problems
 
-    name, path = given_dataset(name, path)
-    loaded = load(
-        name,
-        path=path,
-        split=split,
-        data_dir=data_dir,
-        revision=revision,
-        columns=parse_map(map_columns),
-        max_tests=max_tests,
-    )
-    problems = loaded.problems[:limit]
+    name, loaded = data.load(name)
+    problems = loaded.problems[: data.limit]
     if not problems:
         print_set_aside(loaded.notes, loaded.set_aside, len(loaded.problems))
         raise ConfigError(f"data preflight {name}: no usable problems ({loaded.origin})")
-    options = PreflightOptions(
-        mutants=mutants,
-        repeats=repeats,
-        workers=workers,
-        min_tier=min_tier,
-        on_cluster=cluster is not None,
-        address=ray_address,
-        journal=journal,
-    )
+    how = Checking(sandbox=sandbox, where=where, mutants=mutants, repeats=repeats)
     started = time.monotonic()
     with progress_bar(name, len(problems)) as advance:
-        result = asyncio.run(run_preflight(problems, options, advance))
+        result = asyncio.run(run_preflight(problems, how, advance))
     seconds = time.monotonic() - started
     unfit = result.quarantined
     if quarantine is not None:
@@ -127,7 +75,7 @@ def preflight(
         print_set_aside(loaded.notes, loaded.set_aside, len(loaded.problems))
         _say_preflight(result)
     detailed = repeats > 1 or mutants > 0
-    print(json.dumps(_last_line(name, loaded, result, seconds, detailed=detailed)))
+    print(json.dumps(_preflight_line(name, loaded, result, seconds, detailed=detailed)))
     shown = bool(result.gold.total or result.bad.total)
     if not shown and result.compared_with_itself:
         print(f"{name}: its answers come from its solutions: nothing is shown", file=sys.stderr)
@@ -175,13 +123,10 @@ def _say_preflight(result: Preflight) -> None:
         )
     if result.flaky:
         print(f"flaky: {', '.join(result.flaky)}")
-    for line in result.complaints[:N_SHOWN]:
-        print(line, file=sys.stderr)
-    if len(result.complaints) > N_SHOWN:
-        print(f"and {len(result.complaints) - N_SHOWN} more", file=sys.stderr)
+    print_first(result.complaints)
 
 
-def _last_line(
+def _preflight_line(
     name: str, loaded: Loaded, result: Preflight, seconds: float, *, detailed: bool
 ) -> dict[str, Any]:
     """Return the machine-readable line; `detailed` adds keys."""
@@ -206,3 +151,70 @@ def _last_line(
         line["flaky"] = list(result.flaky)
         line["quarantined"] = len(result.quarantined)
     return line
+
+
+def select_tests(
+    name: options.DatasetName,
+    out: Path = option(..., "Write the chosen tests to this file, for `data rows --tests`."),
+    k: int | None = option(None, "Keep the first N tests. Default: all, reordered.", min=1),
+    *,
+    data: Annotated[options.OneSet, only("path", "columns", "split", "data_dir", "limit")],
+    mutants: options.Mutants = 10,
+    as_json: options.AsJson = False,
+    sandbox: options.Judging,
+) -> int:
+    """Order each problem's hidden tests by the known-bad programs they reject, and keep the first k.
+
+    The last line is JSON. Exit code 1 if no problem's tests could be ordered.
+    """
+    from coding_model_project.data.quality.discrimination import select_tests as select
+
+    name, loaded = data.load(name)
+    problems = list(loaded.problems[: data.limit])
+    if not problems:
+        raise ConfigError(f"data select-tests {name}: no usable problems ({loaded.origin})")
+
+    async def run() -> Selection:
+        async with embedded_sandbox(sandbox) as started:
+            return await select(
+                problems, started, k=k, mutants_per_problem=mutants, progress=advance
+            )
+
+    with progress_bar(name, len(problems)) as advance:
+        selection = asyncio.run(run())
+    write_lines(out, selection.orders)
+    if not as_json:
+        _say_selection(selection)
+        print(f"the order of tests is in {out}")
+    print(json.dumps(_selection_line(name, selection)))
+    return 0 if selection.orders else 1
+
+
+def _say_selection(selection: Selection) -> None:
+    """Print the tests kept and the executions saved."""
+    total = selection.total
+    for reason, count in Counter(why for _, why in selection.skipped).items():
+        print(f"{count} problems keep their tests as they are: {reason}")
+    if not total.problems:
+        return
+    print(
+        f"{total.problems} problems, {total.chosen:,} of {total.tests:,} tests chosen; "
+        f"{total.kept.total:,} known-bad programs rejected by all tests, {total.undetected:,} by none"
+    )
+    if each := total.kept.total:
+        for label, kept in (
+            ("chosen tests", total.kept),
+            ("chosen for other programs", total.held_out),
+            ("as many in the set's order", total.as_given),
+        ):
+            print(f"rejected by {label:28} {kept.hits:,}/{kept.total:,} = {kept.hits / each:.1%}")
+        print(
+            f"executions of a rejected program: {total.executions / each:.2f} on all tests; with an "
+            f"early stop {total.stopped_as_given / each:.2f} in the set's order, "
+            f"{total.stopped_ordered / each:.2f} in the new one"
+        )
+
+
+def _selection_line(name: str, selection: Selection) -> dict[str, object]:
+    line: dict[str, object] = {"dataset": name, **asdict(selection.total)}
+    return line | {"skipped": len(selection.skipped), "seconds": round(selection.seconds, 2)}

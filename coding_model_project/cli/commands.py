@@ -1,0 +1,184 @@
+"""Commands whose options are parameters or the fields of whole dataclasses.
+
+    app = Commands()
+
+    @app.command()
+    def check(sandbox: Annotated[SandboxConfig, only("min_tier")], deep: bool = option(False, "…")): ...
+
+makes a command with the options --min-tier and --deep. The field and the parameter state their options
+in the same way (`config_key.Option`). Typer's own parameters work too.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import typer
+
+from coding_model_project.config_key import Option
+from coding_model_project.errors import ConfigError
+
+R = TypeVar("R")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Commands(typer.Typer):
+    """A group of such commands."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Command], Command]:
+        """Register a function as a command; typer documents the settings."""
+        register = super().command(name, **settings)
+
+        def registered(command: Command) -> Command:
+            register(_for_typer(command))
+            return command
+
+        return registered
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """The names of the fields that a command takes, in the order of its help."""
+
+    names: tuple[str, ...]
+
+
+def only(*names: str) -> Only:
+    """Limit a command's dataclass to these fields, in this order; the others keep their defaults."""
+    return Only(names)
+
+
+def typer_option(option: Option, *names: str) -> Any:
+    """Return typer's form of an option, for `Annotated`; `names` are for one that names none."""
+    return (typer.Argument if option.is_argument else typer.Option)(
+        *(option.name.split() or names),
+        help=option.help,
+        metavar=option.metavar,
+        min=option.min,
+        max=option.max,
+        envvar=option.envvar,
+        rich_help_panel=option.panel,
+    )
+
+
+def _for_typer(command: Callable[..., R]) -> Callable[..., R]:
+    """Return a function with typer's parameters, which makes those of the command from them."""
+    signature = inspect.signature(command, eval_str=True)
+    own: list[_Taken] = []
+    of_dataclasses: dict[str, tuple[type, list[_Taken]]] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        config, names = _dataclass_of(parameter.annotation)
+        if config is not None:
+            taken = list(_taken_fields(config, names))
+            of_dataclasses[parameter.name] = config, taken
+        elif isinstance(parameter.default, Field):
+            taken = [_Taken(parameter.name, parameter.annotation, parameter.default)]
+            own += taken
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        parameters += [one.parameter() for one in taken]
+
+    def values_of(taken: list[_Taken], words: dict[str, Any]) -> dict[str, Any]:
+        given = {one: words.pop(one.name) for one in taken}
+        return {one.name: one.value(word) for one, word in given.items()}
+
+    @functools.wraps(command)
+    def with_typers_parameters(**words: Any) -> R:
+        made = values_of(own, words)
+        for name, (config, taken) in of_dataclasses.items():
+            made[name] = config(**values_of(taken, words))
+        return command(**made, **words)
+
+    # What typer reads. Annotations of the command would hide those of fields with the same name.
+    with_typers_parameters.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    with_typers_parameters.__annotations__ = {one.name: one.annotation for one in parameters}
+    return with_typers_parameters
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A field or parameter as an option."""
+
+    name: str
+    type: Any
+    field: Field[Any]
+
+    @property
+    def option(self) -> Option:
+        return self.field.metadata["option"]
+
+    def parameter(self) -> inspect.Parameter:
+        """Return the parameter from which typer makes the option."""
+        default, kind = self.field.default, self.type
+        if self.field.default_factory is not MISSING:  # typer's "not given" is None
+            default, kind = None, _on_command_line(kind)
+        if self.option.required or default is MISSING:
+            default = inspect.Parameter.empty
+        # A switch that is off by default needs no --no-switch.
+        names = [f"--{self.name.replace('_', '-')}"] if default is False else []
+        return inspect.Parameter(
+            self.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=Annotated[kind, typer_option(self.option, *names)],
+        )
+
+    def value(self, word: Any) -> Any:
+        """Return the field's value for what typer has read.
+
+        Raises:
+            ConfigError: a text is not of the field's form.
+        """
+        if word is None:
+            factory = self.field.default_factory
+            return None if factory is MISSING else factory()
+        if self.type == dict[str, str]:
+            from coding_model_project.data.loaders.forms import parse_map
+
+            return parse_map(word)
+        if get_origin(self.type) is dict:
+            return _json_object(f"--{self.name.replace('_', '-')}", word)
+        return word
+
+
+def _dataclass_of(annotation: Any) -> tuple[type | None, tuple[str, ...] | None]:
+    config, *more = get_args(annotation) if get_origin(annotation) is Annotated else [annotation]
+    if not (isinstance(config, type) and is_dataclass(config)):
+        return None, None
+    return config, next((one.names for one in more if isinstance(one, Only)), None)
+
+
+def _taken_fields(config: type, names: tuple[str, ...] | None) -> Iterator[_Taken]:
+    """Yield the named fields, or all that have an option."""
+    hints = get_type_hints(config)
+    by_name = {field.name: field for field in fields(config)}
+    for name in by_name if names is None else names:
+        if by_name[name].metadata.get("option") is not None:
+            yield _Taken(name, hints[name], by_name[name])
+        elif names is not None:
+            raise TypeError(f"{config.__name__}.{name} has no option")
+
+
+def _on_command_line(kind: Any) -> Any:
+    """Return the type of a list's or dict's option: repeated words, or the text of a JSON object."""
+    if get_origin(kind) is dict:
+        return list[str] | None if kind == dict[str, str] else str | None
+    return list[get_args(kind)[0]] | None
+
+
+def _json_object(option: str, text: str) -> dict[str, Any]:
+    import orjson
+
+    try:
+        found = orjson.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}={text}: not JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"{option}={text}: expected a JSON object such as '{{\"key\": 1}}'")
+    return found

@@ -1,0 +1,397 @@
+"""The `data` commands that make training files of evaluations: `sft-rows`, `pairs`, `repair-traces`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from coding_model_project.cli import options
+from coding_model_project.cli.common import embedded_sandbox
+from coding_model_project.cli.judging import Checking, run_preflight
+from coding_model_project.config_key import argument, option
+from coding_model_project.data.training.pairs import Controls
+from coding_model_project.data.training.sft_rows import Choose
+from coding_model_project.errors import ConfigError
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.progress import progress_bar
+
+if TYPE_CHECKING:
+    from coding_model_project.data.training.sft_rows import Candidate, Counts
+    from coding_model_project.evaluation.judged import JudgedSamples
+    from coding_model_project.types import Problem
+
+GOLD = ("missing", "only")
+N_NAMED = 5
+
+
+# ── sft-rows ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def sft_rows(
+    out: Path = option(..., "Write the rows to this .parquet file, and counts beside it."),
+    evaluations: list[Path] | None = argument(
+        None, "Evaluations of training problems.", metavar="EVAL_FOLDER..."
+    ),
+    *,
+    source: options.OwnProblems,
+    n: options.PerProblem = 4,
+    choose: Choose = option(Choose.shortest, "Choose the shortest, diverse or random programs."),
+    gold: str | None = option(
+        None,
+        "Use gold solutions for problems without an accepted program (missing), or exclusively "
+        "(only). They are run first, and failing ones are dropped.",
+    ),
+    prompt: PromptStyle | None = option(
+        None, "Write fenced or bare prompts. Default: like the evaluations'."
+    ),
+    tokenizer: options.Tokenizer = None,
+    seed: options.Seed = 0,
+    sandbox: options.Judging,
+    where: options.Resumable,
+) -> None:
+    """Write SFT rows from programs that evaluations accepted, at most n distinct ones per problem.
+
+    Sample training problems with `python -m recipes.baseline coding.evaluation.protocol=sampled`.
+    """
+    from coding_model_project.data.training.rows import sft_row, write_rows
+    from coding_model_project.data.training.sft_rows import choose as chosen_of
+    from coding_model_project.evaluation.judged import read_judged
+
+    _check_sft(evaluations or [], out, gold)
+    known = source.load()
+    read = [read_judged(path, known) for path in evaluations or []]
+    style = _style(prompt, read)
+    targets = list({name: one for each in read for name, one in each.problems.items()}.values())
+    candidates = [] if gold == "only" else [c for each in read for c in each.accepted_programs()]
+    rejected: tuple[str, ...] = ()
+    if gold is not None:
+        targets = targets or _training(known.values())
+        solved = {candidate.problem for candidate in candidates}
+        unsolved = [one for one in targets if one.gold and one.id not in solved]
+        more, rejected = _gold(unsolved, Checking(sandbox=sandbox, where=where))
+        candidates += more
+    kept, counts = chosen_of(candidates, targets, n=n, how=choose, seed=seed)
+    if not kept:
+        raise ConfigError(
+            f"no SFT rows: none of {len(targets)} problems has an accepted sample"
+            + ("" if gold else "; draw more samples, or use gold solutions with --gold missing")
+        )
+    rows = [sft_row(known[one.problem], one.code, style) for one in kept]
+    write_rows(out, rows, trains=True)
+    report = _sft_report(read, counts, rejected, kept, rows, tokenizer)
+    settings = {"per_problem": n, "choose": choose, "gold": gold, "prompt": style, "seed": seed}
+    _write_sft(
+        out.with_suffix(".json"),
+        {
+            "settings": settings | {"problems": str(source.file or ", ".join(source.datasets))},
+            **report,
+        },
+    )
+    _say_sft(report)
+    print(f"{out}: {len(rows)} rows")
+
+
+def _check_sft(evaluations: Sequence[Path], out: Path, gold: str | None) -> None:
+    if out.suffix != ".parquet":
+        raise ConfigError(f"--out={out}: expected a .parquet file")
+    if gold is not None and gold not in GOLD:
+        raise ConfigError(f"--gold={gold}: expected one of {', '.join(GOLD)}")
+    if not evaluations and gold != "only":
+        raise ConfigError("data sft-rows: no programs; pass evaluations, or --gold only")
+
+
+def _style(given: PromptStyle | None, read: Sequence[JudgedSamples]) -> PromptStyle:
+    """Return the given prompt style, or by default the evaluations'."""
+    from coding_model_project.evaluation.judged import one_style
+
+    if given is not None:
+        return given
+    if not read:
+        raise ConfigError("--prompt: required without evaluations; pass fenced or bare")
+    return one_style(read)
+
+
+def _training(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems that have gold solutions and may be used for training."""
+    from coding_model_project.data.governance import is_held_out, split_word
+    from coding_model_project.data.training.rows import source
+    from coding_model_project.evaluation.judged import held_out_line
+
+    gold = [one for one in problems if one.gold]
+    found = [one for one in gold if not is_held_out(source(one), one.split)]
+    kept = {one.id for one in found}
+    held_out = Counter(split_word(one.split) for one in gold if one.id not in kept)
+    if not found:
+        raise ConfigError(
+            "--gold: none of these problems has a gold solution and may be used for training"
+        )
+    if line := held_out_line("left out", "gold solutions", held_out):
+        print(line)
+    return found
+
+
+def _gold(
+    problems: Sequence[Problem], checking: Checking
+) -> tuple[list[Candidate], tuple[str, ...]]:
+    """Return solutions that pass all tests, and ids of problems with a solution that fails."""
+    from dataclasses import replace
+
+    from coding_model_project.data.training.sft_rows import gold_candidates
+
+    if not problems:
+        return [], ()
+    judged = [replace(one, bad=()) for one in problems]
+    with progress_bar("solutions", len(problems)) as advance:
+        found = asyncio.run(run_preflight(judged, checking, advance))
+    rejected = tuple(found.quarantined)
+    return gold_candidates(one for one in problems if one.id not in rejected), rejected
+
+
+def _sft_report(
+    read: Sequence[JudgedSamples],
+    counts: Counts,
+    rejected: Sequence[str],
+    kept: Sequence[Candidate],
+    rows: Sequence[Mapping[str, Any]],
+    tokenizer: str | None,
+) -> dict[str, Any]:
+    """Return the content of the report file beside the rows."""
+    return {
+        "evaluations": [
+            {
+                "path": str(one.path),
+                "problems": len(one.problems),
+                "samples": len(one.samples),
+                "accepted": one.accepted,
+                "cut_off": one.cut_off,
+                "ungradable": one.ungradable,
+                "held_out": dict(one.held_out),
+            }
+            for one in read
+        ],
+        **asdict(counts),
+        "gold_rejected": list(rejected),
+        "tokens": None if tokenizer is None else _tokens(rows, tokenizer),
+        "rows": [[one.problem, one.origin] for one in kept],
+    }
+
+
+def _tokens(rows: Sequence[Mapping[str, Any]], tokenizer: str) -> dict[str, Any]:
+    """Count the tokens of whole conversations, as SFT sees them."""
+    from coding_model_project.data.training.mixing import conversation_counter
+
+    count: Callable[[Any], int] = conversation_counter(tokenizer)
+    each = [count(row["messages"]) for row in rows]
+    return {"tokenizer": tokenizer, "total": sum(each), "mean": fmean(each), "longest": max(each)}
+
+
+def _write_sft(path: Path, report: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(report, indent=1, default=str) + "\n")
+
+
+def _say_sft(report: Mapping[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for one in report["evaluations"]:
+        table.add_row(
+            f"{one['path']}: samples of {one['problems']} problems", f"{one['samples']:,}"
+        )
+        table.add_row("  accepted", f"{one['accepted']:,}")
+        for key, label in (("cut_off", "accepted, but cut off"), ("ungradable", "ungradable")):
+            if one[key]:
+                table.add_row(f"  {label}", f"{one[key]:,}")
+        for split, number in one["held_out"].items():
+            table.add_row(f"  left out, of {split} problems", f"{number:,}")
+    table.add_row("duplicates dropped", f"{report['duplicates']:,}")
+    table.add_row("dropped beyond --per-problem", f"{report['over_limit']:,}")
+    table.add_row("problems without a program", f"{len(report['without']):,}")
+    for number, n_problems in report["by_problem"].items():
+        if number:
+            table.add_row(f"problems with {number}", f"{n_problems:,}")
+    if report["kept_gold"]:
+        table.add_row("rows with a gold solution", f"{report['kept_gold']:,}")
+    if tokens := report["tokens"]:
+        summary = f"{tokens['total']:,} (mean {tokens['mean']:.0f}, longest {tokens['longest']})"
+        table.add_row("tokens", summary)
+    Console(highlight=False).print(table)
+    for name in report["gold_rejected"][:5]:
+        print(f"{name}: its gold solution is rejected and not used", file=sys.stderr)
+
+
+# ── pairs ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def pairs(
+    evaluations: list[Path] = argument(
+        ..., "Evaluations of training problems.", metavar="EVAL_FOLDER..."
+    ),
+    out: Path = option(..., "Write the pairs to this .parquet file, and a report beside it."),
+    *,
+    source: options.OwnProblems,
+    contrasts: str = option(
+        "wrong_answer,runtime_error,timeout,syntax_error",
+        "Pair accepted programs with programs that fail with these errors.",
+    ),
+    per_problem: options.PerProblem = 4,
+    controls: Controls,
+    validation: float = option(
+        0.1, "Write the pairs of this share of problems to OUT_validation.parquet."
+    ),
+    seed: options.Seed = 0,
+) -> None:
+    """Write preference pairs: an accepted and a failing program for the same problem.
+
+    Ungradable samples are excluded. The last line is JSON.
+    """
+    from coding_model_project.atomic import write_json
+    from coding_model_project.data.training.pair_report import bias_report
+    from coding_model_project.data.training.pairs import make_pairs, pair_rows
+    from coding_model_project.data.training.pairs import split as divided
+    from coding_model_project.data.training.rows import write_rows
+    from coding_model_project.evaluation.judged import judged_for_pairs
+    from coding_model_project.types import ErrorType
+
+    known = [str(error) for error in ErrorType]
+    names = [name.strip() for name in contrasts.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(
+            f"--contrasts={unknown[0]}: unknown error type; expected some of {', '.join(known)}"
+        )
+    controls = replace(
+        controls,
+        contrasts=tuple(ErrorType(name) for name in names),
+        per_problem=per_problem,
+        seed=seed,
+    )
+    judged, style, left_out = judged_for_pairs(evaluations, source.load())
+    paired = make_pairs(judged, controls, style)
+    train, held_out = divided(paired.pairs, validation, seed)
+    report = bias_report(paired)
+    report["left_out"] = {**report["left_out"], **left_out}
+    files = {out: train, out.with_name(f"{out.stem}_validation{out.suffix}"): held_out}
+    for path, members in files.items():
+        if members:
+            write_rows(path, pair_rows(members, style), trains=True)
+        else:
+            path.unlink(missing_ok=True)  # left over from an earlier run
+    write_json(out.with_suffix(".json"), report)
+    _say_bias(report)
+    for path, members in files.items():
+        if members:
+            print(f"{path}: {len(members)} pairs")
+    print(json.dumps({**report["all"], "train": len(train), "validation": len(held_out)}))
+
+
+def _say_bias(report: dict[str, Any]) -> None:
+    """Print the bias report as a table, then the problems and pairs left out."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="accepted against", box=None, header_style="bold", pad_edge=False)
+    table.add_column("")
+    for name in ("pairs", "gold", "similarity", "chosen longer", "rejected longer"):
+        table.add_column(name, justify="right")
+    table.add_column("characters", justify="right")
+    table.add_column("tokens", justify="right")
+    for name, row in (*report["contrasts"].items(), ("all", report["all"])):
+        table.add_row(
+            name,
+            f"{row['pairs']:,}",
+            f"{row['gold']:,}",
+            f"{row['similarity']:.2f}",
+            f"{row['chosen_longer']:.0%}",
+            f"{row['rejected_longer']:.0%}",
+            *(
+                ""
+                if row[unit] is None
+                else f"{row[unit]['chosen']:.0f} / {row[unit]['rejected']:.0f}"
+                for unit in ("characters", "tokens")
+            ),
+        )
+    Console(width=110).print(table)
+    print("characters and tokens: means of chosen / rejected")
+    for reason, found in report["problems_without"].items():
+        more = ", ..." if found["count"] > N_NAMED else ""
+        print(f"{found['count']} problems: {reason} ({', '.join(found['ids'][:N_NAMED])}{more})")
+    for reason, count in report["left_out"].items():
+        print(f"left out: {count} {reason}")
+
+
+# ── repair-traces ─────────────────────────────────────────────────────────────────────────────────
+
+
+def repair_traces(
+    evaluations: list[Path] = argument(
+        ..., "Evaluations of training problems.", metavar="EVAL_FOLDER..."
+    ),
+    out: Path = option(..., "Write the rows to this .parquet file."),
+    *,
+    source: options.OwnProblems,
+    n: options.PerProblem = 4,
+    observation_bytes: int = option(
+        160, "Show up to N bytes of a failure, like coding.repair.observation_bytes.", min=60
+    ),
+    sandbox: options.Judging,
+) -> None:
+    """Write SFT rows: statement, wrong program, observation, right program.
+
+    Wrong programs are samples that fail a hidden test and a public test; the command runs the public
+    tests. Right programs are accepted samples of the same problem, else its first gold solution.
+    """
+    from coding_model_project.data.training.repair_traces import (
+        choose_traces,
+        distinct,
+        observed,
+        trace_row,
+    )
+    from coding_model_project.data.training.rows import write_rows
+    from coding_model_project.evaluation.judged import one_style, read_judged
+
+    if out.suffix != ".parquet":
+        raise ConfigError(f"--out={out}: expected a .parquet file")
+    known = source.load()
+    read = [read_judged(path, known) for path in evaluations]
+    style = one_style(read)
+    for line in filter(None, (one.held_out_line() for one in read)):
+        print(line)
+    rejected = [one for each in read for one in each.rejected_programs()]
+    right: dict[str, list[str]] = defaultdict(list)
+    for one in (one for each in read for one in each.accepted_programs()):
+        right[one.problem].append(one.code)
+    for problem in known.values():
+        if problem.id not in right and problem.gold:
+            right[problem.id] = [problem.gold[0]]
+    candidates = distinct((one for one in rejected if known[one.problem].public_tests), known)
+    if not candidates:
+        raise ConfigError(
+            f"no repair traces: no problem of the {len(rejected)} rejected samples has public tests"
+        )
+    embedded = embedded_sandbox(sandbox)
+    with progress_bar("public tests", len(candidates)) as advance:
+        wrong = asyncio.run(
+            observed(candidates, known, style, observation_bytes, embedded, advance)
+        )
+    traces = choose_traces(wrong, right, n=n)
+    if not traces:
+        raise ConfigError(
+            f"no repair traces: {len(wrong)} of {len(candidates)} wrong programs fail a public test, and "
+            "none of their problems has an accepted sample or a gold solution"
+        )
+    rows = [trace_row(known[one.wrong.problem], one, style) for one in traces]
+    write_rows(out, rows, trains=True)
+    errors = Counter(one.wrong.error for one in traces)
+    print(f"rejected samples: {len(rejected)}, distinct with public tests: {len(candidates)}")
+    print(f"pass the public tests, so they have no observation: {len(candidates) - len(wrong)}")
+    print(", ".join(f"{error} {count}" for error, count in errors.most_common()))
+    print(f"{out}: {len(rows)} rows")
