@@ -166,5 +166,7 @@ def test_blocks_are_parts_of_the_text_in_order(lines, language):
 def test_a_longer_fence_holds_any_text(text, indent, fence):
     """The fence longer than all in it, which is how CommonMark quotes a fence."""
     longer = fence[0] * 12
-    (outline,) = Fences(f"{' ' * indent}{longer}md\n{text}\n{longer}", "python").blocks(outlines=True)
+    (outline,) = Fences(f"{' ' * indent}{longer}md\n{text}\n{longer}", "python").blocks(
+        outlines=True
+    )
     assert (outline.end, outline.closed) == (text.count("\n") + 3, True)
