@@ -24,10 +24,9 @@ from enum import StrEnum
 
 from coding_model_project.grading.entry_points import fits
 from coding_model_project.grading.fences import Block, Fences, without_end_tokens
-from coding_model_project.grading.info_strings import LANGUAGES, language_of
+from coding_model_project.grading.info_strings import language_of
 from coding_model_project.grading.literals import MAX_PARSED_OF_A_TEXT, parse_budget, parses
 from coding_model_project.grading.markers import (
-    MARKERS,
     answer_of,
     marked_program,
     until_done,
@@ -102,19 +101,14 @@ def extract(
         bare: whether the prompt asked for the program itself, without a fence.
         problem: the problem whose tests select one of several blocks; by default the last block wins.
     """
-    language = language if language in LANGUAGES else language_of(language)
-    completion = without_end_tokens(completion)
-    has_markers = any(marker in completion for marker in MARKERS)
-    answer = answer_of(completion, language, bare=bare) if has_markers else completion
+    language = language_of(language)
+    answer = answer_of(without_end_tokens(completion), language, bare=bare)
     if answer is None:
         return Extraction(code=None, rule=Rule.unclosed_think)
-    capped = len(answer) > MAX_CHARACTERS
-    text, marked = answer[:MAX_CHARACTERS], None
-    if has_markers:
-        if bare:
-            text = until_done(text, language)
-        marked = marked_program(text, language)
-        text = text if marked is None else marked
+    capped, text = len(answer) > MAX_CHARACTERS, answer[:MAX_CHARACTERS]
+    text = until_done(text, language) if bare else text
+    marked = marked_program(text, language)
+    text = text if marked is None else marked
     itself = Rule.bare_text if bare else Rule.marked_text if marked is not None else None
     has_fence = "```" in text or "~~~" in text
     blocks: list[Block] = []
@@ -174,11 +168,10 @@ def _text(completion: str) -> Extraction:
     answer = answer_of(completion, "text")
     if answer is None:
         return Extraction(code=None, rule=Rule.unclosed_think)
-    rule = Rule.whole_text if answer.strip() else Rule.nothing
     capped = len(answer) > MAX_CHARACTERS
-    return Extraction(
-        code=answer[:MAX_CHARACTERS] if answer.strip() else None, rule=rule, capped=capped
-    )
+    if not answer.strip():
+        return Extraction(code=None, rule=Rule.nothing, capped=capped)
+    return Extraction(code=answer[:MAX_CHARACTERS], rule=Rule.whole_text, capped=capped)
 
 
 def _chosen(blocks: Iterable[Block], language: str, problem: Problem | None) -> Block | None:
@@ -198,5 +191,5 @@ def _best(blocks: list[Block], language: str) -> Block | None:
 
 
 def _may_be_program(block: Block, language: str) -> bool:
-    code = block.code.lstrip()
+    code = without_marker_lines(block.code).lstrip()
     return bool(code) and block.language in ("", language) and not code.startswith(">>> ")

@@ -1,11 +1,11 @@
-"""A parser of fenced code blocks, by CommonMark and the habits of models, in one pass over lines.
+"""Fenced code blocks: CommonMark's rules for fences, and the habits of models, in one pass over lines.
 
 - A fence is three or more backticks or tildes on their own line. The info string after backticks holds
   no backtick. A block ends at a fence of the same character that is at least as long, has nothing after
   it (except tokens and tags that end a turn: `</s>`, `<|im_end|>`, `</answer>`) and is indented at most
   three columns more than its opener; else at the end of the text.
 - Openers may have any indentation and follow `- ` and `> ` in lists and block quotes. A block inside a
-  block quote ends with the quote.
+  block quote ends with the quote; one in a list need not be indented, as models often forget to.
 - A fence inside a literal of the code is text: a block that would end within a triple-quoted string, a
   here-document or a raw string extends to the first closing fence outside of one.
 - An unclosed block ends at the next opener that cannot belong to its text: for a block tagged with the
@@ -13,6 +13,10 @@
   languages (`markdown`) such openers count on request.
 - A Python block that parses only up to a fence at the end of a line (`print(1)```) ends there; so does
   a block in any language that has no other end.
+
+A parser of CommonMark would find fewer programs: to it, a fence below `<answer>` is HTML, one indented by
+four columns below a sentence is prose, a list's block ends at its first line that is not indented, and
+the second of two unclosed blocks is text of the first.
 """
 
 from __future__ import annotations
@@ -29,28 +33,24 @@ MAX_TRIES = 8
 
 _TAB = 4
 _BLANK = " \t\r"
-_LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?=[ \t])")
+_OPENER = re.compile(r"((?:[ \t>]|(?:[-*+]|\d{1,9}[.)])(?=[ \t]))*+)(`{3,}+|~{3,}+)(.*)")
+"""The marks of lists and quotes around a block, its fence, and its info string."""
+_QUOTE = re.compile(r"[ \t]*> ?")
+_MAY_SPAN_LINES = re.compile(r"'''|\"\"\"|<<|R\"")
 
-
+_SPECIAL_TOKEN = r"<[|\uff5c][^<>\s]{1,60}[|\uff5c]>"
 _ENDS = re.compile(
-    r"(?:\s*(?:<[|\uff5c][^<>\s]{1,60}[|\uff5c]>|</(?!think>)[A-Za-z][\w.:-]{0,40}>|<(?:eos|end_of_\w{1,20})>"
-    r"|\[/?[A-Z]{2,10}\]))+"
+    rf"(?:\s*(?:{_SPECIAL_TOKEN}|</(?!think>)[A-Za-z][\w.:-]{{0,40}}>|<(?:eos|end_of_\w{{1,20}})>"
+    r"|\[/?[A-Z]{2,10}\]))*[ \t\r]*"
 )
 """Tokens and tags that models write directly behind a fence: ends of a turn, of an answer."""
-
-
-_LAST_TOKEN = re.compile(r"<[|\uff5c][^<>\s]{1,60}[|\uff5c]>|</s>|<(?:eos|end_of_turn)>")
+_LAST_TOKENS = re.compile(rf"(?:(?:{_SPECIAL_TOKEN}|</s>|<(?:eos|end_of_turn)>)\s*)+\Z")
+_LAST = 512
 
 
 def without_end_tokens(text: str) -> str:
     """Return a completion without the special tokens at its end, which some servers leave there."""
-    for _ in range(MAX_TRIES):
-        stripped = text.rstrip()
-        start = stripped.rfind("<", -64)
-        if start < 0 or not _LAST_TOKEN.fullmatch(stripped, start):
-            break
-        text = stripped[:start]
-    return text
+    return text[:-_LAST] + _LAST_TOKENS.sub("", text[-_LAST:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,21 +73,17 @@ class Block:
 @dataclass(frozen=True, slots=True)
 class _Opener:
     line: int
-    mark: str
-    length: int
+    fence: str
     quotes: int
     indent: int
     language: str
 
     def is_closed_by(self, line: str) -> bool:
         """Return whether a line, without block quote marks, closes this fence."""
-        stripped = line.strip(_BLANK)
-        rest = stripped.lstrip(self.mark)
-        return (
-            len(stripped) - len(rest) >= self.length
-            and (not rest or _ENDS.fullmatch(rest) is not None)
-            and _columns(line) <= self.indent + 3
-        )
+        fence = line.lstrip(_BLANK)
+        if not fence.startswith(self.fence):
+            return False
+        return _indent(line) <= self.indent + 3 and bool(_ENDS.fullmatch(fence.lstrip(self.fence)))
 
 
 class Fences:
@@ -102,25 +98,18 @@ class Fences:
         self._language = language
         self._tries = MAX_TRIES
 
-    def blocks(self, *, inside_others: bool = False) -> Iterator[Block]:
+    def blocks(self, *, inside_others: bool = False, outlines: bool = False) -> Iterator[Block]:
         """Yield all blocks in order; those of the language and untagged ones with regard to literals.
 
         Args:
             inside_others: look for blocks of the language inside blocks of other languages.
+            outlines: find all blocks by their fences alone.
         """
         at = 0
         while (opener := self._next_opener(at)) is not None:
-            ours = opener.language in ("", self._language)
+            ours = not outlines and opener.language in ("", self._language)
             block = self._block(opener, opener.line + 1, nesting=ours or inside_others)
             block = self._by_literals(opener, block) if ours else block
-            yield block
-            at = block.end
-
-    def outlines(self) -> Iterator[Block]:
-        """Yield all blocks by their fences alone, without regard to literals."""
-        at = 0
-        while (opener := self._next_opener(at)) is not None:
-            block = self._block(opener, opener.line + 1, nesting=False)
             yield block
             at = block.end
 
@@ -131,12 +120,9 @@ class Fences:
     def _block(self, opener: _Opener, at: int, *, nesting: bool) -> Block:
         """Return the block up to the first line from `at` on that ends it."""
         for number in range(at, len(self.lines)):
-            line = self.lines[number]
-            if opener.quotes:
-                rest = _without_quotes(line, opener.quotes)
-                if rest is None:
-                    return self._cut(opener, number, number)
-                line = rest
+            line = _without_quotes(self.lines[number], opener.quotes)
+            if line is None:
+                return self._cut(opener, number, number)
             if opener.is_closed_by(line):
                 return self._cut(opener, number, number + 1)
             if nesting and self._opens_another(opener, line):
@@ -147,7 +133,7 @@ class Fences:
         other = opener_of(line, 0)
         if other is None:
             return False
-        tagged = other.language != "" and other.mark == "`"  # "~~~x" is an expression
+        tagged = other.language != "" and other.fence[0] == "`"  # "~~~x" is an expression
         return other.language == self._language or (tagged and opener.language == self._language)
 
     def _cut(
@@ -157,18 +143,15 @@ class Fences:
         end: int,
         *,
         closed: bool = True,
-        last: str | None = None,
+        last: str = "",
     ) -> Block:
-        """Return the block of the lines before `code_end`, and optionally a part of a last line."""
+        """Return the block of the lines before `code_end`, and optionally a part of that line."""
         lines = self.lines[opener.line + 1 : code_end]
-        if last is not None:
-            lines.append(last)
-        elif code_end < len(self.lines):
-            lines.append("")  # the code ends with its last line's newline
-        if opener.quotes:
-            lines = [_without_quotes(line, opener.quotes) or "" for line in lines]
+        if code_end < len(self.lines):
+            lines.append(last)  # or nothing, behind the last line's newline
+        lines = [_without_quotes(line, opener.quotes) or "" for line in lines]
         if opener.indent:
-            first = next((_columns(line) for line in lines if line.strip(_BLANK)), 0)
+            first = next((_indent(line) for line in lines if line.strip(_BLANK)), 0)
             width = min(opener.indent, first)
             lines = [_without_columns(line, width) for line in lines]
         return Block(
@@ -182,14 +165,13 @@ class Fences:
 
     def _by_literals(self, opener: _Opener, block: Block) -> Block:
         """Return the block, with another end if its literals or its syntax require one."""
-        fence = opener.mark * opener.length
-        has_inline = fence in block.code
+        has_inline = opener.fence in block.code
         if not has_inline and not _MAY_SPAN_LINES.search(block.code):
             return block
         reading = read(block.code, self._language)
         if has_inline and self._language == "python" and not reading.whole:
             for cut in self._inline(opener, block):
-                if parses(cut.code) and not parses(cut.code + fence):  # not in a comment
+                if parses(cut.code) and not parses(cut.code + opener.fence):  # not in a comment
                     return cut
         elif has_inline and not block.closed:
             return next(self._inline(opener, block), block)
@@ -197,15 +179,14 @@ class Fences:
 
     def _inline(self, opener: _Opener, block: Block) -> Iterator[Block]:
         """Yield variants of the block that end at a fence at the end of a line of code."""
-        fence, tries = opener.mark * opener.length, 0
+        tries = 0
         for number in range(block.first + 1, min(block.end, len(self.lines))):
-            line = self.lines[number].rstrip(_BLANK)
-            before, found, rest = line.rpartition(fence)
-            if found and rest and _ENDS.fullmatch(rest):
-                line = before + fence
-            if tries < MAX_TRIES and line.endswith(fence) and line.strip(_BLANK + opener.mark):
+            before, found, rest = self.lines[number].rpartition(opener.fence)
+            code = before.rstrip(opener.fence)
+            is_code = found and code.strip(_BLANK + opener.fence) and _ENDS.fullmatch(rest)
+            if is_code and tries < MAX_TRIES:
                 tries += 1
-                yield self._cut(opener, number, number + 1, last=line.rstrip(opener.mark))
+                yield self._cut(opener, number, number + 1, last=code)
 
     def _after(self, until: str | None, opener: _Opener, block: Block) -> Block:
         """Extend the block to the first closing fence outside its literals; unchanged without one."""
@@ -224,68 +205,36 @@ class Fences:
         return block
 
 
-_MAY_SPAN_LINES = re.compile(r"'''|\"\"\"|<<|R\"")
-
-
 def opener_of(line: str, number: int) -> _Opener | None:
     """Return the fence that opens a block on this line, else None."""
     if "```" not in line and "~~~" not in line:
         return None
-    at, quotes, indent = _inside(line)
-    mark = line[at : at + 1]
-    if mark not in ("`", "~"):
+    found = _OPENER.match(line)
+    if found is None or (found[2][0] == "`" and "`" in found[3]):
         return None
-    body = line[at:]
-    info = body.lstrip(mark)
-    length = len(body) - len(info)
-    if length < 3 or (mark == "`" and "`" in info):
-        return None
-    return _Opener(number, mark, length, quotes, indent, language_of(info))
-
-
-def _inside(line: str) -> tuple[int, int, int]:
-    """Return a line's start after quotes and list items, the number of quotes, and the indentation."""
-    at = quotes = columns = 0
-    while at < len(line):
-        character = line[at]
-        if character == " ":
-            at, columns = at + 1, columns + 1
-        elif character == "\t":
-            at, columns = at + 1, columns + _TAB - columns % _TAB
-        elif character == ">":
-            at, quotes, columns = at + 1, quotes + 1, 0
-            at += line[at : at + 1] == " "
-        elif item := _LIST_ITEM.match(line, at):
-            columns += item.end() - at
-            at = item.end()
-        else:
-            break
-    return at, quotes, columns
+    containers, fence, info = found.groups()
+    _, quote, indent = containers.rpartition(">")
+    columns = _columns(indent.removeprefix(" ") if quote else indent)
+    return _Opener(number, fence, containers.count(">"), columns, language_of(info))
 
 
 def _without_quotes(line: str, quotes: int) -> str | None:
     """Return a line without `quotes` block quote marks; None if it has fewer."""
     at = 0
     for _ in range(quotes):
-        while line[at : at + 1] in (" ", "\t"):
-            at += 1
-        if line[at : at + 1] != ">":
+        mark = _QUOTE.match(line, at)
+        if mark is None:
             return None
-        at += 1
-        at += line[at : at + 1] == " "
+        at = mark.end()
     return line[at:]
 
 
-def _columns(line: str) -> int:
-    columns = 0
-    for character in line:
-        if character == " ":
-            columns += 1
-        elif character == "\t":
-            columns += _TAB - columns % _TAB
-        else:
-            break
-    return columns
+def _columns(blanks: str) -> int:
+    return len(blanks.expandtabs(_TAB))
+
+
+def _indent(line: str) -> int:
+    return _columns(line[: len(line) - len(line.lstrip(" \t"))])
 
 
 def _without_columns(line: str, width: int) -> str:

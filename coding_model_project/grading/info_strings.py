@@ -18,40 +18,14 @@ _NAMES = {
     "go": ("go", "golang"),
     "rust": ("rust", "rs"),
 }
+"""Names of languages, among them all extensions of files."""
 LANGUAGES = frozenset(_NAMES)
 """This project's names of languages."""
 _LANGUAGE = {name: language for language, names in _NAMES.items() for name in names}
-_EXTENSIONS = {
-    "python": ("py",),
-    "cpp": ("cpp", "cc", "cxx"),
-    "javascript": ("js", "mjs", "cjs"),
-    "bash": ("sh", "bash"),
-    "java": ("java",),
-    "go": ("go",),
-    "rust": ("rs",),
-}
-_BY_EXTENSION = {
-    extension: language for language, all_of in _EXTENSIONS.items() for extension in all_of
-}
-_SAYS_NOTHING = frozenset(
-    [
-        "answer",
-        "code",
-        "codeblock",
-        "file",
-        "filename",
-        "final",
-        "lang",
-        "language",
-        "name",
-        "path",
-        "program",
-        "snippet",
-        "solution",
-        "source",
-        "title",
-    ]
-)
+_SAYS_NOTHING = {
+    "answer", "code", "codeblock", "file", "filename", "final", "lang", "language", "name", "path",
+    "program", "snippet", "solution", "source", "title",
+}  # fmt: skip
 """Words that are not languages; a later word may be one."""
 
 _SEPARATORS = re.compile(r"[\s,;:{}()\[\]<>=\"'|`]+")
@@ -71,9 +45,7 @@ def _language_of(info: str) -> str:
     for word in _SEPARATORS.split(info.lower()):
         word = _PREFIX.sub("", word, count=1) if _PREFIX.match(word) else word
         name = _VERSION.sub("", word, count=1)
-        if not name[:1].isalpha() or name in _SAYS_NOTHING:
-            continue
-        _, dot, extension = name.rpartition(".")
-        by_extension = _BY_EXTENSION.get(extension) if dot else None
-        return _LANGUAGE.get(name) or by_extension or word
+        if name[:1].isalpha() and name not in _SAYS_NOTHING:
+            extension = name.rpartition(".")[2]
+            return _LANGUAGE.get(name) or _LANGUAGE.get(extension) or word
     return ""

@@ -18,6 +18,7 @@ from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
 from tests.bench.extraction import KINDS, WAYS
 
 CODE = "print(1)\n"
+FENCED = f"```python\n{CODE}```"
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,23 @@ CODE = "print(1)\n"
 def test_fenced(completion, code, rule):
     found = extract(completion)
     assert (found.code, found.rule) == (code, rule)
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        f"<answer>\n{FENCED}\n</answer>",
+        f"<details>\n<summary>Code</summary>\n{FENCED}\n</details>",
+        f"1. Write:\n   {FENCED}",
+        "So:\n    ```python\n    print(1)\n    ```",
+        "- So:\n      ```python\n      print(1)\n      ```",
+        "Then\n2. ```python\n   print(1)\n   ```",
+        f"```python\nx = (\nBetter:\n{FENCED}",
+    ],
+)
+def test_blocks_that_commonmark_does_not_see(completion):
+    """To CommonMark these are HTML, prose, a list that ended, and one block."""
+    assert extract(completion).code == CODE
 
 
 # ── reasoning ─────────────────────────────────────────────────────────────────────────────────────
@@ -162,6 +180,8 @@ def test_markers_in_literals_of_other_languages_once_the_answer_has_come():
         ("```python\nx = t[BEGIN]\n```", "x = t[BEGIN]\n"),
         (f"The code stands between [BEGIN] and [DONE].\n```python\n{CODE}```", CODE),
         ("[BEGIN]\n[DONE]", None),
+        ("```python\n[BEGIN]\n\n[DONE]\n```", None),
+        (f"```python\n{CODE}```\n```python\n[BEGIN]\n```", CODE),
     ],
 )
 def test_done_ends_what_begin_began(completion, code):

@@ -153,7 +153,7 @@ LINES = st.lists(
 def test_blocks_are_parts_of_the_text_in_order(lines, language):
     text = "\n".join(lines)
     fences = Fences(text, language)
-    for blocks in (list(fences.blocks()), list(fences.outlines())):
+    for blocks in (list(fences.blocks()), list(fences.blocks(outlines=True))):
         ends = [0, *(one.end for one in blocks)]
         assert all(one.first >= end for one, end in zip(blocks, ends, strict=False))
         assert all(one.first < one.end <= len(fences.lines) for one in blocks)
@@ -166,5 +166,7 @@ def test_blocks_are_parts_of_the_text_in_order(lines, language):
 def test_a_longer_fence_holds_any_text(text, indent, fence):
     """The fence longer than all in it, which is how CommonMark quotes a fence."""
     longer = fence[0] * 12
-    (outline,) = Fences(f"{' ' * indent}{longer}md\n{text}\n{longer}", "python").outlines()
+    (outline,) = Fences(f"{' ' * indent}{longer}md\n{text}\n{longer}", "python").blocks(
+        outlines=True
+    )
     assert (outline.end, outline.closed) == (text.count("\n") + 3, True)
