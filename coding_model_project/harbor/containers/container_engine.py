@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import resource
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -25,6 +26,17 @@ _PODMANS_LIMITS = (
 
 _SHOWN_CHARS = 600
 _MANY_BYTES = 1 << 20
+
+_UNREACHABLE = re.compile(
+    r"dial tcp|no such host|server misbehaving|i/o timeout|TLS handshake|deadline exceeded|"
+    r"Client\.Timeout|connection (?:refused|reset)|unexpected EOF|EOF$|toomanyrequests|"
+    r"too many requests|unexpected HTTP status: 5\d\d|service unavailable|bad gateway",
+    re.IGNORECASE,
+)
+"""Reasons why podman and docker got no answer from a registry, in the words of Go's network library."""
+
+_OF_A_COMMAND = re.compile(r"while running runtime|did not complete successfully|exit status \d")
+"""Errors of a Dockerfile's RUN, which may name anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +190,17 @@ class Engine:
                 with suppress(ProcessLookupError):
                     process.kill()
             await ended
+
+
+def is_unreachable(output: bytes) -> bool:
+    """Return whether a failed `build` or `pull` got no answer from a registry.
+
+    That is an outage. A registry that answers that it has no such image, or a command of the Dockerfile
+    that fails, is not.
+    """
+    lines = output.decode("utf-8", "replace").split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return bool(_UNREACHABLE.search(last.strip())) and not _OF_A_COMMAND.search(last)
 
 
 def one_line(output: bytes) -> str:

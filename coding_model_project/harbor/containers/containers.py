@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import orjson
 import psutil
 
 from coding_model_project.harbor.containers.container import STAY, Container
-from coding_model_project.harbor.containers.container_engine import Engine, one_line
+from coding_model_project.harbor.containers.container_engine import Engine, is_unreachable, one_line
 from coding_model_project.harbor.containers.node_limit import NodeLimit
 from coding_model_project.harbor.environment.base import (
     DEFAULT_MEMORY_MB,
@@ -36,6 +37,8 @@ _START_S = 60.0
 _PREFIX = f"coding-harbor-{os.uname().nodename}"
 _IMAGES = "coding-harbor"
 """Repository name of images in the engine."""
+
+_NO_STAGE = re.compile(rb"COPY --from=(\S+): no stage or image found")
 
 _TESTS = "[ ! -d /tests ] || tar -C / -cf - tests"
 _TESTS_BYTES = 64 << 20
@@ -179,7 +182,7 @@ class ContainerEnvironments(Environments):
         """Build or pull an image.
 
         Raises:
-            ImageError: the engine failed; the message has its output.
+            ImageError, EnvironmentFailed: as `_made`; the message has the engine's output.
         """
         image, files = config.docker_image, Tree()
         if (folder / "Dockerfile").exists() or image is None:
@@ -219,11 +222,19 @@ class ContainerEnvironments(Environments):
         return name
 
     async def _made(self, what: str, arguments: tuple[str, ...], timeout_s: float) -> str:
-        """Return the image id that the engine prints last."""
+        """Return the image id that the engine prints last.
+
+        Raises:
+            ImageError: the engine failed.
+            EnvironmentFailed: it got no answer from a registry.
+        """
         code, out, err = await self._engine.run(*arguments, timeout_s=timeout_s)
         words = out.decode("utf-8", "replace").split()
         if code != 0 or not words:
-            raise ImageError(f"{what}: {self._engine.program} {arguments[0]}: {one_line(err)}")
+            if found := _NO_STAGE.search(err):  # podman hides the registry's answer
+                err += (await self._engine.run("pull", "--quiet", found[1].decode()))[2]
+            failure = EnvironmentFailed if is_unreachable(err) else ImageError
+            raise failure(f"{what}: {self._engine.program} {arguments[0]}: {one_line(err)}")
         return words[-1]
 
     async def _tests_of(self, image: str) -> Tree:

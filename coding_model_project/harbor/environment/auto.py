@@ -108,7 +108,13 @@ class AutoEnvironments(Environments):
         engine = await self._engine()
         if engine is None:
             raise ImageError(f"{self._refused[key].why}; {NO_ENGINE}")
-        return await engine.create(folder, config, env)
+        try:
+            return await engine.create(folder, config, env)
+        except (ImageError, EnvironmentFailed) as error:
+            if key not in self._refused:
+                raise
+            why = f"it needs a container, since {self._refused[key].why}"
+            raise type(error)(f"{error}; {why}") from error
 
     async def _engine(self) -> ContainerEnvironments | None:
         async with self._starting:

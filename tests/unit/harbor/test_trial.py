@@ -95,10 +95,17 @@ def test_another_service_is_refused_by_name(tmp_path, toml, key):
 
 
 def test_artifacts_and_the_solutions_output_are_kept(tmp_path):
-    toml = 'artifacts = [{source = "/app/answer", destination = "mine/a.txt"}, "/app/none"]\n'
+    toml = (
+        'artifacts = [{source = "/app/answer", destination = "mine/a.txt"}, "/app/none", "/app"]\n'
+    )
     (step,) = outcome(made(tmp_path, toml, solve="echo solving; echo 1 > answer")).steps
     found = {one.destination: one.found for one in step.collected}
-    assert found["app/none"] is None
+    assert [(one.destination, one.status) for one in step.collected] == [
+        ("logs/artifacts", "empty"),
+        ("mine/a.txt", "ok"),
+        ("app/none", "failed"),
+        ("app", "skipped"),
+    ]
     kept = found["mine/a.txt"]
     assert kept is not None and kept.at("mine/a.txt").file("mine/a.txt") == b"1\n"
     assert step.agent_files.file("oracle.txt") == b"solving\n"
