@@ -124,8 +124,8 @@ class Trials:
             return outcome
         unusable = VerifierUnusableError(
             f"the verifier cannot work here, and so gave no reward above 0: {hindered}; give its image "
-            "the tools and the network that it needs, or run the task in containers "
-            "(--environment podman, coding.harbor.environment)"
+            "the tools and the network that it needs, or run the task in containers (--environment "
+            "podman, coding.harbor.environment) or with Harbor itself"
         )
         return replace(outcome, rewards=None, error=unusable)
 
@@ -325,7 +325,7 @@ class _Attempt:
             verifier_files=verified.files,
             hindered=None
             if (main_reward(rewards) or 0.0) > 0
-            else hindrance(verified.output, verified.exit_code),
+            else hindrance(verified.output, verified.exit_code, verified.ended),
             collected=collected,
             agent_files=agent_files,
             agent_s=ended - started,

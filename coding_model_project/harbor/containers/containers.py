@@ -40,6 +40,15 @@ _IMAGES = "coding-harbor"
 
 _NO_STAGE = re.compile(rb"COPY --from=(\S+): no stage or image found")
 
+_HEREDOC = re.compile(
+    r"""^\s*(?:RUN|COPY|ADD)\s(?:[^\n]*\\\n)*[^\n]*(?<![<\w])<<-?["']?(\w+)["']?[^<\n]*\n"""
+    r"(?:.*\n)*?\t*\1\s*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_WITH_HEREDOCS = (4, 8)
+"""The first version of podman that builds here-documents. Earlier ones take their lines for
+instructions, and may build another image than the Dockerfile's."""
+
 _TESTS = "[ ! -d /tests ] || tar -C / -cf - tests"
 _TESTS_BYTES = 64 << 20
 
@@ -210,6 +219,7 @@ class ContainerEnvironments(Environments):
         files = await asyncio.to_thread(lambda: of_files(paths))
         name = f"{_IMAGES}:{sha256(repr(files.entries).encode() + files.body).hexdigest()[:32]}"
         if (await self._engine.run("image", "inspect", name))[0] != 0:
+            await self._refuse_heredocs(folder / "Dockerfile")
             arguments = (
                 *self._engine.limits,
                 "--tag",
@@ -220,6 +230,24 @@ class ContainerEnvironments(Environments):
             )
             await self._made(str(folder), ("build", "--quiet", *arguments), timeout_s)
         return name
+
+    async def _refuse_heredocs(self, dockerfile: Path) -> None:
+        """Raise if a Dockerfile has a here-document that this podman cannot build.
+
+        Raises:
+            ImageError: it has.
+        """
+        text = dockerfile.read_text("utf-8", "replace")
+        found = _HEREDOC.search(text) if self._engine.program == "podman" else None
+        if found is None:
+            return
+        version = await self._engine.ask("version", "--format", "{{.Client.Version}}")
+        if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < _WITH_HEREDOCS:
+            line = text.count("\n", 0, found.start(1)) + 1
+            raise ImageError(
+                f"{dockerfile}:{line}: podman {version} does not build here-documents (<<{found[1]}); "
+                f"install podman {'.'.join(map(str, _WITH_HEREDOCS))} or later, or docker"
+            )
 
     async def _made(self, what: str, arguments: tuple[str, ...], timeout_s: float) -> str:
         """Return the image id that the engine prints last.
@@ -298,7 +326,9 @@ async def _is_alive(container: Container) -> bool:
 
 def _limits(config: EnvironmentConfig) -> list[str]:
     """Return the engine's arguments for a container's resource limits."""
-    memory = f"{config.memory_mb or DEFAULT_MEMORY_MB}m"
+    # Harbor sets none by default, but one trial must not take the whole machine's.
+    half_mb = psutil.virtual_memory().total >> 21
+    memory = f"{config.memory_mb or max(DEFAULT_MEMORY_MB, half_mb)}m"
     limits = {"--memory": memory, "--memory-swap": memory, "--pids-limit": str(DEFAULT_PROCESSES)}
     if config.cpus:
         limits["--cpus"] = str(config.cpus)

@@ -19,6 +19,7 @@ from coding_model_project.harbor.environment.scripts import (
     END_OTHERS,
     FURNISH,
     KIND,
+    NAMES,
     PACK,
     PROCESSES,
     UNPACK,
@@ -54,6 +55,9 @@ _SCRIPT_S = 120.0
 """Timeout of a script of ours, in wall seconds."""
 
 _SHOWN_CHARS = 600
+
+_OURS = {"", "bash", "cat", "sh", "sleep"}
+"""Names of processes that run commands, or keep an environment."""
 
 
 class EnvironmentFailed(SandboxError):
@@ -261,6 +265,14 @@ class Environment(ABC):
             if ended.exit_code != 0:
                 raise OSError(f"{path}: {(ended.stderr or ended.stdout).strip()}")
 
+    async def running(self) -> frozenset[str]:
+        """Return the names of running programs, without shells and what this list itself needs.
+
+        Raises:
+            EnvironmentFailed: the environment is lost.
+        """
+        return named((await self._run(NAMES)).stdout)
+
     async def begin_verifier(self) -> None:
         """End every process, and replace /tests and /logs/verifier by empty folders.
 
@@ -326,6 +338,11 @@ async def prepared(made: Environment) -> Environment:
         await made.cleanup()
         raise
     return made
+
+
+def named(listed: str) -> frozenset[str]:
+    """Return the names that `scripts.NAMES` printed, without those of `_OURS`."""
+    return frozenset(listed.split("\n")) - _OURS
 
 
 @runtime_checkable

@@ -327,3 +327,35 @@ def test_an_agent_that_breaks_its_container_is_no_outage(knows_it, error):
         return type(raised.value)
 
     assert asyncio.run(use()) is error
+
+
+@pytest.mark.parametrize("version", ["4.3.1", "5.4.2"])
+def test_heredocs_are_refused_where_podman_would_misread_them(tmp_path, monkeypatch, version):
+    log = tmp_path / "log"
+    (tmp_path / "podman").write_text(
+        f'#!/bin/sh\necho "$1" >> {log}; [ "$1" = version ] && echo {version}; [ "$1" != image ]\n'
+    )
+    (tmp_path / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    task = tmp_path / "task"
+    task.mkdir()
+
+    def tried(dockerfile):
+        (task / "Dockerfile").write_text(dockerfile)
+
+        async def use():
+            async with ContainerEnvironments("podman") as made:
+                with pytest.raises(ImageError) as raised:
+                    await made.create(task, EnvironmentConfig(), {})
+                return str(raised.value)
+
+        log.unlink(missing_ok=True)
+        return asyncio.run(use()), "build" in log.read_text()
+
+    written = "FROM debian\nRUN a \\\n  && cat > /x <<'EOF'\nENV A=b\nEOF\nCOPY x /\n"
+    error, built = tried(written)
+    assert built == (version == "5.4.2")
+    if not built:
+        assert "Dockerfile:3" in error and "podman 4.3.1 does not build here-documents" in error
+    for text in ("RUN cat <<< EOF\nUSER EOF\n", "RUN echo $((1<<EOF))\n", "RUN a <<EOF\n"):
+        assert tried(f"FROM debian\n{text}")[1]
