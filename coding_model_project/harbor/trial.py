@@ -123,9 +123,8 @@ class Trials:
         if hindered is None:
             return outcome
         unusable = VerifierUnusableError(
-            f"the verifier cannot work here, and so gave no reward above 0: {hindered}; give its image "
-            "the tools and the network that it needs, or run the task in containers (--environment "
-            "podman, coding.harbor.environment) or with Harbor itself"
+            f"the verifier cannot work here, and so gave no reward above 0: {hindered}; run the task "
+            "where it can (--environment, coding.harbor.environment), or with Harbor itself"
         )
         return replace(outcome, rewards=None, error=unusable)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import resource
 import shutil
@@ -10,6 +11,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
 from coding_model_project.harbor.environment.base import EnvironmentFailed
@@ -26,6 +28,9 @@ _PODMANS_LIMITS = (
 
 _SHOWN_CHARS = 600
 _MANY_BYTES = 1 << 20
+
+_REGISTRIES = "CONTAINERS_REGISTRIES_CONF"
+"""Variable with podman's file of registries. As installed, podman knows only some images without one."""
 
 _UNREACHABLE = re.compile(
     r"dial tcp|no such host|server misbehaving|i/o timeout|TLS handshake|deadline exceeded|"
@@ -62,6 +67,7 @@ class Engine:
         self._path = program
         self._folder = TemporaryDirectory(prefix="engine-")
         """Its working directory, in which podman's monitor leaves a file if memory runs out."""
+        self._env = dict(os.environ)
 
     @property
     def limits(self) -> list[str]:
@@ -94,6 +100,16 @@ class Engine:
             await self.ask("ps", "--quiet")
         except EnvironmentFailed as error:
             raise EnvironmentFailed(f"no container engine responds: {error}{way_out}") from error
+        if self.program == "podman":
+            await self._search_docker_hub()
+
+    async def _search_docker_hub(self) -> None:
+        """Have podman read `FROM owner/image` as docker does, unless this machine has registries."""
+        _, out, _ = await self.run("info", "--format", "{{json .Registries}}")
+        if out.strip() == b"{}" and _REGISTRIES not in os.environ:
+            path = Path(self._folder.name, "registries.conf")
+            path.write_text('unqualified-search-registries = ["docker.io"]\n')
+            self._env[_REGISTRIES] = str(path)
 
     async def ask(
         self, *arguments: str, stdin: bytes | None = None, timeout_s: float = _ANSWER_S
@@ -125,6 +141,7 @@ class Engine:
                 stdout=output,
                 stderr=output,
                 cwd=self._folder.name,
+                env=self._env,
                 start_new_session=True,
             )
             try:
@@ -179,6 +196,7 @@ class Engine:
             stdout=PIPE,
             stderr=PIPE,
             cwd=self._folder.name,
+            env=self._env,
             start_new_session=True,
         )
         out, err = Kept(max_output), Kept(max_output)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import cache
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Self
 
 from coding_model_project.grading.base import AUTO
@@ -33,6 +34,8 @@ NO_ENGINE = (
     f"it needs a container, and no engine responds here ({', '.join(ENGINES)}); install one, such as "
     "`apt-get install podman`, which works without root"
 )
+
+_SHOWN_CHARS = 240
 
 
 async def responding_engine() -> str | None:
@@ -113,8 +116,8 @@ class AutoEnvironments(Environments):
         except (ImageError, EnvironmentFailed) as error:
             if key not in self._refused:
                 raise
-            why = f"it needs a container, since {self._refused[key].why}"
-            raise type(error)(f"{error}; {why}") from error
+            why = shorten(self._refused[key].why, _SHOWN_CHARS, placeholder=" …")
+            raise type(error)(f"{error}; it needs a container, since {why}") from error
 
     async def _engine(self) -> ContainerEnvironments | None:
         async with self._starting:

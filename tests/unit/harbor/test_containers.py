@@ -359,3 +359,16 @@ def test_heredocs_are_refused_where_podman_would_misread_them(tmp_path, monkeypa
         assert "Dockerfile:3" in error and "podman 4.3.1 does not build here-documents" in error
     for text in ("RUN cat <<< EOF\nUSER EOF\n", "RUN echo $((1<<EOF))\n", "RUN a <<EOF\n"):
         assert tried(f"FROM debian\n{text}")[1]
+
+
+@pytest.mark.sandbox
+def test_an_image_without_a_registry_is_docker_hubs(tmp_path, monkeypatch):
+    """As installed by Debian, podman knows no registry for `FROM owner/image`."""
+    monkeypatch.delenv("CONTAINERS_REGISTRIES_CONF", raising=False)
+    given = [engine(), "info", "--format", "{{json .Registries}}"]
+    if subprocess.run(given, capture_output=True, check=False).stdout.strip() != b"{}":
+        pytest.skip("docker, or registries of this machine's own")
+    (tmp_path / "Dockerfile").write_text("FROM no-such-owner/no-such-image:1\n")
+    with pytest.raises((ImageError, EnvironmentFailed)) as raised:
+        run_in_containers(lambda made: made.create(tmp_path, EnvironmentConfig(), {}))
+    assert "docker.io" in str(raised.value) and "short-name" not in str(raised.value)
