@@ -25,6 +25,7 @@ from coding_model_project.harbor.environment.base import (
     EnvironmentFailed,
     Environments,
     ImageError,
+    RegistryUnreachable,
 )
 from coding_model_project.harbor.environment.definition import Definition, defined
 from coding_model_project.harbor.environment.once import Once
@@ -191,7 +192,7 @@ class ContainerEnvironments(Environments):
         """Build or pull an image.
 
         Raises:
-            ImageError, EnvironmentFailed: as `_made`; the message has the engine's output.
+            ImageError, RegistryUnreachable: as `_made`; the message has the engine's output.
         """
         image, files = config.docker_image, Tree()
         if (folder / "Dockerfile").exists() or image is None:
@@ -254,14 +255,14 @@ class ContainerEnvironments(Environments):
 
         Raises:
             ImageError: the engine failed.
-            EnvironmentFailed: it got no answer from a registry.
+            RegistryUnreachable: it got no answer from a registry.
         """
         code, out, err = await self._engine.run(*arguments, timeout_s=timeout_s)
         words = out.decode("utf-8", "replace").split()
         if code != 0 or not words:
             if found := _NO_STAGE.search(err):  # podman hides the registry's answer
                 err += (await self._engine.run("pull", "--quiet", found[1].decode()))[2]
-            failure = EnvironmentFailed if is_unreachable(err) else ImageError
+            failure = RegistryUnreachable if is_unreachable(err) else ImageError
             raise failure(f"{what}: {self._engine.program} {arguments[0]}: {one_line(err)}")
         return words[-1]
 

@@ -26,7 +26,7 @@ from coding_model_project.harbor.environment.scripts import (
 )
 from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
-from coding_model_project.harbor.failures import BUILD_FAILED
+from coding_model_project.harbor.failures import BUILD_FAILED, REGISTRY_UNREACHABLE
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import Judged
@@ -62,6 +62,12 @@ _OURS = {"", "bash", "cat", "sh", "sleep"}
 
 class EnvironmentFailed(SandboxError):
     """A failure of the environment itself, which says nothing about the code that ran in it."""
+
+
+class RegistryUnreachable(EnvironmentFailed):
+    """A registry of images that did not answer. It is an outage for the tasks that need it only."""
+
+    harbor_name = REGISTRY_UNREACHABLE
 
 
 class ImageError(HarborError):

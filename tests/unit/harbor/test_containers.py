@@ -19,7 +19,12 @@ from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.containers.container import Container
 from coding_model_project.harbor.containers.container_engine import Engine, is_unreachable
 from coding_model_project.harbor.containers.containers import ContainerEnvironments
-from coding_model_project.harbor.environment.base import EnvironmentFailed, ImageError, Killed
+from coding_model_project.harbor.environment.base import (
+    EnvironmentFailed,
+    ImageError,
+    Killed,
+    RegistryUnreachable,
+)
 from coding_model_project.harbor.environment.definition import one_network
 from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
 from coding_model_project.harbor.environment.tree import Tree, of_bytes, of_files
@@ -258,7 +263,7 @@ def test_a_registry_that_does_not_answer_is_an_outage(tmp_path, monkeypatch, nam
     kept = tmp_path / "registries.conf"
     monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(kept))
     (tmp_path / "task").mkdir()
-    answering = [(404, ImageError), (503, EnvironmentFailed), (None, EnvironmentFailed)]
+    answering = [(404, ImageError), (503, RegistryUnreachable), (None, RegistryUnreachable)]
     with ThreadingHTTPServer(("127.0.0.1", 0), type("Own", (Registry,), {})) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         place = f"127.0.0.1:{server.server_port}"
