@@ -264,7 +264,8 @@ def test_a_registry_that_does_not_answer_is_an_outage(tmp_path, monkeypatch, nam
     monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(kept))
     (tmp_path / "task").mkdir()
     answering = [(404, ImageError), (503, RegistryUnreachable), (None, RegistryUnreachable)]
-    with ThreadingHTTPServer(("127.0.0.1", 0), type("Own", (Registry,), {})) as server:
+    monkeypatch.setattr(Registry, "status", 404)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         place = f"127.0.0.1:{server.server_port}"
         kept.write_text(f'[[registry]]\nlocation = "{place}"\ninsecure = true\n')
@@ -277,7 +278,7 @@ def test_a_registry_that_does_not_answer_is_an_outage(tmp_path, monkeypatch, nam
                 server.shutdown()
                 server.server_close()
             else:
-                server.RequestHandlerClass.status = status
+                Registry.status = status
             with pytest.raises((ImageError, EnvironmentFailed), match="127") as raised:
                 run_in_containers(lambda made: made.create(tmp_path / "task", config, {}))
             assert raised.type is error, raised.value
