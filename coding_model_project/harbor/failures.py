@@ -103,6 +103,9 @@ class FailureCause(StrEnum):
 BUILD_FAILED = "SandboxBuildFailedError"
 """Harbor's name for an environment that cannot be built."""
 
+REGISTRY_UNREACHABLE = "RegistryUnreachable"
+"""Our name for a registry of images that did not answer."""
+
 UNBUILDABLE = "unbuildable"
 """The cause of such errors in counts: it is the task's property, and no outage."""
 
@@ -114,7 +117,7 @@ _NAMES: dict[FailureCause, str] = {
         "HealthcheckError SandboxLikelyOutOfMemoryError MemoryLimitExceededError SSHAccessError "
         "GKEExecStreamClosedError GKEPodNotFoundError RuntimeRequestError AddTestsDirError "
         "DownloadVerifierDirError "
-        "EnvironmentFailed"  # ours
+        "EnvironmentFailed RegistryUnreachable"  # ours
     ),
     FailureCause.model_provider_failed: (
         "ApiError ApiRateLimitError ApiInternalServerError ApiOverloadedError "

@@ -66,14 +66,15 @@ class Graded:
     def reason(self) -> str | None:
         """The reason for a main reward below 1: an error's message, or the end of the verifier's output.
 
-        None if there is neither.
+        It is one line. None if there is neither.
         """
         if self.outcome is None:
-            return self.refusal
+            return _one_line(self.refusal or "") or None
         if (self.reward or 0.0) >= 1:
             return None
-        outputs = (step.verifier_output.strip()[-_SHOWN_CHARS:] for step in self.outcome.steps)
-        return next(filter(None, (*map(str, self.outcome.errors), *outputs)), None)
+        outputs = (_one_line(step.verifier_output)[-_SHOWN_CHARS:] for step in self.outcome.steps)
+        errors = (_one_line(str(error)) for error in self.outcome.errors)
+        return next(filter(None, (*errors, *outputs)), None)
 
     def line(self) -> dict[str, Any]:
         """Return the object that `harbor grade` prints."""
@@ -174,6 +175,10 @@ async def grade(
         for task in left:
             task.cancel()
         await asyncio.gather(starting, *left, return_exceptions=True)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _graded(outcome: TrialOutcome) -> Graded:

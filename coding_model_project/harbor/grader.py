@@ -29,7 +29,7 @@ from coding_model_project.harbor.agents import (
     Script,
     SolutionFile,
 )
-from coding_model_project.harbor.environment.base import EnvironmentFailed
+from coding_model_project.harbor.environment.base import EnvironmentFailed, RegistryUnreachable
 from coding_model_project.harbor.environment.factory import environments_of
 from coding_model_project.harbor.failures import VerifierError, VerifierTimeoutError
 from coding_model_project.harbor.format.reward_rules import MAIN_KEY
@@ -198,7 +198,8 @@ class HarborGrader:
         outcome = await (await self._started()).run(task, agent)
         failure = next((e for e in outcome.errors if isinstance(e, EnvironmentFailed)), None)
         if self._breaker is not None:
-            self._breaker.record(failure)
+            is_its_own = isinstance(failure, RegistryUnreachable)  # other tasks need other images
+            self._breaker.record(None if is_its_own else failure)
         if failure is not None:
             raise failure
         return outcome

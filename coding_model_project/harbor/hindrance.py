@@ -1,12 +1,13 @@
-"""Signs in a verifier's output that it lacked a network, a tool or an interpreter.
+"""Signs that a verifier lacked a network, a tool, an interpreter or a program that the agent started.
 
-A sign is a suspicion: the judged program may have printed it. `trial.Trials` gives a verdict only from
-runs in which no such program took part.
+A sign is a suspicion: the judged program may have printed it, or left programs running. `trial.Trials`
+gives a verdict only from runs in which no such program took part.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _NETWORK = re.compile(
     r".*(?:could(?:n't| not) resolve|failed to resolve|failure (?:in name resolution|resolving)|"
@@ -27,6 +28,7 @@ _CODES = {
 """Exit codes of a shell, by POSIX."""
 
 _SHOWN_CHARS = 200
+_MANY = 5
 
 
 def of_network(output: str) -> str | None:
@@ -34,8 +36,15 @@ def of_network(output: str) -> str | None:
     return _line(_NETWORK.search(output))
 
 
-def hindrance(output: str, exit_code: int) -> str | None:
-    """Return the sign that a verifier could not work; None without one."""
+def hindrance(output: str, exit_code: int, ended: Sequence[str] = ()) -> str | None:
+    """Return the sign that a verifier could not work; None without one.
+
+    Args:
+        ended: programs that the agent left running, and that ended before the verifier started.
+    """
+    if ended and not of_network(output):
+        names = ", ".join(ended[:_MANY]) + (", …" if len(ended) > _MANY else "")
+        return f"it may need programs that ended with the agent: {names}"
     return of_network(output) or _line(_MISSING.search(output)) or _CODES.get(exit_code)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -32,7 +33,7 @@ from coding_model_project.harbor.format.trial_results import (
     write_trial,
 )
 from coding_model_project.harbor.integrity import Integrity
-from coding_model_project.harbor.trial_outcome import StepOutcome, TrialOutcome
+from coding_model_project.harbor.trial_outcome import CollectedStatus, StepOutcome, TrialOutcome
 
 _ROOMS = {"import_path": "coding_model_project.harbor.rooms.rooms:Room"}
 _AUTO = {"import_path": "coding_model_project.harbor.environment.auto:AutoEnvironments"}
@@ -152,17 +153,18 @@ def _keep(folder: TrialFolder, step: StepOutcome) -> None:
     tree.keep(folder.agent(step.name), step.agent_files)
     manifest = []
     for one in step.collected:
-        is_file = one.found is not None and [entry[0] for entry in one.found.entries] == [""]
-        if one.found is not None:
+        if one.found is not None and one.status is not CollectedStatus.skipped:
             found = one.found.at(one.destination)
             found = found.kept(lambda entry: entry[0].split("/")[0] != _MANIFEST_FILE)
             tree.keep(folder.artifacts(step.name), found)
         manifest.append(
             {
                 "source": one.source,
-                "destination": f"artifacts/{one.destination}".rstrip("/"),
-                "type": "file" if is_file else "directory",
-                "status": "failed" if one.found is None else "ok",
+                "destination": normpath(f"artifacts/{one.destination}"),
+                "type": "file" if one.is_file else "directory",
+                "status": one.status,
+                "service": None,
+                "exclude": [] if one.is_file else list(one.exclude),
             }
         )
     if manifest:

@@ -65,6 +65,7 @@ from coding_model_project.harbor.hindrance import hindrance, of_network
 from coding_model_project.harbor.trial_outcome import (
     MAX_KEPT_BYTES,
     Collected,
+    CollectedStatus,
     StepOutcome,
     TrialOutcome,
 )
@@ -122,9 +123,8 @@ class Trials:
         if hindered is None:
             return outcome
         unusable = VerifierUnusableError(
-            f"the verifier cannot work here, and so gave no reward above 0: {hindered}; give its image "
-            "the tools and the network that it needs, or run the task in containers "
-            "(--environment podman, coding.harbor.environment)"
+            f"the verifier cannot work here, and so gave no reward above 0: {hindered}; run the task "
+            "where it can (--environment, coding.harbor.environment), or with Harbor itself"
         )
         return replace(outcome, rewards=None, error=unusable)
 
@@ -254,6 +254,12 @@ async def _agent_files(environment: Environment) -> Tree:
         return Tree()
 
 
+def _overlap(one: str, other: str) -> bool:
+    """Return whether two paths are the same, or one is within the other."""
+    first, second = PurePosixPath(one), PurePosixPath(other)
+    return first.is_relative_to(second) or second.is_relative_to(first)
+
+
 class _Attempt:
     """One trial in progress."""
 
@@ -318,7 +324,7 @@ class _Attempt:
             verifier_files=verified.files,
             hindered=None
             if (main_reward(rewards) or 0.0) > 0
-            else hindrance(verified.output, verified.exit_code),
+            else hindrance(verified.output, verified.exit_code, verified.ended),
             collected=collected,
             agent_files=agent_files,
             agent_s=ended - started,
@@ -355,22 +361,34 @@ class _Attempt:
     # ── artifacts ─────────────────────────────────────────────────────────────────────────────────
 
     async def _collect(self, step: Step, environment: Environment) -> tuple[Collected, ...]:
-        """Return the step's artifacts, also missing ones."""
+        """Return the step's artifacts, also missing ones, and /logs/artifacts."""
         for hook in step.verifier.collect:
             await environment.run_command(hook.command, timeout_s=hook.timeout_sec, user=hook.user)
-        wanted = {artifact.source: artifact for artifact in step.artifacts}
-        if step.verifier_environment is not None:
-            wanted.setdefault(ARTIFACTS, Artifact(source=ARTIFACTS))
-        collected = []
-        for source, artifact in wanted.items():
-            path = normpath(PurePosixPath(environment.workdir, source)).lstrip("/")
+        wanted = step.artifacts
+        if not any(one.source.rstrip("/") == ARTIFACTS for one in wanted):
+            wanted = (Artifact(source=ARTIFACTS), *wanted)
+        collected: list[Collected] = []
+        for one in dict.fromkeys(wanted):
+            path = normpath(PurePosixPath(environment.workdir, one.source)).lstrip("/")
+            destination = normpath(one.destination or path)
             try:
-                found = (await environment.read_tree(f"/{path}")).safe().without(artifact.exclude)
+                found = (await environment.read_tree(f"/{path}")).safe().without(one.exclude)
             except OSError:
                 found = None
-            destination = artifact.destination or ("" if source == ARTIFACTS else path)
+            status = CollectedStatus.ok if found is not None else CollectedStatus.failed
+            if found is not None and not found.entries and f"/{path}" == ARTIFACTS:
+                status = CollectedStatus.empty
+            if any(_overlap(destination, other.destination) for other in collected):
+                status = CollectedStatus.skipped
             collected.append(
-                Collected(source=source, path=path, destination=destination, found=found)
+                Collected(
+                    source=one.source,
+                    path=path,
+                    destination=destination,
+                    found=found,
+                    status=status,
+                    exclude=one.exclude,
+                )
             )
         return tuple(collected)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.failures import FailureCause, exception_type, failure_cause
@@ -14,9 +15,21 @@ MAX_KEPT_BYTES = 4 << 20
 """Maximum bytes of /logs/verifier that an outcome keeps."""
 
 
+class CollectedStatus(StrEnum):
+    """The result of collecting an artifact, by Harbor's names."""
+
+    ok = "ok"
+    failed = "failed"
+    """There was nothing to collect, or too much."""
+    empty = "empty"
+    """Nothing is in /logs/artifacts, which every trial has."""
+    skipped = "skipped"
+    """An earlier artifact has its destination, or a folder above or below it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """An artifact that a task asks for, and where it went."""
+    """An artifact, and where it went."""
 
     source: str
     path: str
@@ -24,7 +37,14 @@ class Collected:
     destination: str
     """Its path in the trial's artifacts/."""
     found: Tree | None
-    """None if there was nothing to collect."""
+    """None if it could not be collected."""
+    status: CollectedStatus = CollectedStatus.ok
+    exclude: tuple[str, ...] = ()
+
+    @property
+    def is_file(self) -> bool:
+        """True if it is a single file, or was not found."""
+        return self.found is None or [entry[0] for entry in self.found.entries] == [""]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import resource
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
 from coding_model_project.harbor.environment.base import EnvironmentFailed
@@ -25,6 +28,20 @@ _PODMANS_LIMITS = (
 
 _SHOWN_CHARS = 600
 _MANY_BYTES = 1 << 20
+
+_REGISTRIES = "CONTAINERS_REGISTRIES_CONF"
+"""Variable with podman's file of registries. As installed, podman knows only some images without one."""
+
+_UNREACHABLE = re.compile(
+    r"dial tcp|no such host|server misbehaving|i/o timeout|TLS handshake|deadline exceeded|"
+    r"Client\.Timeout|connection (?:refused|reset)|unexpected EOF|EOF$|toomanyrequests|"
+    r"too many requests|unexpected HTTP status: 5\d\d|service unavailable|bad gateway",
+    re.IGNORECASE,
+)
+"""Reasons why podman and docker got no answer from a registry, in the words of Go's network library."""
+
+_OF_A_COMMAND = re.compile(r"while running runtime|did not complete successfully|exit status \d")
+"""Errors of a Dockerfile's RUN, which may name anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +67,7 @@ class Engine:
         self._path = program
         self._folder = TemporaryDirectory(prefix="engine-")
         """Its working directory, in which podman's monitor leaves a file if memory runs out."""
+        self._env = dict(os.environ)
 
     @property
     def limits(self) -> list[str]:
@@ -82,6 +100,16 @@ class Engine:
             await self.ask("ps", "--quiet")
         except EnvironmentFailed as error:
             raise EnvironmentFailed(f"no container engine responds: {error}{way_out}") from error
+        if self.program == "podman":
+            await self._search_docker_hub()
+
+    async def _search_docker_hub(self) -> None:
+        """Have podman read `FROM owner/image` as docker does, unless this machine has registries."""
+        _, out, _ = await self.run("info", "--format", "{{json .Registries}}")
+        if out.strip() == b"{}" and _REGISTRIES not in os.environ:
+            path = Path(self._folder.name, "registries.conf")
+            path.write_text('unqualified-search-registries = ["docker.io"]\n')
+            self._env[_REGISTRIES] = str(path)
 
     async def ask(
         self, *arguments: str, stdin: bytes | None = None, timeout_s: float = _ANSWER_S
@@ -113,6 +141,7 @@ class Engine:
                 stdout=output,
                 stderr=output,
                 cwd=self._folder.name,
+                env=self._env,
                 start_new_session=True,
             )
             try:
@@ -167,6 +196,7 @@ class Engine:
             stdout=PIPE,
             stderr=PIPE,
             cwd=self._folder.name,
+            env=self._env,
             start_new_session=True,
         )
         out, err = Kept(max_output), Kept(max_output)
@@ -178,6 +208,17 @@ class Engine:
                 with suppress(ProcessLookupError):
                     process.kill()
             await ended
+
+
+def is_unreachable(output: bytes) -> bool:
+    """Return whether a failed `build` or `pull` got no answer from a registry.
+
+    That is an outage. A registry that answers that it has no such image, or a command of the Dockerfile
+    that fails, is not.
+    """
+    lines = output.decode("utf-8", "replace").split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return bool(_UNREACHABLE.search(last.strip())) and not _OF_A_COMMAND.search(last)
 
 
 def one_line(output: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import orjson
 import psutil
 
 from coding_model_project.harbor.containers.container import STAY, Container
-from coding_model_project.harbor.containers.container_engine import Engine, one_line
+from coding_model_project.harbor.containers.container_engine import Engine, is_unreachable, one_line
 from coding_model_project.harbor.containers.node_limit import NodeLimit
 from coding_model_project.harbor.environment.base import (
     DEFAULT_MEMORY_MB,
@@ -24,6 +25,7 @@ from coding_model_project.harbor.environment.base import (
     EnvironmentFailed,
     Environments,
     ImageError,
+    RegistryUnreachable,
 )
 from coding_model_project.harbor.environment.definition import Definition, defined
 from coding_model_project.harbor.environment.once import Once
@@ -36,6 +38,17 @@ _START_S = 60.0
 _PREFIX = f"coding-harbor-{os.uname().nodename}"
 _IMAGES = "coding-harbor"
 """Repository name of images in the engine."""
+
+_NO_STAGE = re.compile(rb"COPY --from=(\S+): no stage or image found")
+
+_HEREDOC = re.compile(
+    r"""^\s*(?:RUN|COPY|ADD)\s(?:[^\n]*\\\n)*[^\n]*(?<![<\w])<<-?["']?(\w+)["']?[^<\n]*\n"""
+    r"(?:.*\n)*?\t*\1\s*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_WITH_HEREDOCS = (4, 8)
+"""The first version of podman that builds here-documents. Earlier ones take their lines for
+instructions, and may build another image than the Dockerfile's."""
 
 _TESTS = "[ ! -d /tests ] || tar -C / -cf - tests"
 _TESTS_BYTES = 64 << 20
@@ -179,7 +192,7 @@ class ContainerEnvironments(Environments):
         """Build or pull an image.
 
         Raises:
-            ImageError: the engine failed; the message has its output.
+            ImageError, RegistryUnreachable: as `_made`; the message has the engine's output.
         """
         image, files = config.docker_image, Tree()
         if (folder / "Dockerfile").exists() or image is None:
@@ -207,6 +220,7 @@ class ContainerEnvironments(Environments):
         files = await asyncio.to_thread(lambda: of_files(paths))
         name = f"{_IMAGES}:{sha256(repr(files.entries).encode() + files.body).hexdigest()[:32]}"
         if (await self._engine.run("image", "inspect", name))[0] != 0:
+            await self._refuse_heredocs(folder / "Dockerfile")
             arguments = (
                 *self._engine.limits,
                 "--tag",
@@ -218,12 +232,38 @@ class ContainerEnvironments(Environments):
             await self._made(str(folder), ("build", "--quiet", *arguments), timeout_s)
         return name
 
+    async def _refuse_heredocs(self, dockerfile: Path) -> None:
+        """Raise if a Dockerfile has a here-document that this podman cannot build.
+
+        Raises:
+            ImageError: it has.
+        """
+        text = dockerfile.read_text("utf-8", "replace")
+        found = _HEREDOC.search(text) if self._engine.program == "podman" else None
+        if found is None:
+            return
+        version = await self._engine.ask("version", "--format", "{{.Client.Version}}")
+        if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < _WITH_HEREDOCS:
+            line = text.count("\n", 0, found.start(1)) + 1
+            raise ImageError(
+                f"{dockerfile}:{line}: podman {version} does not build here-documents (<<{found[1]}); "
+                f"install podman {'.'.join(map(str, _WITH_HEREDOCS))} or later, or docker"
+            )
+
     async def _made(self, what: str, arguments: tuple[str, ...], timeout_s: float) -> str:
-        """Return the image id that the engine prints last."""
+        """Return the image id that the engine prints last.
+
+        Raises:
+            ImageError: the engine failed.
+            RegistryUnreachable: it got no answer from a registry.
+        """
         code, out, err = await self._engine.run(*arguments, timeout_s=timeout_s)
         words = out.decode("utf-8", "replace").split()
         if code != 0 or not words:
-            raise ImageError(f"{what}: {self._engine.program} {arguments[0]}: {one_line(err)}")
+            if found := _NO_STAGE.search(err):  # podman hides the registry's answer
+                err += (await self._engine.run("pull", "--quiet", found[1].decode()))[2]
+            failure = RegistryUnreachable if is_unreachable(err) else ImageError
+            raise failure(f"{what}: {self._engine.program} {arguments[0]}: {one_line(err)}")
         return words[-1]
 
     async def _tests_of(self, image: str) -> Tree:
@@ -287,7 +327,9 @@ async def _is_alive(container: Container) -> bool:
 
 def _limits(config: EnvironmentConfig) -> list[str]:
     """Return the engine's arguments for a container's resource limits."""
-    memory = f"{config.memory_mb or DEFAULT_MEMORY_MB}m"
+    # Harbor sets none by default, but one trial must not take the whole machine's.
+    half_mb = psutil.virtual_memory().total >> 21
+    memory = f"{config.memory_mb or max(DEFAULT_MEMORY_MB, half_mb)}m"
     limits = {"--memory": memory, "--memory-swap": memory, "--pids-limit": str(DEFAULT_PROCESSES)}
     if config.cpus:
         limits["--cpus"] = str(config.cpus)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import cache
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Self
 
 from coding_model_project.grading.base import AUTO
 from coding_model_project.harbor.containers.container_engine import Engine
 from coding_model_project.harbor.containers.containers import ContainerEnvironments
+from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import (
     ENGINES,
     Environment,
@@ -34,6 +37,17 @@ NO_ENGINE = (
     "`apt-get install podman`, which works without root"
 )
 
+_SHOWN_CHARS = 240
+
+_MAX_SCRIPT_BYTES = 1 << 20
+
+_FETCHING = re.compile(
+    r"^[^#\n]*?\b(apt(?:-get)?\s(?:-\S+\s+)*(?:install|update)|curl\s|wget\s|pip3?\sinstall|uvx\s|"
+    r"uv\s(?:add|pip|run|sync|tool)|npm\s(?:ci|i|install)|npx\s)",
+    re.MULTILINE,
+)
+"""Commands of shell scripts that fetch something."""
+
 
 async def responding_engine() -> str | None:
     """Return the first container engine that responds on this machine; None without one."""
@@ -50,6 +64,19 @@ async def responding_engine() -> str | None:
 def engine_here() -> str | None:
     """Return the result of `responding_engine`, outside an event loop."""
     return asyncio.run(responding_engine())
+
+
+def _fetches(task: Path) -> NeedsContainer | None:
+    """Return why a task's verifiers need a network, which rooms do not have; None if none seems to."""
+    for script in (task / "tests" / "test.sh", *sorted(task.glob("steps/*/tests/test.sh"))):
+        try:
+            text = tree.read(str(script), _MAX_SCRIPT_BYTES).decode("utf-8", "replace")
+        except (OSError, tree.TooLarge):
+            continue
+        if found := _FETCHING.search(text):
+            line = text.count("\n", 0, found.start(1)) + 1
+            return NeedsContainer(f"{script}:{line}: {found[1].strip()} needs a network")
+    return None
 
 
 class AutoEnvironments(Environments):
@@ -101,14 +128,24 @@ class AutoEnvironments(Environments):
         """See `Environments.create`."""
         key = (folder, config.docker_image)
         if self._rooms is not None and key not in self._refused:
-            try:
-                return await self._rooms.create(folder, config, env)
-            except NeedsContainer as error:
-                self._refused[key] = error
+            fetches = _fetches(folder.parent)
+            if fetches is None or await self._engine() is None:
+                try:
+                    return await self._rooms.create(folder, config, env)
+                except NeedsContainer as error:
+                    self._refused[key] = error
+            else:
+                self._refused[key] = fetches
         engine = await self._engine()
         if engine is None:
             raise ImageError(f"{self._refused[key].why}; {NO_ENGINE}")
-        return await engine.create(folder, config, env)
+        try:
+            return await engine.create(folder, config, env)
+        except (ImageError, EnvironmentFailed) as error:
+            if key not in self._refused:
+                raise
+            why = shorten(self._refused[key].why, _SHOWN_CHARS, placeholder=" …")
+            raise type(error)(f"{error}; it needs a container, since {why}") from error
 
     async def _engine(self) -> ContainerEnvironments | None:
         async with self._starting:

@@ -19,13 +19,14 @@ from coding_model_project.harbor.environment.scripts import (
     END_OTHERS,
     FURNISH,
     KIND,
+    NAMES,
     PACK,
     PROCESSES,
     UNPACK,
 )
 from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
-from coding_model_project.harbor.failures import BUILD_FAILED
+from coding_model_project.harbor.failures import BUILD_FAILED, REGISTRY_UNREACHABLE
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import Judged
@@ -55,9 +56,18 @@ _SCRIPT_S = 120.0
 
 _SHOWN_CHARS = 600
 
+_OURS = {"", "bash", "cat", "sh", "sleep"}
+"""Names of processes that run commands, or keep an environment."""
+
 
 class EnvironmentFailed(SandboxError):
     """A failure of the environment itself, which says nothing about the code that ran in it."""
+
+
+class RegistryUnreachable(EnvironmentFailed):
+    """A registry of images that did not answer. It is an outage for the tasks that need it only."""
+
+    harbor_name = REGISTRY_UNREACHABLE
 
 
 class ImageError(HarborError):
@@ -261,6 +271,14 @@ class Environment(ABC):
             if ended.exit_code != 0:
                 raise OSError(f"{path}: {(ended.stderr or ended.stdout).strip()}")
 
+    async def running(self) -> frozenset[str]:
+        """Return the names of running programs, without shells and what this list itself needs.
+
+        Raises:
+            EnvironmentFailed: the environment is lost.
+        """
+        return named((await self._run(NAMES)).stdout)
+
     async def begin_verifier(self) -> None:
         """End every process, and replace /tests and /logs/verifier by empty folders.
 
@@ -326,6 +344,11 @@ async def prepared(made: Environment) -> Environment:
         await made.cleanup()
         raise
     return made
+
+
+def named(listed: str) -> frozenset[str]:
+    """Return the names that `scripts.NAMES` printed, without those of `_OURS`."""
+    return frozenset(listed.split("\n")) - _OURS
 
 
 @runtime_checkable

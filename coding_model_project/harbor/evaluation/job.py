@@ -34,6 +34,7 @@ from coding_model_project.grading.limiter import CircuitBreaker
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.evaluation.agent_model import BackendModel
 from coding_model_project.harbor.evaluation.job_results import write_job
+from coding_model_project.harbor.failures import REGISTRY_UNREACHABLE
 from coding_model_project.harbor.format.digest import task_digest
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.trial_results import (
@@ -137,7 +138,9 @@ class Evaluation:
         async def one(missing: tuple[Task, int]) -> None:
             breaker.check()
             ended = await self._one(trials, backend, *missing)
-            breaker.record(SandboxError(said(ended)) if ended.is_outage else None)
+            is_its_own = REGISTRY_UNREACHABLE in ended.exceptions  # other tasks need other images
+            failed = ended.is_outage and not is_its_own
+            breaker.record(SandboxError(said(ended)) if failed else None)
             advance()
 
         await each(self.missing(), one, at_once=concurrency)

@@ -88,6 +88,27 @@ def test_with_an_engine_others_are_built_by_it(tmp_path, engine):
     )
 
 
+@pytest.mark.sandbox
+def test_a_verifier_that_fetches_its_tools_runs_in_a_container(tmp_path, engine):
+    """Rooms have no network, and so no verdict for it."""
+    task = made(tmp_path / "t", "FROM debian\n")
+    script = task.path / "tests" / "test.sh"
+    script.write_text(f"#!/bin/bash\n# curl x\necho uvx; true || curl -s x\n{script.read_text()}")
+    (ended,) = outcomes(task)
+    assert ended.exception == "SandboxBuildFailedError"
+    assert "podman build: builds nothing" in str(ended.error)
+    assert f"since {script}:3: curl needs a network" in str(ended.error)
+
+
+@pytest.mark.sandbox
+def test_without_an_engine_it_is_tried_in_a_room(tmp_path, no_engine):
+    task = made(tmp_path / "t", "FROM debian\n")
+    script = task.path / "tests" / "test.sh"
+    script.write_text(f"#!/bin/bash\npip install x; true\n{script.read_text()}")
+    (ended,) = outcomes(task)
+    assert (ended.error, ended.rewards) == (None, {"reward": 1.0})
+
+
 def test_a_task_that_cannot_run_is_known_before_the_start(tmp_path, no_engine):
     check_supported(AUTO, made(tmp_path / "simple", "FROM debian\n"))
     with pytest.raises(ImageError, match=r"golang.*no engine responds.*apt-get install podman"):

@@ -2,22 +2,29 @@
 
 import asyncio
 import gzip
+import json
 import os
 import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
-from pathlib import Path
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from coding_model_project import cli
 from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.containers.container import Container
-from coding_model_project.harbor.containers.container_engine import Engine
+from coding_model_project.harbor.containers.container_engine import Engine, is_unreachable
 from coding_model_project.harbor.containers.containers import ContainerEnvironments
-from coding_model_project.harbor.environment.base import EnvironmentFailed, ImageError, Killed
+from coding_model_project.harbor.environment.base import (
+    EnvironmentFailed,
+    ImageError,
+    Killed,
+    RegistryUnreachable,
+)
 from coding_model_project.harbor.environment.definition import one_network
 from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
 from coding_model_project.harbor.environment.tree import Tree, of_bytes, of_files
@@ -224,12 +231,87 @@ def test_a_trial_earns_what_it_is_worth_and_a_killed_run_leaves_no_container(tmp
             time.sleep(0.3)
         killed.send_signal(signal.SIGKILL)
     assert len(listed(program)) == 1
-    with pytest.raises(ImageError, match=r"no\.such"):
-        empty = tmp_path / "empty"
-        empty.mkdir()
-        config = EnvironmentConfig(docker_image="no.such/image:1")
-        run_in_containers(lambda environments: environments.create(Path(empty), config, {}))
+    run_in_containers(nothing)
     assert listed(program) == []
+
+
+async def nothing(_):
+    return None
+
+
+class Registry(BaseHTTPRequestHandler):
+    """A registry without images, which an outage can hit."""
+
+    status = 404
+
+    def do_GET(self):
+        error = {"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}
+        content = json.dumps({"errors": [error]} if self.status == 404 else {}).encode()
+        self.send_response(200 if self.path == "/v2/" and self.status == 404 else self.status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_HEAD = do_GET
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("named", ["FROM {}\n", "FROM scratch\nCOPY --from={} /x /x\n", None])
+def test_a_registry_that_does_not_answer_is_an_outage(tmp_path, monkeypatch, named):
+    """A name that a registry does not know is the task's."""
+    kept = tmp_path / "registries.conf"
+    monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(kept))
+    (tmp_path / "task").mkdir()
+    answering = [(404, ImageError), (503, RegistryUnreachable), (None, RegistryUnreachable)]
+    monkeypatch.setattr(Registry, "status", 404)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"127.0.0.1:{server.server_port}"
+        kept.write_text(f'[[registry]]\nlocation = "{place}"\ninsecure = true\n')
+        image = f"{place}/no/image:1"
+        if named:
+            (tmp_path / "task" / "Dockerfile").write_text(named.format(image))
+        config = EnvironmentConfig(docker_image=None if named else image)
+        for status, error in answering:
+            if status is None:
+                server.shutdown()
+                server.server_close()
+            else:
+                Registry.status = status
+            with pytest.raises((ImageError, EnvironmentFailed), match="127") as raised:
+                run_in_containers(lambda made: made.create(tmp_path / "task", config, {}))
+            assert raised.type is error, raised.value
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        b'go: dial tcp: no such host\nError: building at STEP "RUN go get x": while running runtime: '
+        b"exit status 1\n",
+        b'ERROR: failed to solve: process "/bin/sh -c curl x # EOF" did not complete successfully: '
+        b"exit code: 7\n",
+        b"Error: reading manifest 9 in docker.io/library/debian: manifest unknown: manifest unknown\n",
+        b"ERROR: failed to solve: no/such: pull access denied, repository does not exist or may "
+        b"require authorization\n",
+    ],
+)
+def test_a_failed_command_or_unknown_image_is_no_outage(output):
+    assert not is_unreachable(output)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        b"ERROR: failed to solve: debian: failed to resolve source metadata for "
+        b"docker.io/library/debian:latest: failed to do request: Head "
+        b'"https://registry-1.docker.io/v2/library/debian/manifests/latest": dial tcp: lookup '
+        b"registry-1.docker.io: i/o timeout\n\n",
+        b"toomanyrequests: You have reached your unauthenticated pull rate limit.\n",
+    ],
+)
+def test_dockers_words_for_a_silent_registry_are_an_outage(output):
+    assert is_unreachable(output)
 
 
 @pytest.mark.parametrize(("knows_it", "error"), [(True, OSError), (False, EnvironmentFailed)])
@@ -251,3 +333,48 @@ def test_an_agent_that_breaks_its_container_is_no_outage(knows_it, error):
         return type(raised.value)
 
     assert asyncio.run(use()) is error
+
+
+@pytest.mark.parametrize("version", ["4.3.1", "5.4.2"])
+def test_heredocs_are_refused_where_podman_would_misread_them(tmp_path, monkeypatch, version):
+    log = tmp_path / "log"
+    (tmp_path / "podman").write_text(
+        f'#!/bin/sh\necho "$1" >> {log}; [ "$1" = version ] && echo {version}; [ "$1" != image ]\n'
+    )
+    (tmp_path / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    task = tmp_path / "task"
+    task.mkdir()
+
+    def tried(dockerfile):
+        (task / "Dockerfile").write_text(dockerfile)
+
+        async def use():
+            async with ContainerEnvironments("podman") as made:
+                with pytest.raises(ImageError) as raised:
+                    await made.create(task, EnvironmentConfig(), {})
+                return str(raised.value)
+
+        log.unlink(missing_ok=True)
+        return asyncio.run(use()), "build" in log.read_text()
+
+    written = "FROM debian\nRUN a \\\n  && cat > /x <<'EOF'\nENV A=b\nEOF\nCOPY x /\n"
+    error, built = tried(written)
+    assert built == (version == "5.4.2")
+    if not built:
+        assert "Dockerfile:3" in error and "podman 4.3.1 does not build here-documents" in error
+    for text in ("RUN cat <<< EOF\nUSER EOF\n", "RUN echo $((1<<EOF))\n", "RUN a <<EOF\n"):
+        assert tried(f"FROM debian\n{text}")[1]
+
+
+@pytest.mark.sandbox
+def test_an_image_without_a_registry_is_docker_hubs(tmp_path, monkeypatch):
+    """As installed by Debian, podman knows no registry for `FROM owner/image`."""
+    monkeypatch.delenv("CONTAINERS_REGISTRIES_CONF", raising=False)
+    given = [engine(), "info", "--format", "{{json .Registries}}"]
+    if subprocess.run(given, capture_output=True, check=False).stdout.strip() != b"{}":
+        pytest.skip("docker, or registries of this machine's own")
+    (tmp_path / "Dockerfile").write_text("FROM no-such-owner/no-such-image:1\n")
+    with pytest.raises((ImageError, EnvironmentFailed)) as raised:
+        run_in_containers(lambda made: made.create(tmp_path, EnvironmentConfig(), {}))
+    assert "docker.io" in str(raised.value) and "short-name" not in str(raised.value)

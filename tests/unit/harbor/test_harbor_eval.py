@@ -15,6 +15,7 @@ from coding_model_project.episodes.tool_calls import BASH_TOOL, ToolCall, bash_c
 from coding_model_project.harbor.format.trial_results import read_trials
 from coding_model_project.harbor.trials_benchmark import TRIVIAL, write_task
 from tests.completion_server import CompletionServer, serving
+from tests.unit.harbor.engines import engine
 from tests.unit.harbor.rooms import run_in_environments
 
 pytestmark = pytest.mark.sandbox
@@ -149,6 +150,26 @@ def test_tasks_that_cannot_be_built_are_no_outage(tmp_path, capsys):
     assert (counted["PASS"], counted["errors"]) == (1, {"unbuildable": 12})
     assert "not evaluated: SandboxBuildFailedError" in said and "Dockerfile:3: RUN" in said
     assert "outage" not in said
+
+
+def test_a_registry_that_does_not_answer_stops_no_other_task_and_is_tried_again(tmp_path, capsys):
+    engine()
+    folder, out = tmp_path / "t", tmp_path / "job"
+    image = {"environment/Dockerfile": "FROM 127.0.0.1:1/none:1\n"}
+    for n in range(6):
+        write_task(folder / f"bad-{n}", {**TRIVIAL, "instruction.md": "right\n", **image})
+    tasks(folder, "right")
+    with serving(CompletionServer(answer)) as server:
+        command = evaluate(server, folder, out, "--workers", "1")
+        assert main(command) == 3
+        counted, said = last(capsys)
+        assert (counted["PASS"], counted["errors"]) == (1, {"sandbox_failed": 6})
+        assert "outage: RegistryUnreachable: " in said and "127.0.0.1:1" in said
+    before = {one.trial_name for one in read_trials(out) if one.is_outage}
+    with serving(CompletionServer(answer)) as server:
+        assert main(evaluate(server, folder, out, "--workers", "1")) == 3
+    after = {one.trial_name for one in read_trials(out) if one.is_outage}
+    assert len(before) == len(after) == 6 and not before & after
 
 
 def test_a_kill_repeats_no_trial_and_loses_none(tmp_path, capsys):

@@ -9,7 +9,12 @@ from coding_model_project.harbor.failures import VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.trial_results import read_trials
 from coding_model_project.harbor.recording import Recorder
-from coding_model_project.harbor.trial_outcome import Collected, StepOutcome, TrialOutcome
+from coding_model_project.harbor.trial_outcome import (
+    Collected,
+    CollectedStatus,
+    StepOutcome,
+    TrialOutcome,
+)
 from tests.unit.harbor.folders import folder
 
 
@@ -32,13 +37,20 @@ def test_a_trial_is_kept_with_its_files_but_no_link_to_others(recorder, tmp_path
         entries=(*files.entries, ("link", "l", 0o777, "/etc/hostname")), body=files.body
     )
     planted = Tree((("manifest.json", "d", 0o755, 0),))
-    asked = {"source": "/app", "path": "app"}
+    one_file = of_files([("", tmp_path / "out.txt")])
     collected = (
-        Collected(**asked, destination="app", found=artifacts),
-        Collected(**asked, destination="kept/here", found=of_files([("", tmp_path / "out.txt")])),
-        Collected(source="/logs/artifacts", path="logs/artifacts", destination="", found=planted),
-        Collected(source="/none", path="none", destination="none", found=None),
-    )
+        Collected(source="/logs/artifacts", path="logs/artifacts", destination=".", found=planted),
+        Collected(source="/app", path="app", destination="app", found=artifacts, exclude=("*.o",)),
+        Collected(source="/app", path="app", destination="kept/here", found=one_file),
+        Collected(
+            source="/app/x", path="app/x", destination="app/x", found=one_file,
+            status=CollectedStatus.skipped,
+        ),
+        Collected(
+            source="/none", path="none", destination="none", found=None,
+            status=CollectedStatus.failed,
+        ),
+    )  # fmt: skip
     hostile = (
         ("deep", "d", 0o755, 0),
         ("deep/up", "l", 0o777, ".."),
@@ -59,12 +71,15 @@ def test_a_trial_is_kept_with_its_files_but_no_link_to_others(recorder, tmp_path
     assert {str(path.relative_to(given)) for path in given.rglob("*")} == {
         *("app", "app/out.txt", "kept", "kept/here", "manifest.json"),
     }
-    said = [tuple(one.values()) for one in json.loads((given / "manifest.json").read_text())]
-    assert said == [
-        ("/app", "artifacts/app", "directory", "ok"),
-        ("/app", "artifacts/kept/here", "file", "ok"),
-        ("/logs/artifacts", "artifacts", "directory", "ok"),
-        ("/none", "artifacts/none", "directory", "failed"),
+    manifest = json.loads((given / "manifest.json").read_text())
+    keys = ["source", "destination", "type", "status", "service", "exclude"]
+    assert [list(one) for one in manifest] == [keys] * 5
+    assert [tuple(one.values()) for one in manifest] == [
+        ("/logs/artifacts", "artifacts", "directory", "ok", None, []),
+        ("/app", "artifacts/app", "directory", "ok", None, ["*.o"]),
+        ("/app", "artifacts/kept/here", "file", "ok", None, []),
+        ("/app/x", "artifacts/app/x", "file", "skipped", None, []),
+        ("/none", "artifacts/none", "file", "failed", None, []),
     ]
     assert (place / "agent" / "oracle.txt").read_text() == "kept"
     assert (place / "verifier" / "test-stdout.txt").read_text() == "ok\n"

@@ -95,10 +95,17 @@ def test_another_service_is_refused_by_name(tmp_path, toml, key):
 
 
 def test_artifacts_and_the_solutions_output_are_kept(tmp_path):
-    toml = 'artifacts = [{source = "/app/answer", destination = "mine/a.txt"}, "/app/none"]\n'
+    toml = (
+        'artifacts = [{source = "/app/answer", destination = "mine/a.txt"}, "/app/none", "/app"]\n'
+    )
     (step,) = outcome(made(tmp_path, toml, solve="echo solving; echo 1 > answer")).steps
     found = {one.destination: one.found for one in step.collected}
-    assert found["app/none"] is None
+    assert [(one.destination, one.status) for one in step.collected] == [
+        ("logs/artifacts", "empty"),
+        ("mine/a.txt", "ok"),
+        ("app/none", "failed"),
+        ("app", "skipped"),
+    ]
     kept = found["mine/a.txt"]
     assert kept is not None and kept.at("mine/a.txt").file("mine/a.txt") == b"1\n"
     assert step.agent_files.file("oracle.txt") == b"solving\n"
@@ -334,3 +341,27 @@ def test_a_module_that_the_agent_did_not_write_is_a_0(tmp_path):
     for agent in (Script("true"), Oracle()):
         ended = outcome(task, agent)
         assert ended.rewards == {"reward": 0.0} and ended.reward_valid
+
+
+SERVED = (
+    "#!/bin/bash\npgrep -x served > /dev/null && r=1 || r=0\necho $r > /logs/verifier/reward.txt\n"
+)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_task_whose_solution_must_keep_running_gives_no_verdict(tmp_path, works):
+    """The same agent earns its 0 where the solution leaves a file too, and not only a process."""
+    serve = "cp /bin/sleep /tmp/served; setsid /tmp/served 600 > /dev/null 2>&1 &\n"
+    test = f"[ -f /app/kept ] && exec sh -c 'echo 1 > /logs/verifier/reward.txt'\n{SERVED}"
+    task = made(tmp_path, test=test, solve=f"{serve}{'echo > kept' if works else ''}")
+    given = outcome(task)
+    own = outcome(task, Script(serve))
+    idle = outcome(task, Script(""))
+    if works:
+        assert given.rewards == {"reward": 1.0}
+        assert [one.rewards for one in (own, idle)] == [{"reward": 0.0}] * 2
+        return
+    for ended in (given, own):
+        assert (ended.exception, ended.rewards) == ("VerifierUnusableError", None)
+        assert "may need programs that ended with the agent: served" in str(ended.error)
+        assert ended.failure_cause == "verifier_failed"
