@@ -11,6 +11,9 @@ import select
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+MORE, LAST = b"+", b"."
+"""First byte of an answer: more requests may be sent, or not."""
+
 _LENGTH = 8
 _CHUNK = 1 << 16
 """Bytes that a pipe holds; also the most that are passed on or read at once."""
@@ -78,6 +81,10 @@ class Exchange:
             except OSError:  # the process has closed its end
                 return False
         return True
+
+    def has_answer(self) -> bool:
+        """Return whether something came that nobody asked for, or the process closed its end."""
+        return bool(select.select([self._answers], [], [], 0)[0])
 
     def answer(self, wait: Wait, max_bytes: int) -> bytearray | None:
         """Return the answer, which the caller wipes; None if none of at most `max_bytes` came."""

@@ -24,29 +24,43 @@ from coding_model_project.types import (
 )
 
 
-def requests(given: Input, limits: Limits, *, keep: bool = False) -> list[tuple[Head, bytes]]:
-    """Return the frames of one input. Asserts take two: only their own process reads the second.
+def request(given: Input, limits: Limits, *, keep: bool = False) -> tuple[Head, bytes]:
+    """Return the frame of one input.
 
     Args:
-        keep: whether the processes of asserts are kept, for asserts that continue them.
+        keep: whether its processes are kept, for an input that continues them.
     """
     match given:
         case Stdin():
-            return [({}, given.text.encode("utf-8", "surrogatepass"))]
+            return {}, given.text.encode("utf-8", "surrogatepass")
+        case Call() if keep or given.continues:
+            name = json.dumps(given.function).encode()
+            return _kept(given, limits, keep), name + b"\n" + answers.encode(given.args)
         case Call():
-            return [({"function": given.function}, answers.encode(given.args))]
+            return {"function": given.function}, answers.encode(given.args)
         case Asserts():
-            head = {
-                "entry_point": given.entry_point,
-                "within": [limits.cpu_s, limits.wall_s],
-                "continues": given.continues,
-                "keep": keep,
-            }
-            return [(head, b""), ({}, given.source.encode())]
+            head = {"entry_point": given.entry_point, **_kept(given, limits, keep)}
+            return head, given.source.encode()
         case Files():
             texts = [text.encode("utf-8", "surrogatepass") for text in given.contents.values()]
             head = {"arguments": list(given.contents), "sizes": [len(text) for text in texts]}
-            return [(head, b"".join(texts))]
+            return head, b"".join(texts)
+
+
+def _kept(given: Call | Asserts, limits: Limits, keep: bool) -> Head:
+    """Return the head of an input of processes that may answer several (`kept`)."""
+    within = [limits.cpu_s, limits.wall_s]
+    return {"continues": given.continues, "keep": keep, "within": within}
+
+
+def continues(given: Input | None) -> bool:
+    """Return whether an input needs the processes of the one before it."""
+    return isinstance(given, Call | Asserts) and given.continues
+
+
+def fresh(given: Stdin | Call) -> Stdin | Call:
+    """Return an input that continues none, such as the only one of a run."""
+    return Call(given.function, given.args) if isinstance(given, Call) else given
 
 
 def syntax_error(reason: str) -> Execution:
