@@ -1,8 +1,9 @@
 """HumanEval+ and MBPP+: EvalPlus's inputs for the two benchmarks. Test only.
 
-A row has inputs and a solution, but no outputs: the expected values are those that the solution returns,
-with a process per input (`evalplus_expected`). EvalPlus runs a program on all inputs in one process. The first tests are the benchmark's own (`Problem.base_tests`). Values compare by
-EvalPlus's rules (`grading.value_rules`).
+A row has inputs and a solution, but no outputs: the expected values are those that the solution returns
+(`evalplus_expected`). The first tests are the benchmark's own (`Problem.base_tests`). As in EvalPlus, a
+program runs on all inputs in one process (`Problem.isolation`), and values compare by its rules
+(`grading.value_rules`).
 """
 
 from __future__ import annotations

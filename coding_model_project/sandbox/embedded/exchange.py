@@ -86,12 +86,16 @@ class Exchange:
         """Return whether something came that nobody asked for, or the process closed its end."""
         return bool(select.select([self._answers], [], [], 0)[0])
 
-    def answer(self, wait: Wait, max_bytes: int) -> bytearray | None:
-        """Return the answer, which the caller wipes; None if none of at most `max_bytes` came."""
+    def answer(self, wait: Wait, max_bytes: int) -> tuple[bytearray | None, bool]:
+        """Return the answer, which the caller wipes, and whether it is longer than `max_bytes`.
+
+        The answer is None if it is too long, or none came.
+        """
         first = self._first
         got = self._read(memoryview(first), wait, least=_LENGTH)
         n = int.from_bytes(first[:_LENGTH], "little")
         here = got - _LENGTH
+        is_longer = here >= 0 and n > max_bytes
         content = None
         if 0 <= here <= n <= max_bytes:  # more bytes than an answer has are unrequested
             content = bytearray(n)
@@ -102,7 +106,7 @@ class Exchange:
                 wipe(content)
                 content = None
         wipe(first, got)
-        return content
+        return content, is_longer
 
     def _read(self, view: memoryview, wait: Wait, *, least: int) -> int:
         """Read until `least` bytes have arrived or no more will; return the number of bytes read."""

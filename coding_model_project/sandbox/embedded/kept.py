@@ -22,6 +22,9 @@ from coding_model_project.sandbox.embedded.exchange import Exchange
 from coding_model_project.sandbox.embedded.forked import PROGRAM, TESTS, Compiled
 from coding_model_project.sandbox.embedded.printed import Outputs
 
+_HEAD = 2
+"""Most bytes of an answer before its value or result."""
+
 
 @dataclass(slots=True)
 class Kept:
@@ -59,7 +62,14 @@ class Kept:
     def takes(self, head: frames.Head) -> bool:
         """Return whether these processes are those that an input continues."""
         of_this_kind = ("entry_point" in head) is self.is_tested
-        return of_this_kind and head["continues"] and head.get("entry_point") == self.entry_point
+        continues = of_this_kind and head.get("entry_point") == self.entry_point
+        return continues and head["continues"] and self._are_idle
+
+    @property
+    def _are_idle(self) -> bool:
+        """True if the processes wait for a request: they have not ended, nor sent what nobody asked for."""
+        lives = forked.lives(self.answering) and forked.lives(self.program)
+        return lives and not self.exchange.has_answer()
 
     @property
     def is_tested(self) -> bool:
@@ -93,11 +103,10 @@ class Kept:
 
         if self.has_printed and not self.is_new:  # a new program may have printed already
             self.outputs.empty()
-        answered, cap = None, self.compiled.ready.limits.output_kb << 10
-        is_in_step = self.is_new or not self.exchange.has_answer()
-        self.is_new = False
-        if self.exchange.request(channel, n, wait) and is_in_step:
-            answered = self.exchange.answer(wait, cap)
+        self.is_new, answered, is_full = False, None, False
+        cap = self.compiled.ready.limits.output_kb << 10
+        if self.exchange.request(channel, n, wait):
+            answered, is_full = self.exchange.answer(wait, cap + _HEAD)
         spent_s = self.clock.spent_s(self.program)
         if killed is None and forked.has_too_many_threads(self.clock.pids, self._proc):
             killed = "threads"
@@ -105,13 +114,13 @@ class Kept:
             exchange.wipe(answered)
             answered = None
         if killed is None:  # a process that closed its pipes may not have ended yet
-            if not answered:
+            if not answered and not is_full:
                 forked.await_end(self.answering)
-            elif answered.startswith(exchange.LAST):
+            elif answered and answered.startswith(exchange.LAST):
                 forked.await_end(self.program)
         is_last = not keep or not answered or answered.startswith(exchange.LAST)
         printed = self.outputs.sizes()
-        is_full = max(*printed, len(answered or b"")) >= cap
+        is_full = is_full or max(*printed, len(answered or b"") - _HEAD) >= cap
         lives = not (is_last or is_full) and forked.lives(self.program)
         code = 0 if lives else self._end(killed)
         if answered:
@@ -125,6 +134,7 @@ class Kept:
             "killed": killed,
             "cpu_s": spent_s,
             "wall_s": time.monotonic() - started,
+            "full": is_full,
         }
         if not lives:  # include what it wrote while it ended
             printed = self.outputs.sizes()
