@@ -6,8 +6,11 @@ memory.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
+import sys
+import termios
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -81,6 +84,11 @@ class Exchange:
             except OSError:  # the process has closed its end
                 return False
         return True
+
+    def is_unread(self, n: int) -> bool:
+        """Return whether the process has read nothing of a request of `n` bytes, the only one."""
+        left = fcntl.ioctl(self._to_process, termios.FIONREAD, bytes(4))
+        return int.from_bytes(left, sys.byteorder) == _LENGTH + n
 
     def has_answer(self) -> bool:
         """Return whether something came that nobody asked for, or the process closed its end."""

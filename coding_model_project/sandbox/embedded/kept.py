@@ -103,7 +103,8 @@ class Kept:
 
         if self.has_printed and not self.is_new:  # a new program may have printed already
             self.outputs.empty()
-        self.is_new, answered, is_full = False, None, False
+        was_new, answered, is_full = self.is_new, None, False
+        self.is_new = False
         cap = self.compiled.ready.limits.output_kb << 10
         if self.exchange.request(channel, n, wait):
             answered, is_full = self.exchange.answer(wait, cap + _HEAD)
@@ -122,6 +123,8 @@ class Kept:
         printed = self.outputs.sizes()
         is_full = is_full or max(*printed, len(answered or b"") - _HEAD) >= cap
         lives = not (is_last or is_full) and forked.lives(self.program)
+        gave_none = answered is None and killed is None and not is_full
+        is_unread = gave_none and not was_new and self.exchange.is_unread(n)
         code = 0 if lives else self._end(killed)
         if answered:
             del answered[:1]
@@ -135,6 +138,7 @@ class Kept:
             "cpu_s": spent_s,
             "wall_s": time.monotonic() - started,
             "full": is_full,
+            "unread": is_unread,
         }
         if not lives:  # include what it wrote while it ended
             printed = self.outputs.sizes()

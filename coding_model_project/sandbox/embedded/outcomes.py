@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coding_model_project.errors import DataError, OverloadError
 from coding_model_project.sandbox.embedded import answers
@@ -58,9 +58,10 @@ def continues(given: Input | None) -> bool:
     return isinstance(given, Call | Asserts) and given.continues
 
 
-def fresh(given: Stdin | Call) -> Stdin | Call:
+def fresh(given: Input) -> Input:
     """Return an input that continues none, such as the only one of a run."""
-    return Call(given.function, given.args) if isinstance(given, Call) else given
+    continuing = isinstance(given, Call | Asserts) and given.continues
+    return replace(given, continues=False) if continuing else given
 
 
 def syntax_error(reason: str) -> Execution:
@@ -81,6 +82,8 @@ class Ended:
     wall_s: float = 0.0
     full: bool = False
     """An output reached its limit."""
+    unread: bool = False
+    """The process had ended before it took this input: an earlier one ended it."""
     printed: bytes = b""
     answered: bytes = b""
     stderr: str = ""
@@ -109,6 +112,7 @@ class Ended:
         return cls(
             **{name: head[name] for name in names},
             refused=head.get("refused", False),
+            unread=head.get("unread", False),
             printed=body[:printed],
             answered=body[printed:answered],
             stderr=body[answered:].decode("utf-8", "replace"),

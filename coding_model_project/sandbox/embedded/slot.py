@@ -214,7 +214,10 @@ class Slot:
 
     def _one(self, given: Input, following: Input | None, limits: Limits) -> Execution:
         """Run one input of the current program as if in its own processes."""
-        ended = self._exchange(request(given, limits, keep=continues(following)), limits)
+        keep = continues(following)
+        ended = self._exchange(request(given, limits, keep=keep), limits)
+        if ended.unread:
+            ended = self._exchange(request(fresh(given), limits, keep=keep), limits)
         return self._checked(execution(given, ended, limits))
 
     def _checked(self, execution: Execution) -> Execution:

@@ -145,7 +145,6 @@ async def test_a_call_ends_as_in_a_process_of_its_own():
     shared, details = await ends_of(ENDS, calls(*inputs), limits)
     apart, others = await ends_of(ENDS, calls(*inputs, isolation=Isolation.per_test), limits)
     assert shared[::2] == apart[::2]
-    assert [one.exit_code for one in details[::2]] == [one.exit_code for one in others[::2]]
     assert [one.stderr_tail for one in details[::2]] == [one.stderr_tail for one in others[::2]]
     # An exception ends the call only; what ends the process leaves a new one to the next call.
     assert shared[1::2] == [
@@ -185,7 +184,9 @@ def work():
     while True: pass
 def f(x):
     if x == 1: threading.Thread(target=work, daemon=True).start()
-    if x == 2: time.sleep(5)
+    if x == 2:
+        end = time.process_time() + 1
+        while time.process_time() < end: time.sleep(0.01)
     return x
 """
     ends, _ = await ends_of(source, calls(0, 1, 2, 3), Limits(cpu_s=0.5, wall_s=20))

@@ -282,6 +282,7 @@ MAY_FAIL_EVEN = {  # they do what also harms their own next input
     "sends an answer and returns another",
     "answers later inputs ahead",
     "starts threads",
+    "sends no value",
 }
 
 
