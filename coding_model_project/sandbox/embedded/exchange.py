@@ -37,6 +37,8 @@ class Exchange:
         os.set_blocking(self._to_process, False)
         os.set_blocking(self._answers, False)
         self._first = bytearray(_LENGTH + _CHUNK)
+        self._sent = 0
+        """Bytes of the last request that the pipe took."""
 
     @property
     def inner(self) -> tuple[int, int]:
@@ -57,7 +59,7 @@ class Exchange:
         Raises:
             EOFError: the channel is closed.
         """
-        is_read = True
+        is_read, self._sent = True, 0
         buffer = bytearray(_LENGTH + min(n, _CHUNK))
         buffer[:_LENGTH] = n.to_bytes(_LENGTH, "little")
         with memoryview(buffer) as view:
@@ -77,7 +79,9 @@ class Exchange:
         left = memoryview(content)
         while left:
             try:
-                left = left[os.write(self._to_process, left) :]
+                n = os.write(self._to_process, left)
+                self._sent += n
+                left = left[n:]
             except BlockingIOError:
                 if not wait(self._to_process, select.POLLOUT):
                     return False
@@ -85,10 +89,11 @@ class Exchange:
                 return False
         return True
 
-    def is_unread(self, n: int) -> bool:
-        """Return whether the process has read nothing of a request of `n` bytes, the only one."""
+    @property
+    def is_unread(self) -> bool:
+        """True if the process has read nothing of the last request."""
         left = fcntl.ioctl(self._to_process, termios.FIONREAD, bytes(4))
-        return int.from_bytes(left, sys.byteorder) == _LENGTH + n
+        return int.from_bytes(left, sys.byteorder) == self._sent
 
     def has_answer(self) -> bool:
         """Return whether something came that nobody asked for, or the process closed its end."""

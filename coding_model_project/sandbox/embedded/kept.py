@@ -124,7 +124,7 @@ class Kept:
         is_full = is_full or max(*printed, len(answered or b"") - _HEAD) >= cap
         lives = not (is_last or is_full) and forked.lives(self.program)
         gave_none = answered is None and killed is None and not is_full
-        is_unread = gave_none and not was_new and self.exchange.is_unread(n)
+        is_unread = gave_none and not was_new and self.exchange.is_unread
         code = 0 if lives else self._end(killed)
         if answered:
             del answered[:1]
