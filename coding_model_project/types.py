@@ -230,7 +230,7 @@ class Isolation(StrEnum):
     """No state: each test has its own process."""
     shared = "shared"
     """Each assert or call sees the state that earlier ones left, for test-only data sets whose publisher
-    runs them in one process. Never for problems that may train (`data.governance.may_share`)."""
+    runs them in one process. Never for problems that may train (`data.governance.why_not_shared`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
-from coding_model_project.types import Isolation
+from coding_model_project.types import Isolation, Problem
 
 
 class Role(StrEnum):
@@ -124,10 +124,10 @@ def isolation_of(source: str, split: str) -> Isolation:
     return Isolation.shared if role(source, split) is Role.test else Isolation.per_test
 
 
-def why_not_shared(problem_id: str, split: str) -> str | None:
-    """Return why tests of a problem must not share a process: it may train. None if they may."""
-    source = problem_id.partition("/")[0]
-    if is_held_out(source, split):
+def why_not_shared(problem: Problem) -> str | None:
+    """Return why tests of a problem must not share a process, as they do; None if they may, or do not."""
+    source, split = problem.id.partition("/")[0], problem.split
+    if problem.isolation is Isolation.per_test or is_held_out(source, split):
         return None
     return (
         f'expected "per_test": the split {split!r} of {source} may train, and only problems that are '

@@ -222,9 +222,8 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
     }
     read = {**defaults, **{name: read_field(name, value) for name, value in given.items()}}
     problem = Problem(**read)
-    if problem.isolation is Isolation.shared:
-        if reason := why_not_shared(problem.id, problem.split):
-            fail("isolation", reason)
+    if reason := why_not_shared(problem):
+        fail("isolation", reason)
     return problem
 
 

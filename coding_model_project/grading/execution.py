@@ -231,7 +231,9 @@ def inputs_of(tests: Sequence[Test], isolation: Isolation) -> list[TestInput]:
 def isolation_in(sandbox: Sandbox, problem: Problem) -> Isolation:
     """Return the isolation of a problem's tests in a sandbox, which may be unable to share calls."""
     calls = any(isinstance(test.input, Call) for test in problem.tests)
-    return Isolation.per_test if calls and not isinstance(sandbox, SharesCalls) else problem.isolation
+    return (
+        Isolation.per_test if calls and not isinstance(sandbox, SharesCalls) else problem.isolation
+    )
 
 
 def judge_execution(test: Test, execution: Execution, problem: Problem) -> TestResult:

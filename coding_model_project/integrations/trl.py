@@ -73,7 +73,9 @@ class CodeReward:
             raise ConfigError(f"kind={kind!r}: expected one of {', '.join(REWARDS)}")
         if max_lost_batches < 1:
             raise ConfigError(f"max_lost_batches={max_lost_batches}: must be at least 1")
-        self._problems = {name: _with_a_process_per_test(one) for name, one in by_id(problems).items()}
+        self._problems = {
+            name: _with_a_process_per_test(one) for name, one in by_id(problems).items()
+        }
         self._settings: dict[str, Any] = {
             "kind": kind,
             "bare": bare,

@@ -49,7 +49,8 @@ class Sandbox(Protocol):
         """Run `program` once per input, in order, as if each ran in a fresh process.
 
         Exception: Asserts with `continues` see the state of the Asserts before them, and so do Calls
-        in a sandbox of type `SharesCalls`. The run stops after the first input for which `stop_when` returns true. Safe to call concurrently.
+        in a sandbox of type `SharesCalls`. The run stops after the first input for which `stop_when`
+        returns true. Safe to call concurrently.
 
         Returns:
             One Execution per input that ran. A program that crashes, hangs or lies is an Execution.

@@ -57,7 +57,13 @@ class _Changes(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
-        swaps = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq}
+        swaps = {
+            ast.Lt: ast.LtE,
+            ast.LtE: ast.Lt,
+            ast.Gt: ast.GtE,
+            ast.GtE: ast.Gt,
+            ast.Eq: ast.NotEq,
+        }
         if type(node.ops[0]) in swaps and self._is_here():
             node.ops[0] = swaps[type(node.ops[0])]()
         return node
@@ -104,7 +110,9 @@ class Differences:
         self.counts[f"{kind}: programs"] += 1
         self.counts["inputs"] += len(apart)
         self.counts["failed inputs"] += sum(end != "None" for end in apart)
-        differing = [i for i, ends in enumerate(zip(apart, shared, strict=True)) if len({*ends}) > 1]
+        differing = [
+            i for i, ends in enumerate(zip(apart, shared, strict=True)) if len({*ends}) > 1
+        ]
         self.counts[f"{kind}: programs that differ"] += bool(differing)
         for i in differing:
             again = await self._ends(problem, code, Isolation.per_test, [i])

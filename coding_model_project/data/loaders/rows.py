@@ -8,7 +8,12 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from coding_model_project.data.governance import is_held_out, isolation_of, split_word, why_not_shared
+from coding_model_project.data.governance import (
+    is_held_out,
+    isolation_of,
+    split_word,
+    why_not_shared,
+)
 from coding_model_project.data.loaders.answers import answer_of
 from coding_model_project.data.loaders.base import NoTests, Part, Row, Unusable
 from coding_model_project.data.loaders.cases import Hints, Truth, tests_of, truth_of
@@ -20,7 +25,7 @@ from coding_model_project.data.problem_rows import JUDGED_BY, default_language, 
 from coding_model_project.data.row_readers import Malformed, shown
 from coding_model_project.grading.extract import extract
 from coding_model_project.grading.prelude import contest_prelude
-from coding_model_project.types import Call, Checker, GradedBy, Isolation, Limits, Problem, Turn
+from coding_model_project.types import Call, Checker, GradedBy, Limits, Problem, Turn
 
 MAX_SOLUTIONS = 5
 """Maximum number of gold and of known-bad programs per problem; some have hundreds."""
@@ -236,9 +241,8 @@ class Form:
         grader = next((kind for kind, name in JUDGED_BY.items() if name in kept), None)
         language = problem.language if grader is None else default_language(grader)
         problem = replace(problem, **kept, language=language)
-        if problem.isolation is Isolation.shared:
-            if reason := why_not_shared(problem.id, problem.split):
-                raise Unusable(f"field 'isolation': {reason}")
+        if reason := why_not_shared(problem):
+            raise Unusable(f"field 'isolation': {reason}")
         return problem
 
 

@@ -67,7 +67,7 @@ class Kept:
 
     @property
     def _are_idle(self) -> bool:
-        """True if the processes wait for a request: they have not ended, nor sent what nobody asked for."""
+        """True if the processes wait for a request: they live, and sent nothing unasked."""
         lives = forked.lives(self.answering) and forked.lives(self.program)
         return lives and not self.exchange.has_answer()
 

@@ -99,7 +99,7 @@ def _answer_calls(module: types.ModuleType) -> None:
         exit_code, value = 0, b""
         try:
             if name not in found:
-                found[name] = callee.find(module, codec.loads(name))
+                found[name] = callee.find(module, str(codec.loads(name)))
             arguments: Any = codec.loads(data)
             value = codec.dumps(found[name](*arguments), ordered=False)
         except SystemExit as error:

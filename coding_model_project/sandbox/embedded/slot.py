@@ -26,7 +26,6 @@ from coding_model_project.sandbox.embedded.outcomes import (
     syntax_error,
 )
 from coding_model_project.types import (
-    Asserts,
     Call,
     Execution,
     Input,

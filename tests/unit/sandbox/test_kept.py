@@ -202,7 +202,11 @@ async def test_calls_use_one_object_of_their_class():
 
 @pytest.mark.sandbox
 async def test_a_program_that_fails_at_its_start_fails_each_call():
-    for source, end in (("1 / 0", "raised"), ("def g(): pass", "raised"), ("def f(", "syntax_error")):
+    for source, end in (
+        ("1 / 0", "raised"),
+        ("def g(): pass", "raised"),
+        ("def f(", "syntax_error"),
+    ):
         ends, _ = await ends_of(source, calls(1, 2, 3))
         assert ends == [end] * 3
 

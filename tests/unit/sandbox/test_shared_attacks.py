@@ -124,7 +124,11 @@ def attack(n, token):
     os.write(4, frame(BAD[(len(SEEN) + int(time.time() * 1e6)) % len(BAD)]))
     os._exit(0)
 """,
-    "sends answers that nest": "def attack(n, token): os.write(4, frame(b'[' * 30000 + b']' * 30000)); os._exit(0)",
+    "sends answers that nest": """
+def attack(n, token):
+    os.write(4, frame(b"[" * 30000 + b"]" * 30000))
+    os._exit(0)
+""",
     "changes the module that answers": """
 def attack(n, token):
     names = sys._getframe(2).f_globals
@@ -152,7 +156,13 @@ def attack(n, token): return Endless([1])
     "closes its requests": "def attack(n, token): os.close(3); return True",
     "closes all": "def attack(n, token): os.closerange(0, 300); return True",
     "answers to its output": "def attack(n, token): os.dup2(1, 4); return True",
-    "prints to its answers": "def attack(n, token): os.dup2(4, 1); os.dup2(4, 2); print(frame(b'true')); return True",
+    "prints to its answers": """
+def attack(n, token):
+    os.dup2(4, 1)
+    os.dup2(4, 2)
+    print(frame(b"true"))
+    return True
+""",
     "changes its descriptors": """
 import fcntl
 def attack(n, token):
@@ -189,7 +199,12 @@ def attack(n, token):
     return True
 """,
     "takes all memory": "def attack(n, token): return [0] * 10**9",
-    "keeps memory": "KEPT = []\ndef attack(n, token): KEPT.append(bytearray(150 << 20)); return True",
+    "keeps memory": """
+KEPT = []
+def attack(n, token):
+    KEPT.append(bytearray(150 << 20))
+    return True
+""",
     "prints without end": "def attack(n, token):\n    while True: print('x' * 1000)",
     "prints what is no text": """
 def attack(n, token):
@@ -242,7 +257,8 @@ def attack(n, token):
 import ctypes
 def attack(n, token):
     libc = ctypes.CDLL(None)
-    return [libc.ptrace(16, os.getppid(), 0, 0) == 0, libc.process_vm_readv(os.getppid(), 0, 0, 0, 0, 0) == 0]
+    parent = os.getppid()
+    return [libc.ptrace(16, parent, 0, 0) == 0, libc.process_vm_readv(parent, 0, 0, 0, 0, 0) == 0]
 """,
     "looks for what it has not got": """
 def attack(n, token):
@@ -308,7 +324,7 @@ async def judged(sandbox, source, problem):
 async def attacked(sandbox, name):
     """Return what an attack achieved; None if nothing."""
     problem = made_problem()
-    tokens = [str(test.input.args[1]) for test in problem.tests]
+    tokens = [test.input.args[1] for test in problem.tests if isinstance(test.input, Call)]
     try:
         found, passed = await judged(sandbox, BEFORE + ATTACKS[name], problem)
     except UngradableError as error:
