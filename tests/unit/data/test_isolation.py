@@ -1,4 +1,4 @@
-"""Tests share a process in test-only sets whose publisher runs them so, and never in rows that may train."""
+"""Tests share a process in test-only sets whose publisher runs them so, never in rows that may train."""
 
 import json
 
@@ -57,7 +57,7 @@ def test_a_row_that_may_train_must_not_share(tmp_path, source, split):
     }  # fmt: skip
     file = tmp_path / "problems.jsonl"
     file.write_text(json.dumps(row))
-    with pytest.raises(DataError, match="field 'isolation': expected \"per_test\".*may train"):
+    with pytest.raises(DataError, match=r"field 'isolation': expected .per_test..*may train"):
         read_problems(file)
     file.write_text(json.dumps(row | {"split": "test"}))
     assert read_problems(file)[0].isolation == "shared"

@@ -11,13 +11,15 @@ import secrets
 
 import pytest
 
-from coding_model_project.errors import UngradableError
+from coding_model_project.errors import OverloadError
 from coding_model_project.grading.execution import inputs_of, judge_execution
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Call, Isolation, Limits, Problem, Program, Test
 
 LIMITS = Limits(cpu_s=0.6, wall_s=2.5, memory_mb=200, output_kb=64)
 N = 4
+TRIES = 4
+"""Runs of an attack that a busy machine ends: the grader tries again, too."""
 
 BEFORE = """
 import gc, os, signal, sys, threading, time
@@ -325,10 +327,15 @@ async def attacked(sandbox, name):
     """Return what an attack achieved; None if nothing."""
     problem = made_problem()
     tokens = [test.input.args[1] for test in problem.tests if isinstance(test.input, Call)]
-    try:
-        found, passed = await judged(sandbox, BEFORE + ATTACKS[name], problem)
-    except UngradableError as error:
-        return f"{name}: {type(error).__name__}: {error}"
+    for left in reversed(range(TRIES)):
+        try:
+            found, passed = await judged(sandbox, BEFORE + ATTACKS[name], problem)
+            break
+        except OverloadError as error:
+            if not left:
+                return f"{name}: {error}"
+    else:
+        raise AssertionError
     if len(found) != N or any(passed[1::2]):
         return f"{name}: passes {passed}"
     if not passed[0] or (name not in MAY_FAIL_EVEN and not all(passed[::2])):
@@ -343,6 +350,7 @@ async def attacked(sandbox, name):
 
 
 @pytest.mark.sandbox
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("tier", ["namespaces", "seccomp"])
 async def test_no_attack_gains_a_pass_or_a_later_input(tier):
