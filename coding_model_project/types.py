@@ -51,6 +51,9 @@ class Call:
 
     function: str
     args: tuple[Plain, ...] = ()
+    continues: bool = False
+    """Call the function in the process of the preceding calls, with the state that they left
+    (`Isolation`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +229,8 @@ class Isolation(StrEnum):
     per_test = "per_test"
     """No state: each test has its own process."""
     shared = "shared"
-    """Each assert sees the state left by earlier asserts, for data sets that run them in one process."""
+    """Each assert or call sees the state that earlier ones left, for test-only data sets whose publisher
+    runs them in one process. Never for problems that may train (`data.governance.why_not_shared`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
@@ -251,7 +255,7 @@ class Problem:
     checker: Checker | None = None
     """The judge of standard output if `comparison` is "checker"."""
     isolation: Isolation = Isolation.per_test
-    """The isolation of asserts; all other tests are always isolated."""
+    """The isolation of asserts and calls; tests with standard input are always isolated."""
     entry_point: str | None = None
     language: str = "python"
     difficulty: int | None = None
@@ -420,7 +424,8 @@ class Verdict:
     """`Sandbox.identity` of the sandbox that ran it."""
     grader_version: str
     isolation: Isolation = Isolation.per_test
-    """The state that the tests shared."""
+    """The state that the tests shared; per test also for calls in a sandbox that cannot share it
+    (`sandbox.base.SharesCalls`)."""
     public: bool = False
     """True for a verdict on the public tests, which may be shown to a model; the hidden tests may not."""
     integrity: str = "isolated"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
+from coding_model_project.types import Isolation, Problem
 
 
 class Role(StrEnum):
@@ -112,6 +113,26 @@ def is_held_out(source: str, split: str) -> bool:
     Unlike `role`, this holds validation and test splits of unlisted sets out.
     """
     return not role(source, split).may_train or split_word(split) in (Role.validation, Role.test)
+
+
+def isolation_of(source: str, split: str) -> Isolation:
+    """Return the isolation of problems whose publisher runs all inputs of a program in one process.
+
+    It is the publisher's only in test-only data: elsewhere a model could learn to use what one test
+    leaves for the next.
+    """
+    return Isolation.shared if role(source, split) is Role.test else Isolation.per_test
+
+
+def why_not_shared(problem: Problem) -> str | None:
+    """Return why tests of a problem must not share a process, as they do; None if they may, or do not."""
+    source, split = problem.id.partition("/")[0], problem.split
+    if problem.isolation is Isolation.per_test or is_held_out(source, split):
+        return None
+    return (
+        f'expected "per_test": the split {split!r} of {source} may train, and only problems that are '
+        "held out may share a process; remove the field, or use the split 'test'"
+    )
 
 
 def is_test_only(name: str) -> bool:

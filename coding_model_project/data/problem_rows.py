@@ -12,6 +12,7 @@ from dataclasses import fields
 from datetime import date
 from typing import Any
 
+from coding_model_project.data.governance import why_not_shared
 from coding_model_project.data.problem_values import value_of
 from coding_model_project.data.row_readers import (
     Malformed,
@@ -219,9 +220,11 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
         "comparison": "checker" if "checker" in given else "tokens",
         "language": default_language(grader),
     }
-    return Problem(
-        **{**defaults, **{name: read_field(name, value) for name, value in given.items()}}
-    )
+    read = {**defaults, **{name: read_field(name, value) for name, value in given.items()}}
+    problem = Problem(**read)
+    if reason := why_not_shared(problem):
+        fail("isolation", reason)
+    return problem
 
 
 def default_language(grader: GradedBy) -> str:

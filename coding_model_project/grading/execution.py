@@ -20,7 +20,7 @@ from coding_model_project.grading.readings import SecondReading
 from coding_model_project.grading.retries import Retries
 from coding_model_project.grading.time_limits import with_limit
 from coding_model_project.grading.value_rules import VALUE_RULES, value_rule
-from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.sandbox.base import Sandbox, SharesCalls
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -118,7 +118,7 @@ class ExecutionGrader:
             comparison="+".join(sorted({_rule(test, problem) for test in tests})),
             sandbox=self._sandbox.identity,
             grader_version=GRADER_VERSION,
-            isolation=problem.isolation,
+            isolation=isolation_in(self._sandbox, problem),
             public=self._public,
             base_tests=None if self._public else problem.base_tests,
             judge_s=judge_s,
@@ -168,7 +168,8 @@ class ExecutionGrader:
         return results, seconds
 
     def _inputs_of(self, problem: Problem) -> list[TestInput]:
-        return inputs_of(checked_tests(problem, public=self._public), problem.isolation)
+        tests = checked_tests(problem, public=self._public)
+        return inputs_of(tests, isolation_in(self._sandbox, problem))
 
     async def _check(
         self,
@@ -215,15 +216,24 @@ def program_of(problem: Problem, code: str) -> Program:
 
 
 def inputs_of(tests: Sequence[Test], isolation: Isolation) -> list[TestInput]:
-    """Return the tests' inputs. If they share their state, each assert continues the one before it."""
+    """Return the tests' inputs. If they share their state, each continues the one before it, but for
+    scripts and the first after another kind."""
     inputs: list[TestInput] = []
     for test in tests:
         given = test.input
-        if isinstance(given, Asserts):
-            follows = bool(inputs) and isinstance(inputs[-1], Asserts)
+        if isinstance(given, Asserts | Call):
+            follows = bool(inputs) and type(inputs[-1]) is type(given)
             given = replace(given, continues=follows and isolation is Isolation.shared)
         inputs.append(given)
     return inputs
+
+
+def isolation_in(sandbox: Sandbox, problem: Problem) -> Isolation:
+    """Return the isolation of a problem's tests in a sandbox, which may be unable to share calls."""
+    calls = any(isinstance(test.input, Call) for test in problem.tests)
+    return (
+        Isolation.per_test if calls and not isinstance(sandbox, SharesCalls) else problem.isolation
+    )
 
 
 def judge_execution(test: Test, execution: Execution, problem: Problem) -> TestResult:

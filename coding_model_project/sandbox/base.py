@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self, runtime_checkable
 
 from coding_model_project.types import Execution, Input, Limits, Program
 
@@ -48,8 +48,9 @@ class Sandbox(Protocol):
     ) -> list[Execution]:
         """Run `program` once per input, in order, as if each ran in a fresh process.
 
-        Exception: Asserts with `continues` see the state of the Asserts before them. The run stops
-        after the first input for which `stop_when` returns true. Safe to call concurrently.
+        Exception: Asserts with `continues` see the state of the Asserts before them, and so do Calls
+        in a sandbox of type `SharesCalls`. The run stops after the first input for which `stop_when`
+        returns true. Safe to call concurrently.
 
         Returns:
             One Execution per input that ran. A program that crashes, hangs or lies is an Execution.
@@ -58,3 +59,13 @@ class Sandbox(Protocol):
             SandboxError: after retries, and only if the sandbox itself failed.
         """
         ...
+
+
+@runtime_checkable
+class SharesCalls(Protocol):
+    """A sandbox that runs a `Call` with `continues` in the process of the calls before it.
+
+    Others run it in a fresh process, and verdicts say so.
+    """
+
+    shares_calls: Literal[True]

@@ -1,14 +1,16 @@
 """HumanEval+ and MBPP+: EvalPlus's inputs for the two benchmarks. Test only.
 
 A row has inputs and a solution, but no outputs: the expected values are those that the solution returns
-(`evalplus_expected`). The first tests are the benchmark's own (`Problem.base_tests`). Values compare by
-EvalPlus's rules (`grading.value_rules`).
+(`evalplus_expected`). The first tests are the benchmark's own (`Problem.base_tests`). As in EvalPlus, a
+program runs on all inputs in one process (`Problem.isolation`), and values compare by its rules
+(`grading.value_rules`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from coding_model_project.data.governance import isolation_of
 from coding_model_project.data.loaders.base import (
     Part,
     Place,
@@ -76,6 +78,7 @@ def _problem(source: str, row: Row, base: list[list[Plain]], plus: list[list[Pla
         statement=prompt,
         tests=tuple(Test(Call(function, tuple(args))) for args in (*base, *plus)),
         base_tests=len(base),
+        isolation=isolation_of(source, "test"),
         limits=LIMITS,
         comparison=comparison,
         atol=number(row, "atol") or 0.0,

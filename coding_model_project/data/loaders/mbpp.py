@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 
+from coding_model_project.data.governance import isolation_of
 from coding_model_project.data.loaders.base import Part, Row, Unusable, text, texts
 from coding_model_project.grading.literals import syntax_tree
-from coding_model_project.types import Asserts, Isolation, Problem, Test
+from coding_model_project.types import Asserts, Problem, Test
 
 _SHOWN = " Your code should pass these tests:\n\n"
 
@@ -49,15 +50,16 @@ def _problem(
     entry_point = _entry_point(gold, asserts)
     lead = f"{setup.strip()}\n" if setup.strip() else ""
     shown = "\n".join(asserts)
+    split = split_of(int(row["task_id"]))
     return Problem(
         id=f"{source}/{row['task_id']}",
-        split=split_of(int(row["task_id"])),
+        split=split,
         statement=f"{task.strip()}{_SHOWN}{shown}\n",
         tests=tuple(
             Test(input=Asserts(source=f"{lead}{one}\n", entry_point=entry_point))
             for one in (*asserts, *challenge)
         ),
-        isolation=Isolation.shared,  # the authors run the asserts in sequence, in one process
+        isolation=isolation_of(source, split),  # the authors run all asserts in one process
         entry_point=entry_point,
         gold=(gold,),
     )

@@ -8,7 +8,12 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from coding_model_project.data.governance import is_held_out, split_word
+from coding_model_project.data.governance import (
+    is_held_out,
+    isolation_of,
+    split_word,
+    why_not_shared,
+)
 from coding_model_project.data.loaders.answers import answer_of
 from coding_model_project.data.loaders.base import NoTests, Part, Row, Unusable
 from coding_model_project.data.loaders.cases import Hints, Truth, tests_of, truth_of
@@ -20,7 +25,7 @@ from coding_model_project.data.problem_rows import JUDGED_BY, default_language, 
 from coding_model_project.data.row_readers import Malformed, shown
 from coding_model_project.grading.extract import extract
 from coding_model_project.grading.prelude import contest_prelude
-from coding_model_project.types import Checker, GradedBy, Limits, Problem, Turn
+from coding_model_project.types import Call, Checker, GradedBy, Limits, Problem, Turn
 
 MAX_SOLUTIONS = 5
 """Maximum number of gold and of known-bad programs per problem; some have hundreds."""
@@ -71,6 +76,8 @@ class Form:
     """True if the publisher's harness imports names for its programs (`grading.prelude`)."""
     publisher: str | None = None
     """The rule of the publisher's harness for held-out problems, as in `Problem.publisher`."""
+    one_process: bool = False
+    """True if the publisher's harness calls a program with all inputs in one process."""
     own_ids: bool = False
     """True if ids with a source, such as "mine/1", stay as they are."""
     given: frozenset[str] = frozenset()
@@ -123,6 +130,8 @@ class Form:
             problem = replace(problem, prelude=contest_prelude(problem.tests))
         if self.publisher and is_held_out(self.name, problem.split):
             problem = replace(problem, publisher=self.publisher)
+        if self.one_process and all(isinstance(test.input, Call) for test in problem.tests):
+            problem = replace(problem, isolation=isolation_of(self.name, problem.split))
         return problem
 
     def _get(self, row: Row, name: str) -> Any:
@@ -231,7 +240,10 @@ class Form:
         kept.pop("grader", None)
         grader = next((kind for kind, name in JUDGED_BY.items() if name in kept), None)
         language = problem.language if grader is None else default_language(grader)
-        return replace(problem, **kept, language=language)
+        problem = replace(problem, **kept, language=language)
+        if reason := why_not_shared(problem):
+            raise Unusable(f"field 'isolation': {reason}")
+        return problem
 
 
 # ── columns ───────────────────────────────────────────────────────────────────────────────────────

@@ -42,7 +42,8 @@ from coding_model_project.data.loaders.rows import Form
 from coding_model_project.data.loaders.table import CompletedLoader, Joined, TableLoader
 from coding_model_project.types import Limits
 
-_OF_FORM = ("id", "kind", "limits", "prepare", "tolerant", "comparison", "prelude", "publisher")
+_OF_FORM = ("id", "kind", "limits", "prepare", "tolerant", "comparison", "prelude", "publisher",
+            "one_process")  # fmt: skip
 _NEEDED = ("statement", "tests", "truth", "answer")
 
 

@@ -41,7 +41,7 @@ from coding_model_project.harbor.format.task_config import (
 from coding_model_project.harbor.format.writing import write_task
 from coding_model_project.harbor.loader import EXPORTED
 from coding_model_project.isolation.carried_source import carried
-from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
+from coding_model_project.types import Asserts, Call, Isolation, Problem, Stdin, Test
 
 IMAGE = "python:3.11-slim"
 DOCKERFILE = f"FROM {IMAGE}\nWORKDIR /app\n"
@@ -153,7 +153,7 @@ def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
         "comparison": problem.comparison,
         "tolerance": {"atol": problem.atol, "rtol": problem.rtol},
         "budget_s": budget_s,
-        "isolation": problem.isolation,
+        "isolation": _isolation(problem),
         "tests": [_case(test) for test in problem.hidden_tests],
     }
     source, _, number = problem.id.partition("/")
@@ -179,6 +179,12 @@ def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
         "tests/cases.json": json.dumps(cases, sort_keys=True, indent=1) + "\n",
     }
     return config, files
+
+
+def _isolation(problem: Problem) -> Isolation:
+    """Return the isolation of the task's tests; calls have a process each there."""
+    calls = any(isinstance(test.input, Call) for test in problem.hidden_tests)
+    return Isolation.per_test if calls else problem.isolation
 
 
 def instruction(problem: Problem, names: list[str] | None = None) -> str:

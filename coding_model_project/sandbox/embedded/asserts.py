@@ -32,9 +32,6 @@ from coding_model_project.sandbox.embedded.handles import Handle, Kind
 ANSWER, READER, WRITER, REQUESTS = 3, 4, 5, 6
 """Descriptors: the tests' results, the program's answers, requests to it, and the tests (`exchange`)."""
 
-MORE, LAST = b"+", b"."
-"""First byte of an answer: more tests may be sent, or not."""
-
 _FILE = "tests.py"
 _LINE_CHARS = 500
 
@@ -53,9 +50,9 @@ def run(entry_point: str | None, max_bytes: int) -> NoReturn:
         while (source := exchange.receive(REQUESTS)) is not None:
             outcome = json.dumps(tests.outcome(source)).encode()
             if tests.caller.failure is not None:  # the program is gone, or out of step
-                exchange.send(ANSWER, LAST + outcome)
+                exchange.send(ANSWER, exchange.LAST + outcome)
                 break
-            exchange.send(ANSWER, MORE + outcome)
+            exchange.send(ANSWER, exchange.MORE + outcome)
     os._exit(0)
 
 

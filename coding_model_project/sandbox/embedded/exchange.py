@@ -6,10 +6,16 @@ memory.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
+import sys
+import termios
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+MORE, LAST = b"+", b"."
+"""First byte of an answer: more requests may be sent, or not."""
 
 _LENGTH = 8
 _CHUNK = 1 << 16
@@ -31,6 +37,8 @@ class Exchange:
         os.set_blocking(self._to_process, False)
         os.set_blocking(self._answers, False)
         self._first = bytearray(_LENGTH + _CHUNK)
+        self._sent = 0
+        """Bytes of the last request that the pipe took."""
 
     @property
     def inner(self) -> tuple[int, int]:
@@ -51,7 +59,7 @@ class Exchange:
         Raises:
             EOFError: the channel is closed.
         """
-        is_read = True
+        is_read, self._sent = True, 0
         buffer = bytearray(_LENGTH + min(n, _CHUNK))
         buffer[:_LENGTH] = n.to_bytes(_LENGTH, "little")
         with memoryview(buffer) as view:
@@ -71,7 +79,9 @@ class Exchange:
         left = memoryview(content)
         while left:
             try:
-                left = left[os.write(self._to_process, left) :]
+                n = os.write(self._to_process, left)
+                self._sent += n
+                left = left[n:]
             except BlockingIOError:
                 if not wait(self._to_process, select.POLLOUT):
                     return False
@@ -79,12 +89,26 @@ class Exchange:
                 return False
         return True
 
-    def answer(self, wait: Wait, max_bytes: int) -> bytearray | None:
-        """Return the answer, which the caller wipes; None if none of at most `max_bytes` came."""
+    @property
+    def is_unread(self) -> bool:
+        """True if the process has read nothing of the last request."""
+        left = fcntl.ioctl(self._to_process, termios.FIONREAD, bytes(4))
+        return int.from_bytes(left, sys.byteorder) == self._sent
+
+    def has_answer(self) -> bool:
+        """Return whether something came that nobody asked for, or the process closed its end."""
+        return bool(select.select([self._answers], [], [], 0)[0])
+
+    def answer(self, wait: Wait, max_bytes: int) -> tuple[bytearray | None, bool]:
+        """Return the answer, which the caller wipes, and whether it is longer than `max_bytes`.
+
+        The answer is None if it is too long, or none came.
+        """
         first = self._first
         got = self._read(memoryview(first), wait, least=_LENGTH)
         n = int.from_bytes(first[:_LENGTH], "little")
         here = got - _LENGTH
+        is_longer = here >= 0 and n > max_bytes
         content = None
         if 0 <= here <= n <= max_bytes:  # more bytes than an answer has are unrequested
             content = bytearray(n)
@@ -95,7 +119,7 @@ class Exchange:
                 wipe(content)
                 content = None
         wipe(first, got)
-        return content
+        return content, is_longer
 
     def _read(self, view: memoryview, wait: Wait, *, least: int) -> int:
         """Read until `least` bytes have arrived or no more will; return the number of bytes read."""

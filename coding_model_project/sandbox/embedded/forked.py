@@ -36,8 +36,8 @@ MAX_THREADS = 1000
 _EVERY_S = 0.05
 """Wall seconds between two looks at a process's threads."""
 
-_KEPT_CPU_S = 3600.0
-"""The kernel's limit for the processes of asserts; a clock outside limits each of them."""
+_KEPT_CPU_S = 7 * 24 * 3600.0
+"""The kernel's limit for kept processes, for all their inputs; a clock outside limits each of them."""
 
 _ENDS_WITHIN_S = 0.2
 """Wall seconds for the kernel to end a process that has closed its files."""
@@ -151,14 +151,18 @@ def links(proc: int | None, path: str) -> int:
 
 
 class Clock:
-    """CPU time of processes, from their start or, if they are not `new`, from now on."""
+    """CPU time of processes, from their start or from the last `restart`."""
 
-    def __init__(self, pids: Sequence[int], *, new: bool = True) -> None:
+    def __init__(self, pids: Sequence[int]) -> None:
         self.pids = pids
         self._before = dict.fromkeys(pids, 0.0)
-        self._waited_before_s = 0.0 if new else None
-        if not new:
-            self._before = {pid: self.spent_s(pid) for pid in pids}
+        self._waited_before_s: float | None = 0.0
+
+    def restart(self) -> None:
+        """Count from now on."""
+        for pid in self.pids:
+            self._before[pid] += self.spent_s(pid)
+        self._waited_before_s = None
 
     def spent_s(self, pid: int) -> float:
         """Return the CPU seconds of one process; 0 if it is gone."""
@@ -172,7 +176,7 @@ class Clock:
         return max(map(self.spent_s, self.pids))
 
     def count_waits(self, proc: int | None) -> None:
-        """Count the waits of processes that are not new from now on; few inputs last until the call."""
+        """Count waits since a restart from now on; few inputs last until the call."""
         if self._waited_before_s is None:
             self._waited_before_s = proc_files.delay_s(proc, self.pids)
 

@@ -1,6 +1,9 @@
-"""The processes of a program and of the trusted tests that call it, kept while asserts continue.
+"""Processes that answer several inputs, one after another, if their problem says so (`Isolation.shared`).
 
-They answer several asserts one after another if their problem says so (`Asserts.continues`).
+For asserts they are the program's process and that of the trusted tests, which calls it; for calls, the
+program's alone. A request is passed on after the answer to the one before it has come, so a program
+never holds a later input. Every limit is that of one input. An input that ends the processes leaves new
+ones to the next, so at worst each input costs what a process of its own would.
 """
 
 from __future__ import annotations
@@ -14,51 +17,64 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
-from coding_model_project.sandbox.embedded import asserts, exchange, forked, run_program
+from coding_model_project.sandbox.embedded import asserts, exchange, forked, frames, run_program
 from coding_model_project.sandbox.embedded.exchange import Exchange
 from coding_model_project.sandbox.embedded.forked import PROGRAM, TESTS, Compiled
 from coding_model_project.sandbox.embedded.printed import Outputs
 
+_HEAD = 2
+"""Most bytes of an answer before its value or result."""
+
 
 @dataclass(slots=True)
 class Kept:
-    """The process of a program, and that of the tests, which takes requests."""
+    """The process of a program, and the one that takes requests: that of its tests, or the same."""
 
     compiled: Compiled
     exchange: Exchange
     outputs: Outputs
     program: int
     """Process id of the program."""
-    tests: int
-    """Process id of the tests."""
+    answering: int
+    """Process id of the tests, or of a program that is called without tests."""
     entry_point: str | None
     watch: forked.Watch
-    """Watcher of the tests' process."""
+    """Watcher of the process that answers."""
+    clock: forked.Clock
+    """CPU time of the processes since the last answer: threads that go on after it are not free."""
     is_new: bool = True
+    has_printed: bool = False
 
     @classmethod
-    def start(cls, compiled: Compiled, entry_point: str | None) -> Kept:
-        """Start the program, ready to be called, and a process for trusted tests that call it."""
+    def start(cls, compiled: Compiled, head: frames.Head) -> Kept:
+        """Start the processes for inputs of the head's kind."""
         pipes, outputs = Exchange(), Outputs.create(appending=True)
         null = os.open(os.devnull, os.O_RDWR)
-        to_tests, to_program = os.pipe(), os.pipe()
-
-        def of_program() -> NoReturn:
-            run_program.run_callee(compiled.code)
-
-        def of_tests() -> NoReturn:
-            asserts.run(entry_point, compiled.ready.limits.output_kb << 10)
-
-        descriptors = [null, *outputs.descriptors[:2], to_program[0], to_tests[1]]
-        program = forked.fork(compiled, compiled.ready.callee, descriptors, PROGRAM, of_program)
-        answers, *requests = pipes.inner
-        descriptors = [null, null, null, answers, to_tests[0], to_program[1], *requests]
-        tests = forked.fork(compiled, compiled.ready.tests, descriptors, TESTS, of_tests)
+        start = _start_tested if "entry_point" in head else _start_called
+        entry_point = head.get("entry_point")
+        program, answering = start(compiled, pipes, outputs, null, entry_point)
         pipes.begin()
-        for descriptor in (null, *to_tests, *to_program):
-            os.close(descriptor)
-        watch = forked.Watch(tests, compiled.ready.confinement.proc)
-        return cls(compiled, pipes, outputs, program, tests, entry_point, watch)
+        os.close(null)
+        watch = forked.Watch(answering, compiled.ready.confinement.proc)
+        clock = forked.Clock(sorted({program, answering}))
+        return cls(compiled, pipes, outputs, program, answering, entry_point, watch, clock)
+
+    def takes(self, head: frames.Head) -> bool:
+        """Return whether these processes are those that an input continues."""
+        of_this_kind = ("entry_point" in head) is self.is_tested
+        continues = of_this_kind and head.get("entry_point") == self.entry_point
+        return continues and head["continues"] and self._are_idle
+
+    @property
+    def _are_idle(self) -> bool:
+        """True if the processes wait for a request: they live, and sent nothing unasked."""
+        lives = forked.lives(self.answering) and forked.lives(self.program)
+        return lives and not self.exchange.has_answer()
+
+    @property
+    def is_tested(self) -> bool:
+        """True if tests in their own process call the program."""
+        return self.answering != self.program
 
     def answer(
         self, channel: socket.socket, n: int, *, cpu_s: float, wall_s: float, keep: bool
@@ -73,54 +89,68 @@ class Kept:
         Returns:
             Whether the processes are kept.
         """
-        started, was_new, self.is_new = time.monotonic(), self.is_new, False
-        clock = forked.Clock(self._processes, new=was_new)
+        started = time.monotonic()
         killed: str | None = None
 
         def wait(descriptor: int, events: int) -> bool:
             nonlocal killed
             if killed is None:
                 until = descriptor, events
-                killed = self.watch.wait(clock, started, cpu_s=cpu_s, wall_s=wall_s, until=until)
-            return killed is None and (events == select.POLLIN or forked.lives(self.tests))
+                killed = self.watch.wait(
+                    self.clock, started, cpu_s=cpu_s, wall_s=wall_s, until=until
+                )
+            return killed is None and (events == select.POLLIN or forked.lives(self.answering))
 
-        if not was_new:  # a new program may have printed already
+        if self.has_printed and not self.is_new:  # a new program may have printed already
             self.outputs.empty()
-        answered, cap = None, self.compiled.ready.limits.output_kb << 10
+        was_new, answered, is_full = self.is_new, None, False
+        self.is_new = False
+        cap = self.compiled.ready.limits.output_kb << 10
         if self.exchange.request(channel, n, wait):
-            answered = self.exchange.answer(wait, cap)
-        spent_s = clock.spent_s(self.program)
-        if killed is None and forked.has_too_many_threads(self._processes, self._proc):
+            answered, is_full = self.exchange.answer(wait, cap + _HEAD)
+        spent_s = self.clock.spent_s(self.program)
+        if killed is None and forked.has_too_many_threads(self.clock.pids, self._proc):
             killed = "threads"
-        if answered and (killed or not answered.startswith((asserts.MORE, asserts.LAST))):
+        if answered and (killed or not self._is_answer(answered)):
             exchange.wipe(answered)
             answered = None
         if killed is None:  # a process that closed its pipes may not have ended yet
-            if not answered:
-                forked.await_end(self.tests)
-            elif answered.startswith(asserts.LAST):
+            if not answered and not is_full:
+                forked.await_end(self.answering)
+            elif answered and answered.startswith(exchange.LAST):
                 forked.await_end(self.program)
-        is_last = not keep or not answered or answered.startswith(asserts.LAST)
+        is_last = not keep or not answered or answered.startswith(exchange.LAST)
         printed = self.outputs.sizes()
-        is_full = max(*printed, len(answered or b"")) >= cap
+        is_full = is_full or max(*printed, len(answered or b"") - _HEAD) >= cap
         lives = not (is_last or is_full) and forked.lives(self.program)
+        gave_none = answered is None and killed is None and not is_full
+        is_unread = gave_none and not was_new and self.exchange.is_unread
+        code = 0 if lives else self._end(killed)
         if answered:
             del answered[:1]
+            if not self.is_tested:
+                code = answered[0]
+                del answered[:1]
         ended = {
             "confined": self.compiled.confined[PROGRAM] == 1,
-            "exit": 0 if lives else self._end(killed),
+            "exit": code,
             "killed": killed,
             "cpu_s": spent_s,
             "wall_s": time.monotonic() - started,
+            "full": is_full,
+            "unread": is_unread,
         }
         if not lives:  # include what it wrote while it ended
             printed = self.outputs.sizes()
+        self.has_printed = printed != (0, 0)
         self.outputs.send_answer(channel, cap, ended, printed, answered or b"")
         if answered:
             exchange.wipe(answered)
         if not lives:
             self.outputs.close()
-        return lives
+            return False
+        self.clock.restart()
+        return True
 
     def close(self) -> None:
         """End the processes."""
@@ -131,9 +161,11 @@ class Kept:
     def _proc(self) -> int | None:
         return self.compiled.ready.confinement.proc
 
-    @property
-    def _processes(self) -> tuple[int, int]:
-        return self.program, self.tests
+    def _is_answer(self, answered: bytearray) -> bool:
+        """Return whether bytes have the form of an answer; those of a called program have two heads."""
+        return answered.startswith((exchange.MORE, exchange.LAST)) and (
+            self.is_tested or len(answered) > 1
+        )
 
     def _end(self, killed: str | None = None) -> int:
         """End the processes; return the program's exit code, or 0 if it had to be killed.
@@ -143,16 +175,53 @@ class Kept:
         Args:
             killed: the limit for which one was killed.
         """
-        codes = []
-        for pid in reversed(self._processes):
+        codes = {}
+        for pid in {self.answering: None, self.program: None}:
             ours = killed is not None or forked.lives(pid)
             if ours:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            codes.append(0 if ours and code == -signal.SIGKILL else code)
+            codes[pid] = 0 if ours and code == -signal.SIGKILL else code
         self.exchange.close()
         self.watch.close()
-        if not self.compiled.confined[TESTS]:
+        if self.is_tested and not self.compiled.confined[TESTS]:
             raise RuntimeError("the tests could not be confined")  # ends P: not the program's fault
-        return -signal.SIGKILL if -signal.SIGKILL in codes else codes[-1]
+        is_killed = -signal.SIGKILL in codes.values()
+        return -signal.SIGKILL if is_killed else codes[self.program]
+
+
+def _start_called(
+    compiled: Compiled, pipes: Exchange, outputs: Outputs, null: int, _: str | None
+) -> tuple[int, int]:
+    """Start the program, ready for calls; return its process id, which is also of what answers."""
+
+    def of_program() -> NoReturn:
+        run_program.run_calls(compiled.code)
+
+    answers, requests = pipes.inner
+    descriptors = [null, *outputs.descriptors[:2], requests, answers]
+    program = forked.fork(compiled, compiled.ready.callee, descriptors, PROGRAM, of_program)
+    return program, program
+
+
+def _start_tested(
+    compiled: Compiled, pipes: Exchange, outputs: Outputs, null: int, entry_point: str | None
+) -> tuple[int, int]:
+    """Start the program, and trusted tests that call it; return their process ids."""
+
+    def of_program() -> NoReturn:
+        run_program.run_callee(compiled.code)
+
+    def of_tests() -> NoReturn:
+        asserts.run(entry_point, compiled.ready.limits.output_kb << 10)
+
+    to_tests, to_program = os.pipe(), os.pipe()
+    descriptors = [null, *outputs.descriptors[:2], to_program[0], to_tests[1]]
+    program = forked.fork(compiled, compiled.ready.callee, descriptors, PROGRAM, of_program)
+    answers, *requests = pipes.inner
+    descriptors = [null, null, null, answers, to_tests[0], to_program[1], *requests]
+    tests = forked.fork(compiled, compiled.ready.tests, descriptors, TESTS, of_tests)
+    for descriptor in (*to_tests, *to_program):
+        os.close(descriptor)
+    return program, tests

@@ -76,13 +76,13 @@ def run(
 
     Args:
         n: bytes of the frame's body, which is still unread.
-        kept: processes that have answered earlier asserts of the program.
+        kept: processes that have answered earlier inputs of the program.
 
     Returns:
-        Processes that may answer more asserts.
+        Processes that may answer more inputs.
     """
     if "continues" in head:
-        return _run_asserts(channel, compiled, head, n, kept)
+        return _run_kept(channel, compiled, head, n, kept)
     if kept is not None:  # nothing would watch it from here on
         kept.close()
         kept = None
@@ -95,18 +95,15 @@ def run(
     return kept
 
 
-def _run_asserts(
+def _run_kept(
     channel: socket.socket, compiled: Compiled, head: frames.Head, n: int, kept: Kept | None
 ) -> Kept | None:
-    """Have asserts answered; they come in the next frame, which only their own process reads."""
-    assert n == 0
-    entry_point = head["entry_point"]
-    if kept is not None and (kept.entry_point != entry_point or not head["continues"]):
+    """Have an input answered; only the process that answers it reads the frame's body."""
+    if kept is not None and not kept.takes(head):
         kept.close()
         kept = None
-    kept = kept or Kept.start(compiled, entry_point)
+    kept = kept or Kept.start(compiled, head)
     cpu_s, wall_s = head["within"]
-    _, n = frames.receive_head(channel)
     lives = kept.answer(channel, n, cpu_s=cpu_s, wall_s=wall_s, keep=head["keep"])
     return kept if lives else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coding_model_project.errors import DataError, OverloadError
 from coding_model_project.sandbox.embedded import answers
@@ -24,29 +24,44 @@ from coding_model_project.types import (
 )
 
 
-def requests(given: Input, limits: Limits, *, keep: bool = False) -> list[tuple[Head, bytes]]:
-    """Return the frames of one input. Asserts take two: only their own process reads the second.
+def request(given: Input, limits: Limits, *, keep: bool = False) -> tuple[Head, bytes]:
+    """Return the frame of one input.
 
     Args:
-        keep: whether the processes of asserts are kept, for asserts that continue them.
+        keep: whether its processes are kept, for an input that continues them.
     """
     match given:
         case Stdin():
-            return [({}, given.text.encode("utf-8", "surrogatepass"))]
+            return {}, given.text.encode("utf-8", "surrogatepass")
+        case Call() if keep or given.continues:
+            name = json.dumps(given.function).encode()
+            return _kept(given, limits, keep), name + b"\n" + answers.encode(given.args)
         case Call():
-            return [({"function": given.function}, answers.encode(given.args))]
+            return {"function": given.function}, answers.encode(given.args)
         case Asserts():
-            head = {
-                "entry_point": given.entry_point,
-                "within": [limits.cpu_s, limits.wall_s],
-                "continues": given.continues,
-                "keep": keep,
-            }
-            return [(head, b""), ({}, given.source.encode())]
+            head = {"entry_point": given.entry_point, **_kept(given, limits, keep)}
+            return head, given.source.encode()
         case Files():
             texts = [text.encode("utf-8", "surrogatepass") for text in given.contents.values()]
             head = {"arguments": list(given.contents), "sizes": [len(text) for text in texts]}
-            return [(head, b"".join(texts))]
+            return head, b"".join(texts)
+
+
+def _kept(given: Call | Asserts, limits: Limits, keep: bool) -> Head:
+    """Return the head of an input of processes that may answer several (`kept`)."""
+    within = [limits.cpu_s, limits.wall_s]
+    return {"continues": given.continues, "keep": keep, "within": within}
+
+
+def continues(given: Input | None) -> bool:
+    """Return whether an input needs the processes of the one before it."""
+    return isinstance(given, Call | Asserts) and given.continues
+
+
+def fresh(given: Input) -> Input:
+    """Return an input that continues none, such as the only one of a run."""
+    continuing = isinstance(given, Call | Asserts) and given.continues
+    return replace(given, continues=False) if continuing else given
 
 
 def syntax_error(reason: str) -> Execution:
@@ -67,6 +82,8 @@ class Ended:
     wall_s: float = 0.0
     full: bool = False
     """An output reached its limit."""
+    unread: bool = False
+    """The process had ended before it took this input: an earlier one ended it."""
     printed: bytes = b""
     answered: bytes = b""
     stderr: str = ""
@@ -95,6 +112,7 @@ class Ended:
         return cls(
             **{name: head[name] for name in names},
             refused=head.get("refused", False),
+            unread=head.get("unread", False),
             printed=body[:printed],
             answered=body[printed:answered],
             stderr=body[answered:].decode("utf-8", "replace"),

@@ -113,7 +113,7 @@ def _described(
     printed = min(out, cap)
     head = {
         **ended,
-        "full": max(out, err, answer) >= cap,
+        "full": ended.get("full", False) or max(out, err, answer) >= cap,
         "printed": printed,
         "answered": min(answer, cap),
     }

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from coding_model_project import codec
-from coding_model_project.sandbox.embedded import callee
+from coding_model_project.sandbox.embedded import callee, exchange
 
 OUT_OF_MEMORY = 77
 """Exit code after an uncaught MemoryError, with its name at the end of standard error."""
@@ -25,7 +25,7 @@ ANSWER = 3
 _OUR_FILES = (__file__, callee.__file__)
 
 READER, WRITER = 3, 4
-"""Descriptors of a program that tests call: their requests, and its answers."""
+"""Descriptors of a program that is called more than once: requests, and its answers."""
 
 
 def run_script(code: types.CodeType) -> NoReturn:
@@ -41,6 +41,11 @@ def run_call(code: types.CodeType, function: str, data: bytes) -> NoReturn:
 def run_callee(code: types.CodeType) -> NoReturn:
     """Answer the calls of tests in another process."""
     _run(lambda: callee.serve(_namespace(code, "solution"), READER, WRITER))
+
+
+def run_calls(code: types.CodeType) -> NoReturn:
+    """Call the program's functions as requests for that arrive, one after another, in this process."""
+    _run(lambda: _answer_calls(_namespace(code, "solution")))
 
 
 def _run(body: Callable[[], object]) -> NoReturn:
@@ -79,6 +84,34 @@ def _value(module: types.ModuleType, name: str, data: bytes) -> bytes:
     function = callee.find(module, name)
     arguments: Any = codec.loads(data)
     return codec.dumps(function(*arguments), ordered=False)
+
+
+def _answer_calls(module: types.ModuleType) -> None:
+    """Answer each request, a line of JSON with a name and then encoded arguments, until they end.
+
+    An answer is `MORE`, the exit code that a process of its own would have had, and the value. As with
+    the publishers of such tests, a function is looked up once, and an exception ends its call only. A
+    lack of memory ends the process: the next call shall not fail for what this one holds.
+    """
+    found: dict[bytes, Any] = {}
+    while (request := exchange.receive(READER)) is not None:
+        name, _, data = request.partition(b"\n")
+        exit_code, value = 0, b""
+        try:
+            if name not in found:
+                found[name] = callee.find(module, str(codec.loads(name)))
+            arguments: Any = codec.loads(data)
+            value = codec.dumps(found[name](*arguments), ordered=False)
+        except SystemExit as error:
+            exit_code = _exit_code(error.code)
+        except MemoryError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a program may raise anything
+            exit_code = 1
+            with contextlib.suppress(BaseException):
+                sys.stderr.write(_traceback(error))
+        exit_code = _flushed(exit_code)
+        exchange.send(WRITER, exchange.MORE + bytes([exit_code]) + value)
 
 
 _BLOCK = 4096
@@ -160,13 +193,19 @@ def _end(exit_code: int) -> int:
             atexit._run_exitfuncs()
     except BaseException:  # noqa: BLE001 - the program's threads and handlers may raise anything
         pass
+    exit_code = _flushed(exit_code)
+    _flush_others()
+    return exit_code
+
+
+def _flushed(exit_code: int) -> int:
+    """Flush the standard streams; return the exit code, which is another if that fails."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None and not getattr(stream, "closed", False):
                 stream.flush()
         except BaseException:  # noqa: BLE001 - the stream may be the program's own object
             exit_code = exit_code or 120
-    _flush_others()
     return exit_code
 
 

@@ -19,12 +19,13 @@ from coding_model_project.isolation.proc_files import longest_s
 from coding_model_project.sandbox.embedded import compiled_loop, frames
 from coding_model_project.sandbox.embedded.outcomes import (
     Ended,
+    continues,
     execution,
-    requests,
+    fresh,
+    request,
     syntax_error,
 )
 from coding_model_project.types import (
-    Asserts,
     Call,
     Execution,
     Input,
@@ -212,8 +213,10 @@ class Slot:
 
     def _one(self, given: Input, following: Input | None, limits: Limits) -> Execution:
         """Run one input of the current program as if in its own processes."""
-        keep = isinstance(following, Asserts) and following.continues
-        ended = self._exchange(requests(given, limits, keep=keep), limits)
+        keep = continues(following)
+        ended = self._exchange(request(given, limits, keep=keep), limits)
+        if ended.unread:
+            ended = self._exchange(request(fresh(given), limits, keep=keep), limits)
         return self._checked(execution(given, ended, limits))
 
     def _checked(self, execution: Execution) -> Execution:
@@ -230,8 +233,8 @@ class Slot:
         """Return whether the kernel has killed a process of this machine since the last run began."""
         return oom_kills() > self._oom_kills
 
-    def _exchange(self, request: Sequence[tuple[frames.Head, bytes]], limits: Limits) -> Ended:
-        self._send_all(request)
+    def _exchange(self, frame: tuple[frames.Head, bytes], limits: Limits) -> Ended:
+        self._send(*frame)
         head, body = self._receive(longest_s(limits.wall_s) + _MARGIN_S)
         if "done" in head:
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
@@ -244,7 +247,7 @@ class Slot:
         """Run an only input in a process that takes the program with it; empty if that is impossible."""
         match inputs:
             case [Stdin() | Call() as only]:
-                ((head, data),) = requests(only, limits)
+                head, data = request(fresh(only), limits)
             case _:
                 return []
         if len(json.dumps(head)) > _LONGEST_HEAD:
@@ -280,13 +283,10 @@ class Slot:
         return [self._preload, str(library or "")]
 
     def _send(self, head: frames.Head, body: bytes = b"") -> None:
-        self._send_all([(head, body)])
-
-    def _send_all(self, several: Iterable[tuple[frames.Head, bytes]]) -> None:
         channel = self._open_channel()
         try:
             channel.settimeout(_MARGIN_S)
-            channel.sendall(b"".join(frames.encoded(*frame) for frame in several))
+            channel.sendall(frames.encoded(head, body))
         except OSError as error:
             raise ZygoteLost(f"{type(error).__name__}: {error}") from error
 

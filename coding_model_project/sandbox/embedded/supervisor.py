@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import PurePosixPath
-from typing import Self
+from typing import Literal, Self
 
 from coding_model_project import contained
 from coding_model_project.control_groups import usable_cores
@@ -59,6 +59,8 @@ class EmbeddedSandbox:
     Each worker is a thread whose only state is the zygote it is using, so a sandbox can be used from any
     event loop, in any thread. `stop_when` is called in such a thread.
     """
+
+    shares_calls: Literal[True] = True
 
     def __init__(
         self,

@@ -72,6 +72,7 @@ MALFORMED = [
     ({"statement": {"text": "?"}}, "field 'statement'", "got an object"),
     ({"comparison": 1}, "field 'comparison'", '"comparison": "tokens"'),
     ({"isolation": 1}, "field 'isolation'", "expected one of per_test, shared, got the number 1"),
+    ({"isolation": "shared"}, "field 'isolation'", "the split 'train' of a may train"),
     ({"isolation": "process"}, "field 'isolation'", 'write "isolation": "shared"'),
     ({"atol": "1e-6"}, "field 'atol'", "a number of at least 0, got the text"),
     ({"atol": -1}, "field 'atol'", 'got the number -1; write "atol": 1e-6'),

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coding_model_project import codec
+from coding_model_project.data.governance import why_not_shared
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.errors import DataError
 from coding_model_project.grading.brief import ordered_repr, shown_value
@@ -44,7 +45,7 @@ TUPLES = st.lists(TEXT, max_size=2).map(tuple)
 PROBLEMS = st.builds(
     Problem,
     id=TEXT,
-    split=TEXT,
+    split=TEXT | st.just("test"),
     statement=TEXT,
     tests=st.lists(
         st.builds(Test, input=INPUTS, expected=PLAIN, public=st.booleans()).map(
@@ -62,7 +63,7 @@ PROBLEMS = st.builds(
     tags=TUPLES,
     gold=TUPLES,
     bad=TUPLES,
-)
+).filter(lambda problem: why_not_shared(problem) is None)
 
 
 def exactly(value):

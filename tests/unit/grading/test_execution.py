@@ -14,7 +14,9 @@ from coding_model_project.grading.execution import (
     judge_execution,
 )
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.sandbox.base import SharesCalls
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.sandbox.fusion import FusionSandbox
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -99,6 +101,31 @@ async def test_a_verdict_names_what_its_tests_saw_of_one_another(isolation, pass
         verdict = await grader(sandbox).grade_code(problem, counts)
     assert verdict.isolation == isolation
     assert verdict.pass_fraction == passed / 3
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize(("isolation", "passed"), [("shared", 3), ("per_test", 1)])
+async def test_calls_share_a_process_where_the_problem_says_so(isolation, passed):
+    counts = "seen = []\ndef f():\n    seen.append(1)\n    return len(seen)"
+    tests = tuple(Test(Call("f"), expected=n) for n in (1, 2, 3))
+    problem = replace(PROBLEM, tests=tests, isolation=Isolation(isolation))
+    async with EmbeddedSandbox(workers=1) as sandbox:
+        verdict = await grader(sandbox).grade_code(problem, counts)
+    assert verdict.isolation == isolation
+    assert verdict.pass_fraction == passed / 3
+
+
+async def test_a_sandbox_that_cannot_share_calls_is_not_said_to():
+    """SandboxFusion and the sandboxes of users run each call in its own process."""
+    sandbox = FakeSandbox(lambda *_: Execution(status=Status.finished, value=1))
+    tests = (Test(Call("f"), expected=1),) * 2
+    problem = replace(PROBLEM, tests=tests, isolation=Isolation.shared)
+    assert (await grader(sandbox).grade_code(problem, "")).isolation == "per_test"
+    (_, inputs) = sandbox.calls[0]
+    assert not any(given.continues for given in inputs)
+    asserts = replace(problem, tests=(Test(Asserts("assert f()")),) * 2)
+    assert (await grader(sandbox).grade_code(asserts, "")).isolation == "shared"
+    assert not isinstance(FusionSandbox(["http://localhost:1"]), SharesCalls)
 
 
 def test_asserts_continue_where_the_problem_shares_their_state():

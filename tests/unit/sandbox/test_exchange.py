@@ -17,7 +17,7 @@ for first, more in ((40, 60), (200, 300), (1000, 24), (3000, 70_000), (0, 100)):
             first += os.write(pipes.inner[0], rest)
         os._exit(0)
     pipes.begin()
-    content = pipes.answer(lambda fd, events: bool(select.select([fd], [], [], 9)[0]), 1 << 20)
+    content, _ = pipes.answer(lambda fd, events: bool(select.select([fd], [], [], 9)[0]), 1 << 20)
     assert content and content.startswith(b"secret-")
     wipe(content)
     os.wait()

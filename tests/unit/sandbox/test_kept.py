@@ -1,9 +1,10 @@
-"""Asserts that continue one another run in the same processes, each within its own limits."""
+"""Asserts and calls that continue one another run in the same processes, each within its own limits."""
 
 import pytest
 
+from coding_model_project.grading.execution import inputs_of
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
-from coding_model_project.types import Asserts, Limits, Program, Status
+from coding_model_project.types import Asserts, Call, Isolation, Limits, Program, Status, Test
 
 LIMITS = Limits(cpu_s=1, wall_s=20)
 
@@ -102,3 +103,136 @@ async def test_each_has_its_own_limits():
 async def test_tests_that_do_not_continue_see_nothing():
     ends, _ = await ends_of(COUNTS, asserts("assert f() == 1", "assert f() == 1", continues=False))
     assert ends == [True, True]
+
+
+def calls(*arguments, isolation=Isolation.shared):
+    return inputs_of([Test(Call("f", (one,))) for one in arguments], isolation)
+
+
+@pytest.mark.sandbox
+async def test_calls_that_continue_see_what_those_before_them_left():
+    source = "seen = []\ndef f(x): seen.append(x); print(x); return list(seen)"
+    ends, found = await ends_of(source, calls(1, 2, 3))
+    assert ends == [[1], [1, 2], [1, 2, 3]]
+    assert [one.stdout for one in found] == ["1\n", "2\n", "3\n"]
+    ends, _ = await ends_of(source, calls(1, 2, 3, isolation=Isolation.per_test))
+    assert ends == [[1], [2], [3]]
+
+
+ENDS = """
+import os, sys
+seen = []
+def f(x):
+    seen.append(x)
+    if x == 0: raise ValueError("no")
+    if x == 1: sys.exit(3)
+    if x == 2: os._exit(0)
+    if x == 3: return [0] * 10**9
+    if x == 4: return "a" * (2 << 20)
+    if x == 5:
+        while True: pass
+    if x == 6: print("a" * (2 << 20))
+    if x == 7: return {x: object()}
+    if x == 8: sys.exit()
+    return list(seen)
+"""
+
+
+@pytest.mark.sandbox
+async def test_a_call_ends_as_in_a_process_of_its_own():
+    limits = Limits(cpu_s=1, wall_s=20, memory_mb=256, output_kb=1024)
+    inputs = [one for x in range(9) for one in (x, 100 + x)]
+    shared, details = await ends_of(ENDS, calls(*inputs), limits)
+    apart, others = await ends_of(ENDS, calls(*inputs, isolation=Isolation.per_test), limits)
+    assert shared[::2] == apart[::2]
+    assert [one.stderr_tail for one in details[:3]] == [one.stderr_tail for one in others[:3]]
+    # An exception ends the call only; what ends the process leaves a new one to the next call.
+    assert shared[1::2] == [
+        [0, 100],
+        [0, 100, 1, 101],
+        [102],
+        [103],
+        [104],
+        [105],
+        [106],
+        [106, 7, 107],
+        [106, 7, 107, 8, 108],
+    ]
+
+
+@pytest.mark.sandbox
+async def test_each_call_has_its_own_limits():
+    source = (
+        "import time\n"
+        "def f(x):\n"
+        "    end = time.process_time() + 0.4\n"
+        "    while time.process_time() < end: pass\n"
+        "    print('a' * 600_000)\n"
+        "    return 'b' * 600_000\n"
+    )
+    limits = Limits(cpu_s=1, wall_s=20, output_kb=1024)
+    ends, found = await ends_of(source, calls(*range(5)), limits)
+    assert ends == ["b" * 600_000] * 5
+    assert sum(one.cpu_s for one in found) > limits.cpu_s
+
+
+@pytest.mark.sandbox
+async def test_what_runs_on_after_an_answer_is_on_the_next_call():
+    source = """
+import threading, time
+def work():
+    while True: pass
+def f(x):
+    if x == 1: threading.Thread(target=work, daemon=True).start()
+    if x == 2:
+        end = time.process_time() + 1
+        while time.process_time() < end: time.sleep(0.01)
+    return x
+"""
+    ends, _ = await ends_of(source, calls(0, 1, 2, 3), Limits(cpu_s=0.5, wall_s=20))
+    assert ends == [0, 1, "cpu_timeout", 3]
+
+
+@pytest.mark.sandbox
+async def test_calls_use_one_object_of_their_class():
+    source = "class Solution:\n    n = 0\n    def f(self, x): self.n += 1; return self.n"
+    ends, _ = await ends_of(source, calls(0, 0, 0))
+    assert ends == [1, 2, 3]
+
+
+@pytest.mark.sandbox
+async def test_a_program_that_fails_at_its_start_fails_each_call():
+    for source, end in (
+        ("1 / 0", "raised"),
+        ("def g(): pass", "raised"),
+        ("def f(", "syntax_error"),
+    ):
+        ends, _ = await ends_of(source, calls(1, 2, 3))
+        assert ends == [end] * 3
+
+
+@pytest.mark.sandbox
+async def test_calls_end_with_the_run_that_stops_them():
+    async with EmbeddedSandbox(workers=1) as sandbox:
+        program = Program(source="seen = []\ndef f(x): seen.append(x); return len(seen)")
+        inputs = calls(*range(9))
+        found = await sandbox.run(program, inputs, LIMITS, stop_when=lambda i, _: i == 3)
+        assert [one.value for one in found] == [1, 2, 3, 4]
+        again = await sandbox.run(program, inputs[5:], LIMITS)  # the first has none to continue
+        assert [one.value for one in again] == [1, 2, 3, 4]
+        (alone,) = await sandbox.run(program, inputs[5:6], LIMITS)
+        assert alone.value == 1
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("compiled_loop", [True, False])
+async def test_other_inputs_between_calls_have_their_own_processes(compiled_loop):
+    source = "seen = []\ndef f(x): seen.append(x); return len(seen)"
+    shared = calls(1, 2)
+    apart = Call("f", (3,))
+    tests = [Asserts(source="assert f(1) == 1", entry_point="f")]
+    async with EmbeddedSandbox(workers=1, compiled_loop=compiled_loop) as sandbox:
+        found = await sandbox.run(
+            Program(source=source), [*shared, apart, *shared, *tests, *shared], LIMITS
+        )
+    assert [one.value for one in found] == [1, 2, 1, 1, 2, True, 1, 2]

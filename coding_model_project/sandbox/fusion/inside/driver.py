@@ -185,7 +185,7 @@ class _Driver:
             if limits != self._limits:
                 self._send({"limits": limits})
                 self._limits = limits
-            ((head, data),) = _frames_of(inputs[0], limits)
+            head, data = _frame_of(inputs[0], limits)
             report["alone"] = True
             self._send({"single": len(source), **head}, source + data)
             got.append(self._receive(_COMPILE_S + wall_s + _MARGIN_S))
@@ -203,10 +203,8 @@ class _Driver:
         for number, given in enumerate(inputs):
             if number and self._is_over() and not _continues(given):
                 break
-            for frame in _frames_of(
-                given, limits, keep=_continues(*inputs[number + 1 : number + 2])
-            ):
-                self._send(*frame)
+            keep = _continues(*inputs[number + 1 : number + 2])
+            self._send(*_frame_of(given, limits, keep=keep))
             ended = self._receive(wall_s + _MARGIN_S)
             if ended[0].startswith(b'{"done"'):
                 raise _Lost(f"the process of the program ended: {ended[0].decode()}")
@@ -245,15 +243,15 @@ def _continues(*following: list[Any]) -> bool:
     return any(given[0] == "asserts" and given[3] for given in following)
 
 
-def _frames_of(
+def _frame_of(
     given: list[Any], limits: dict[str, Any], *, keep: bool = False
-) -> list[tuple[dict[str, Any], bytes]]:
-    """Return the frames of one input, as `outcomes.requests` does."""
+) -> tuple[dict[str, Any], bytes]:
+    """Return the frame of one input, as `outcomes.request` does."""
     match given:
         case ["stdin", text]:
-            return [({}, text.encode("utf-8", "surrogatepass"))]
+            return {}, text.encode("utf-8", "surrogatepass")
         case ["call", function, arguments]:
-            return [({"function": function}, arguments.encode())]
+            return {"function": function}, arguments.encode()
         case ["asserts", source, entry_point, continues]:
             head = {
                 "entry_point": entry_point,
@@ -261,11 +259,11 @@ def _frames_of(
                 "continues": continues,
                 "keep": keep,
             }
-            return [(head, b""), ({}, source.encode())]
+            return head, source.encode()
         case ["files", contents]:
             texts = [text.encode("utf-8", "surrogatepass") for text in contents.values()]
             head = {"arguments": list(contents), "sizes": [len(text) for text in texts]}
-            return [(head, b"".join(texts))]
+            return head, b"".join(texts)
     raise ValueError("an unknown input")
 
 
