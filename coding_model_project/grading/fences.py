@@ -174,7 +174,8 @@ class Fences:
                 if parses(cut.code) and not parses(cut.code + opener.fence):  # not in a comment
                     return cut
         elif has_inline and not block.closed:
-            return next(self._inline(opener, block), block)
+            self._tries -= block.end == len(self.lines)  # each such block reads all lines behind it
+            return next(self._inline(opener, block), block) if self._tries >= 0 else block
         return block if reading.until is None else self._after(reading.until, opener, block)
 
     def _inline(self, opener: _Opener, block: Block) -> Iterator[Block]:
@@ -191,7 +192,7 @@ class Fences:
     def _after(self, until: str | None, opener: _Opener, block: Block) -> Block:
         """Extend the block to the first closing fence outside its literals; unchanged without one."""
         longer = block
-        while until is not None and self._tries:
+        while until is not None and self._tries > 0:
             self._tries -= 1
             rest = range(longer.end - longer.closed, len(self.lines))
             literal_end = next((at for at in rest if until in self.lines[at]), None)
