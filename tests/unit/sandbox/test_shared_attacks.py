@@ -16,7 +16,7 @@ from coding_model_project.grading.execution import inputs_of, judge_execution
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Call, Isolation, Limits, Problem, Program, Test
 
-LIMITS = Limits(cpu_s=0.6, wall_s=2.5, memory_mb=200, output_kb=64)
+LIMITS = Limits(cpu_s=0.3, wall_s=5, memory_mb=200, output_kb=64)
 N = 4
 TRIES = 4
 """Runs of an attack that a busy machine ends: the grader tries again, too."""
