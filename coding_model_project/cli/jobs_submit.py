@@ -220,7 +220,7 @@ def _with_run_dir(backend: str, given: tuple[str, ...], name: str) -> tuple[tupl
     Raises:
         ConfigError: the backend requires `coding.run_dir` and it is missing, or forbids it.
     """
-    from coding_model_project.launch.jobs.base import SAGEMAKER_RUN_DIR, value_of
+    from coding_model_project.launch.jobs.base import SAGEMAKER_RUN_DIR, override, value_of
 
     flags = [one for one in given if "=" not in one and not one.startswith("~")]
     if flags:
@@ -243,7 +243,7 @@ def _with_run_dir(backend: str, given: tuple[str, ...], name: str) -> tuple[tupl
     else:
         path = str(Path(chosen or f"outputs/{name}").expanduser().absolute())
     rest = tuple(one for one in given if not one.lstrip("+").startswith("coding.run_dir="))
-    return (*rest, f"coding.run_dir={path}"), path
+    return (*rest, override("coding.run_dir", path)), path
 
 
 def _check_choice(key: str, given: str, known: Iterable[str]) -> None:
