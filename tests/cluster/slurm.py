@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tests.cluster.rig import Done, Node, Rig
-from tests.contract.clusters import has_slurm, munged, slurm_conf
-from tests.waiting import wait_for
+from tests.contract.clusters import has_slurm, munged, slurm_conf, wait
 
 _DEAD_AFTER_S = 10
+_PATIENCE_S = 600
 _CPUS = 8
 """Of each node in Slurm's books: Ray's small actors reserve one each."""
 
@@ -48,19 +48,19 @@ class SlurmRig:
         """Start slurmd on a node that has booted, and wait until it is idle."""
         self._start(node, "slurmd")
         command = ["sinfo", "--noheader", f"--nodes={node.host}", "--format=%T", "--partition=all"]
-        wait_for(lambda: self.run(command).output == "idle\n")
+        wait(lambda: self.run(command).output == "idle\n")
 
     def run(self, command: Sequence[str], *, env: Mapping[str, str] | None = None) -> Done:
         """Run a command where users log in, in the folder that all machines share."""
         environment = {"SLURM_CONF": str(self._conf), **(env or {})}
-        return self.rig.outside.run(command, timeout_s=120, env=environment, cwd=self.rig.shared)
+        return self.rig.outside.run(command, timeout_s=_PATIENCE_S, env=environment, cwd=self.rig.shared)
 
     def _start(self, node: Node, daemon: str) -> None:
         private = self.rig.private
         for folder in ("state", "spool"):
             node.run(["mkdir", "-p", str(private / folder)], timeout_s=10)
         node.start(munged(private, self._key))
-        wait_for(lambda: node.host_path(private / "munge.socket").exists())
+        wait(lambda: node.host_path(private / "munge.socket").exists())
         node.start([daemon, "-D", "-f", str(self._conf)])
 
 

@@ -111,7 +111,7 @@ def ray_head(token: str, *, cpus: int = 2, gpus: int = 0) -> Iterator[str]:
         }
         with running([*command, f"--temp-dir={folder}"], **own):
             url = f"http://127.0.0.1:{port}"
-            _wait(lambda: _answers(f"{url}/api/version"))
+            wait(lambda: _answers(f"{url}/api/version"))
             yield url
 
 
@@ -131,10 +131,10 @@ def slurm() -> Iterator[str]:
         key.chmod(0o400)
         with ExitStack() as daemons:
             daemons.enter_context(running(munged(folder, key)))
-            _wait((folder / "munge.socket").exists)
+            wait((folder / "munge.socket").exists)
             for daemon in ("slurmctld", "slurmd"):
                 daemons.enter_context(running([daemon, "-D", "-f", str(conf)]))
-            _wait(
+            wait(
                 lambda: (
                     "idle" in _output(["sinfo", "--noheader", "--format=%T"], SLURM_CONF=str(conf))
                 )
@@ -168,7 +168,8 @@ def has_slurm() -> bool:
     return os.getuid() == 0 and all(shutil.which(program) for program in SLURM)
 
 
-def _wait(ready: Callable[[], bool]) -> None:
+def wait(ready: Callable[[], bool]) -> None:
+    """Wait until something that starts is ready."""
     deadline = time.monotonic() + _START_S
     while not ready():
         assert time.monotonic() < deadline, "the cluster did not start in time"
