@@ -31,6 +31,8 @@ before=$(saved)
 ip=$({ getent ahostsv4 "$(hostname)"; hostname -I | tr ' ' '\n'; } | awk '/^[0-9.]+/ && !/^127\./ { print $1; exit }')
 export PATH={{ bin }}:$PATH RAY_ADDRESS=$ip:$((20000 + SLURM_JOB_ID % 10000))
 export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=${RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT:-300}
+# Without it, Ray's wait for a slow head ends with an error after 40 s.
+export RAY_py_gcs_connect_timeout_s=$RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT
 srun --ntasks=$SLURM_JOB_NUM_NODES --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=10 \
     ray symmetric-run --address $RAY_ADDRESS --min-nodes $SLURM_JOB_NUM_NODES --num-cpus=$SLURM_CPUS_ON_NODE -- \
     bash -c '"$@"; echo $? > "$0"' {{ exit_file }} {{ command }}{% if not nnodes and recipe != "baseline" %} trainer.nnodes=$SLURM_JOB_NUM_NODES{% endif %} &
