@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 
 from coding_model_project.errors import INTERRUPTED
 from coding_model_project.launch.jobs.base import value_of
+from coding_model_project.runs.console import output_copied_to
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.starting import end_attempt, start_attempt
 from coding_model_project.runs.stopping import StopSignal, stop_requested
@@ -29,7 +30,7 @@ def main() -> None:
     log_dir = run.log_dir(attempt.number)
     error: BaseException | None = None
     try:
-        with StopSignal(log_dir, listen=True):
+        with output_copied_to(log_dir / "console.log"), StopSignal(log_dir, listen=True):
             _train(run, log_dir, int(value_of(given, STEPS) or "1000000"))
     except KeyboardInterrupt as interrupt:
         error = interrupt
