@@ -53,7 +53,9 @@ class SlurmRig:
     def run(self, command: Sequence[str], *, env: Mapping[str, str] | None = None) -> Done:
         """Run a command where users log in, in the folder that all machines share."""
         environment = {"SLURM_CONF": str(self._conf), **(env or {})}
-        return self.rig.outside.run(command, timeout_s=_PATIENCE_S, env=environment, cwd=self.rig.shared)
+        return self.rig.outside.run(
+            command, timeout_s=_PATIENCE_S, env=environment, cwd=self.rig.shared
+        )
 
     def _start(self, node: Node, daemon: str) -> None:
         private = self.rig.private
