@@ -1,6 +1,6 @@
 """What Slurm itself does to a job: it cancels, preempts, requeues, and ends it at its time limit.
 
-Jobs are stand-ins on a real Slurm of one node; tests/cluster/slurm.py has several.
+Jobs are stand-ins on a real Slurm of one node.
 """
 
 from __future__ import annotations
