@@ -17,7 +17,8 @@ def output_copied_to(log: Path) -> Iterator[None]:
     """Append the output of this process and its children to a file, besides printing it.
 
     Two `tee` processes on the file descriptors catch the output of every library and child. They ignore
-    Ctrl-C, because the process still prints after it.
+    Ctrl-C and SIGTERM, which Slurm sends to every process of a job, because this process still prints
+    after it.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
@@ -38,7 +39,7 @@ def output_copied_to(log: Path) -> Iterator[None]:
 def _tee(fd: int, log: Path) -> subprocess.Popen[bytes]:
     """Insert a `tee` between a file descriptor and its target."""
     tee = subprocess.Popen(
-        ["tee", "--append", "--ignore-interrupts", str(log)],
+        ["sh", "-c", 'trap "" INT TERM; exec tee --append "$0"', str(log)],
         stdin=subprocess.PIPE,
         stdout=fd,
         stderr=subprocess.DEVNULL,  # the run reports a full disk

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 
@@ -64,7 +65,10 @@ class StopSignal:
         self._asked_at = now
         (self._log_dir / _FILE).touch()
         # os.write, since this handler may have interrupted a print.
-        os.write(2, b"SIGTERM: ending after this step, with a checkpoint; again to end at once\n")
+        with suppress(OSError):  # the terminal may have been closed
+            os.write(
+                2, b"SIGTERM: ending after this step, with a checkpoint; again to end at once\n"
+            )
 
     def __exit__(
         self,

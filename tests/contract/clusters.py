@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -24,26 +24,68 @@ SLURM = ("munged", "slurmctld", "slurmd", "sbatch")
 
 _SLURM_CONF = """\
 ClusterName=one
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={controller}({address})
 SlurmUser=root
-AuthInfo=socket={folder}/munge.socket
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+AuthInfo=socket={private}/munge.socket,cred_expire=5
+StateSaveLocation={private}/state
+SlurmdSpoolDir={private}/spool
+SlurmctldLogFile={private}/slurmctld.log
+SlurmdLogFile={private}/slurmd.log
+SlurmctldPidFile={private}/slurmctld.pid
+SlurmdPidFile={private}/slurmd.pid
 SlurmctldPort={controller_port}
 SlurmdPort={node_port}
+SlurmdParameters=config_overrides
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 ReturnToService=2
-KillWait=2
-NodeName={host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+SlurmdTimeout={dead_after_s}
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+{nodes}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10
 """
+
+
+def slurm_conf(
+    controller: str,
+    address: str,
+    nodes: Mapping[str, str],
+    private: Path,
+    *,
+    cpus: int = 2,
+    dead_after_s: int = 300,
+) -> str:
+    """Return a slurm.conf. Jobs in the partition `urgent` preempt those in `all`, the default.
+
+    Args:
+        controller: host name of the controller, which has the address after it.
+        nodes: addresses of the nodes by host name.
+        private: a folder of each machine's own, for daemons' files and munge's socket.
+        dead_after_s: seconds without an answer after which a node is down, and its jobs are requeued.
+    """
+    each = [
+        f"NodeName={name} NodeAddr={at} CPUs={cpus} State=UNKNOWN" for name, at in nodes.items()
+    ]
+    return _SLURM_CONF.format(
+        controller=controller,
+        address=address,
+        private=private,
+        controller_port=free_port(),
+        node_port=free_port(),
+        dead_after_s=dead_after_s,
+        nodes="\n".join(each),
+    )
+
+
+def munged(private: Path, key: Path) -> list[str]:
+    """Return munge's command, with all its files in a machine's folder but for the key."""
+    files = {"key-file": key, "socket": private / "munge.socket", "pid-file": private / "m.pid"}
+    files |= {"log-file": private / "m.log", "seed-file": private / "m.seed"}
+    return ["munged", "--foreground", "--force", *(f"--{k}={v}" for k, v in files.items())]
 
 
 @contextmanager
@@ -69,7 +111,7 @@ def ray_head(token: str, *, cpus: int = 2, gpus: int = 0) -> Iterator[str]:
         }
         with running([*command, f"--temp-dir={folder}"], **own):
             url = f"http://127.0.0.1:{port}"
-            _wait(lambda: _answers(f"{url}/api/version"))
+            wait(lambda: _answers(f"{url}/api/version"))
             yield url
 
 
@@ -82,26 +124,17 @@ def slurm() -> Iterator[str]:
         for part in ("state", "spool"):
             (folder / part).mkdir()
         conf = folder / "slurm.conf"
-        conf.write_text(
-            _SLURM_CONF.format(
-                host=socket.gethostname().partition(".")[0],
-                folder=folder,
-                controller_port=free_port(),
-                node_port=free_port(),
-            )
-        )
+        host = socket.gethostname().partition(".")[0]
+        conf.write_text(slurm_conf(host, "127.0.0.1", {host: "127.0.0.1"}, folder))
         key = folder / "munge.key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
-        files = {"key-file": key, "socket": folder / "munge.socket", "pid-file": folder / "m.pid"}
-        files |= {"log-file": folder / "m.log", "seed-file": folder / "m.seed"}
-        munged = ["munged", "--foreground", "--force"]
         with ExitStack() as daemons:
-            daemons.enter_context(running([*munged, *(f"--{k}={v}" for k, v in files.items())]))
-            _wait(lambda: files["socket"].exists())
+            daemons.enter_context(running(munged(folder, key)))
+            wait((folder / "munge.socket").exists)
             for daemon in ("slurmctld", "slurmd"):
                 daemons.enter_context(running([daemon, "-D", "-f", str(conf)]))
-            _wait(
+            wait(
                 lambda: (
                     "idle" in _output(["sinfo", "--noheader", "--format=%T"], SLURM_CONF=str(conf))
                 )
@@ -135,7 +168,8 @@ def has_slurm() -> bool:
     return os.getuid() == 0 and all(shutil.which(program) for program in SLURM)
 
 
-def _wait(ready: Callable[[], bool]) -> None:
+def wait(ready: Callable[[], bool]) -> None:
+    """Wait until something that starts is ready."""
     deadline = time.monotonic() + _START_S
     while not ready():
         assert time.monotonic() < deadline, "the cluster did not start in time"

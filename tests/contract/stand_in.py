@@ -10,6 +10,8 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from coding_model_project.errors import INTERRUPTED
+from coding_model_project.launch.jobs.base import value_of
+from coding_model_project.runs.console import output_copied_to
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.starting import end_attempt, start_attempt
 from coding_model_project.runs.stopping import StopSignal, stop_requested
@@ -18,18 +20,18 @@ STEPS = "trainer.total_training_steps"
 
 
 def main() -> None:
-    given = dict(word.split("=", 1) for word in sys.argv[1:])
-    if given.get("coding.seed") == "13":
+    given = sys.argv[1:]
+    if value_of(given, "coding.seed") == "13":
         print("error: seed 13, as was asked", file=sys.stderr)
         sys.exit(2)
-    run = RunFolder(Path(given["coding.run_dir"]))
+    run = RunFolder(Path(value_of(given, "coding.run_dir") or ""))
     config = OmegaConf.create({"coding": {"run_dir": str(run.path), "force": False}, "trainer": {}})
     attempt = start_attempt(run.path, config, inputs={}, recipe="sft", command=[], force=False)
     log_dir = run.log_dir(attempt.number)
     error: BaseException | None = None
     try:
-        with StopSignal(log_dir, listen=True):
-            _train(run, log_dir, int(given.get(STEPS, "1000000")))
+        with output_copied_to(log_dir / "console.log"), StopSignal(log_dir, listen=True):
+            _train(run, log_dir, int(value_of(given, STEPS) or "1000000"))
     except KeyboardInterrupt as interrupt:
         error = interrupt
     end_attempt(run.path, attempt, error)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import coding_model_project.cli as cli
-from coding_model_project.launch.jobs.base import JobState
+from coding_model_project.launch.jobs.base import JobState, override
 from coding_model_project.launch.jobs.job_log import JobLog
 from tests.contract import clusters
 from tests.contract.stand_in import STEPS
@@ -42,9 +42,9 @@ class Place:
         assert ended == code, out + err
         return out + err
 
-    def submit(self, name: str, *overrides: str, code: int = 0) -> str:
-        options = ["--name", name, "--repo", str(self.root / "repo"), *self.options]
-        run = f"coding.run_dir={self.root}/run"
+    def submit(self, name: str, *overrides: str, options: Sequence[str] = (), code: int = 0) -> str:
+        options = ["--name", name, "--repo", str(self.root / "repo"), *self.options, *options]
+        run = override("coding.run_dir", f"{self.root}/run")
         return self.jobs("submit", *options, "sft", "hardware=cpu", run, *overrides, code=code)
 
     def state(self, name: str) -> JobState:
@@ -53,9 +53,13 @@ class Place:
 
     def wait(self, name: str, text: str) -> None:
         """Wait until a job has printed something."""
+        self.until(name, lambda: text in self.jobs("logs", name))
+
+    def until(self, name: str, condition: Callable[[], bool]) -> None:
+        """Wait until something holds; show a job's log if it never does."""
         deadline = time.monotonic() + _SOON_S
-        while text not in (said := self.jobs("logs", name)):
-            assert time.monotonic() < deadline, said
+        while not condition():
+            assert time.monotonic() < deadline, self.jobs("logs", name)
             time.sleep(0.3)
 
 
@@ -80,7 +84,7 @@ def ray() -> Iterator[tuple[str, ...]]:
 def slurm() -> Iterator[tuple[str, ...]]:
     with clusters.slurm() as conf, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLURM_CONF", conf)
-        yield ("--backend", "slurm", "--sbatch=--time=10")
+        yield ("--backend", "slurm", "--sbatch=--time=20")
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -139,10 +140,23 @@ class Backend(Protocol):
         ...
 
 
-def value_of(overrides: tuple[str, ...], key: str) -> str | None:
+def value_of(overrides: Sequence[str], key: str) -> str | None:
     """Return the value that the overrides give a key; None if they do not set it, or set it to null."""
-    given = dict(one.lstrip("+").split("=", 1) for one in overrides if "=" in one)
-    return None if given.get(key) == "null" else given.get(key)
+    from coding_model_project.launch.verl_keys.tree import parsed
+
+    own = [one for one in overrides if one.lstrip("+").startswith(f"{key}=")]
+    found = parsed(own[-1]) if own else None
+    value = found.value() if found else None
+    return None if value is None else str(value)
+
+
+def override(key: str, value: str) -> str:
+    """Return an override in Hydra's grammar, quoted if the value needs it."""
+    plain = f"{key}={value}"
+    if value_of([plain], key) == value:
+        return plain
+    escaped = re.sub(r"(\\*)'", r"\1\1\\'", value)
+    return f"{key}='{escaped}'"
 
 
 def with_run_dir(backend: str, given: tuple[str, ...], name: str) -> tuple[tuple[str, ...], str]:
@@ -172,7 +186,7 @@ def with_run_dir(backend: str, given: tuple[str, ...], name: str) -> tuple[tuple
     else:
         path = str(Path(chosen or f"outputs/{name}").expanduser().absolute())
     rest = tuple(one for one in given if not one.lstrip("+").startswith("coding.run_dir="))
-    return (*rest, f"coding.run_dir={path}"), path
+    return (*rest, override("coding.run_dir", path)), path
 
 
 def require_hardware(job: Job) -> None:

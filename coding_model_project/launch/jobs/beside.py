@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--arguments", default="")
     parser.add_argument("recipe", nargs="+")
     given = parser.parse_args(arguments)
-    run_dir = value_of(tuple(given.recipe), "coding.run_dir")
+    run_dir = value_of(given.recipe, "coding.run_dir")
     if run_dir is None:
         raise ConfigError("coding.run_dir=: not set; the evaluation must know the run's folder")
     training_gpus, evaluation_gpus = split(_visible(), given.gpus)

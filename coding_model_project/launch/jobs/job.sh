@@ -14,10 +14,10 @@ ask() {
     [ -z "$asked" ] || return
     asked=1
 {% if several %}
-    {{ python }} -m coding_model_project runs stop {{ run_dir }}  # TERM would end Ray too
-{% else %}
-    [ -z "$run" ] || kill -TERM $run
+    # TERM would end Ray too. While Ray starts there is no run yet, and nothing to save.
+    {{ python }} -m coding_model_project runs stop {{ run_dir }} && return
 {% endif %}
+    [ -z "$run" ] || kill -TERM $run
 }
 trap ask TERM
 trap 'stopped=1; ask' USR1
@@ -31,20 +31,22 @@ before=$(saved)
 ip=$({ getent ahostsv4 "$(hostname)"; hostname -I | tr ' ' '\n'; } | awk '/^[0-9.]+/ && !/^127\./ { print $1; exit }')
 export PATH={{ bin }}:$PATH RAY_ADDRESS=$ip:$((20000 + SLURM_JOB_ID % 10000))
 export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=${RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT:-300}
-srun --ntasks=$SLURM_JOB_NUM_NODES --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=120 \
+# Without it, Ray's wait for a slow head ends with an error after 40 s.
+export RAY_py_gcs_connect_timeout_s=$RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT
+srun --ntasks=$SLURM_JOB_NUM_NODES --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=10 \
     ray symmetric-run --address $RAY_ADDRESS --min-nodes $SLURM_JOB_NUM_NODES --num-cpus=$SLURM_CPUS_ON_NODE -- \
     bash -c '"$@"; echo $? > "$0"' {{ exit_file }} {{ command }}{% if not nnodes and recipe != "baseline" %} trainer.nnodes=$SLURM_JOB_NUM_NODES{% endif %} &
 {% else %}
 {{ command }} &
 {% endif %}
 run=$!
-{% if not several %}
 [ -z "$asked" ] || kill -TERM $run  # the signal came before the run started
-{% endif %}
 while kill -0 $run 2>/dev/null; do wait $run; done
 wait $run; code=$?
 {% if several %}
-code=$(cat {{ exit_file }} || echo 1)  # Ray's command ends with 0 if it could not start Ray
+# Ray's command ends with 0 if it could not start Ray.
+[ -e {{ exit_file }} ] && code=$(cat {{ exit_file }}) || code=${asked:+130}
+code=${code:-1}
 {% endif %}
 {% if sbatch %}
 # At the time limit, requeue the job: the same command resumes the run. Do not requeue after `jobs stop`

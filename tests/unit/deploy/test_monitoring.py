@@ -21,11 +21,15 @@ ALERTS = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"][0]["rules
 TESTS = yaml.safe_load((FOLDER / "alerts.test.yml").read_text())["tests"]
 
 
-def exported() -> set[str]:
-    """Return the names of the samples at /metrics of a judge that has answered."""
+def metrics() -> str:
+    """Return what /metrics of a judge that has answered says."""
     measures = Measures(Admission(1, 1), cast(Any, SimpleNamespace(identity="x")))
     measures.count(cast(Any, SimpleNamespace(status="Success")))
-    families = text_string_to_metric_families(measures.text())
+    return measures.text()
+
+
+def exported() -> set[str]:
+    families = text_string_to_metric_families(metrics())
     return {sample.name for family in families for sample in family.samples}
 
 
@@ -64,10 +68,21 @@ def test_the_scrape_sends_the_token_to_the_judges_port():
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool")
 @pytest.mark.parametrize(
-    "words", [["check", "rules", "alerts.yml"], ["test", "rules", "alerts.test.yml"]]
+    "words",
+    [
+        ["check", "rules", "alerts.yml"],
+        ["test", "rules", "alerts.test.yml"],
+        ["check", "config", "--syntax-only", "prometheus.yml"],
+        ["check", "metrics"],  # of its input
+    ],
 )
-def test_promtool_accepts_the_rules(words):
+def test_promtool_accepts_the_rules_the_scrape_and_the_metrics(words):
     done = subprocess.run(
-        ["promtool", *words], cwd=FOLDER, capture_output=True, text=True, check=False
+        ["promtool", *words],
+        cwd=FOLDER,
+        input=metrics(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

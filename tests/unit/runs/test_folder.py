@@ -237,6 +237,30 @@ def test_what_children_print_is_in_the_log_too(tmp_path, capfd):
     assert sorted(log.read_text().splitlines()) == ["from a child", "from here"]
 
 
+def test_output_goes_on_after_a_sigterm_of_all_processes(tmp_path):
+    """As Slurm sends it, to the run and to all that the run has started."""
+    log = tmp_path / "console.log"
+    code = f"""if True:
+        import os, signal, time
+        from pathlib import Path
+        import psutil
+        from coding_model_project.runs.console import output_copied_to
+        from coding_model_project.runs.stopping import StopSignal, stop_requested
+        with output_copied_to(Path({str(log)!r})):
+            with StopSignal(Path({str(tmp_path)!r}), listen=True):
+                time.sleep(1)
+                for process in psutil.Process().children(recursive=True):
+                    process.terminate()
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(1)
+                print("saved a checkpoint", flush=True)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "saved a checkpoint\n"
+    assert "SIGTERM: ending after this step" in done.stderr
+    assert "saved a checkpoint\n" in log.read_text()
+
+
 def test_sigterm_asks_once_and_then_insists(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt), StopSignal(tmp_path, listen=True):
         os.kill(os.getpid(), signal.SIGTERM)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coding_model_project.errors import ConfigError, JobError
+from coding_model_project.errors import INTERRUPTED, ConfigError, JobError
 from coding_model_project.launch.jobs.base import Evaluation, JobState
 from coding_model_project.launch.jobs.slurm import SlurmBackend
 from tests.unit.launch.jobs.conftest import make_job
@@ -148,6 +148,20 @@ def test_a_ray_that_does_not_start_is_a_failed_job(several, command, slurm_job):
     _, start = several
     command("srun", "exit 0")
     assert start().wait(60) == 1
+
+
+@pytest.mark.parametrize("how", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_stop_while_ray_starts_ends_the_job_since_nothing_is_to_be_saved(
+    several, command, tmp_path, how
+):
+    _, start = several
+    command("srun", f"touch {tmp_path}/starts; exec sleep 100")
+    process = start()
+    wait_for((tmp_path / "starts").exists)
+    process.send_signal(how)
+    assert process.wait(60) == INTERRUPTED
+    asked = tmp_path / "scontrol.txt"
+    assert not asked.exists() or "requeue" not in asked.read_text()
 
 
 def test_symmetric_run_has_the_options_that_the_script_gives_it():
