@@ -326,7 +326,7 @@ async def judged(sandbox, source, problem):
 async def attacked(sandbox, name):
     """Return what an attack achieved; None if nothing."""
     problem = made_problem()
-    tokens = [test.input.args[1] for test in problem.tests if isinstance(test.input, Call)]
+    tokens = [str(test.input.args[1]) for test in problem.tests if isinstance(test.input, Call)]
     for left in reversed(range(TRIES)):
         try:
             found, passed = await judged(sandbox, BEFORE + ATTACKS[name], problem)
