@@ -1,6 +1,6 @@
-"""Signs that a verifier lacked a network, a tool, an interpreter or a program that the agent started.
+"""Signs that a verifier lacked a network, a tool, an interpreter or a server that the agent started.
 
-A sign is a suspicion: the judged program may have printed it, or left programs running. `trial.Trials`
+A sign is a suspicion: the judged program may have printed it, or left servers running. `trial.Trials`
 gives a verdict only from runs in which no such program took part.
 """
 
@@ -36,15 +36,15 @@ def of_network(output: str) -> str | None:
     return _line(_NETWORK.search(output))
 
 
-def hindrance(output: str, exit_code: int, ended: Sequence[str] = ()) -> str | None:
+def hindrance(output: str, exit_code: int, ended: Sequence[int] = ()) -> str | None:
     """Return the sign that a verifier could not work; None without one.
 
     Args:
-        ended: programs that the agent left running, and that ended before the verifier started.
+        ended: ports of servers that the agent left running, and that ended before the verifier started.
     """
     if ended and not of_network(output):
-        names = ", ".join(ended[:_MANY]) + (", …" if len(ended) > _MANY else "")
-        return f"it may need programs that ended with the agent: {names}"
+        named = ", ".join(map(str, ended[:_MANY])) + (", …" if len(ended) > _MANY else "")
+        return f"it may need servers that ended with the agent, on port {named}"
     return of_network(output) or _line(_MISSING.search(output)) or _CODES.get(exit_code)
 
 

@@ -39,9 +39,9 @@ class Verification:
         self.files = Tree()
         """Its files in /logs/verifier."""
         self.exit_code = 0
-        self.ended: tuple[str, ...] = ()
-        """Programs that the agent left running, and that ended before the verifier started. Only known
-        if the main reward is below 1."""
+        self.ended: tuple[int, ...] = ()
+        """Ports of servers that the agent left running, and that ended before the verifier started. Only
+        known if the main reward is below 1."""
         self._over_memory = False
 
     async def run(
@@ -85,7 +85,7 @@ class Verification:
         brought: Tree,
         env: Mapping[str, str],
     ) -> Rewards:
-        left = await environment.running()
+        left = await environment.listening()
         await environment.begin_verifier()
         await environment.write_tree(TESTS, brought)
         script, first = "test.sh", ""
@@ -113,7 +113,7 @@ class Verification:
         self.files = await _verifier_files(environment)
         rewards = _rewards(self.files)
         if left and (main_reward(rewards) or 0.0) < 1:  # an image's ENTRYPOINT starts its own again
-            self.ended = tuple(sorted(left - await environment.running()))
+            self.ended = tuple(sorted(left - await environment.listening()))
         check_range(rewards, task.reward_range)
         return rewards
 

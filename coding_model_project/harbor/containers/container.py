@@ -21,10 +21,10 @@ from coding_model_project.harbor.environment.base import (
     Environment,
     EnvironmentFailed,
     Killed,
-    named,
+    ports,
 )
 from coding_model_project.harbor.environment.output import shown
-from coding_model_project.harbor.environment.scripts import ANEW, FURNISH, NAMES
+from coding_model_project.harbor.environment.scripts import ANEW, FURNISH, SOCKETS
 from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
 
@@ -227,10 +227,10 @@ class Container(Environment):
 
     # ── the verifier's turn ───────────────────────────────────────────────────────────────────────
 
-    async def running(self) -> frozenset[str]:
-        """See `Environment.running`. Empty if the agent removed what lists them."""
-        words = ("exec", "--user", "0", self._name, "sh", "-c", NAMES)
-        return named((await self._engine.run(*words))[1].decode("utf-8", "replace"))
+    async def listening(self) -> frozenset[int]:
+        """See `Environment.listening`. Empty if the agent removed what lists them."""
+        words = ("exec", "--user", "0", self._name, "sh", "-c", SOCKETS)
+        return ports((await self._engine.run(*words))[1].decode("utf-8", "replace"))
 
     async def begin_verifier(self) -> None:
         """See `Environment.begin_verifier`."""

@@ -19,9 +19,9 @@ from coding_model_project.harbor.environment.scripts import (
     END_OTHERS,
     FURNISH,
     KIND,
-    NAMES,
     PACK,
     PROCESSES,
+    SOCKETS,
     UNPACK,
 )
 from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
@@ -56,8 +56,8 @@ _SCRIPT_S = 120.0
 
 _SHOWN_CHARS = 600
 
-_OURS = {"", "bash", "cat", "sh", "sleep"}
-"""Names of processes that run commands, or keep an environment."""
+_LISTENS = "0A"
+"""The kernel's state of a TCP socket that accepts connections."""
 
 
 class EnvironmentFailed(SandboxError):
@@ -271,13 +271,13 @@ class Environment(ABC):
             if ended.exit_code != 0:
                 raise OSError(f"{path}: {(ended.stderr or ended.stdout).strip()}")
 
-    async def running(self) -> frozenset[str]:
-        """Return the names of running programs, without shells and what this list itself needs.
+    async def listening(self) -> frozenset[int]:
+        """Return the TCP ports that servers listen on.
 
         Raises:
             EnvironmentFailed: the environment is lost.
         """
-        return named((await self._run(NAMES)).stdout)
+        return ports((await self._run(SOCKETS)).stdout)
 
     async def begin_verifier(self) -> None:
         """End every process, and replace /tests and /logs/verifier by empty folders.
@@ -346,9 +346,10 @@ async def prepared(made: Environment) -> Environment:
     return made
 
 
-def named(listed: str) -> frozenset[str]:
-    """Return the names that `scripts.NAMES` printed, without those of `_OURS`."""
-    return frozenset(listed.split("\n")) - _OURS
+def ports(printed: str) -> frozenset[int]:
+    """Return the ports of the listening sockets among those that `scripts.SOCKETS` printed."""
+    rows = (line.split() for line in printed.splitlines())
+    return frozenset(int(row[1].rpartition(":")[2], 16) for row in rows if row[3:4] == [_LISTENS])
 
 
 @runtime_checkable

@@ -14,8 +14,8 @@ rm -rf /logs/verifier; mkdir -p /tests /logs/verifier && chmod 755 /tests && chm
 PROCESSES = "cd /proc && echo [0-9]*"
 """A script that prints all process ids."""
 
-NAMES = "cat /proc/[0-9]*/comm 2> /dev/null; true"
-"""A script that prints the names of all processes."""
+SOCKETS = "cat /proc/net/tcp /proc/net/tcp6 2> /dev/null; true"
+"""A script that prints all TCP sockets."""
 
 END_OTHERS = """keep=" 1 $0 "; p=$$
 while [ "${p:-0}" -gt 1 ]; do keep="$keep$p "; p=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$p/status"); done

@@ -343,25 +343,30 @@ def test_a_module_that_the_agent_did_not_write_is_a_0(tmp_path):
         assert ended.rewards == {"reward": 0.0} and ended.reward_valid
 
 
-SERVED = (
-    "#!/bin/bash\npgrep -x served > /dev/null && r=1 || r=0\necho $r > /logs/verifier/reward.txt\n"
+SERVER = """import socket, time
+with socket.create_server(("127.0.0.1", 8123)):
+    time.sleep(600)
+"""
+SERVE = (
+    f"cat > /tmp/s.py <<'EOF'\n{SERVER}EOF\n"
+    "setsid python3 /tmp/s.py > /dev/null 2>&1 &\n"
+    "until (: < /dev/tcp/127.0.0.1/8123) 2> /dev/null; do sleep 0.1; done\n"
 )
+ASKS = "#!/bin/bash\n(: < /dev/tcp/127.0.0.1/8123) 2> /dev/null && r=1 || r=0\n"
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_a_task_whose_solution_must_keep_running_gives_no_verdict(tmp_path, works):
-    """The same agent earns its 0 where the solution leaves a file too, and not only a process."""
-    serve = "cp /bin/sleep /tmp/served; setsid /tmp/served 600 > /dev/null 2>&1 &\n"
-    test = f"[ -f /app/kept ] && exec sh -c 'echo 1 > /logs/verifier/reward.txt'\n{SERVED}"
-    task = made(tmp_path, test=test, solve=f"{serve}{'echo > kept' if works else ''}")
+def test_a_task_whose_solution_must_keep_serving_gives_no_verdict(tmp_path, works):
+    """The same agent earns its 0 where the solution leaves a file too, and not only a server."""
+    test = f"{ASKS}[ -f /app/kept ] && r=1\necho $r > /logs/verifier/reward.txt\n"
+    task = made(tmp_path, test=test, solve=f"{SERVE}{'echo > kept' if works else ''}")
     given = outcome(task)
-    own = outcome(task, Script(serve))
-    idle = outcome(task, Script(""))
+    own = outcome(task, Script(SERVE))
     if works:
-        assert given.rewards == {"reward": 1.0}
-        assert [one.rewards for one in (own, idle)] == [{"reward": 0.0}] * 2
+        assert (given.rewards, own.rewards) == ({"reward": 1.0}, {"reward": 0.0})
         return
     for ended in (given, own):
         assert (ended.exception, ended.rewards) == ("VerifierUnusableError", None)
-        assert "may need programs that ended with the agent: served" in str(ended.error)
+        assert "servers that ended with the agent, on port 8123" in str(ended.error)
         assert ended.failure_cause == "verifier_failed"
+    assert outcome(task, Script("sleep 600 &")).rewards == {"reward": 0.0}
