@@ -39,7 +39,7 @@ def output_copied_to(log: Path) -> Iterator[None]:
 def _tee(fd: int, log: Path) -> subprocess.Popen[bytes]:
     """Insert a `tee` between a file descriptor and its target."""
     tee = subprocess.Popen(
-        ["sh", "-c", 'trap "" INT TERM; exec tee --append "$0"', str(log)],
+        ["sh", "-c", 'trap "" INT TERM; exec tee -a "$0"', str(log)],
         stdin=subprocess.PIPE,
         stdout=fd,
         stderr=subprocess.DEVNULL,  # the run reports a full disk
