@@ -31,7 +31,7 @@ KIND = (
 PACK = """packed=$0; mkdir -p "${packed%/*}"; cd "$1" || exit 1; shift; [ $# = 0 ] && set -- .
 for one in "$@"; do shift; if [ -e "$one" ] || [ -L "$one" ]; then set -- "$@" "$one"; fi; done
 [ $# = 0 ] || tar -cf "$packed" -- "$@" """
-"""A script that packs the folder $1, or these names in it, into the tar file $0. An image may have no /tmp."""
+"""A script that packs the folder $1, or these names in it, into a new tar file $0 and its folder."""
 
 UNPACK = 'mkdir -p "$1" && tar -xmf "$0" -C "$1"'
 """A script that unpacks the tar file $0 over the folder $1."""
