@@ -284,7 +284,7 @@ def test_a_verifier_without_its_tools_gives_no_verdict(tmp_path):
             "verifier_failed",
         )
         assert "no-such-tool: command not found" in str(ended.error)
-    with pytest.raises(VerifierUnusableError, match="--environment podman"):
+    with pytest.raises(VerifierUnusableError, match="--environment"):
         verdicts(task, "echo 1 > answer")
 
 
