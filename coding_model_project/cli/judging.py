@@ -75,7 +75,7 @@ def _joins(address: str | None) -> partial[AbstractContextManager[None]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checking:
-    """How a preflight checks problems."""
+    """Settings of a preflight."""
 
     sandbox: SandboxConfig
     where: Resumable

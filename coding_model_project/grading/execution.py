@@ -216,8 +216,7 @@ def program_of(problem: Problem, code: str) -> Program:
 
 
 def inputs_of(tests: Sequence[Test], isolation: Isolation) -> list[TestInput]:
-    """Return the tests' inputs. If they share their state, each continues the one before it, but for
-    scripts and the first after another kind."""
+    """Return the tests' inputs. If tests share a process, each call or assert continues one before it."""
     inputs: list[TestInput] = []
     for test in tests:
         given = test.input

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from coding_model_project.api import Judge
@@ -19,18 +18,13 @@ from coding_model_project.grading.base import Outcome
 from coding_model_project.grading.limiter import CircuitBreaker
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
 from coding_model_project.grading.rewards import REWARDS
-from coding_model_project.integrations.given_problems import Problems, by_id, named
-from coding_model_project.types import Isolation, Problem
+from coding_model_project.integrations.given_problems import Problems, by_id, for_rewards, named
+from coding_model_project.types import Problem
 
 _log = logging.getLogger(__name__)
 
 Completion = str | Sequence[Mapping[str, Any]]
 """TRL's form of a completion: text, or the messages of the model and its tools."""
-
-
-def _with_a_process_per_test(problem: Problem) -> Problem:
-    """Return a problem as a reward judges it, whatever its data set's publisher does."""
-    return replace(problem, isolation=Isolation.per_test)
 
 
 class CodeReward:
@@ -73,9 +67,7 @@ class CodeReward:
             raise ConfigError(f"kind={kind!r}: expected one of {', '.join(REWARDS)}")
         if max_lost_batches < 1:
             raise ConfigError(f"max_lost_batches={max_lost_batches}: must be at least 1")
-        self._problems = {
-            name: _with_a_process_per_test(one) for name, one in by_id(problems).items()
-        }
+        self._problems = for_rewards(problems)
         self._settings: dict[str, Any] = {
             "kind": kind,
             "bare": bare,

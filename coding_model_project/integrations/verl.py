@@ -26,7 +26,7 @@ from coding_model_project.data.loaders.cases import Hints, truth_of
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.prelude import contest_prelude
 from coding_model_project.grading.rewards import REWARDS
-from coding_model_project.integrations.given_problems import by_id, named
+from coding_model_project.integrations.given_problems import for_rewards, named
 from coding_model_project.types import ERROR_GROUPS, ErrorType, GradedBy, Limits, Problem
 from coding_model_project.verl_ext.rewards.own_scorers import PROGRAMS, score_by_verl
 
@@ -184,7 +184,7 @@ def _judge(
         return _start(workers, sandbox, bare, stop_early, min_tier)
 
 
-_load = cache(by_id)
+_load = cache(for_rewards)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What Slurm itself does to a job: it cancels, preempts, requeues, and ends it at its time limit.
+"""Jobs that Slurm itself cancels, preempts, requeues, or ends at their time limit.
 
 Jobs are stand-ins on a real Slurm of one node.
 """

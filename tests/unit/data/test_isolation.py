@@ -11,8 +11,6 @@ from coding_model_project.data.loaders.rows import Form
 from coding_model_project.data.loaders.sets import SETS
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import DataError
-from coding_model_project.integrations.trl import CodeReward
-from coding_model_project.types import Call, Isolation, Problem, Test
 
 CALL = {"call": "f", "args": [1], "expected": 2}
 
@@ -68,15 +66,6 @@ def test_a_row_that_may_train_must_not_share(tmp_path, source, split):
               "tests": {"inputs": ["1"], "outputs": ["2"]}}  # fmt: skip
     with pytest.raises(Unusable, match="may train"):
         form(mapped, Part(split=split or "train", files=()), 0)
-
-
-def test_a_reward_of_trl_shares_nothing():
-    tests = (Test(Call("f", (1,)), expected=2),)
-    problem = Problem(
-        id="mine/1", split="test", statement="", tests=tests, isolation=Isolation.shared
-    )
-    (kept,) = CodeReward([problem])._problems.values()
-    assert kept.isolation == "per_test"
 
 
 def test_sets_that_share_are_known():

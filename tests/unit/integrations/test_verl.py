@@ -9,7 +9,9 @@ import pytest
 
 import coding_model_project as cmp
 from coding_model_project.data.problems import write_problems
+from coding_model_project.integrations.trl import CodeReward
 from coding_model_project.integrations.verl import compute_score
+from coding_model_project.types import Call, Isolation, Problem, Test
 from tests.fakes import stdin_problem
 
 ADD = cmp.Problem.simple("Add.", tests=[cmp.Test(cmp.Stdin("1 2"), expected="3")], id="mine/add")
@@ -273,3 +275,16 @@ def test_verl_loads_it_as_a_file_too():
     truth = json.dumps(CASES["stdin"][0])
     found = score(data_source="taco", solution_str=RIGHT, ground_truth=truth, extra_info=None)
     assert found["score"] == 0.5
+
+
+@pytest.mark.sandbox
+def test_rewards_share_no_process_whatever_the_publisher_does(tmp_path):
+    """A program that counts its calls must not learn to."""
+    counts = "```python\nn = 0\ndef f(x):\n    global n\n    n += 1\n    return n\n```"
+    tests = tuple(Test(Call("f", (0,)), expected=expected) for expected in (1, 2))
+    problem = Problem(
+        id="mine/1", split="test", statement="", tests=tests, isolation=Isolation.shared
+    )
+    write_problems(path := tmp_path / "problems.jsonl", [problem])
+    assert compute_score("mine", counts, "mine/1", problems=str(path))["score"] == 0.5
+    assert CodeReward([problem])(completions=[counts], problem_id=["mine/1"]) == [0.5]
