@@ -6,6 +6,7 @@ so that "openai/openai_humaneval" and "HumanEval-filtered" are HumanEval.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -133,6 +134,16 @@ def why_not_shared(problem: Problem) -> str | None:
         f'expected "per_test": the split {split!r} of {source} may train, and only problems that are '
         "held out may share a process; remove the field, or use the split 'test'"
     )
+
+
+def as_rewarded(problem: Problem) -> Problem:
+    """Return a problem as rewards judge it: a process per test, whatever its publisher does.
+
+    What one test leaves for the next is nothing that a model should learn to use.
+    """
+    if problem.isolation is Isolation.per_test:
+        return problem
+    return replace(problem, isolation=Isolation.per_test)
 
 
 def is_test_only(name: str) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from coding_model_project.api import load
+from coding_model_project.data.governance import as_rewarded
 from coding_model_project.errors import ConfigError
-from coding_model_project.types import Isolation, Problem
+from coding_model_project.types import Problem
 
 Problems = Iterable[Problem] | str | Path
 """Problems, or a name or path for `api.load`."""
@@ -32,15 +32,12 @@ def by_id(problems: Problems) -> dict[str, Problem]:
 
 
 def for_rewards(problems: Problems) -> dict[str, Problem]:
-    """Return problems by id as rewards judge them: a process per test, whatever their publisher does.
-
-    What one test leaves for the next is nothing that a model should learn to use.
+    """Return problems by id as rewards judge them (`governance.as_rewarded`).
 
     Raises:
         ConfigError, DataError: as `by_id`.
     """
-    found = by_id(problems).items()
-    return {name: replace(problem, isolation=Isolation.per_test) for name, problem in found}
+    return {name: as_rewarded(problem) for name, problem in by_id(problems).items()}
 
 
 def named(problems: Mapping[str, Problem], problem_id: object, where: str) -> Problem:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coding_model_project.configs.schema import CodingConfig
+from coding_model_project.data.governance import as_rewarded
 from coding_model_project.data.problems import ProblemFile
 from coding_model_project.errors import CodingModelError, DataError, SandboxError
 from coding_model_project.grading.judge import Graders, open_judge
@@ -54,14 +55,14 @@ class JudgePool:
         return isinstance(problem_id, str) and any(problem_id in file for file in self._files)
 
     def problem(self, problem_id: str) -> Problem:
-        """Return a problem by its id.
+        """Return a problem by its id, as rewards judge it.
 
         Raises:
             DataError: no file of coding.problems has it, or its file was changed in place.
         """
         for file in self._files:
             if (problem := file.get(problem_id)) is not None:
-                return problem
+                return as_rewarded(problem)
         raise DataError(
             f"{problem_id}: a row of data.* uses this problem, but no file of coding.problems has it"
         )

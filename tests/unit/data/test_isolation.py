@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.data.governance import isolation_of
 from coding_model_project.data.loaders import mbpp
 from coding_model_project.data.loaders.base import Part, Unusable
@@ -11,6 +12,7 @@ from coding_model_project.data.loaders.rows import Form
 from coding_model_project.data.loaders.sets import SETS
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import DataError
+from coding_model_project.verl_ext.rewards.judging import JudgePool
 
 CALL = {"call": "f", "args": [1], "expected": 2}
 
@@ -66,6 +68,14 @@ def test_a_row_that_may_train_must_not_share(tmp_path, source, split):
               "tests": {"inputs": ["1"], "outputs": ["2"]}}  # fmt: skip
     with pytest.raises(Unusable, match="may train"):
         form(mapped, Part(split=split or "train", files=()), 0)
+
+
+def test_verls_reward_managers_share_no_process(tmp_path):
+    row = {"id": "mine/1", "split": "test", "statement": "", "isolation": "shared", "tests": [CALL]}
+    (path := tmp_path / "problems.jsonl").write_text(json.dumps(row) + "\n")
+    assert read_problems(path)[0].isolation == "shared"
+    pool = JudgePool(CodingConfig(problems=[str(path)]))
+    assert pool.problem("mine/1").isolation == "per_test"
 
 
 def test_sets_that_share_are_known():
