@@ -46,11 +46,11 @@ def bytes_as_int8(n):
 
 
 def test_a_small_file_that_unfolds_to_a_large_one_is_refused_before_it_is_read(tmp_path):
-    text, n = "x" * (1 << 18), 100
+    text, n = "x" * (1 << 20), 150
     same = pa.DictionaryArray.from_arrays(pa.array([0] * n, pa.int32()), pa.array([text]))
     lists = pa.array([[{"a": [text]}] for _ in range(n)])
-    offsets = range(0, (n + 1) * 100_000, 100_000)
-    zeros = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), bytes_as_int8(n * 100_000))
+    offsets = range(0, (n + 1) * 200_000, 200_000)
+    zeros = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), bytes_as_int8(n * 200_000))
     for column in (same, lists, zeros):
         path = tmp_path / "small.parquet"
         pq.write_table(pa.table({"statement": column}), path, compression="zstd")
