@@ -160,6 +160,8 @@ def register() -> None:
     OmegaConf.register_new_resolver("updates", _updates, replace=True)
     OmegaConf.register_new_resolver("sample_tokens", _sample_tokens, replace=True)
     store = ConfigStore.instance()
+    if "coding_schema.yaml" in store.repo:
+        return  # once: it takes as long as the rest of a composition
     store.store(name="coding_schema", node={"coding": CodingConfig}, package="_global_")
     store.store(name="baseline_schema", node={"coding": BaselineConfig}, package="_global_")
     store.store(name="dpo_schema", node={"coding": PreferenceConfig}, package="_global_")

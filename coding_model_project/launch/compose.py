@@ -114,6 +114,8 @@ def _refuse_rival_presets(overrides: list[str]) -> None:
     """
     chosen = next((one for one in reversed(overrides) if one.startswith("experiment=[")), "")
     names = re.findall(r"\w+", chosen.partition("=")[2])
+    if len(names) < 2:
+        return
     presets = {preset.name: preset.keys for preset in reference.presets()}
     set_by: dict[str, tuple[str, Any]] = {}
     for name in names:

@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 HEAVY = {"hydra", "numpy", "pyarrow", "pydantic", "scipy"}
 TRAINING = {"ray", "torch", "transformers", "verl", "vllm"}
 OTHER_GRADERS = {
@@ -23,30 +21,29 @@ def loaded(code: str) -> set[str]:
     return set(done.stderr.decode().splitlines())
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "api",
-        "grading.judge",
-        "data.loaders",
-        "data.problems",
-        "grading.execution",
-        "sandbox.embedded.supervisor",
-        "grading.rewards",
-        "types",
-    ],
-)
-def test_judging_programs_needs_neither_numpy_nor_pydantic_nor_other_graders(module):
-    found = loaded(f"import coding_model_project.{module}")
+def together(*modules: str) -> str:
+    return "\n".join(f"import coding_model_project.{module}" for module in modules)
+
+
+def test_judging_programs_needs_neither_numpy_nor_pydantic_nor_other_graders():
+    found = loaded(
+        together(
+            "api",
+            "grading.judge",
+            "data.loaders",
+            "data.problems",
+            "grading.execution",
+            "sandbox.embedded.supervisor",
+            "grading.rewards",
+            "types",
+        )
+    )
     assert found & (HEAVY | TRAINING | OTHER_GRADERS) == set()
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["cli", "data.dedup.govern", "evaluation.comparison.comparison_tables", "reports", "doctor"],
-)
-def test_what_comes_with_an_extra_is_imported_where_it_is_used(module):
-    found = loaded(f"import coding_model_project.{module}")
+def test_what_comes_with_an_extra_is_imported_where_it_is_used():
+    comparison = "evaluation.comparison.comparison_tables"
+    found = loaded(together("cli", "data.dedup.govern", comparison, "reports", "doctor"))
     assert found & ({"fastapi", "pyarrow", "scipy"} | TRAINING) == set()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 import coding_model_project.cli as cli
 from coding_model_project.data.problems import write_problems
+from coding_model_project.synthetic.tinyshell import shell_files
 from tests.fakes import stdin_problem
 
 
@@ -38,6 +39,8 @@ def test_preflight_fails_on_bad_gold_or_accepted_bad(files, sandbox, capsys, gol
 
 def test_tinyshell_in_the_form_of_tool_calls_has_a_folder_of_its_own(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(shell_files, "SIZES", {"train": 6, "validation": 2, "test": 2})
+    monkeypatch.setattr(shell_files, "N_SHOWN", 3)
     assert cli.main(["data", "prepare", "tinyshell", "--calls", "tools"]) == 0
     assert "tinyshell is in data/tinyshell_tools" in capsys.readouterr().out
     assert cli.main(["data", "prepare", "tinyshell", "--out", "data/tinyshell_tools"]) == 2

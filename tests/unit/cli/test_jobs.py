@@ -6,14 +6,19 @@ import coding_model_project.cli as cli
 from tests.unit.launch.jobs.conftest import git
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    repo = tmp_path / "repo"
+@pytest.fixture(scope="module")
+def repo(tmp_path_factory):
+    repo = tmp_path_factory.mktemp("jobs") / "repo"
     repo.mkdir()
     (repo / "a.py").write_text("1\n")
     git(repo, "init", "--quiet")
     git(repo, "add", "--all")
     git(repo, "commit", "--quiet", "--message", "first")
+    return repo
+
+
+@pytest.fixture
+def here(repo, monkeypatch):
     monkeypatch.chdir(repo)
     monkeypatch.delenv("RAY_API_SERVER_ADDRESS", raising=False)
     monkeypatch.delenv("AWS_REGION", raising=False)

@@ -1,7 +1,7 @@
 """HumanEval+ and MBPP+: expected values from the solution; typed arguments; two scores."""
 
-import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -108,6 +108,22 @@ def test_a_solution_that_fails_is_set_aside_and_a_value_too_large_is_left_out(tm
     assert "humaneval_plus/999: 1 of 3 inputs left out" in found.notes[-1]
 
 
+@pytest.fixture(scope="module")
+def quarter(tmp_path_factory):
+    """The problem above, with a shorter limit."""
+    folder = tmp_path_factory.mktemp("evalplus")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_CACHE_HOME", str(folder))
+        (problem,) = loaded(folder, "humaneval_plus", HUMANEVAL_PLUS).problems
+    return replace(problem, limits=replace(problem.limits, cpu_s=0.3))
+
+
+@pytest.fixture(scope="module")
+async def sandbox():
+    async with EmbeddedSandbox(workers=1) as sandbox:
+        yield sandbox
+
+
 @pytest.mark.sandbox
 @pytest.mark.parametrize(
     ("body", "base", "plus"),
@@ -121,15 +137,11 @@ def test_a_solution_that_fails_is_set_aside_and_a_value_too_large_is_left_out(tm
     ids=["right", "wrong on further inputs", "wrong", "wrong on an own input", "endless"],
 )
 @pytest.mark.parametrize("stop_early", [False, True], ids=["all tests", "until one fails"])
-def test_the_benchmarks_own_tests_have_a_score_of_their_own(tmp_path, body, base, plus, stop_early):
-    (problem,) = loaded(tmp_path, "humaneval_plus", HUMANEVAL_PLUS).problems
-
-    async def judged():
-        async with EmbeddedSandbox() as sandbox:
-            grader = ExecutionGrader(sandbox, stop_early=stop_early, stop_on_timeout=True)
-            return await grader.grade_code(problem, f"def quarter(x):\n    {body}\n")
-
-    verdict = asyncio.run(judged())
+async def test_the_benchmarks_own_tests_have_a_score_of_their_own(
+    sandbox, quarter, body, base, plus, stop_early
+):
+    grader = ExecutionGrader(sandbox, stop_early=stop_early, stop_on_timeout=True)
+    verdict = await grader.grade_code(quarter, f"def quarter(x):\n    {body}\n")
     assert (verdict.base_passed, verdict.passed) == (base, plus)
 
 

@@ -41,11 +41,16 @@ def test_a_damaged_file_is_named(tmp_path, content):
         list(read_rows(path))
 
 
+def bytes_as_int8(n):
+    return pa.Array.from_buffers(pa.int8(), n, [None, pa.py_buffer(bytes(n))])
+
+
 def test_a_small_file_that_unfolds_to_a_large_one_is_refused_before_it_is_read(tmp_path):
-    text, n = "x" * (1 << 20), 300
+    text, n = "x" * (1 << 20), 150
     same = pa.DictionaryArray.from_arrays(pa.array([0] * n, pa.int32()), pa.array([text]))
     lists = pa.array([[{"a": [text]}] for _ in range(n)])
-    zeros = pa.array([[0] * 100_000 for _ in range(n)], pa.list_(pa.int8()))
+    offsets = range(0, (n + 1) * 200_000, 200_000)
+    zeros = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), bytes_as_int8(n * 200_000))
     for column in (same, lists, zeros):
         path = tmp_path / "small.parquet"
         pq.write_table(pa.table({"statement": column}), path, compression="zstd")

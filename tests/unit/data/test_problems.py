@@ -89,7 +89,7 @@ def pictured(problem):
     return [getattr(problem, name) for name in names], texts, tests
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(problems=st.lists(PROBLEMS, max_size=3, unique_by=lambda problem: problem.id))
 def test_round_trip(problems, tmp_path_factory):
     path = tmp_path_factory.mktemp("problems") / "p.jsonl"
@@ -198,7 +198,7 @@ def test_sets_are_written_alike_in_every_process(tmp_path):
     file = tmp_path / "mine.jsonl"
     file.write_text(json.dumps(row | {"gold": ["def f(s):\n    return s\n"]}))
     found = set()
-    for seed in ("0", "1", "2", "3"):
+    for seed in ("0", "1"):
         found.add(
             subprocess.run(
                 [sys.executable, "-c", SETS, str(file), str(tmp_path / seed)],

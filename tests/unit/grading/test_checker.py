@@ -39,7 +39,7 @@ def sums(source: str = SUMS, **fields: object) -> Problem:
     return replace(problem, comparison="checker", checker=checker)
 
 
-@pytest.fixture(params=[Tier.namespaces, Tier.seccomp])
+@pytest.fixture(scope="module", params=[Tier.namespaces, Tier.seccomp])
 async def judge(request):
     if problem := tiers.why_not(request.param, sys.executable):
         pytest.skip(f"tier {request.param} does not work here: {problem}")

@@ -1,6 +1,6 @@
 """Problems whose tests share the candidate's process: verdicts, and their details."""
 
-import asyncio
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -12,7 +12,8 @@ from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.harness import HarnessGrader
 from coding_model_project.harbor.integrity import Accepted, NotIsolatedError, require
-from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import ErrorType, Harness, Limits, Problem
 
@@ -98,29 +99,33 @@ SPOKEN = {
 
 
 def needs(language: str) -> None:
-    async def tier():
-        async with EmbeddedSandbox(workers=1, min_tier="rlimit") as sandbox:
-            return sandbox.tier
-
     try:
-        toolchains.toolchain(language, asyncio.run(tier()))
+        toolchains.toolchain(language, tiers.strongest(Tier.rlimit, sys.executable))
     except ConfigError as error:
         pytest.skip(str(error))
 
 
-def graded(problem: Problem, *programs: str):
-    async def all_of_them():
-        async with EmbeddedSandbox(workers=1, min_tier="rlimit") as sandbox:
-            inner = HarnessGrader(ExecutionGrader(sandbox, stop_early=True))
-            grader = CachedGrader(inner, bare=False)
-            return [await grader.grade_code(problem, one) for one in programs]
+@pytest.fixture(scope="module")
+async def sandbox():
+    async with EmbeddedSandbox(workers=1, min_tier="rlimit") as sandbox:
+        yield sandbox
 
-    return asyncio.run(all_of_them())
+
+@pytest.fixture
+def graded(sandbox):
+    """Judge programs by a grader of their own."""
+
+    async def judge(problem: Problem, *programs: str):
+        inner = HarnessGrader(ExecutionGrader(sandbox, stop_early=True))
+        grader = CachedGrader(inner, bare=False)
+        return [await grader.grade_code(problem, one) for one in programs]
+
+    return judge
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", SPOKEN)
-def test_tests_as_humaneval_x_publishes_them(language):
+async def test_tests_as_humaneval_x_publishes_them(graded, language):
     needs(language)
     spoken = SPOKEN[language]
     problem = Problem(
@@ -131,7 +136,7 @@ def test_tests_as_humaneval_x_publishes_them(language):
     def program(body: str) -> str:
         return spoken.function.replace("@", body)
 
-    right, main, noise, wrong, ends, fails, broken = graded(
+    right, main, noise, wrong, ends, fails, broken = await graded(
         problem,
         program(spoken.right),
         program(spoken.right) + spoken.main,
@@ -175,9 +180,9 @@ PYTHON = bigcodebench.problem(
 )
 
 
-def test_tests_as_bigcodebench_publishes_them():
+async def test_tests_as_bigcodebench_publishes_them(graded):
     demo = "if __name__ == '__main__':\n    raise SystemExit(twice(input()))\n"
-    right, wrong, crashes, skips, ends, empty = graded(
+    right, wrong, crashes, skips, ends, empty = await graded(
         PYTHON,
         PYTHON.gold[0] + f"\n\n{demo}",
         "def twice(x):\n    return json.loads(str(3 * x))\n",
@@ -195,31 +200,34 @@ def test_tests_as_bigcodebench_publishes_them():
     assert skips.passed, "a skipped test is no failure where the publisher runs it, either"
 
 
-def test_no_program_passes_by_what_an_earlier_one_was_given():
+async def test_no_program_passes_by_what_an_earlier_one_was_given(graded):
     says_all = "import sys\nprint(sys.stdin.read())\nraise SystemExit(3)\n"
-    shown, repeated = graded(PYTHON, says_all, "print('0' * 32)\nraise SystemExit(0)\n")
+    shown, repeated = await graded(PYTHON, says_all, "print('0' * 32)\nraise SystemExit(0)\n")
     assert shown.error is ErrorType.runtime_error
     assert repeated.error is ErrorType.wrong_answer
 
 
-def test_who_reads_the_text_can_write_it_and_training_refuses_such_verdicts():
-    (forged,) = graded(PYTHON, "import os, sys\nprint(sys.stdin.read(), flush=True)\nos._exit(0)\n")
+async def test_who_reads_the_text_can_write_it_and_training_refuses_such_verdicts(graded):
+    (forged,) = await graded(
+        PYTHON, "import os, sys\nprint(sys.stdin.read(), flush=True)\nos._exit(0)\n"
+    )
     assert forged.passed, "the tests share the program's process: this cannot be told from a pass"
     assert forged.integrity == "in_process"
     with pytest.raises(NotIsolatedError, match="bigcodebench/7"):
         require(forged, Accepted.isolated)
 
 
-def test_a_verdict_does_not_depend_on_the_text_that_was_given():
-    first, second = (graded(PYTHON, "twice = str\n")[0] for _ in range(2))
+async def test_a_verdict_does_not_depend_on_the_text_that_was_given(graded):
+    (first,) = await graded(PYTHON, "twice = str\n")
+    (second,) = await graded(PYTHON, "twice = str\n")
     assert first.results[0].detail == second.results[0].detail
 
 
-def test_a_problem_of_ones_own(tmp_path):
+async def test_a_problem_of_ones_own(graded, tmp_path):
     problem = Problem(
         id="mine/1", split="test", statement="?", tests=(),
         harness=Harness(after="assert f(1) == 2\nprint(input())"),
     )  # fmt: skip
-    right, wrong = graded(problem, "f = lambda x: x + 1", "f = lambda x: x")
+    right, wrong = await graded(problem, "f = lambda x: x + 1", "f = lambda x: x")
     assert right.passed
     assert wrong.error is ErrorType.runtime_error

@@ -137,25 +137,31 @@ FORGED_SCRIPTS = {
 }
 
 
-async def verdicts(problem: Problem, programs: dict[str, str]) -> dict[str, Verdict]:
+@pytest.fixture(scope="module")
+async def verdicts():
+    """Judge programs, by name."""
     async with EmbeddedSandbox(workers=2) as sandbox:
         grader = ExecutionGrader(sandbox, stop_early=False)
-        judged = await asyncio.gather(*(grader.grade_code(problem, p) for p in programs.values()))
-    return dict(zip(programs, judged, strict=True))
+
+        async def judge(problem: Problem, programs: dict[str, str]) -> dict[str, Verdict]:
+            judged = (grader.grade_code(problem, program) for program in programs.values())
+            return dict(zip(programs, await asyncio.gather(*judged), strict=True))
+
+        yield judge
 
 
-async def test_honest_programs_are_accepted():
+async def test_honest_programs_are_accepted(verdicts):
     for name, verdict in (await verdicts(SUMS, HONEST)).items():
         assert verdict.passed, (name, verdict.results)
 
 
-async def test_forged_scripts_are_rejected():
+async def test_forged_scripts_are_rejected(verdicts):
     for name, verdict in (await verdicts(SUMS, FORGED_SCRIPTS)).items():
         assert not verdict.passed, name
         assert verdict.pass_fraction == 0, name
 
 
-async def test_forged_calls_are_rejected():
+async def test_forged_calls_are_rejected(verdicts):
     forged = await verdicts(CALLS, FORGED_CALLS)
     for name, verdict in forged.items():
         assert not verdict.passed, name
@@ -164,7 +170,7 @@ async def test_forged_calls_are_rejected():
     assert honest["honest"].passed
 
 
-async def test_errors_by_how_a_program_ends():
+async def test_errors_by_how_a_program_ends(verdicts):
     ends = {
         "def solve(n) return": ErrorType.syntax_error,
         "def solve(n): return 1 / 0": ErrorType.runtime_error,

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coding_model_project.errors import DataError, SandboxError
+from coding_model_project.grading.maths import grader as maths_grader
 from coding_model_project.grading.maths.final_answer import (
     MAX_CHARACTERS,
     AnswerRule,
@@ -188,7 +189,7 @@ def test_a_math_verify_that_does_not_work_is_no_wrong_answer():
 
 
 @pytest.mark.sandbox
-def test_equal_by_mathematics():
+async def test_equal_by_mathematics():
     equal = {
         r"\frac{1}{2}": (r"\boxed{1/2}", r"\boxed{0.5}", "the answer is 1/2", r"\boxed{\dfrac12}"),
         "x^2+1": (r"\boxed{1 + x^2}",),
@@ -197,12 +198,16 @@ def test_equal_by_mathematics():
         r"\text{Monday}": (r"\boxed{\text{Monday}}", r"\boxed{Monday}"),
         "2": (r"\boxed{x = 2}", "I think it is $2$."),
     }
-    for gold, completions in equal.items():
-        assert [one.passed for one in judged(gold, *completions)] == [True] * len(completions), gold
+    async with MathGrader() as grader:
+        for gold, completions in equal.items():
+            found = [await grader.grade_code(problem(gold), one) for one in completions]
+            assert [one.passed for one in found] == [True] * len(completions), gold
 
 
 @pytest.mark.sandbox
-def test_guesses_lists_and_floods_earn_nothing():
+def test_guesses_lists_and_floods_earn_nothing(monkeypatch):
+    brief = replace(maths_grader.LIMITS, cpu_s=1.0)
+    monkeypatch.setattr(maths_grader, "LIMITS", brief)
     hostile = (
         r"\boxed{41, 42}",
         r"\boxed{\{40, 41, 42\}}",

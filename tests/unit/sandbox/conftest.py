@@ -1,8 +1,33 @@
-"""Fixtures of the sandbox tests."""
+"""Fixtures of the sandbox tests. A sandbox starts once for all tests of a module that only use it."""
+
+import sys
 
 import pytest
 
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
 from coding_model_project.sandbox.fusion import fleet
+
+
+@pytest.fixture(scope="module", params=list(Tier))
+def tier(request) -> Tier:
+    if problem := tiers.why_not(request.param, sys.executable):
+        pytest.skip(f"tier {request.param} does not work here: {problem}")
+    return request.param
+
+
+@pytest.fixture(scope="module")
+async def sandbox(tier):
+    """A sandbox of each tier."""
+    async with EmbeddedSandbox(workers=2, min_tier="rlimit", tier=tier) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+async def any_sandbox():
+    """A sandbox of the strongest tier."""
+    async with EmbeddedSandbox(workers=2, min_tier="rlimit") as sandbox:
+        yield sandbox
 
 
 @pytest.fixture

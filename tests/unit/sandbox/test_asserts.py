@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from coding_model_project.errors import DataError
 from coding_model_project.grading.execution import ExecutionGrader
-from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
 from coding_model_project.types import (
     Asserts,
     ErrorType,
@@ -25,20 +21,6 @@ from coding_model_project.types import (
 pytestmark = pytest.mark.sandbox
 
 LIMITS = Limits(cpu_s=1, wall_s=5, memory_mb=256, output_kb=64)
-
-
-@pytest.fixture(params=list(Tier))
-async def sandbox(request):
-    if problem := tiers.why_not(request.param, sys.executable):
-        pytest.skip(f"tier {request.param} does not work here: {problem}")
-    async with EmbeddedSandbox(workers=2, min_tier="rlimit", tier=request.param) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture
-async def any_sandbox():
-    async with EmbeddedSandbox(workers=2, min_tier="rlimit") as sandbox:
-        yield sandbox
 
 
 async def run(sandbox, code: str, tests: str, entry: str | None = None, **limits) -> Execution:

@@ -6,7 +6,9 @@ from coding_model_project.grading.execution import inputs_of
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Program, Status, Test
 
-LIMITS = Limits(cpu_s=1, wall_s=20)
+pytestmark = pytest.mark.sandbox
+
+LIMITS = Limits(cpu_s=0.4, wall_s=20)
 
 COUNTS = "seen = []\ndef f(): seen.append(1); print(len(seen)); return len(seen)"
 
@@ -18,14 +20,19 @@ def asserts(*sources, continues=True):
     ]
 
 
-async def ends_of(source, inputs, limits=LIMITS):
-    async with EmbeddedSandbox(workers=1) as sandbox:
-        found = await sandbox.run(Program(source=source), inputs, limits)
-    return [one.value if one.status is Status.finished else str(one.status) for one in found], found
+@pytest.fixture
+def ends_of(any_sandbox):
+    """Run a program; return the value or the status of each execution, and the executions."""
+
+    async def run(source, inputs, limits=LIMITS):
+        found = await any_sandbox.run(Program(source=source), inputs, limits)
+        ends = [one.value if one.status is Status.finished else str(one.status) for one in found]
+        return ends, found
+
+    return run
 
 
-@pytest.mark.sandbox
-async def test_asserts_that_continue_see_what_those_before_them_left():
+async def test_asserts_that_continue_see_what_those_before_them_left(ends_of):
     ends, found = await ends_of(
         COUNTS, asserts("assert f() == 1", "assert f() == 2", "n = f()\nassert n == 3")
     )
@@ -35,8 +42,7 @@ async def test_asserts_that_continue_see_what_those_before_them_left():
     assert ends == [True, True]  # names of the tests, too
 
 
-@pytest.mark.sandbox
-async def test_a_program_may_have_a_name_of_the_tests():
+async def test_a_program_may_have_a_name_of_the_tests(ends_of):
     ends, _ = await ends_of(
         "candidate = 5\ncheck = 1\ndef f(x): return x",
         asserts(
@@ -48,8 +54,7 @@ async def test_a_program_may_have_a_name_of_the_tests():
     assert ends == [True, True, "line 2: assert c(2) == 1"]
 
 
-@pytest.mark.sandbox
-async def test_a_global_name_of_the_program_is_as_it_is_now():
+async def test_a_global_name_of_the_program_is_as_it_is_now(ends_of):
     source = "n = 0\ndef f():\n    global n\n    n += 1"
     ends, _ = await ends_of(
         source, asserts("f()\nassert n == 0", "f()\nassert n == 1", "n = 2\nf()", "assert n == 2")
@@ -57,15 +62,13 @@ async def test_a_global_name_of_the_program_is_as_it_is_now():
     assert ends == [True] * 4
 
 
-@pytest.mark.sandbox
-async def test_a_failure_does_not_end_those_that_continue():
+async def test_a_failure_does_not_end_those_that_continue(ends_of):
     ends, _ = await ends_of(
         COUNTS, asserts("assert f() == 2", "assert f() == 2", "f(1)", "assert f() == 3")
     )
     assert ends == ["line 1: assert f() == 2", True, "raised", True]
 
 
-@pytest.mark.sandbox
 @pytest.mark.parametrize(
     ("source", "middle"),
     [
@@ -74,7 +77,7 @@ async def test_a_failure_does_not_end_those_that_continue():
         ("", "return 'a' * (2 << 20)"),
     ],
 )
-async def test_what_ends_the_processes_leaves_new_ones_to_the_next(source, middle):
+async def test_what_ends_the_processes_leaves_new_ones_to_the_next(ends_of, source, middle):
     source += (
         f"seen = []\ndef f(x):\n    seen.append(x)\n    if x == 2: {middle}\n    return len(seen)"
     )
@@ -84,23 +87,21 @@ async def test_what_ends_the_processes_leaves_new_ones_to_the_next(source, middl
     assert [ends[0], *ends[2:]] == [True] * 3
 
 
-@pytest.mark.sandbox
-async def test_each_has_its_own_limits():
+async def test_each_has_its_own_limits(ends_of):
     source = (
         "import time\n"
         "def f():\n"
-        "    end = time.process_time() + 0.5\n"
+        "    end = time.process_time() + 0.2\n"
         "    while time.process_time() < end: pass\n"
         "    print('a' * 600_000)\n"
     )
-    limits = Limits(cpu_s=2, wall_s=20, output_kb=1024)
-    ends, found = await ends_of(source, asserts(*["f()"] * 6), limits)
-    assert ends == [True] * 6
+    limits = Limits(cpu_s=0.5, wall_s=20, output_kb=1024)
+    ends, found = await ends_of(source, asserts(*["f()"] * 4), limits)
+    assert ends == [True] * 4
     assert sum(one.cpu_s for one in found) > limits.cpu_s
 
 
-@pytest.mark.sandbox
-async def test_tests_that_do_not_continue_see_nothing():
+async def test_tests_that_do_not_continue_see_nothing(ends_of):
     ends, _ = await ends_of(COUNTS, asserts("assert f() == 1", "assert f() == 1", continues=False))
     assert ends == [True, True]
 
@@ -109,8 +110,7 @@ def calls(*arguments, isolation=Isolation.shared):
     return inputs_of([Test(Call("f", (one,))) for one in arguments], isolation)
 
 
-@pytest.mark.sandbox
-async def test_calls_that_continue_see_what_those_before_them_left():
+async def test_calls_that_continue_see_what_those_before_them_left(ends_of):
     source = "seen = []\ndef f(x): seen.append(x); print(x); return list(seen)"
     ends, found = await ends_of(source, calls(1, 2, 3))
     assert ends == [[1], [1, 2], [1, 2, 3]]
@@ -138,9 +138,8 @@ def f(x):
 """
 
 
-@pytest.mark.sandbox
-async def test_a_call_ends_as_in_a_process_of_its_own():
-    limits = Limits(cpu_s=1, wall_s=20, memory_mb=256, output_kb=1024)
+async def test_a_call_ends_as_in_a_process_of_its_own(ends_of):
+    limits = Limits(cpu_s=0.4, wall_s=20, memory_mb=256, output_kb=1024)
     inputs = [one for x in range(9) for one in (x, 100 + x)]
     shared, details = await ends_of(ENDS, calls(*inputs), limits)
     apart, others = await ends_of(ENDS, calls(*inputs, isolation=Isolation.per_test), limits)
@@ -160,24 +159,22 @@ async def test_a_call_ends_as_in_a_process_of_its_own():
     ]
 
 
-@pytest.mark.sandbox
-async def test_each_call_has_its_own_limits():
+async def test_each_call_has_its_own_limits(ends_of):
     source = (
         "import time\n"
         "def f(x):\n"
-        "    end = time.process_time() + 0.4\n"
+        "    end = time.process_time() + 0.2\n"
         "    while time.process_time() < end: pass\n"
         "    print('a' * 600_000)\n"
         "    return 'b' * 600_000\n"
     )
-    limits = Limits(cpu_s=1, wall_s=20, output_kb=1024)
-    ends, found = await ends_of(source, calls(*range(5)), limits)
-    assert ends == ["b" * 600_000] * 5
+    limits = Limits(cpu_s=0.5, wall_s=20, output_kb=1024)
+    ends, found = await ends_of(source, calls(*range(4)), limits)
+    assert ends == ["b" * 600_000] * 4
     assert sum(one.cpu_s for one in found) > limits.cpu_s
 
 
-@pytest.mark.sandbox
-async def test_what_runs_on_after_an_answer_is_on_the_next_call():
+async def test_what_runs_on_after_an_answer_is_on_the_next_call(ends_of):
     source = """
 import threading, time
 def work():
@@ -189,19 +186,17 @@ def f(x):
         while time.process_time() < end: time.sleep(0.01)
     return x
 """
-    ends, _ = await ends_of(source, calls(0, 1, 2, 3), Limits(cpu_s=0.5, wall_s=20))
+    ends, _ = await ends_of(source, calls(0, 1, 2, 3))
     assert ends == [0, 1, "cpu_timeout", 3]
 
 
-@pytest.mark.sandbox
-async def test_calls_use_one_object_of_their_class():
+async def test_calls_use_one_object_of_their_class(ends_of):
     source = "class Solution:\n    n = 0\n    def f(self, x): self.n += 1; return self.n"
     ends, _ = await ends_of(source, calls(0, 0, 0))
     assert ends == [1, 2, 3]
 
 
-@pytest.mark.sandbox
-async def test_a_program_that_fails_at_its_start_fails_each_call():
+async def test_a_program_that_fails_at_its_start_fails_each_call(ends_of):
     for source, end in (
         ("1 / 0", "raised"),
         ("def g(): pass", "raised"),
@@ -211,20 +206,17 @@ async def test_a_program_that_fails_at_its_start_fails_each_call():
         assert ends == [end] * 3
 
 
-@pytest.mark.sandbox
-async def test_calls_end_with_the_run_that_stops_them():
-    async with EmbeddedSandbox(workers=1) as sandbox:
-        program = Program(source="seen = []\ndef f(x): seen.append(x); return len(seen)")
-        inputs = calls(*range(9))
-        found = await sandbox.run(program, inputs, LIMITS, stop_when=lambda i, _: i == 3)
-        assert [one.value for one in found] == [1, 2, 3, 4]
-        again = await sandbox.run(program, inputs[5:], LIMITS)  # the first has none to continue
-        assert [one.value for one in again] == [1, 2, 3, 4]
-        (alone,) = await sandbox.run(program, inputs[5:6], LIMITS)
-        assert alone.value == 1
+async def test_calls_end_with_the_run_that_stops_them(any_sandbox):
+    program = Program(source="seen = []\ndef f(x): seen.append(x); return len(seen)")
+    inputs = calls(*range(9))
+    found = await any_sandbox.run(program, inputs, LIMITS, stop_when=lambda i, _: i == 3)
+    assert [one.value for one in found] == [1, 2, 3, 4]
+    again = await any_sandbox.run(program, inputs[5:], LIMITS)  # the first has none to continue
+    assert [one.value for one in again] == [1, 2, 3, 4]
+    (alone,) = await any_sandbox.run(program, inputs[5:6], LIMITS)
+    assert alone.value == 1
 
 
-@pytest.mark.sandbox
 @pytest.mark.parametrize("compiled_loop", [True, False])
 async def test_other_inputs_between_calls_have_their_own_processes(compiled_loop):
     source = "seen = []\ndef f(x): seen.append(x); return len(seen)"

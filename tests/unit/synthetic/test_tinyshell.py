@@ -23,10 +23,22 @@ from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.synthetic.tiny_model import TinyModelConfig, train_tokenizer
-from coding_model_project.synthetic.tinyshell import Draw, HabitCorpus, generate, trace
+from coding_model_project.synthetic.tinyshell import (
+    Draw,
+    HabitCorpus,
+    generate,
+    shell_files,
+    trace,
+)
 from coding_model_project.synthetic.tinyshell.shell_files import prepare_files, write_shell_task
 from coding_model_project.synthetic.tinyshell.shell_traces import as_text
 from tests.unit.harbor.rooms import run_in_environments
+
+
+def make_few(monkeypatch):
+    """Of the files' tasks, which are 864 for training."""
+    monkeypatch.setattr(shell_files, "SIZES", {"train": 6, "validation": 2, "test": 2})
+    monkeypatch.setattr(shell_files, "N_SHOWN", 3)
 
 
 def sentences(tasks):
@@ -130,7 +142,10 @@ def test_the_tools_form_is_read_by_the_parser_and_shown_by_the_models_own_templa
     assert shown(two).count("<|im_start|>") == 1 and shown(two).count("<tool_response>") == 2
 
 
-def test_the_block_form_of_files_is_as_it_was_and_refuses_to_become_the_other(tmp_path):
+def test_the_block_form_of_files_is_as_it_was_and_refuses_to_become_the_other(
+    tmp_path, monkeypatch
+):
+    make_few(monkeypatch)
     prepare_files(tmp_path, seed=0, say=lambda _: None)
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert "calls" not in manifest["settings"]
