@@ -282,7 +282,8 @@ class Problem:
     prelude: str = ""
     """Python source that runs before a program, such as the imports of the publisher's harness."""
     publisher: str | None = None
-    """The publisher whose rule gives a second reading of each verdict (`grading.readings.RULES`)."""
+    """The publisher whose rule gives a second reading of each verdict (`grading.readings.RULES`, or
+    "lm_eval" for GSM8K)."""
 
     @classmethod
     def simple(
@@ -438,7 +439,10 @@ class Verdict:
     """See `Problem.base_tests`."""
     followed_loosely: int | None = None
     """The number of instructions that the text or a variant of it follows (IFEval's loose accuracy).
-    For `gsm8k_5shot` 1 if the last number is the answer. None for all other problems."""
+    None for all other problems."""
+    other_rules: Mapping[str, bool] | None = None
+    """Whether other rules accept it, by name: lm-eval's `strict-match` and `flexible-extract` for GSM8K.
+    None for all other problems."""
     rewards: Mapping[str, float | int] | None = None
     """Rewards of a Harbor task's verifier, by name; the trial is its only result."""
     publisher_passed: bool | None = None

@@ -26,6 +26,7 @@ from coding_model_project.data.row_readers import (
     text_or_null,
     value_that,
 )
+from coding_model_project.grading.maths.gsm8k_answer import LM_EVAL
 from coding_model_project.grading.readings import RULES
 from coding_model_project.grading.wellformed import LARGEST, is_positive, is_tolerance
 from coding_model_project.types import (
@@ -123,6 +124,8 @@ def _test(value: Any, path: str) -> Test:
     return _TESTS[form](value, path)
 
 
+_PUBLISHERS = (*RULES, LM_EVAL)
+
 _SCHEMA: dict[str, tuple[Reader, str]] = {
     "id": (text, '"mine/1"'),
     "split": (text, '"train"'),
@@ -188,7 +191,7 @@ _SCHEMA: dict[str, tuple[Reader, str]] = {
     ),
     "prelude": (text, '"from typing import *"'),
     "publisher": (
-        value_that(f"one of {', '.join(RULES)}, or null", tuple(RULES).__contains__),
+        value_that(f"one of {', '.join(_PUBLISHERS)}, or null", _PUBLISHERS.__contains__),
         '"livecodebench"',
     ),
     "grader": (one_of(GradedBy), '"math"'),

@@ -167,13 +167,15 @@ def write_qa_logs(folder: Path, judged: Sequence[Judged], protocol: EvalProtocol
 def _outcome(result: Result) -> str:
     if result.ungradable is not None:
         return f"ungradable: {result.ungradable}"
+    why = result.verdict.get("publisher_differs")
+    other = f" (the other rule decides otherwise: {why})" if why else ""
     if result.passed:
-        return "accepted"
+        return f"accepted{other}"
     lines = (result.verdict.get("input"), result.verdict.get("detail"))
     detail = " ".join(" ".join(filter(None, lines)).split())
     cut = ", cut off by the token limit" if result.truncated else ""
     cut += " before an answer began" if result.cut_in_reasoning else ""
-    return f"{result.error}{cut}" + (f": {detail[:500]}" if detail else "")
+    return f"{result.error}{cut}{other}" + (f": {detail[:500]}" if detail else "")
 
 
 def _quoted(text: str) -> str:

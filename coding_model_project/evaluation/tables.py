@@ -37,17 +37,10 @@ def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
             *((_reasoning(found.get("reasoning")),) if reasons else ()),
         )
     for name, found in metrics.items():
-        if base := found.get("base"):
-            rates = (rate_text(base.get(str(k))) for k in shown)
-            table.add_row(f"{name}, its own tests only", *rates)
-        if readings := found.get("readings"):
-            for rule, title in (("publisher", "publisher's rule"), ("ours", "this judge's rule")):
-                if readings[rule] != found["pass@k"]:
-                    rates = (rate_text(readings[rule].get(str(k))) for k in shown)
-                    table.add_row(f"{name}, {title}", *rates)
-        if loose := found.get("loose"):
-            rates = (rate_text(loose["pass@k"].get(str(k))) for k in shown)
-            table.add_row(f"{name}, loosely", *rates, rate_text(loose["pass_ratio"]))
+        for title, other in other_readings(found):
+            rates = (rate_text(other["pass@k"].get(str(k))) for k in shown)
+            ratio = other.get("pass_ratio")
+            table.add_row(f"{name}, {title}", *rates, ratio and rate_text(ratio))
         for title, rate in instruction_rates(found):
             table.add_row(f"{name}, {title}", rate_text(rate))
         for part, of_part in _parts(found):
@@ -67,6 +60,20 @@ def _differences(name: str, differ: Mapping[str, Mapping[str, Any]]) -> str:
     parts = (f"{one['answers']} {why} ({one['example']})" for why, one in differ.items())
     of = f": {', '.join(parts)}" if total else ""
     return f"{name}: {total} answers differ by the publisher's rule{of}"
+
+
+def other_readings(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the titles of a data set's other readings, with their pass@k and pass ratio if known."""
+    if base := found.get("base"):
+        yield "its own tests only", {"pass@k": base}
+    for rule, title in (("publisher", "publisher's rule"), ("ours", "this judge's rule")):
+        rates = found.get("readings", {}).get(rule, found["pass@k"])
+        if rates != found["pass@k"]:
+            yield title, {"pass@k": rates}
+    for name, rates in found.get("other_rules", {}).items():
+        yield name, {"pass@k": rates}
+    if loose := found.get("loose"):
+        yield "loosely", loose
 
 
 def instruction_rates(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, float]]]:

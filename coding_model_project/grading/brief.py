@@ -9,6 +9,9 @@ from typing import Any
 from coding_model_project.codec import members
 from coding_model_project.types import Asserts, Call, Test, TestInput, Verdict
 
+_READINGS = (
+    "base_passed", "loose_passed", "followed_loosely", "other_rules", "publisher_passed",
+)  # fmt: skip
 _INPUT_CHARACTERS = 500
 _ARGUMENT_BYTES = 1 << 16
 """Bytes of an argument that are shown."""
@@ -132,18 +135,14 @@ def brief(verdict: Verdict, tests: Sequence[Test], *, public_passed: bool | None
 
     Returns:
         error: the first failing test's error type, null if accepted; passed and n_tests: counts;
-        base_passed, loose_passed, followed_loosely, publisher_passed: see `Verdict`, absent if None
-        there, as publisher_differs;
+        base_passed, loose_passed, followed_loosely, other_rules, publisher_passed: see `Verdict`,
+        absent if None there, as publisher_differs;
         failed_test: the index of the first failing hidden test, with its input and detail;
         public_passed, judge_s, cached, extraction, sandbox; program: `program_hash`, null without one.
     """
     failing = ((n, result) for n, result in enumerate(verdict.results) if result.error is not None)
     number, failed = next(failing, (None, None))
-    beside = {
-        name: value
-        for name in ("base_passed", "loose_passed", "followed_loosely", "publisher_passed")
-        if (value := getattr(verdict, name)) is not None
-    }
+    beside = {name: value for name in _READINGS if (value := getattr(verdict, name)) is not None}
     if verdict.publisher_differs:
         beside["publisher_differs"] = verdict.publisher_differs
     return {

@@ -11,7 +11,7 @@ from typing import Any
 
 from coding_model_project.evaluation.results import METRICS, RUN_INFO
 from coding_model_project.evaluation.statistics.scores import rate_text
-from coding_model_project.evaluation.tables import instruction_rates
+from coding_model_project.evaluation.tables import instruction_rates, other_readings
 from coding_model_project.reports.chart_lines import Metrics
 from coding_model_project.reports.tally import RunTally
 from coding_model_project.runs.folder import RunFolder, State
@@ -53,8 +53,11 @@ def _evaluated(run: RunFolder) -> dict[str, str]:
     for name, found in json.loads((run.path / METRICS).read_text()).items():
         rates = [f"pass@{k} {rate_text(rate)}" for k, rate in found["pass@k"].items()]
         rates += [f"pass ratio {rate_text(found['pass_ratio'])}"] if found["pass_ratio"] else []
-        loosely = found.get("loose", {"pass@k": {}})["pass@k"].items()
-        rates += [f"pass@{k} loosely {rate_text(rate)}" for k, rate in loosely]
+        rates += [
+            f"pass@{k} {title} {rate_text(rate)}"
+            for title, other in other_readings(found)
+            for k, rate in other["pass@k"].items()
+        ]
         rates += [f"{title} {rate_text(rate)}" for title, rate in instruction_rates(found)]
         errors = [f"{error} {share:.1%}" for error, share in found["errors"].items() if share]
         left_out = f"{found['ungradable']} of {found['samples']} samples could not be judged"

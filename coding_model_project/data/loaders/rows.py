@@ -25,6 +25,7 @@ from coding_model_project.data.problem_rows import JUDGED_BY, default_language, 
 from coding_model_project.data.row_readers import Malformed, shown
 from coding_model_project.grading.extract import extract
 from coding_model_project.grading.prelude import contest_prelude
+from coding_model_project.grading.readings import RULES
 from coding_model_project.types import Call, Checker, GradedBy, Limits, Problem, Turn
 
 MAX_SOLUTIONS = 5
@@ -123,13 +124,14 @@ class Form:
         return self._as_published(judged)
 
     def _as_published(self, problem: Problem) -> Problem:
-        """Add what the publisher's harness does to programs."""
-        if problem.graded_by is not GradedBy.tests:
+        """Add what the publisher's harness does to answers."""
+        is_code = problem.graded_by is GradedBy.tests
+        if is_held_out(self.name, problem.split) and (self.publisher in RULES) is is_code:
+            problem = replace(problem, publisher=self.publisher)
+        if not is_code:
             return problem
         if self.prelude and problem.language == "python":
             problem = replace(problem, prelude=contest_prelude(problem.tests))
-        if self.publisher and is_held_out(self.name, problem.split):
-            problem = replace(problem, publisher=self.publisher)
         if self.one_process and all(isinstance(test.input, Call) for test in problem.tests):
             problem = replace(problem, isolation=isolation_of(self.name, problem.split))
         return problem

@@ -35,6 +35,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         pass@k: unbiased rates by k (`_rate`), with intervals over problems;
         base: pass@k by the benchmark's own tests (`Problem.base_tests`), absent if no problem has any;
         loose: pass@k and pass_ratio by the loose rules, absent for problems without any;
+        other_rules: pass@k by the name of each other rule (`Verdict.other_rules`), absent without any;
         instructions: rates over all instructions, as `_instructions` describes, absent without any;
         readings: the rates by the two rules of a published set, as `_readings` describes, absent for sets
         with one rule;
@@ -67,6 +68,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         "pass@k": pass_rates(groups, ks),
         **_base(groups, ks),
         **_loose(groups, ks),
+        **_other_rules(groups, ks),
         **_instructions(groups),
         **_readings(groups, ks),
         "pass_ratio": _pass_ratio(groups),
@@ -174,6 +176,21 @@ def _loose(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, A
     if not loosely:
         return {}
     return {"loose": {"pass@k": pass_rates(loosely, ks), "pass_ratio": _pass_ratio(loosely)}}
+
+
+def _other_rules(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, Any]:
+    """Return pass@k by each of `Verdict.other_rules`; empty without any."""
+    judged = [group for group in groups if all("other_rules" in one.verdict for one in group)]
+    if not judged:
+        return {}
+    rates = {
+        name: pass_rates(
+            [[replace(one, passed=one.verdict["other_rules"][name]) for one in g] for g in judged],
+            ks,
+        )
+        for name in judged[0][0].verdict["other_rules"]
+    }
+    return {"other_rules": rates}
 
 
 def _instructions(groups: Sequence[Sequence[Result]]) -> dict[str, Any]:

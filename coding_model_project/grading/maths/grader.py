@@ -1,7 +1,7 @@
 """The grader of maths problems, which compares a completion's final answer with the problem's.
 
 Equal texts and equal plain numbers are equal. math-verify (sympy) compares all other answers, in its own
-sandbox. `gsm8k_answer` judges problems with comparison "gsm8k".
+sandbox. `gsm8k_answer` judges problems with comparison "gsm8k", and gives GSM8K's a second reading.
 """
 
 from __future__ import annotations
@@ -131,6 +131,9 @@ class MathGrader:
             sandbox=math_judge(),
             grader_version=GRADER_VERSION,
             judge_s=time.monotonic() - started,
+            other_rules=gsm8k_answer.other_rules(problem, code)
+            if problem.publisher == gsm8k_answer.LM_EVAL
+            else None,
         )
 
     def answered_from_memory(self) -> None:

@@ -15,6 +15,9 @@ from coding_model_project.types import ErrorType, Problem, TestResult, Verdict
 GSM8K = "gsm8k"
 """`Problem.comparison` of problems that are judged by these rules instead of as mathematics."""
 
+LM_EVAL = "lm_eval"
+"""`Problem.publisher` of problems whose verdicts have these rules' decisions beside their own."""
+
 STOPS = ("Question:", "</s>", "<|im_end|>")
 """Texts that end an answer; a base model goes on with another question."""
 
@@ -40,8 +43,15 @@ def same(expected: str, given: str | None) -> bool:
     return given is not None and _plain(given) == _plain(expected)
 
 
+def other_rules(problem: Problem, text: str | None) -> dict[str, bool]:
+    """Return whether each of lm-eval's two rules accepts a text, by its name."""
+    read = {"strict-match": strict_match, "flexible-extract": flexible_extract}
+    gold = problem.answer or ""
+    return {name: text is not None and same(gold, find(text)) for name, find in read.items()}
+
+
 def verdict(problem: Problem, text: str | None) -> Verdict:
-    """Judge a text by strict-match. flexible-extract is its loose accuracy (`followed_loosely`)."""
+    """Judge a text by strict-match."""
     gold = problem.answer or ""
     strict, last = (None, None) if text is None else (strict_match(text), flexible_extract(text))
     given = strict or last
@@ -59,7 +69,7 @@ def verdict(problem: Problem, text: str | None) -> Verdict:
         comparison=GSM8K,
         sandbox="none",
         grader_version=GRADER_VERSION,
-        followed_loosely=int(same(gold, last)),
+        other_rules=other_rules(problem, text),
     )
 
 

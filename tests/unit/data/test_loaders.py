@@ -225,7 +225,8 @@ def test_verl_rows(tmp_path):
 
 def test_maths(tmp_path):
     problem = one(tmp_path, "gsm8k_train", rows.GSM8K)
-    assert (problem.answer, problem.graded_by) == ("1,200", "math")
+    assert (problem.answer, problem.graded_by, problem.publisher) == ("1,200", "math", None)
+    assert one(tmp_path, "gsm8k_test", rows.GSM8K).publisher == "lm_eval"
     problem = one(tmp_path, "math_test", rows.MATH)
     assert (problem.answer, problem.difficulty) == ("\\frac{1}{2}", 3)
     assert one(tmp_path, "math500", rows.MATH_500).id == "math500/test/0"

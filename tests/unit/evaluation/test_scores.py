@@ -114,6 +114,19 @@ def test_instructions_have_their_loose_accuracy_beside_the_strict_one():
     assert "loose" not in dataset_metrics([result("p", 0, True)], ks=(1,))
 
 
+def test_other_rules_have_a_line_each_by_their_names():
+    read = [(True, False), (True, True), (False, True), (False, False)]
+    results = [
+        result(f"p{n}", 0, True, verdict={"other_rules": {"strict-match": one, "last": two}})
+        for n, (one, two) in enumerate([*read, (True, False)])
+    ]
+    found = dataset_metrics(results, ks=(1,))
+    assert found["pass@k"]["1"]["value"] == 1.0
+    shown = {line.split("  ")[0]: line for line in metrics_table({"g": found}, (1,)).splitlines()}
+    assert "60.0% (" in shown["g, strict-match"]
+    assert "40.0% (" in shown["g, last"]
+
+
 def test_instructions_have_the_publishers_accuracy_over_all_of_them():
     counts = [(1, 1, 1), (3, 1, 2), (2, 0, 2), (4, 4, 4)]  # instructions, followed, loosely
     results = [

@@ -31,8 +31,8 @@ def problem(answer: str) -> Problem:
     )
 
 
-def judged(answer: str, *completions: str, comparison: str = "tokens") -> list[Verdict]:
-    given = replace(problem(answer), comparison=comparison)
+def judged(answer: str, *completions: str, **fields: str) -> list[Verdict]:
+    given = replace(problem(answer), **fields)
 
     async def judge() -> list[Verdict]:
         async with MathGrader() as grader:
@@ -168,7 +168,17 @@ def test_a_verdict_names_answer_rule_and_judge():
 )
 def test_lm_evals_rules_for_gsm8k(text, strict, flexible):
     (verdict,) = judged("1,200", text, comparison="gsm8k")
-    assert (verdict.passed, verdict.loose_passed) == (strict, flexible)
+    assert verdict.passed is strict
+    assert verdict.other_rules == {"strict-match": strict, "flexible-extract": flexible}
+
+
+def test_gsm8k_has_lm_evals_rules_beside_the_mathematical_one():
+    boxed, hashes = judged("18", "\\boxed{18} of 20", "#### 18", publisher="lm_eval")
+    assert (boxed.passed, hashes.passed) == (True, True)
+    assert boxed.other_rules == {"strict-match": False, "flexible-extract": False}
+    assert hashes.other_rules == {"strict-match": True, "flexible-extract": True}
+    (other,) = judged("18", "#### 18")
+    assert other.other_rules is None
 
 
 def test_a_problem_without_an_answer_is_unusable():

@@ -109,12 +109,14 @@ async def test_the_publishers_program_is_judged_too_where_it_is_another():
 
 
 @pytest.mark.parametrize("rule", CountedBy)
-async def test_an_evaluation_counts_by_one_rule_and_reports_both(rule):
+async def test_an_evaluation_counts_by_one_rule_and_reports_both(tmp_path, rule):
+    from coding_model_project.evaluation.outputs import write_qa_logs
     from coding_model_project.evaluation.plan import Sample
+    from coding_model_project.evaluation.protocols import GREEDY
     from coding_model_project.evaluation.results import Generated
 
     grader = CachedGrader(ExecutionGrader(FakeSandbox(), stop_early=True), bare=True)
-    results = []
+    every = []
     for number, text in enumerate(["1\n2", "1 2", "3", "1 2"]):
         publisher = "livecodebench" if number < 3 else None
         problem = stdin_problem(("", "1\n2"), id=f"fake/{number}", publisher=publisher)
@@ -123,7 +125,9 @@ async def test_an_evaluation_counts_by_one_rule_and_reports_both(rule):
             truncated=False, seconds=0.0, at=0.0,
         )  # fmt: skip
         sample = Sample("fake", problem, 0, 0)
-        results.append(await judged(sample, generated, grader, stop_early=True, rule=rule))
+        result = await judged(sample, generated, grader, stop_early=True, rule=rule)
+        every.append((sample, generated, result))
+    results = [result for _, _, result in every]
     by_lines = rule is CountedBy.publisher
     assert [one.passed for one in results] == [True, not by_lines, False, True]
     assert results[1].error == ("wrong_answer" if by_lines else None)
@@ -133,6 +137,11 @@ async def test_an_evaluation_counts_by_one_rule_and_reports_both(rule):
     (seen,) = found["readings"]["differ"].values()
     assert seen == {"answers": 1, "example": "fake/1 0"}
     assert found["pass@k"] == found["readings"][str(rule)]
+    write_qa_logs(tmp_path, every, GREEDY)
+    log = (tmp_path / "qa_logs/fake.md").read_text()
+    outcome = "wrong_answer" if by_lines else "accepted"
+    assert f"{outcome} (the other rule decides otherwise: by lines)" in log
+    assert log.count("the other rule") == 1
     # Training never learns from the publisher's rule.
     assert [(one.by_this_judge.passed, one.by_this_judge.error) for one in results] == [
         (True, None), (True, None), (False, "wrong_answer"), (True, None)

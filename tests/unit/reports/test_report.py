@@ -285,6 +285,7 @@ def test_an_evaluation_of_instructions_has_the_publishers_accuracies(tmp_path):
     strict, loose, each = ({"value": v, "low": 0.1, "high": 0.9} for v in (0.25, 0.5, 0.75))
     metrics = {
         "pass@k": {"1": strict}, "loose": {"pass@k": {"1": loose}, "pass_ratio": loose},
+        "readings": {"publisher": {"1": strict}, "ours": {"1": each}, "differ": {}},
         "instructions": {"strict": each, "loose": each, "strict_mean": loose},
         "pass_ratio": None, "errors": {}, "ungradable": 0, "samples": 8,
     }  # fmt: skip
@@ -292,7 +293,12 @@ def test_an_evaluation_of_instructions_has_the_publishers_accuracies(tmp_path):
     info = {"model": "m", "protocol": {"name": "greedy", "hash": "0"}}
     (run / "run_info.json").write_text(json.dumps(info))
     _, page = report(tmp_path / "r.html", run)
-    for text in ("pass@1 25.0%", "pass@1 loosely 50.0%", "each instruction 75.0%"):
+    for text in (
+        "pass@1 25.0%",
+        "pass@1 this judge&#39;s rule 75.0%",
+        "pass@1 loosely 50.0%",
+        "each instruction 75.0%",
+    ):
         assert f"{text} (10.0–90.0)" in page
     assert "mean of prompts and instructions 50.0%" in page
 
