@@ -210,15 +210,3 @@ def texts(row: Row, field: str) -> tuple[str, ...]:
     if not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value):
         raise Unusable(f"field '{field}' is not a list of texts")
     return tuple(item.replace("\r\n", "\n") for item in value)
-
-
-def number(row: Row, field: str) -> float | None:
-    """Return a field that must be a number or null.
-
-    Raises:
-        Unusable: it is neither.
-    """
-    value = row.get(field)
-    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
-        return value
-    raise Unusable(f"field '{field}' is not a number")

@@ -9,10 +9,7 @@ be installed for the interpreter of `coding.sandbox.python`.
 from __future__ import annotations
 
 from coding_model_project.data.loaders.base import Part, Row, text
-from coding_model_project.types import Harness, Limits, Problem
-
-LIMITS = Limits(cpu_s=60.0, wall_s=240.0, memory_mb=4096)
-"""Limits with the publisher's wall time."""
+from coding_model_project.types import Harness
 
 _MODULE = """\
     pass
@@ -42,19 +39,9 @@ _run_published_tests()
 """
 
 
-def problem(name: str, row: Row, _part: Part, _index: int) -> Problem:
-    """Convert a row; the statement is an instruction, or code to complete."""
-    prompt = "complete_prompt" if name.endswith("_complete") else "instruct_prompt"
-    given, published = text(row, "code_prompt"), text(row, "complete_prompt")
-    return Problem(
-        id=f"{name}/{text(row, 'task_id').split('/')[-1]}",
-        split="test",
-        statement=text(row, prompt),
-        tests=(),
-        limits=LIMITS,
-        entry_point=text(row, "entry_point"),
-        harness=Harness(
-            before=f"{given.rstrip()}\n{_MODULE}", after=f"\n{text(row, 'test')}{_RUNNER}"
-        ),
-        gold=(f"{published}\n{text(row, 'canonical_solution')}",),
-    )
+def prepared(row: Row, _part: Part) -> Row:
+    """Return a row with its harness, and the whole gold program."""
+    before = f"{text(row, 'code_prompt').rstrip()}\n{_MODULE}"
+    after = f"\n{text(row, 'test')}{_RUNNER}"
+    gold = f"{text(row, 'complete_prompt')}\n{text(row, 'canonical_solution')}"
+    return {**row, "_harness": Harness(before=before, after=after), "_gold": gold}

@@ -11,25 +11,21 @@ import ast
 
 from coding_model_project.data.loaders.base import Part, Row, Unusable, text
 from coding_model_project.grading.literals import syntax_tree
-from coding_model_project.types import Asserts, Limits, Problem, Test
+from coding_model_project.types import Asserts, Test
 
 
-def problem(_name: str, row: Row, _part: Part, _index: int) -> Problem:
-    """Convert a row; the gold program is the prompt and the canonical body."""
+def prepared(row: Row, _part: Part) -> Row:
+    """Return a row with its test; the gold program is the prompt and the canonical body."""
     prompt, entry_point = text(row, "prompt"), text(row, "entry_point")
     imports, helpers = _context(prompt, entry_point)
     needed = (*imports, *helpers) if helpers else ()
     checks = "\n".join((*needed, text(row, "test"), f"check({entry_point})", ""))
-    return Problem(
-        id=f"humaneval/{text(row, 'task_id').split('/')[-1]}",
-        split="test",
-        statement=prompt,
-        tests=(Test(input=Asserts(source=checks, entry_point=entry_point)),),
-        limits=Limits(cpu_s=10.0, wall_s=30.0),
-        entry_point=entry_point,
-        gold=(prompt + text(row, "canonical_solution"),),
-        prelude="\n".join(filter(None, ("; ".join(imports), *helpers))),
-    )
+    return {
+        **row,
+        "_tests": (Test(input=Asserts(source=checks, entry_point=entry_point)),),
+        "_gold": prompt + text(row, "canonical_solution"),
+        "_prelude": "\n".join(filter(None, ("; ".join(imports), *helpers))),
+    }
 
 
 def _context(prompt: str, entry_point: str) -> tuple[list[str], list[str]]:

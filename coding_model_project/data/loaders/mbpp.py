@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import ast
 
-from coding_model_project.data.governance import isolation_of
 from coding_model_project.data.loaders.base import Part, Row, Unusable, text, texts
 from coding_model_project.grading.literals import syntax_tree
-from coding_model_project.types import Asserts, Problem, Test
+from coding_model_project.types import Asserts, Test
 
 _SHOWN = " Your code should pass these tests:\n\n"
 
@@ -31,38 +30,30 @@ def split_of(task: int) -> str:
     return "validation" if task <= 600 else "train"
 
 
-def full(name: str, row: Row, _part: Part, _index: int) -> Problem:
-    """Convert a row of the full set."""
-    setup = text(row, "test_setup_code")
-    challenge = texts(row, "challenge_test_list")
-    return _problem(name, row, text(row, "text"), setup, challenge)
+def full(row: Row, _part: Part) -> Row:
+    """Return a row of the full set with its statement, tests and split."""
+    setup, challenge = text(row, "test_setup_code"), texts(row, "challenge_test_list")
+    return _prepared(row, text(row, "text"), setup, challenge)
 
 
-def sanitized(name: str, row: Row, _part: Part, _index: int) -> Problem:
-    """Convert a row of the sanitized set."""
-    return _problem(name, row, text(row, "prompt"), "\n".join(texts(row, "test_imports")))
+def sanitized(row: Row, _part: Part) -> Row:
+    """Return a row of the sanitized set likewise."""
+    return _prepared(row, text(row, "prompt"), "\n".join(texts(row, "test_imports")))
 
 
-def _problem(
-    source: str, row: Row, task: str, setup: str, challenge: tuple[str, ...] = ()
-) -> Problem:
-    gold, asserts = text(row, "code"), texts(row, "test_list")
-    entry_point = _entry_point(gold, asserts)
+def _prepared(row: Row, task: str, setup: str, challenge: tuple[str, ...] = ()) -> Row:
+    asserts = texts(row, "test_list")
+    entry_point = _entry_point(text(row, "code"), asserts)
     lead = f"{setup.strip()}\n" if setup.strip() else ""
     shown = "\n".join(asserts)
-    split = split_of(int(row["task_id"]))
-    return Problem(
-        id=f"{source}/{row['task_id']}",
-        split=split,
-        statement=f"{task.strip()}{_SHOWN}{shown}\n",
-        tests=tuple(
-            Test(input=Asserts(source=f"{lead}{one}\n", entry_point=entry_point))
-            for one in (*asserts, *challenge)
-        ),
-        isolation=isolation_of(source, split),  # the authors run all asserts in one process
-        entry_point=entry_point,
-        gold=(gold,),
-    )
+    sources = (f"{lead}{one}\n" for one in (*asserts, *challenge))
+    return {
+        **row,
+        "_statement": f"{task.strip()}{_SHOWN}{shown}\n",
+        "_tests": tuple(Test(Asserts(source, entry_point)) for source in sources),
+        "_entry_point": entry_point,
+        "_split": split_of(int(row["task_id"])),
+    }
 
 
 def _entry_point(gold: str, asserts: tuple[str, ...]) -> str:

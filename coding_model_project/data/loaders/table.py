@@ -55,7 +55,7 @@ class Joined:
     published: Published
     key: str
     """The column that has the same value in both."""
-    prepare: Callable[[Row], Row]
+    prepare: Callable[[Row, Part], Row]
     """A function that reduces a row to what a problem needs."""
 
     def rows(self, place: Place, trail: Trail) -> dict[Any, Row]:
@@ -65,8 +65,11 @@ class Joined:
             ConfigError, DataError, DownloadError: see `rows_of`.
         """
         beside = replace(place, path=None, columns={}, split=None, revision=None)
-        found = (one.row for one in rows_of(self.published, beside, trail))
-        return {row[self.key]: self.prepare(row) for row in found if not isinstance(row, SetAside)}
+        return {
+            one.row[self.key]: self.prepare(one.row, one.part)
+            for one in rows_of(self.published, beside, trail)
+            if not isinstance(one.row, SetAside)
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +85,16 @@ class TableLoader:
     once: bool = False
     """True if rows may repeat a problem's id: the first is loaded, and the others are set aside."""
     joined: Joined | None = None
+    complete: Callable[[TableLoader, Place, Trail], Iterator[Problem | SetAside]] | None = None
+    """A function that makes the items from the `converted` rows."""
 
     def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
         """See `base.Loader.items`."""
+        complete = TableLoader.converted if self.complete is None else self.complete
+        return complete(self, place, trail)
+
+    def converted(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
+        """Yield the rows as problems, or as set aside; raises as `items`."""
         others: Mapping[Any, Row] = {}
         known: set[str] = set()
         for found in rows_of(self.published, place, trail):
@@ -116,22 +126,6 @@ class TableLoader:
         except BAD_ROW as error:
             reason = f"a field has another form than published: {type(error).__name__}: {error}"
             return SetAside(where=found.where, reason=" ".join(reason.split())[:200])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletedLoader:
-    """See `base.Loader`. A function makes its items from those of a table."""
-
-    table: TableLoader
-    complete: Callable[[TableLoader, Place, Trail], Iterator[Problem | SetAside]]
-
-    @property
-    def published(self) -> Published:
-        return self.table.published
-
-    def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
-        """See `base.Loader.items`."""
-        return self.complete(self.table, place, trail)
 
 
 def rows_of(published: Published, place: Place, trail: Trail) -> Iterator[Found]:
