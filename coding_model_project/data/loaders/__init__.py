@@ -11,7 +11,8 @@ From a row to a problem, for every set and for `--map`:
     cases     2. the tests or the answer, in any form (`answers`, `modules`, `values`)
     checks    3. what no test can judge: checkers, interaction, images, any order or letter case
 
-    sets      loaders of the public sets in `sets.yaml`; `quirks` prepares rows that no column describes
+    sets      loaders of the public sets in `sets.yaml`; `quirks`, `benchmarks`, `evalplus` and
+              `humaneval_x` prepare rows that no column describes
     forms     files without a name: the unmistakable forms, `--map`, and the refusal of all others
     table     finds, reads and counts a set's files; `files` and `remote` read them
 """
@@ -40,7 +41,6 @@ from coding_model_project.data.loaders.base import (
     Trail,
 )
 from coding_model_project.data.loaders.files import SUFFIXES, first_row
-from coding_model_project.data.loaders.own import is_own
 from coding_model_project.data.loaders.rows import value_at
 from coding_model_project.data.loaders.sets import SETS
 from coding_model_project.data.loaders.table import TableLoader
@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 
-_OWN = "coding_model_project.data.loaders.own:problems"
+_OWN = "coding_model_project.data.loaders.forms:own_problems"
 _HARBOR = "coding_model_project.harbor.loader:problems"
 _PACKED_TASKS = {"path", "task_binary"}
 """Columns of a file of Harbor tasks (`harbor.format.packed`)."""
@@ -273,7 +273,7 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
         if row is not None and forms.lacks_a_field(row, place.columns):
             raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
         return loader, split
-    if row is not None and not place.columns and is_own(path, row):
+    if row is not None and not place.columns and forms.is_own(path, row):
         return _yours(name, _OWN), None
     if known and (row is None or place.columns or known.published.fields_are_in(row)):
         return known, split

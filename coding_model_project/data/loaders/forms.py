@@ -1,13 +1,13 @@
-"""Files without a publisher: columns given by `--map`, and forms whose columns are unmistakable.
+"""Files without a publisher: our own schema, columns given by `--map`, and forms that are unmistakable.
 
-These are rows made for verl, SkyRL, NeMo Gym, TRL, slime, verifiers, rLLM and open-instruct. The refusal
+The last are rows made for verl, SkyRL, NeMo Gym, TRL, slime, verifiers, rLLM and open-instruct. The refusal
 of any other file shows its columns and a command with a guess.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,15 @@ from coding_model_project.data.loaders.base import (
     IGNORED,
     SPLITS,
     Part,
+    Place,
     Published,
     Row,
+    SetAside,
+    Trail,
     Unusable,
 )
 from coding_model_project.data.loaders.cases import Hints, tests_of
+from coding_model_project.data.loaders.files import read_rows
 from coding_model_project.data.loaders.prompts import prompt_of
 from coding_model_project.data.loaders.rows import (
     EXTRA,
@@ -34,7 +38,10 @@ from coding_model_project.data.loaders.rows import (
 from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.data.loaders.values import decoded_of
 from coding_model_project.data.problem_rows import FIELDS, JUDGED_BY
-from coding_model_project.errors import ConfigError
+from coding_model_project.data.problems import from_file, problem_from_json
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.storage.fetching import on_disk
+from coding_model_project.types import Problem
 
 _IMPLICIT = tuple(one for one in FIELDS if one not in (
     "answer", "messages", "prediction", "harness", "instructions", "task", "grader", "prelude",
@@ -80,6 +87,27 @@ _NESTED_FORMS: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
     ),
 )
 """Required columns of a form, and its fields' columns."""
+
+
+def is_own(path: Path, row: Row) -> bool:
+    """Return whether a file whose first row this is has our own schema."""
+    named = {"id", "split", "statement"} <= row.keys() and {"tests", "grader"} & row.keys()
+    return bool(named) and path.name.endswith((".jsonl", ".jsonl.gz"))
+
+
+def own_problems(name: str, place: Place, trail: Trail) -> Iterator[Problem]:
+    """Yield the problems of a file; see `base.LoaderByName`.
+
+    A malformed row is an error and not set aside, since the user can correct it.
+    """
+    if place.path is None:
+        raise ConfigError(f"{name}: no file of problems: pass {name}=PATH")
+    path = on_disk(place.path)
+    trail.origins.append(str(place.path))
+    for where, row in read_rows(path):
+        if isinstance(row, SetAside):
+            raise DataError(f"{where}: {row.reason}")
+        yield from_file(problem_from_json(row, where), path)
 
 
 def parse_map(given: Sequence[str] | None) -> dict[str, str]:

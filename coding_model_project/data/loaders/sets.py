@@ -27,14 +27,11 @@ from typing import Any, TypeVar
 import yaml
 
 from coding_model_project.data.loaders import (
-    bigcodebench,
-    cruxeval,
+    benchmarks,
     evalplus,
     evalplus_expected,
     gsm8k_5shot,
-    humaneval,
     humaneval_x,
-    mbpp,
     quirks,
 )
 from coding_model_project.data.loaders.base import Loader, LoaderByName, Part, Published, Row
@@ -45,7 +42,7 @@ from coding_model_project.types import Limits
 _NEEDED = ("statement", "tests", "truth", "answer")
 _MODULES = {
     module.__name__.rpartition(".")[2]: module
-    for module in (bigcodebench, cruxeval, evalplus, humaneval, humaneval_x, mbpp, quirks)
+    for module in (benchmarks, evalplus, humaneval_x, quirks)
 }
 _COMPLETED = {
     "evalplus": evalplus_expected.with_expected,
