@@ -1,7 +1,7 @@
 """Files without a publisher: our own schema, columns given by `--map`, and forms that are unmistakable.
 
-The last are rows made for verl, SkyRL, NeMo Gym, TRL, slime, verifiers, rLLM and open-instruct. The refusal
-of any other file shows its columns and a command with a guess.
+The last are rows made for verl, SkyRL, NeMo Gym, TRL, slime, verifiers, rLLM and open-instruct. The
+refusal of any other file shows its columns and a command with a guess.
 """
 
 from __future__ import annotations
