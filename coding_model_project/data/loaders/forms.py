@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from coding_model_project.data.loaders.answers import answer_of
 from coding_model_project.data.loaders.base import (
     BAD_ROW,
@@ -59,34 +61,10 @@ _TESTS = ("tests", "test_cases", "input_output", "test_list", "test", "test_code
 _ANSWERS = ("answer", "final_answer", *_TRUTH, "target", "gt")
 _PROGRAMS = ("solutions", "solution", "canonical_solution", "completion", "code", "response")
 
-VERL = {
-    "statement": "prompt",
-    "truth": "reward_model.ground_truth",
-    "ability": "ability",
-    "split": "extra_info.split",
-    "source": "data_source",
-    "tags": "data_source",
-    "language": "extra_info.language",
-}
-_NESTED_FORMS: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
-    (("data_source", "prompt", "reward_model"), VERL),
-    (("prompt", "reward_spec"), {**VERL, "truth": "reward_spec.ground_truth"}),
-    (
-        ("responses_create_params", "verifier_metadata"),
-        {"statement": "responses_create_params", "tests": "verifier_metadata", "source": "dataset"},
-    ),
-    (
-        ("responses_create_params", "expected_answer"),
-        {"statement": "responses_create_params", "answer": "expected_answer"},
-    ),
-    (("question", "info"), {"statement": "question", "truth": "info.tests|answer"}),
-    (("prompt", "info"), {"statement": "prompt", "truth": "info.tests|answer"}),
-    (
-        ("messages", "ground_truth", "dataset"),
-        {"statement": "messages", "truth": "ground_truth", "ability": "dataset", "tags": "dataset"},
-    ),
-)
-"""Required columns of a form, and its fields' columns."""
+_NESTED = yaml.load((Path(__file__).parent / "forms.yaml").read_bytes(), Loader=yaml.CSafeLoader)
+"""Unmistakable forms with columns that hold objects, in the table `forms.yaml`."""
+VERL: Mapping[str, str] = _NESTED[0]["columns"]
+"""The columns of rows made for verl."""
 
 
 def is_own(path: Path, row: Row) -> bool:
@@ -167,9 +145,9 @@ def lacks_a_field(row: Row, columns: Mapping[str, str]) -> bool:
 
 def form_of(row: Row) -> Mapping[str, str] | None:
     """Return the columns of the fields in a row of an unmistakable form; None for any other row."""
-    for needed, columns in _NESTED_FORMS:
-        if all(name in row for name in needed):
-            return columns
+    for form in _NESTED:
+        if all(name in row for name in form["needed"]):
+            return form["columns"]
     prompts = [
         name for name in ("prompt", "messages") if isinstance(decoded_of(row.get(name)), list)
     ]
