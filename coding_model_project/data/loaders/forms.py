@@ -39,7 +39,13 @@ from coding_model_project.data.loaders.rows import (
 )
 from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.data.loaders.values import decoded_of
-from coding_model_project.data.problem_rows import FIELDS, JUDGED_BY
+from coding_model_project.data.problem_rows import (
+    FIELDS,
+    JUDGED_BY,
+    PROGRAMS,
+    STATEMENTS,
+    TESTS,
+)
 from coding_model_project.data.problems import from_file, problem_from_json
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.storage.fetching import on_disk
@@ -52,14 +58,7 @@ _IMPLICIT = tuple(one for one in FIELDS if one not in (
 """Fields whose columns count without `--map`, if they have the field's own name."""
 
 _TRUTH = ("ground_truth", "solution", "label", "answer", "expected_answer")
-_STATEMENTS = (
-    "question", "problem", "prompt", "messages", "description", "question_content",
-    "problem_description", "problem_statement", "instruction", "statement", "query", "text", "content",
-    "input", "responses_create_params",
-)  # fmt: skip
-_TESTS = ("tests", "test_cases", "input_output", "test_list", "test", "test_code", "testcases")
 _ANSWERS = ("answer", "final_answer", *_TRUTH, "target", "gt")
-_PROGRAMS = ("solutions", "solution", "canonical_solution", "completion", "code", "response")
 
 _NESTED = yaml.load((Path(__file__).parent / "forms.yaml").read_bytes(), Loader=yaml.CSafeLoader)
 """Unmistakable forms with columns that hold objects, in the table `forms.yaml`."""
@@ -212,7 +211,7 @@ def refusal(name: str, path: Path | str, row: Row) -> str:
 def guessed(row: Row) -> dict[str, str]:
     """Return the columns that appear to hold a problem's fields."""
     found: dict[str, str] = {}
-    for name in _STATEMENTS:
+    for name in STATEMENTS:
         if name in row and _fits(lambda value, of=name: prompt_of(value, of), row[name]):
             found["statement"] = name
             break
@@ -221,13 +220,13 @@ def guessed(row: Row) -> dict[str, str]:
     hints = Hints(
         function=entry if isinstance(entry, str) else None,
         programs=next(
-            (programs_of(row[one]) for one in _PROGRAMS if isinstance(row.get(one), str)), ()
+            (programs_of(row[one]) for one in PROGRAMS if isinstance(row.get(one), str)), ()
         ),
     )
-    named = [name for name in _TESTS if name in rest]
+    named = [name for name in TESTS if name in rest]
     for name in dict.fromkeys((*named, *_dotted(row, rest))):
         value = value_at(row, name)
-        if name not in _PROGRAMS and _fits(lambda one: tests_of(one, hints), value):
+        if name not in PROGRAMS and _fits(lambda one: tests_of(one, hints), value):
             return {**found, "tests": name}
     for name in _ANSWERS:
         if name in rest and _fits(lambda one, of=name: answer_of(one, of), row[name]):

@@ -251,8 +251,9 @@ class Form:
             kept.setdefault("comparison", "checker")
         kept.pop("grader", None)
         grader = next((kind for kind, name in JUDGED_BY.items() if name in kept), None)
-        runs = grader is None or grader is GradedBy.harness
-        language = problem.language if runs else default_language(grader)
+        language = problem.language
+        if grader is not None and grader is not GradedBy.harness:
+            language = default_language(grader)
         problem = replace(problem, **kept, language=language)
         if reason := why_not_shared(problem):
             raise Unusable(f"field 'isolation': {reason}")
