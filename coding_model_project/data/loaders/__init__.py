@@ -33,17 +33,13 @@ from coding_model_project.data.loaders.base import (
     Loaded,
     Loader,
     LoaderByName,
-    Part,
     Place,
     Published,
-    Row,
     SetAside,
     Trail,
 )
 from coding_model_project.data.loaders.files import SUFFIXES, first_row
-from coding_model_project.data.loaders.rows import value_at
 from coding_model_project.data.loaders.sets import SETS
-from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.redaction import redacted
 from coding_model_project.storage.fetching import on_disk
@@ -194,25 +190,14 @@ def published_rates(
     Raises:
         ConfigError: the set is unknown or has no such column.
     """
-    place = Place(path=path, data_dir=_data_dir(data_dir), split=split)
-    loader, named = _loader(name, place)
-    if not isinstance(loader, TableLoader):
-        raise ConfigError(f"{name}: --column needs a set of rows")
-    rates: dict[str, object] = {}
-
-    def recorded(row: Row, part: Part, index: int) -> Problem:
-        problem = loader.to_problem(row, part, index)
-        rates[problem.id] = value_at(row, column)
-        return problem
-
-    optional = (*loader.published.optional, column)
-    published = replace(loader.published, optional=optional)
-    reader = replace(loader, to_problem=recorded, published=published)
-    found: dict[str, float] = {}
-    for problem in _of_split(reader, name, place, named, Trail()):
-        rate = rates[problem.id]
-        if isinstance(rate, int | float) and 0 <= rate <= 1:
-            found[problem.id] = float(rate)
+    trail = Trail()
+    place = Place(path=path, data_dir=_data_dir(data_dir), split=split, beside=column)
+    rates = {one.id: trail.beside.get(one.id) for one in stream(name, place, trail)}
+    found = {
+        problem_id: float(rate)
+        for problem_id, rate in rates.items()
+        if isinstance(rate, int | float) and 0 <= rate <= 1
+    }
     if not found:
         raise ConfigError(f"{name}: no rates from 0 to 1 in a column {column!r}")
     return found

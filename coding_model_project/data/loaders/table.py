@@ -101,6 +101,9 @@ class TableLoader:
             if self.joined is not None and not others:
                 others = self.joined.rows(place, trail)
             item = self._converted(found, others)
+            if place.beside and isinstance(item, Problem):
+                assert not isinstance(found.row, SetAside)
+                trail.beside[item.id] = value_at(found.row, place.beside)
             if self.once and isinstance(item, Problem):
                 if item.id in known:
                     reason = "a problem that an earlier row holds"
@@ -134,7 +137,7 @@ def rows_of(published: Published, place: Place, trail: Trail) -> Iterator[Found]
     Raises:
         ConfigError, DataError, DownloadError: see `base.Loader.items`.
     """
-    columns = (*published.fields, *published.optional, *place.columns.values())
+    columns = (*published.fields, *published.optional, *place.columns.values(), place.beside or "")
     for part, files in _files(published, place, trail):
         index, is_first = -1, True
         located = ((file, *one) for file in files for one in read_rows(file, columns))
