@@ -199,7 +199,8 @@ def _part_of(published: Published, file: Path, given: Path, wanted: str | None) 
     else:
         named, said = parts, {wanted} if wanted else {part.split for part in parts}
     split = said.pop() if len(said) == 1 else UNKNOWN_SPLIT
-    return Part(split=split, files=(), config=named[0].config if len(named) == 1 else None)
+    configs = {part.config for part in named or parts}
+    return Part(split=split, files=(), config=configs.pop() if len(configs) == 1 else None)
 
 
 def _from_hub(
