@@ -255,8 +255,7 @@ def pairs(
     Ungradable samples are excluded. The last line is JSON.
     """
     from coding_model_project.atomic import write_json
-    from coding_model_project.data.training.pair_report import bias_report
-    from coding_model_project.data.training.pairs import make_pairs, pair_rows
+    from coding_model_project.data.training.pairs import bias_report, make_pairs, pair_rows
     from coding_model_project.data.training.pairs import split as divided
     from coding_model_project.data.training.rows import write_rows
     from coding_model_project.evaluation.judged import judged_for_pairs

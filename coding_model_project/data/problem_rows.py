@@ -60,14 +60,21 @@ JUDGED_BY = {
 _RUN = (GradedBy.tests, GradedBy.harbor, GradedBy.harness)
 """Graders that run a program."""
 
-_SYNONYMS = {
+STATEMENTS = (
+    "question", "problem", "prompt", "messages", "description", "question_content",
+    "problem_description", "problem_statement", "instruction", "statement", "query", "text", "content",
+    "input", "responses_create_params",
+)  # fmt: skip
+TESTS = ("tests", "test_cases", "input_output", "test_list", "test", "test_code", "testcases")
+PROGRAMS = ("solutions", "solution", "canonical_solution", "completion", "code", "response")
+_NAMES = {
     "id": ("task_id", "problem_id", "question_id", "uid", "name"),
-    "statement": ("question", "problem", "prompt", "description", "instruction", "text", "content"),
-    "tests": ("test_cases", "input_output", "test_list", "test", "test_code", "testcases"),
-    "gold": ("solution", "solutions", "canonical_solution", "answer", "code"),
-    "question": ("problem", "prompt", "statement", "description", "instruction", "text"),
+    "statement": STATEMENTS,
+    "question": STATEMENTS,
+    "tests": TESTS,
+    "gold": PROGRAMS,
 }
-"""Names of our fields in public files, to suggest the right `--map`."""
+"""Names of our fields in public files, the likeliest first, to suggest the right `--map`."""
 
 # ── the schema ────────────────────────────────────────────────────────────────────────────────────
 
@@ -273,7 +280,7 @@ def _check_fields(row: Mapping[str, Any], grader: GradedBy) -> None:
 
 def missing_field(field: str, row: Mapping[str, Any], expected: str) -> str:
     """Return the message for a missing field, with the row's columns and the option that maps one."""
-    like = (name for name in _SYNONYMS.get(field, ()) if name in row)
+    like = (name for name in _NAMES.get(field, ()) if name in row)
     found = ", ".join(map(str, row)) or "none"
     return (
         f"field '{field}' is missing; {expected}; the row has columns {found}; "

@@ -4,8 +4,9 @@
 
 Writes a Markdown table of three parts. `data dedup` on ROWS problems with statements as long as
 rStar-Coder's (2,000 characters), in which 100 copies of each kind of `KINDS` are planted; `data rows` on
-them; and, for LARGE problems with 20 tests of 2.8 kB, `data rows` and what a reward worker does: open the
-file of problems, and read 100 of them. Each runs in a process of its own.
+them; and, for LARGE problems with 20 tests of 2.8 kB: loading the file, and the same rows as parquet in
+rStar-Coder's columns; `data rows`; and what a reward worker does: open the file of problems, and read 100
+of them. Each runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +31,17 @@ from coding_model_project.types import Problem, Stdin, Test
 
 KINDS = ("exact", "renamed", "rearranged", "reworded 15%", "paraphrased 15%", "paraphrased 20%")
 N_PLANTED = 100
+_GROUP = 500
+"""Number of rows of a group in a parquet file."""
 N_SENTENCES, N_WORDS = 20, 15
 _VOCABULARY = 40_000
 _BOILERPLATE = [f"each of the next lines holds part {n} of the given input data" for n in range(30)]
+_LOADING = """
+import sys
+from coding_model_project.data.loaders import Place, Trail, stream
+place = Place(path=sys.argv[2], split="train")
+print(sum(len(one.tests) for one in stream(sys.argv[1], place, Trail())))
+"""
 _WORKER = """
 import sys
 from coding_model_project.data.problems import ProblemFile
@@ -107,6 +118,35 @@ def _problem(name: str, statement: str, n_tests: int, test_bytes: int) -> Proble
     return Problem(id=name, split="train", statement=statement, tests=tests, gold=("print(1)",))
 
 
+def write_parquet(path: Path, rows: Iterable[Problem]) -> None:
+    """Write problems in the columns of rStar-Coder, a group at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = pa.list_(pa.string())
+    columns = {
+        "question_id": pa.string(),
+        "question": pa.string(),
+        "inputs": texts,
+        "outputs": texts,
+    }
+    schema = pa.schema(columns)
+    with pq.ParquetWriter(path, schema) as writer:
+        left = iter(rows)
+        while group := list(islice(left, _GROUP)):
+            writer.write_table(pa.Table.from_pylist(list(map(_columns, group)), schema))
+
+
+def _columns(problem: Problem) -> dict[str, object]:
+    stdin = [test.input.text for test in problem.tests if isinstance(test.input, Stdin)]
+    return {
+        "question_id": problem.id,
+        "question": problem.statement,
+        "inputs": stdin,
+        "outputs": [str(test.expected) for test in problem.tests],
+    }
+
+
 def measured(command: list[str]) -> tuple[float, float, float]:
     """Run a command, and return its seconds of wall and CPU time, and its peak memory in MB."""
     began = time.monotonic()
@@ -132,6 +172,19 @@ def _recall(removed: Path) -> str:
     return f"of {N_PLANTED} each: {found}; {others} others removed"
 
 
+def _make(write: Callable[[Path, Iterable[Problem]], None], path: Path, n_rows: int) -> None:
+    """Write LARGE problems in another process: a child's peak memory counts that of its parent."""
+    made = get_context("spawn").Process(target=_write, args=(write, path, n_rows))
+    made.start()
+    made.join()
+    if made.exitcode:
+        raise SystemExit(f"{path}: exit code {made.exitcode}")
+
+
+def _write(write: Callable[[Path, Iterable[Problem]], None], path: Path, n_rows: int) -> None:
+    write(path, problems(n_rows, n_tests=20, test_bytes=2_800))
+
+
 def main(rows: list[int], large: list[int], work: Path) -> None:
     """Print the table."""
     cli = ["-m", "coding_model_project", "data"]
@@ -146,9 +199,15 @@ def main(rows: list[int], large: list[int], work: Path) -> None:
         _row("`data rows`", n_rows, path, spent, "")
     for n_rows in large:
         path, out = work / f"large-{n_rows}.jsonl", work / "rows"
-        write_problems(path, problems(n_rows, n_tests=20, test_bytes=2_800))
+        _make(write_problems, path, n_rows)
+        spent = measured(["-c", _LOADING, "made", str(path)])
+        _row("loading JSON lines", n_rows, path, spent, "20 tests of 2.8 kB")
+        columns = work / f"large-{n_rows}.parquet"
+        _make(write_parquet, columns, n_rows)
+        spent = measured(["-c", _LOADING, "rstar_coder", str(columns)])
+        _row("loading parquet", n_rows, columns, spent, "the same rows")
         spent = measured([*cli, "rows", f"made={path}", "--out", str(out), "--no-check"])
-        _row("`data rows`", n_rows, path, spent, "20 tests of 2.8 kB")
+        _row("`data rows`", n_rows, path, spent, "")
         spent = measured(["-c", _WORKER, str(out / "problems.jsonl")])
         _row("a reward worker", n_rows, out / "problems.jsonl", spent, "opens, reads 100")
 

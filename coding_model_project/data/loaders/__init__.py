@@ -11,7 +11,8 @@ From a row to a problem, for every set and for `--map`:
     cases     2. the tests or the answer, in any form (`answers`, `modules`, `values`)
     checks    3. what no test can judge: checkers, interaction, images, any order or letter case
 
-    sets      loaders of the public sets in `sets.yaml`; `quirks` prepares rows that no column describes
+    sets      loaders of the public sets in `sets.yaml`; `quirks`, `benchmarks`, `evalplus` and
+              `humaneval_x` prepare rows that no column describes
     forms     files without a name: the unmistakable forms, `--map`, and the refusal of all others
     table     finds, reads and counts a set's files; `files` and `remote` read them
 """
@@ -32,18 +33,13 @@ from coding_model_project.data.loaders.base import (
     Loaded,
     Loader,
     LoaderByName,
-    Part,
     Place,
     Published,
-    Row,
     SetAside,
     Trail,
 )
 from coding_model_project.data.loaders.files import SUFFIXES, first_row
-from coding_model_project.data.loaders.own import is_own
-from coding_model_project.data.loaders.rows import value_at
 from coding_model_project.data.loaders.sets import SETS
-from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.redaction import redacted
 from coding_model_project.storage.fetching import on_disk
@@ -65,7 +61,7 @@ __all__ = [
 ]
 
 
-_OWN = "coding_model_project.data.loaders.own:problems"
+_OWN = "coding_model_project.data.loaders.forms:own_problems"
 _HARBOR = "coding_model_project.harbor.loader:problems"
 _PACKED_TASKS = {"path", "task_binary"}
 """Columns of a file of Harbor tasks (`harbor.format.packed`)."""
@@ -194,25 +190,14 @@ def published_rates(
     Raises:
         ConfigError: the set is unknown or has no such column.
     """
-    place = Place(path=path, data_dir=_data_dir(data_dir), split=split)
-    loader, named = _loader(name, place)
-    if not isinstance(loader, TableLoader):
-        raise ConfigError(f"{name}: --column needs a set of rows")
-    rates: dict[str, object] = {}
-
-    def recorded(row: Row, part: Part, index: int) -> Problem:
-        problem = loader.to_problem(row, part, index)
-        rates[problem.id] = value_at(row, column)
-        return problem
-
-    optional = (*loader.published.optional, column)
-    published = replace(loader.published, optional=optional)
-    reader = replace(loader, to_problem=recorded, published=published)
-    found: dict[str, float] = {}
-    for problem in _of_split(reader, name, place, named, Trail()):
-        rate = rates[problem.id]
-        if isinstance(rate, int | float) and 0 <= rate <= 1:
-            found[problem.id] = float(rate)
+    trail = Trail()
+    place = Place(path=path, data_dir=_data_dir(data_dir), split=split, beside=column)
+    rates = {one.id: trail.beside.get(one.id) for one in stream(name, place, trail)}
+    found = {
+        problem_id: float(rate)
+        for problem_id, rate in rates.items()
+        if isinstance(rate, int | float) and 0 <= rate <= 1
+    }
     if not found:
         raise ConfigError(f"{name}: no rates from 0 to 1 in a column {column!r}")
     return found
@@ -273,7 +258,7 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
         if row is not None and forms.lacks_a_field(row, place.columns):
             raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
         return loader, split
-    if row is not None and not place.columns and is_own(path, row):
+    if row is not None and not place.columns and forms.is_own(path, row):
         return _yours(name, _OWN), None
     if known and (row is None or place.columns or known.published.fields_are_in(row)):
         return known, split

@@ -139,6 +139,8 @@ class Place:
     """True to search the hub too."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """The column in the file at `path` for each field that has another name there."""
+    beside: str | None = None
+    """A column that no problem has, for `Trail.beside`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -148,6 +150,8 @@ class Trail:
     origins: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     set_aside: list[SetAside] = field(default_factory=list)
+    beside: dict[str, Any] = field(default_factory=dict)
+    """The value of the column `Place.beside` by problem."""
 
 
 class Loader(Protocol):
@@ -210,15 +214,3 @@ def texts(row: Row, field: str) -> tuple[str, ...]:
     if not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value):
         raise Unusable(f"field '{field}' is not a list of texts")
     return tuple(item.replace("\r\n", "\n") for item in value)
-
-
-def number(row: Row, field: str) -> float | None:
-    """Return a field that must be a number or null.
-
-    Raises:
-        Unusable: it is neither.
-    """
-    value = row.get(field)
-    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
-        return value
-    raise Unusable(f"field '{field}' is not a number")

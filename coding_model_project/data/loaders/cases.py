@@ -107,6 +107,8 @@ def tests_of(value: Any, hints: Hints = Hints()) -> Truth:
         return _of_code([decoded], hints)
     if not isinstance(decoded, list):
         raise Unusable(f"field '{hints.field}' is {shown(decoded)}, not tests")
+    if all(isinstance(one, Test) for one in decoded):
+        return Truth(tests=tuple(decoded))
     if all(isinstance(one, str) for one in decoded):
         return _of_code([one for one in decoded if one.strip()], hints)
     if all(isinstance(one, Mapping) for one in decoded):

@@ -8,25 +8,10 @@ program runs on all inputs in one process (`Problem.isolation`), and values comp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
-from coding_model_project.data.governance import isolation_of
-from coding_model_project.data.loaders.base import (
-    Part,
-    Place,
-    Row,
-    SetAside,
-    Trail,
-    Unusable,
-    number,
-    text,
-)
+from coding_model_project.data.loaders.base import Part, Row, Unusable, text
 from coding_model_project.data.loaders.evalplus_arguments import typed
-from coding_model_project.data.loaders.evalplus_expected import NOT_NONE, with_expected
-from coding_model_project.data.loaders.table import TableLoader
-from coding_model_project.types import Call, Limits, Plain, Problem, Test
-
-LIMITS = Limits(cpu_s=10.0, wall_s=30.0, memory_mb=2048, output_kb=16_384)
+from coding_model_project.data.loaders.evalplus_expected import NOT_NONE
+from coding_model_project.types import Call, Plain, Test
 
 _COMPARISONS = {
     "HumanEval/32": "evalplus_root",
@@ -42,53 +27,35 @@ _NOT_NONE = {"check_str", "text_match_three", "text_starta_endb"}
 """Functions of MBPP+ that may return a match object, which is not plain data, like the author's."""
 
 
-def with_values(table: TableLoader, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
-    """Yield the items of a set with expected values; solutions without cached ones run in the sandbox.
-
-    Raises:
-        SandboxError: the sandbox that runs the solutions failed.
-    """
-    return with_expected(table.published.name, table.items(place, trail), trail)
+def humaneval(row: Row, _part: Part) -> Row:
+    """Return a row of HumanEval+ with its tests."""
+    return _prepared(row, _inputs(row, "base_input"), _inputs(row, "plus_input"))
 
 
-def humaneval(name: str, row: Row, _part: Part, _index: int) -> Problem:
-    """Convert a row of HumanEval+."""
-    return _problem(name, row, _inputs(row, "base_input"), _inputs(row, "plus_input"))
-
-
-def mbpp(name: str, row: Row, _part: Part, _index: int) -> Problem:
-    """Convert a row of MBPP+."""
+def mbpp(row: Row, _part: Part) -> Row:
+    """Return a row of MBPP+ with its tests."""
     task, function = text(row, "task_id"), text(row, "entry_point")
     base, plus = (
         typed(task, text(row, "assertion"), function, _inputs(row, side))
         for side in ("base_input", "plus_input")
     )
-    return _problem(name, row, base, plus)
+    prepared = _prepared(row, base, plus)
+    return {**prepared, "_comparison": NOT_NONE} if function in _NOT_NONE else prepared
 
 
-def _problem(source: str, row: Row, base: list[list[Plain]], plus: list[list[Plain]]) -> Problem:
-    task, function = text(row, "task_id"), text(row, "entry_point")
-    prompt = text(row, "prompt")
-    comparison = _COMPARISONS.get(task, "evalplus")
-    if source == "mbpp_plus" and function in _NOT_NONE:
-        comparison = NOT_NONE
-    return Problem(
-        id=f"{source}/{task.split('/')[-1]}",
-        split="test",
-        statement=prompt,
-        tests=tuple(Test(Call(function, tuple(args))) for args in (*base, *plus)),
-        base_tests=len(base),
-        isolation=isolation_of(source, "test"),
-        limits=LIMITS,
-        comparison=comparison,
-        atol=number(row, "atol") or 0.0,
-        rtol=1e-7,
-        entry_point=function,
-        gold=(prompt + text(row, "canonical_solution"),),
-    )
+def _prepared(row: Row, base: list[list[Plain]], plus: list[list[Plain]]) -> Row:
+    function = text(row, "entry_point")
+    return {
+        **row,
+        "_tests": tuple(Test(Call(function, tuple(args))) for args in (*base, *plus)),
+        "_base_tests": len(base),
+        "_comparison": _COMPARISONS.get(text(row, "task_id"), "evalplus"),
+        "_rtol": 1e-7,
+        "_gold": text(row, "prompt") + text(row, "canonical_solution"),
+    }
 
 
-def _inputs(row: Mapping[str, object], field: str) -> list[list[Plain]]:
+def _inputs(row: Row, field: str) -> list[list[Plain]]:
     value = row.get(field)
     if value == {}:  # MBPP 793 has no additional inputs
         return []

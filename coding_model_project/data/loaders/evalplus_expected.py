@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,8 @@ from typing import Any
 from coding_model_project import codec
 from coding_model_project.atomic import replacing
 from coding_model_project.background import Background
-from coding_model_project.data.loaders.base import SetAside, Trail
+from coding_model_project.data.loaders.base import Place, SetAside, Trail
+from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.progress import Advance, progress_bar
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.embedded.languages.binaries import cache_folder
@@ -48,9 +49,7 @@ _Values = list[Any]
 _TOO_LARGE = (Status.memory_limit, Status.output_limit)
 
 
-def with_expected(
-    name: str, items: Iterable[Problem | SetAside], trail: Trail
-) -> Iterator[Problem | SetAside]:
+def with_expected(table: TableLoader, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
     """Add expected values to the problems of a data set, with a progress bar if some are not cached.
 
     An input is left out, with a note, if its value is too large for judging within `Problem.limits`.
@@ -58,12 +57,12 @@ def with_expected(
     Raises:
         SandboxError: the sandbox failed.
     """
-    found = list(items)
+    found = list(table.converted(place, trail))
     problems = [item for item in found if isinstance(item, Problem)]
     values: dict[str, _Values | str | None] = {one.id: _known(one) for one in problems}
     if unknown := [one for one in problems if values[one.id] is None]:
-        solver = Background(EmbeddedSandbox)
-        with closing(solver), progress_bar(f"{name}: expected values", len(unknown)) as advance:
+        solver, label = Background(EmbeddedSandbox), f"{table.published.name}: expected values"
+        with closing(solver), progress_bar(label, len(unknown)) as advance:
             values |= solver.run(lambda sandbox: _all(sandbox, unknown, advance))
     for item in found:
         known = values[item.id] if isinstance(item, Problem) else None

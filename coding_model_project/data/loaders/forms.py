@@ -1,15 +1,17 @@
-"""Files without a publisher: columns given by `--map`, and forms whose columns are unmistakable.
+"""Files without a publisher: our own schema, columns given by `--map`, and forms that are unmistakable.
 
-These are rows made for verl, SkyRL, NeMo Gym, TRL, slime, verifiers, rLLM and open-instruct. The refusal
-of any other file shows its columns and a command with a guess.
+The last are rows made for verl, SkyRL, NeMo Gym, TRL, slime, verifiers, rLLM and open-instruct. The
+refusal of any other file shows its columns and a command with a guess.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from coding_model_project.data.loaders.answers import answer_of
 from coding_model_project.data.loaders.base import (
@@ -17,11 +19,15 @@ from coding_model_project.data.loaders.base import (
     IGNORED,
     SPLITS,
     Part,
+    Place,
     Published,
     Row,
+    SetAside,
+    Trail,
     Unusable,
 )
 from coding_model_project.data.loaders.cases import Hints, tests_of
+from coding_model_project.data.loaders.files import read_rows
 from coding_model_project.data.loaders.prompts import prompt_of
 from coding_model_project.data.loaders.rows import (
     EXTRA,
@@ -33,8 +39,17 @@ from coding_model_project.data.loaders.rows import (
 )
 from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.data.loaders.values import decoded_of
-from coding_model_project.data.problem_rows import FIELDS, JUDGED_BY
-from coding_model_project.errors import ConfigError
+from coding_model_project.data.problem_rows import (
+    FIELDS,
+    JUDGED_BY,
+    PROGRAMS,
+    STATEMENTS,
+    TESTS,
+)
+from coding_model_project.data.problems import from_file, problem_from_json
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.storage.fetching import on_disk
+from coding_model_project.types import Problem
 
 _IMPLICIT = tuple(one for one in FIELDS if one not in (
     "answer", "messages", "prediction", "harness", "instructions", "task", "grader", "prelude",
@@ -43,43 +58,33 @@ _IMPLICIT = tuple(one for one in FIELDS if one not in (
 """Fields whose columns count without `--map`, if they have the field's own name."""
 
 _TRUTH = ("ground_truth", "solution", "label", "answer", "expected_answer")
-_STATEMENTS = (
-    "question", "problem", "prompt", "messages", "description", "question_content",
-    "problem_description", "problem_statement", "instruction", "statement", "query", "text", "content",
-    "input", "responses_create_params",
-)  # fmt: skip
-_TESTS = ("tests", "test_cases", "input_output", "test_list", "test", "test_code", "testcases")
 _ANSWERS = ("answer", "final_answer", *_TRUTH, "target", "gt")
-_PROGRAMS = ("solutions", "solution", "canonical_solution", "completion", "code", "response")
 
-VERL = {
-    "statement": "prompt",
-    "truth": "reward_model.ground_truth",
-    "ability": "ability",
-    "split": "extra_info.split",
-    "source": "data_source",
-    "tags": "data_source",
-    "language": "extra_info.language",
-}
-_NESTED_FORMS: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
-    (("data_source", "prompt", "reward_model"), VERL),
-    (("prompt", "reward_spec"), {**VERL, "truth": "reward_spec.ground_truth"}),
-    (
-        ("responses_create_params", "verifier_metadata"),
-        {"statement": "responses_create_params", "tests": "verifier_metadata", "source": "dataset"},
-    ),
-    (
-        ("responses_create_params", "expected_answer"),
-        {"statement": "responses_create_params", "answer": "expected_answer"},
-    ),
-    (("question", "info"), {"statement": "question", "truth": "info.tests|answer"}),
-    (("prompt", "info"), {"statement": "prompt", "truth": "info.tests|answer"}),
-    (
-        ("messages", "ground_truth", "dataset"),
-        {"statement": "messages", "truth": "ground_truth", "ability": "dataset", "tags": "dataset"},
-    ),
-)
-"""Required columns of a form, and its fields' columns."""
+_NESTED = yaml.load((Path(__file__).parent / "forms.yaml").read_bytes(), Loader=yaml.CSafeLoader)
+"""Unmistakable forms with columns that hold objects, in the table `forms.yaml`."""
+VERL: Mapping[str, str] = _NESTED[0]["columns"]
+"""The columns of rows made for verl."""
+
+
+def is_own(path: Path, row: Row) -> bool:
+    """Return whether a file whose first row this is has our own schema."""
+    named = {"id", "split", "statement"} <= row.keys() and {"tests", "grader"} & row.keys()
+    return bool(named) and path.name.endswith((".jsonl", ".jsonl.gz"))
+
+
+def own_problems(name: str, place: Place, trail: Trail) -> Iterator[Problem]:
+    """Yield the problems of a file; see `base.LoaderByName`.
+
+    A malformed row is an error and not set aside, since the user can correct it.
+    """
+    if place.path is None:
+        raise ConfigError(f"{name}: no file of problems: pass {name}=PATH")
+    path = on_disk(place.path)
+    trail.origins.append(str(place.path))
+    for where, row in read_rows(path):
+        if isinstance(row, SetAside):
+            raise DataError(f"{where}: {row.reason}")
+        yield from_file(problem_from_json(row, where), path)
 
 
 def parse_map(given: Sequence[str] | None) -> dict[str, str]:
@@ -139,9 +144,9 @@ def lacks_a_field(row: Row, columns: Mapping[str, str]) -> bool:
 
 def form_of(row: Row) -> Mapping[str, str] | None:
     """Return the columns of the fields in a row of an unmistakable form; None for any other row."""
-    for needed, columns in _NESTED_FORMS:
-        if all(name in row for name in needed):
-            return columns
+    for form in _NESTED:
+        if all(name in row for name in form["needed"]):
+            return form["columns"]
     prompts = [
         name for name in ("prompt", "messages") if isinstance(decoded_of(row.get(name)), list)
     ]
@@ -206,7 +211,7 @@ def refusal(name: str, path: Path | str, row: Row) -> str:
 def guessed(row: Row) -> dict[str, str]:
     """Return the columns that appear to hold a problem's fields."""
     found: dict[str, str] = {}
-    for name in _STATEMENTS:
+    for name in STATEMENTS:
         if name in row and _fits(lambda value, of=name: prompt_of(value, of), row[name]):
             found["statement"] = name
             break
@@ -215,13 +220,13 @@ def guessed(row: Row) -> dict[str, str]:
     hints = Hints(
         function=entry if isinstance(entry, str) else None,
         programs=next(
-            (programs_of(row[one]) for one in _PROGRAMS if isinstance(row.get(one), str)), ()
+            (programs_of(row[one]) for one in PROGRAMS if isinstance(row.get(one), str)), ()
         ),
     )
-    named = [name for name in _TESTS if name in rest]
+    named = [name for name in TESTS if name in rest]
     for name in dict.fromkeys((*named, *_dotted(row, rest))):
         value = value_at(row, name)
-        if name not in _PROGRAMS and _fits(lambda one: tests_of(one, hints), value):
+        if name not in PROGRAMS and _fits(lambda one: tests_of(one, hints), value):
             return {**found, "tests": name}
     for name in _ANSWERS:
         if name in rest and _fits(lambda one, of=name: answer_of(one, of), row[name]):

@@ -29,7 +29,7 @@ def with_examples(table: TableLoader, place: Place, trail: Trail) -> Iterator[Pr
     """
     rng = Random(SEED)
     examples: list[str] = []
-    for item in table.items(place, trail):
+    for item in table.converted(place, trail):
         examples = examples or _examples(table, place, trail)
         shown = rng.sample(examples, SHOTS)  # also for a row that is set aside, to stay in step
         if isinstance(item, Problem):
@@ -41,7 +41,7 @@ def with_examples(table: TableLoader, place: Place, trail: Trail) -> Iterator[Pr
 def _examples(table: TableLoader, place: Place, trail: Trail) -> list[str]:
     train = replace(place, path=None, columns={}, split="train")
     try:
-        found = list(table.items(train, trail))
+        found = list(table.converted(train, trail))
     except (ConfigError, DownloadError) as error:
         why = f": {error.__cause__}" if error.__cause__ else ""
         raise type(error)(

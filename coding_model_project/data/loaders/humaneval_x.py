@@ -16,9 +16,7 @@ import re
 from pathlib import Path
 
 from coding_model_project.data.loaders.base import Part, Row, Unusable, text
-from coding_model_project.types import Harness, Limits, Problem
-
-LIMITS = Limits(cpu_s=10.0, wall_s=30.0)
+from coding_model_project.types import Harness
 
 LANGUAGES = {"cpp": "cpp", "go": "go", "java": "java", "js": "javascript", "rust": "rust"}
 """Published names of the supported languages, with ours."""
@@ -34,27 +32,25 @@ _FUNCTIONS = {
 """Patterns of function names; the last match in a declaration is the function to write."""
 
 
-def problem(name: str, row: Row, _part: Part, _index: int) -> Problem:
-    """Convert a row into the task of completing its function in the language that ends the set's name."""
-    language = LANGUAGES[name.rpartition("_")[2]]
+def prepared(row: Row, part: Part) -> Row:
+    """Return a row as the task of completing its function in the language of the part."""
+    language = LANGUAGES[str(part.config)]
     prompt = text(row, "prompt")
     if language == "rust":
         prompt += _CRATES.sub("", text(row, "declaration"))
     names = _FUNCTIONS[language].findall(prompt)
     if not names:
         raise Unusable("no declaration of a function was found")
-    published, _, number = text(row, "task_id").partition("/")
-    return Problem(
-        id=f"{name}/{number}",
-        split="test",
-        statement=f"Complete this {published} function.\n\n```{language}\n{prompt.strip()}\n```",
-        tests=(),
-        limits=LIMITS,
-        harness=harness(language, text(row, "test")),
-        entry_point=names[-1],
-        language=language,
-        gold=(prompt + text(row, "canonical_solution"),),
-    )
+    published = text(row, "task_id").partition("/")[0]
+    task = f"Complete this {published} function.\n\n```{language}\n{prompt.strip()}\n```"
+    return {
+        **row,
+        "_statement": task,
+        "_harness": harness(language, text(row, "test")),
+        "_entry_point": names[-1],
+        "_language": language,
+        "_gold": prompt + text(row, "canonical_solution"),
+    }
 
 
 # ── harnesses ─────────────────────────────────────────────────────────────────────────────────────

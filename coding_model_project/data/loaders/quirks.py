@@ -180,7 +180,7 @@ def hardtests(row: Row, _part: Part) -> Row:
     return {**_unpacked(row, "test_cases"), "checker": checker}
 
 
-def hardtests_problem(row: Row) -> Row:
+def hardtests_problem(row: Row, _part: Part) -> Row:
     """Return a row of HardTests' problems without most of its solutions, of which some have hundreds."""
     content = re.sub(r"^\[problemUrl\]:.*\n?", "", row["question_content"] or "", flags=re.M)
     statement = f"{row.get('question_title') or ''}\n\n{content}".strip()

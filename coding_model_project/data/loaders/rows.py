@@ -26,7 +26,16 @@ from coding_model_project.data.row_readers import Malformed, shown
 from coding_model_project.grading.extract import extract
 from coding_model_project.grading.prelude import contest_prelude
 from coding_model_project.grading.readings import RULES
-from coding_model_project.types import Call, Checker, GradedBy, Limits, Problem, Turn
+from coding_model_project.types import (
+    Checker,
+    GradedBy,
+    Harness,
+    Limits,
+    Prediction,
+    Problem,
+    Stdin,
+    Turn,
+)
 
 MAX_SOLUTIONS = 5
 """Maximum number of gold and of known-bad programs per problem; some have hundreds."""
@@ -54,6 +63,9 @@ _OWN = ("limits", "comparison", "atol", "rtol", "isolation", "base_tests", "prel
         "prediction", "harness", "instructions", "task", "grader", "checker")  # fmt: skip
 """Fields in our own schema alone."""
 
+_MADE = (Checker, Harness, Prediction)
+"""Types of values that a set's `prepare` makes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
@@ -63,7 +75,8 @@ class Form:
     columns: Mapping[str, str]
     """The column of each field: "a.b" is nested, "a|b" are alternatives, "a+b" are both."""
     id: str = "{split}/{index}"
-    """The end of problem ids; `{id}` is the field of this name, without which the default is used."""
+    """The end of problem ids; `{id}` is the field of this name, and `{number}` its end after "/" or "_".
+    Without the field, the default is used."""
     kind: str | None = None
     """"code" or "math", for rows that do not say so."""
     limits: Limits = field(default_factory=Limits)
@@ -78,7 +91,7 @@ class Form:
     publisher: str | None = None
     """The rule of the publisher's harness for held-out problems, as in `Problem.publisher`."""
     one_process: bool = False
-    """True if the publisher's harness calls a program with all inputs in one process."""
+    """True if the publisher's harness runs all calls or asserts of a program in one process."""
     own_ids: bool = False
     """True if ids with a source, such as "mine/1", stay as they are."""
     given: frozenset[str] = frozenset()
@@ -132,7 +145,7 @@ class Form:
             return problem
         if self.prelude and problem.language == "python":
             problem = replace(problem, prelude=contest_prelude(problem.tests))
-        if self.one_process and all(isinstance(test.input, Call) for test in problem.tests):
+        if self.one_process and not any(isinstance(test.input, Stdin) for test in problem.tests):
             problem = replace(problem, isolation=isolation_of(self.name, problem.split))
         return problem
 
@@ -153,10 +166,11 @@ class Form:
         given = self._get(row, "id")
         source = _slug(self._get(row, "source"))
         name = f"{self.name}_{source}" if source else self.name
-        if "{id}" in self.id and given is None:
+        if given is None and ("{id}" in self.id or "{number}" in self.id):
             return f"{name}/{index + 1}" if self.own_ids else f"{name}/{split}/{index}"
         config = part.config or "any"
-        end = self.id.format(id=given, split=split, index=index, config=config)
+        number = re.split("[/_]", str(given))[-1]
+        end = self.id.format(id=given, number=number, split=split, index=index, config=config)
         return end if self.own_ids and "/" in end else f"{name}/{end}"
 
     def _truth(self, row: Row, gold: tuple[str, ...]) -> tuple[Truth, Truth]:
@@ -226,13 +240,11 @@ class Form:
                     "--map checker=none to compare outputs"
                 )
             language = "cpp" if "#include" in checker else "python"
-            checker = Checker(source=checker, language=language)
-        if isinstance(checker, Checker):
-            return replace(problem, checker=checker, comparison="checker")
+            own["checker"] = Checker(source=checker, language=language)
         kept = {}
         for name, value in own.items():
             try:
-                kept[name] = read_field(name, value)
+                kept[name] = value if isinstance(value, _MADE) else read_field(name, value)
             except Malformed:
                 if name == "checker" or name in self.given:
                     raise
@@ -241,7 +253,9 @@ class Form:
             kept.setdefault("comparison", "checker")
         kept.pop("grader", None)
         grader = next((kind for kind, name in JUDGED_BY.items() if name in kept), None)
-        language = problem.language if grader is None else default_language(grader)
+        language = problem.language
+        if grader is not None and grader is not GradedBy.harness:
+            language = default_language(grader)
         problem = replace(problem, **kept, language=language)
         if reason := why_not_shared(problem):
             raise Unusable(f"field 'isolation': {reason}")

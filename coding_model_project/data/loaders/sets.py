@@ -9,10 +9,9 @@ Keys of a set in the table, beside those of `Published` and `Form`:
     needed      the required columns; by default those of the statement and the tests
     columns     the column of each field of a problem, as in `Form`
     optional    columns that only `prepare` reads
-    prepare     a function of `quirks`, for what no column says
-    converter   a function of `_CONVERTERS`, which converts its rows in place of `Form`
+    prepare     a function of `quirks`, or "module.function", for what no column says
     source      the first part of its problems' ids; by default its name
-    joined      another repository, whose rows complete those with the same value in the column `key`
+    joined      the keys of another set, whose rows complete those with the same value in the column `key`
     complete    a function of `_COMPLETED`, which makes its problems from those of its rows
     generator   a function of another room that makes the problems, in place of files
 """
@@ -20,110 +19,112 @@ Keys of a set in the table, beside those of `Published` and `Form`:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from coding_model_project.data.loaders import (
-    bigcodebench,
-    cruxeval,
+    benchmarks,
     evalplus,
+    evalplus_expected,
     gsm8k_5shot,
-    humaneval,
     humaneval_x,
-    mbpp,
     quirks,
 )
-from coding_model_project.data.loaders.base import Loader, LoaderByName, Part, Published
+from coding_model_project.data.loaders.base import Loader, LoaderByName, Part, Published, Row
 from coding_model_project.data.loaders.rows import Form
-from coding_model_project.data.loaders.table import CompletedLoader, Joined, TableLoader
+from coding_model_project.data.loaders.table import Joined, TableLoader
 from coding_model_project.types import Limits
 
-_OF_FORM = ("id", "kind", "limits", "prepare", "tolerant", "comparison", "prelude", "publisher",
-            "one_process")  # fmt: skip
 _NEEDED = ("statement", "tests", "truth", "answer")
+_MODULES = {
+    module.__name__.rpartition(".")[2]: module
+    for module in (benchmarks, evalplus, humaneval_x, quirks)
+}
+_COMPLETED = {
+    "evalplus": evalplus_expected.with_expected,
+    "gsm8k_5shot": gsm8k_5shot.with_examples,
+}
+_Keys = dict[str, Any]
+_Made = TypeVar("_Made")
 
 
-def _set(
-    name: str,
-    *,
-    splits: Mapping[str, int | None] | None = None,
-    parts: Sequence[Mapping[str, Any]] | None = None,
-    words: Mapping[str, str] | None = None,
-    files: Sequence[str] | None = None,
-    hub_file: str | None = None,
-    config: str | None = None,
-    needed: Sequence[str] | None = None,
-    columns: Mapping[str, str] | None = None,
-    optional: Sequence[str] = (),
-    converter: str | None = None,
-    source: str | None = None,
-    joined: Mapping[str, Any] | None = None,
-    complete: str | None = None,
-    generator: str | None = None,
-    once: bool = False,
-    hub: str | None = None,
-    **others: Any,
-) -> Loader:
-    """Return the loader of a set from its keys in the table."""
-    columns = columns or {}
-    form = {key: others.pop(key) for key in _OF_FORM if key in others}
-    required = needed or [
+def _set(name: str, keys: _Keys) -> Loader:
+    """Return the loader of a set. Each step takes its keys, so that an unknown one is left and fails."""
+    columns = keys.pop("columns", {})
+    required = keys.pop("needed", None) or [
         one for field in _NEEDED for one in columns.get(field, "").split("+") if "|" not in one
     ]
     alternatives = (one for column in columns.values() for one in re.split(r"[+|]", column))
     read = [one for one in alternatives if not one.startswith("_")]
-    published = Published(
+    optional = dict.fromkeys((*_heads(read), *keys.pop("optional", ())))
+    form = _made(
+        Form,
+        keys,
+        name=keys.pop("source", name),
+        columns=columns,
+        id=keys.pop("id", "{id}" if "id" in columns else "{split}/{index}"),
+        limits=Limits(**keys.pop("limits", {})),
+        prepare=_function(keys.pop("prepare", None)),
+    )
+    parts = _parts(name, keys)
+    published = _made(
+        Published,
+        keys,
         name=name,
-        hub=hub,
         fields=tuple(_heads(required)),
-        optional=tuple(dict.fromkeys((*_heads(read), *optional))),
-        parts=_parts(
-            parts or [{"split": one, "n_rows": n_rows} for one, n_rows in (splits or {}).items()],
-            files or ("{repository}/{folder}/{split}-*.parquet", f"{name}.jsonl"),
-            words or {},
-            {"config": config, "hub_file": hub_file},
-            (hub or "").split("/")[-1],
-        ),
-        **others,
+        optional=tuple(optional),
+        parts=parts,
     )
-    if generator:
+    if generator := keys.pop("generator", None):
         return LoaderByName(published=published, source=generator)
-    table = TableLoader(
+    joined = keys.pop("joined", None)
+    complete = keys.pop("complete", None)
+    return TableLoader(
         published=published,
-        to_problem=partial(_CONVERTERS[converter], name)
-        if converter
-        else _form(source or name, columns, **form),
-        once=once,
-        joined=_joined(name, **joined) if joined else None,
+        to_problem=form,
+        joined=_joined(dict(joined)) if joined else None,
+        complete=_COMPLETED[complete] if complete else None,
+        **keys,
     )
-    if complete:
-        return CompletedLoader(table=table, complete=_COMPLETED[complete])
-    return table
 
 
-def _parts(
-    parts: Iterable[Mapping[str, Any]],
-    files: Iterable[str],
-    words: Mapping[str, str],
-    defaults: Mapping[str, str | None],
-    repository: str,
-) -> tuple[Part, ...]:
+def _made(kind: Callable[..., _Made], keys: _Keys, **more: Any) -> _Made:
+    """Make a dataclass, whose other fields it takes from the keys."""
+    names = [field.name for field in fields(kind) if field.name in keys]  # type: ignore[arg-type]
+    return kind(**{name: keys.pop(name) for name in names}, **more)
+
+
+def _function(name: str | None) -> Callable[[Row, Part], Row] | None:
+    if name is None:
+        return None
+    module, _, function = name.rpartition(".")
+    return getattr(_MODULES[module or "quirks"], function)
+
+
+def _parts(name: str, keys: _Keys) -> tuple[Part, ...]:
+    splits, words = keys.pop("splits", {}), keys.pop("words", {})
+    given = keys.pop("parts", None) or [{"split": one, "n_rows": n} for one, n in splits.items()]
+    usual = ("{repository}/{folder}/{split}-*.parquet", f"{name}.jsonl")
+    files = keys.pop("files", None) or usual
+    shared = {
+        "split": None,
+        "config": keys.pop("config", None),
+        "hub_file": keys.pop("hub_file", None),
+    }
     found = []
-    for given in parts:
-        part = {"split": None, **defaults, **given}
-        split, config = part["split"], part["config"]
+    for part in ({**shared, **one} for one in given):
+        split = part["split"]
         names = {
             **part,
             "split": words.get(split, split),
-            "folder": config or "data",
-            "repository": repository,
+            "folder": part["config"] or "data",
+            "repository": keys.get("hub", "").split("/")[-1],
         }
-        hub_file = part["hub_file"] and part["hub_file"].format(**names)
-        names["hub_file"] = hub_file
+        hub_file = names["hub_file"] = part["hub_file"] and part["hub_file"].format(**names)
         paths = tuple(file.format(**names) for file in files)
         part |= {"hub_file": hub_file, "hub_split": words.get(split)}
         found.append(Part(files=paths, **part))
@@ -135,53 +136,13 @@ def _heads(columns: Iterable[str]) -> Iterable[str]:
     return (head for head in (column.partition(".")[0] for column in columns) if head)
 
 
-def _form(
-    source: str,
-    columns: Mapping[str, str],
-    *,
-    id: str | None = None,
-    limits: Mapping[str, Any] | None = None,
-    prepare: str | None = None,
-    **more: Any,
-) -> Form:
-    return Form(
-        name=source,
-        columns=columns,
-        id=id or ("{id}" if "id" in columns else "{split}/{index}"),
-        limits=Limits(**limits or {}),
-        prepare=getattr(quirks, prepare) if prepare else None,
-        **more,
-    )
+def _joined(keys: _Keys) -> Joined:
+    key, prepare = keys.pop("key"), _function(keys.pop("prepare"))
+    assert prepare is not None
+    published = _set(keys["hub"].split("/")[-1], keys).published
+    return Joined(published=published, key=key, prepare=prepare)
 
 
-def _joined(
-    name: str, *, hub: str, key: str, needed: Sequence[str], optional: Sequence[str], prepare: str
-) -> Joined:
-    repository = hub.split("/")[-1]
-    files = (f"{repository}/data/train-*.parquet", f"{repository}.jsonl")
-    published = Published(
-        name=repository,
-        licence="",
-        fields=tuple(needed),
-        optional=tuple(optional),
-        parts=(Part(split="train", files=files),),
-        hub=hub,
-        completes=name,
-    )
-    return Joined(published=published, key=key, prepare=getattr(quirks, prepare))
-
-
-_CONVERTERS = {
-    "bigcodebench": bigcodebench.problem,
-    "cruxeval": cruxeval.problem,
-    "humaneval": humaneval.problem,
-    "humaneval_plus": evalplus.humaneval,
-    "humaneval_x": humaneval_x.problem,
-    "mbpp": mbpp.full,
-    "mbpp_plus": evalplus.mbpp,
-    "mbpp_sanitized": mbpp.sanitized,
-}
-_COMPLETED = {"evalplus": evalplus.with_values, "gsm8k_5shot": gsm8k_5shot.with_examples}
 _TABLE = yaml.load((Path(__file__).parent / "sets.yaml").read_bytes(), Loader=yaml.CSafeLoader)
-SETS: dict[str, Loader] = {name: _set(name, **keys) for name, keys in _TABLE.items()}
+SETS: dict[str, Loader] = {name: _set(name, dict(keys)) for name, keys in _TABLE.items()}
 """The loader of each set by name."""

@@ -55,7 +55,7 @@ class Joined:
     published: Published
     key: str
     """The column that has the same value in both."""
-    prepare: Callable[[Row], Row]
+    prepare: Callable[[Row, Part], Row]
     """A function that reduces a row to what a problem needs."""
 
     def rows(self, place: Place, trail: Trail) -> dict[Any, Row]:
@@ -65,8 +65,11 @@ class Joined:
             ConfigError, DataError, DownloadError: see `rows_of`.
         """
         beside = replace(place, path=None, columns={}, split=None, revision=None)
-        found = (one.row for one in rows_of(self.published, beside, trail))
-        return {row[self.key]: self.prepare(row) for row in found if not isinstance(row, SetAside)}
+        return {
+            one.row[self.key]: self.prepare(one.row, one.part)
+            for one in rows_of(self.published, beside, trail)
+            if not isinstance(one.row, SetAside)
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +85,25 @@ class TableLoader:
     once: bool = False
     """True if rows may repeat a problem's id: the first is loaded, and the others are set aside."""
     joined: Joined | None = None
+    complete: Callable[[TableLoader, Place, Trail], Iterator[Problem | SetAside]] | None = None
+    """A function that makes the items from the `converted` rows."""
 
     def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
         """See `base.Loader.items`."""
+        complete = TableLoader.converted if self.complete is None else self.complete
+        return complete(self, place, trail)
+
+    def converted(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
+        """Yield the rows as problems, or as set aside; raises as `items`."""
         others: Mapping[Any, Row] = {}
         known: set[str] = set()
         for found in rows_of(self.published, place, trail):
             if self.joined is not None and not others:
                 others = self.joined.rows(place, trail)
             item = self._converted(found, others)
+            if place.beside and isinstance(item, Problem):
+                assert not isinstance(found.row, SetAside)
+                trail.beside[item.id] = value_at(found.row, place.beside)
             if self.once and isinstance(item, Problem):
                 if item.id in known:
                     reason = "a problem that an earlier row holds"
@@ -118,29 +131,13 @@ class TableLoader:
             return SetAside(where=found.where, reason=" ".join(reason.split())[:200])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletedLoader:
-    """See `base.Loader`. A function makes its items from those of a table."""
-
-    table: TableLoader
-    complete: Callable[[TableLoader, Place, Trail], Iterator[Problem | SetAside]]
-
-    @property
-    def published(self) -> Published:
-        return self.table.published
-
-    def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
-        """See `base.Loader.items`."""
-        return self.complete(self.table, place, trail)
-
-
 def rows_of(published: Published, place: Place, trail: Trail) -> Iterator[Found]:
     """Yield the rows of a set, the mapped columns also under the names of their fields.
 
     Raises:
         ConfigError, DataError, DownloadError: see `base.Loader.items`.
     """
-    columns = (*published.fields, *published.optional, *place.columns.values())
+    columns = (*published.fields, *published.optional, *place.columns.values(), place.beside or "")
     for part, files in _files(published, place, trail):
         index, is_first = -1, True
         located = ((file, *one) for file in files for one in read_rows(file, columns))
@@ -202,7 +199,8 @@ def _part_of(published: Published, file: Path, given: Path, wanted: str | None) 
     else:
         named, said = parts, {wanted} if wanted else {part.split for part in parts}
     split = said.pop() if len(said) == 1 else UNKNOWN_SPLIT
-    return Part(split=split, files=(), config=named[0].config if len(named) == 1 else None)
+    configs = {part.config for part in named or parts}
+    return Part(split=split, files=(), config=configs.pop() if len(configs) == 1 else None)
 
 
 def _from_hub(

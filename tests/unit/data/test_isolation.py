@@ -6,7 +6,6 @@ import pytest
 
 from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.data.governance import isolation_of
-from coding_model_project.data.loaders import mbpp
 from coding_model_project.data.loaders.base import Part, Unusable
 from coding_model_project.data.loaders.rows import Form
 from coding_model_project.data.loaders.sets import SETS
@@ -44,7 +43,7 @@ def test_tasks_of_mbpp_share_by_their_split(task, isolation):
         "task_id": task, "text": "Double it.", "code": "def f(x): return 2 * x",
         "test_list": ["assert f(1) == 2"], "test_setup_code": "", "challenge_test_list": [],
     }  # fmt: skip
-    assert mbpp.full("mbpp", row, Part(split=None, files=()), 0).isolation == isolation
+    assert SETS["mbpp"].to_problem(row, Part(split=None, files=()), 0).isolation == isolation
 
 
 @pytest.mark.parametrize(
@@ -82,6 +81,8 @@ def test_sets_that_share_are_known():
     """Whoever adds one also names its publisher's harness in docs/grading.md."""
     named = {
         name for name, loader in SETS.items()
-        if getattr(getattr(getattr(loader, "table", loader), "to_problem", None), "one_process", False)
+        if getattr(getattr(loader, "to_problem", None), "one_process", False)
     }  # fmt: skip
-    assert {name.partition("_v")[0] for name in named} == {"livecodebench"}
+    assert {name.partition("_v")[0] for name in named} == {
+        "humaneval_plus", "livecodebench", "mbpp", "mbpp_plus", "mbpp_reg", "mbpp_sanitized",
+    }  # fmt: skip

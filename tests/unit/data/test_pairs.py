@@ -15,7 +15,6 @@ from coding_model_project.cli import main
 from coding_model_project.data.governance import refuse_test_only
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.data.program_identity import normal_form
-from coding_model_project.data.training.pair_report import bias_report
 from coding_model_project.data.training.pairs import (
     CONTRASTS,
     Candidate,
@@ -23,6 +22,7 @@ from coding_model_project.data.training.pairs import (
     Judged,
     Similarity,
     balanced,
+    bias_report,
     make_pairs,
     split,
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from coding_model_project.data.loaders import LOADERS, bigcodebench
+from coding_model_project.data.loaders import LOADERS
 from coding_model_project.data.loaders.humaneval_x import harness
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.cache import CachedGrader
@@ -157,8 +157,7 @@ async def test_tests_as_humaneval_x_publishes_them(graded, language):
     assert {verdict.integrity for verdict in (right, wrong)} == {"in_process"}
 
 
-PYTHON = bigcodebench.problem(
-    "bigcodebench",
+PYTHON = LOADERS["bigcodebench"].to_problem(
     {
         "task_id": "BigCodeBench/7",
         "instruct_prompt": "Define twice(x), by json.",

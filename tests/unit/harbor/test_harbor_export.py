@@ -9,7 +9,7 @@ import pytest
 
 from coding_model_project.cli import main
 from coding_model_project.data.governance import Role
-from coding_model_project.data.loaders import load, mbpp
+from coding_model_project.data.loaders import LOADERS, load
 from coding_model_project.data.loaders.base import Part
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.data.training.training_files import Plan, write_training_files
@@ -56,8 +56,7 @@ SCRIPT = Problem(
         Test(input=Stdin("4040 0"), expected="4040"),
     ),
 )
-PAIRS = mbpp.full(
-    "mbpp",
+PAIRS = LOADERS["mbpp"].to_problem(
     {
         "task_id": 601, "text": "Find the longest chain.", "test_setup_code": "",
         "code": "class Pair:\r\n  def __init__(self, a, b):\r\n    self.a = a\r\n    self.b = b\r\n"
