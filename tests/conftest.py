@@ -3,6 +3,8 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -47,8 +49,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 _cpu_s_before = pytest.StashKey[float]()
 
 
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
 def _cpu_s() -> float:
-    return sum(os.times()[:4])
+    """CPU seconds of this process and all that it started, whether they have ended or not."""
+    total_s, pids = sum(os.times()[:4]), [os.getpid()]
+    while pids:
+        for task in Path(f"/proc/{pids.pop()}/task").glob("*/children"):
+            with suppress(OSError):
+                for pid in task.read_text().split():
+                    pids.append(pid)
+                    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                    total_s += sum(map(int, fields[11:15])) / _TICKS
+    return total_s
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import fresh
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 READ = [
@@ -101,7 +103,7 @@ def execute(page: Path, folder: Path, *allowed: str, timeout_s: float) -> int:
     """
     folder.mkdir(exist_ok=True)
     environment = _environment(page)
-    without_torch = _without_torch(environment, folder)
+    without_torch = _without_torch(_warm(environment), folder)
     output, count = None, 0
     for block in blocks(page):
         if block.executed:
@@ -121,7 +123,7 @@ def _execute(block: Block, folder: Path, environment: dict[str, str], timeout_s:
     if block.language == "python" and (named := _FILE_NAME.match(block.text)):
         (folder / named[1]).write_text(block.text)
         return ""
-    command = ["bash", "-e"] if block.language == "sh" else [sys.executable, "-"]
+    command = ["bash", "-e"] if block.language == "sh" else ["python", "-"]
     try:
         result = subprocess.run(
             command,
@@ -147,6 +149,12 @@ def _environment(page: Path) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     found = os.environ | {"PATH": path, "COLUMNS": "120"}
     return _before_others(found, _TRL) if page.name == "trl.md" else found
+
+
+def _warm(environment: dict[str, str]) -> dict[str, str]:
+    """`python` has done its imports before."""
+    path = f"{fresh.python().parent}{os.pathsep}{environment['PATH']}"
+    return environment | {"PATH": path}
 
 
 def _without_torch(environment: dict[str, str], folder: Path) -> dict[str, str]:
