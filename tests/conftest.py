@@ -95,6 +95,14 @@ def _no_judge_is_left_in_the_background():
         background.close_all()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _rooms_end_with_their_module():
+    """Other tests count the keepers of rooms."""
+    yield
+    if (rooms := sys.modules.get("tests.unit.harbor.rooms")) is not None:
+        rooms.end_rooms()
+
+
 @pytest.fixture(scope="session")
 def cpu_platform():
     """verl on its CPU platform, as a recipe would set it up."""

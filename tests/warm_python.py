@@ -25,6 +25,7 @@ from pathlib import Path
 
 IMPORTED = (
     "tests.composed_recipes",
+    "coding_model_project.api",
     "coding_model_project.cli",
     "coding_model_project.cli.judging",
     "coding_model_project.data.loaders",
@@ -32,6 +33,7 @@ IMPORTED = (
     "coding_model_project.doctor.profile",
     "coding_model_project.evaluation.rejudging.evaluations",
     "coding_model_project.grading.batch",
+    "coding_model_project.grading.instructions.grader",
     "coding_model_project.grading.judge",
     "coding_model_project.harbor.export.exporting",
     "coding_model_project.harbor.trial",
@@ -39,9 +41,11 @@ IMPORTED = (
     "coding_model_project.reports",
     "coding_model_project.runs.summary",
     "coding_model_project.sandbox.conformance",
+    "huggingface_hub",
     "pandas",
     "pyarrow.parquet",
-    "rich.console",
+    "rich.progress",
+    "scipy.stats",
 )
 MODULES = "WARM_PYTHON_MODULES"
 """Variable with a file for the names of the modules that a command has imported when it ends."""
