@@ -266,7 +266,7 @@ def test_a_registry_that_does_not_answer_is_an_outage(tmp_path, monkeypatch, nam
     answering = [(404, ImageError), (503, RegistryUnreachable), (None, RegistryUnreachable)]
     monkeypatch.setattr(Registry, "status", 404)
     with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         place = f"127.0.0.1:{server.server_port}"
         kept.write_text(f'[[registry]]\nlocation = "{place}"\ninsecure = true\n')
         image = f"{place}/no/image:1"
