@@ -45,6 +45,7 @@ IMPORTED = (
     "pandas",
     "pyarrow.parquet",
     "rich.progress",
+    "s3fs",
     "scipy.stats",
 )
 MODULES = "WARM_PYTHON_MODULES"
