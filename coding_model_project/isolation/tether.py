@@ -27,6 +27,11 @@ _STAT_PARENT = 1
 """Index of the parent's id in proc_pid_stat(5), counted after the command's name."""
 
 
+def tethered(command: list[str], *, grace_s: float) -> list[str]:
+    """Return the words that run a command tethered to this process."""
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(grace_s), *command]
+
+
 def _prctl(option: int, value: int) -> None:
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 

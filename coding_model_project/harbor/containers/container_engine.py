@@ -16,6 +16,10 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.environment.output import Kept
+from coding_model_project.isolation.tether import tethered
+
+_GRACE_S = 2.0
+"""Seconds that a tethered client has to end."""
 
 _ANSWER_S = 120.0
 """Timeout of the engine's own operations in wall seconds."""
@@ -165,13 +169,19 @@ class Engine:
         stdin: bytes | None = None,
         timeout_s: float = _ANSWER_S,
         max_output: int = _MANY_BYTES,
+        tether: bool = False,
     ) -> tuple[int, bytes, bytes]:
         """Run a command of the engine; return its exit code, standard output and standard error.
+
+        Args:
+            tether: as for `calling`.
 
         Raises:
             EnvironmentFailed: it timed out.
         """
-        async with self.calling(*arguments, stdin=stdin, max_output=max_output) as call:
+        async with self.calling(
+            *arguments, stdin=stdin, max_output=max_output, tether=tether
+        ) as call:
             try:
                 code = await asyncio.wait_for(asyncio.shield(call.ended), timeout_s)
             except TimeoutError as error:
@@ -182,16 +192,24 @@ class Engine:
 
     @asynccontextmanager
     async def calling(
-        self, *arguments: str, stdin: bytes | None = None, max_output: int = _MANY_BYTES
+        self,
+        *arguments: str,
+        stdin: bytes | None = None,
+        max_output: int = _MANY_BYTES,
+        tether: bool = False,
     ) -> AsyncIterator[Call]:
         """Start a call of the engine; on exit, kill the engine's client if it still runs.
+
+        Args:
+            tether: end also what the client started, and end it with this process, whatever ends that:
+                podman builds in processes of its own, where docker's service does.
 
         Raises:
             OSError, ValueError: the kernel rejects the arguments.
         """
+        words = [self._path, *arguments]
         process = await asyncio.create_subprocess_exec(
-            self._path,
-            *arguments,
+            *(tethered(words, grace_s=_GRACE_S) if tether else words),
             stdin=DEVNULL if stdin is None else PIPE,
             stdout=PIPE,
             stderr=PIPE,
@@ -206,7 +224,7 @@ class Engine:
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
-                    process.kill()
+                    process.terminate() if tether else process.kill()
             await ended
 
 

@@ -257,7 +257,7 @@ class ContainerEnvironments(Environments):
             ImageError: the engine failed.
             RegistryUnreachable: it got no answer from a registry.
         """
-        code, out, err = await self._engine.run(*arguments, timeout_s=timeout_s)
+        code, out, err = await self._engine.run(*arguments, timeout_s=timeout_s, tether=True)
         words = out.decode("utf-8", "replace").split()
         if code != 0 or not words:
             if found := _NO_STAGE.search(err):  # podman hides the registry's answer

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from coding_model_project.isolation import tether
 from coding_model_project.isolation.processes import TOKEN
+from coding_model_project.isolation.tether import tethered
 
 _INHERITED = (
     *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", TOKEN),
@@ -55,13 +54,11 @@ class HostProcess:
             OSError: it cannot be started.
         """
         kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-        tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), str(_GRACE_S)]
         ours, theirs = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(ours, False)
         try:
             process = await asyncio.create_subprocess_exec(
-                *tethered,
-                *("/bin/bash", "-c", command),
+                *tethered(["/bin/bash", "-c", command], grace_s=_GRACE_S),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=theirs,
                 stderr=theirs,

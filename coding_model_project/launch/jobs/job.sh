@@ -9,12 +9,12 @@ export PYTHONPATH={{ source }}${PYTHONPATH:+:$PYTHONPATH} PYTHONSAFEPATH=1  # th
 export CUDA_VISIBLE_DEVICES={{ gpus }}
 {% endif %}
 # On TERM the run saves a checkpoint and ends with 130. `jobs stop` sends USR1 for the same.
-# Ask once only: a second TERM would end the run without a checkpoint.
 ask() {
     [ -z "$asked" ] || return
     asked=1
-{% if several %}
-    # TERM would end Ray too. While Ray starts there is no run yet, and nothing to save.
+{% if recipe != "baseline" %}
+    # Not by TERM: Slurm signals the run too, and a second TERM ends it without a checkpoint. While it
+    # starts there is nothing to save, and TERM it is.
     {{ python }} -m coding_model_project runs stop {{ run_dir }} && return
 {% endif %}
     [ -z "$run" ] || kill -TERM $run

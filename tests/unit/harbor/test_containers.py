@@ -10,8 +10,10 @@ import sys
 import tarfile
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import psutil
 import pytest
 
 from coding_model_project import cli
@@ -233,6 +235,30 @@ def test_a_trial_earns_what_it_is_worth_and_a_killed_run_leaves_no_container(tmp
     assert len(listed(program)) == 1
     run_in_containers(nothing)
     assert listed(program) == []
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+def test_what_a_killed_run_was_building_ends_with_it(tmp_path, by):
+    task, sleep = folder(tmp_path / "task", tests__test_sh="#!/bin/bash\n"), f"sleep 3{os.getpid()}"
+    write_image(task / "environment", f"RUN {sleep}\n")
+    command = [sys.executable, "-m", "coding_model_project", "harbor", "grade", str(tmp_path)]
+    with subprocess.Popen([*command, "--environment", engine()]) as killed:
+        within(60, lambda: building(sleep))
+        killed.send_signal(by)
+    within(20, lambda: not building(sleep))
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def building(command: str) -> bool:
+    lines = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
+    return any(" ".join(line) == command for line in lines)
 
 
 async def nothing(_):
