@@ -9,7 +9,8 @@ A block's info string says what becomes of it:
     text output          each line is part of a line that the block before it printed
     text, console, ...   only read; a console block's commands must exist, like those in the prose
 
-A python block whose first line is a comment like `# name.py` is saved under that name.
+A python block whose first line is a comment like `# name.py` is saved under that name. `python` of a
+block without torch is a process whose imports were done before (`tests.warm_python`).
 """
 
 from __future__ import annotations
