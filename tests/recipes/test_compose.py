@@ -135,6 +135,13 @@ def test_tool_calls_have_data_of_their_own_and_room_for_a_longer_form():
         compose_recipe("harbor", ["coding.bash.calls=xml"])
 
 
+def test_compositions_one_after_another_are_equal_and_share_nothing():
+    first, second = (compose_recipe("grpo", ["hardware=cpu"]) for _ in range(2))
+    assert first == second
+    first.coding.seed = first.data.train_batch_size = 77
+    assert compose_recipe("grpo", ["hardware=cpu"]) == second != first
+
+
 @functools.cache
 def composed(recipe, *overrides):
     """A configuration to read: composing takes half a second, and tests ask for the same ones."""

@@ -144,6 +144,7 @@ async def test_a_call_ends_as_in_a_process_of_its_own(ends_of):
     shared, details = await ends_of(ENDS, calls(*inputs), limits)
     apart, others = await ends_of(ENDS, calls(*inputs, isolation=Isolation.per_test), limits)
     assert shared[::2] == apart[::2]
+    assert apart[4] == "raised"  # to exit is no answer
     assert [one.stderr_tail for one in details[:3]] == [one.stderr_tail for one in others[:3]]
     # An exception ends the call only; what ends the process leaves a new one to the next call.
     assert shared[1::2] == [
