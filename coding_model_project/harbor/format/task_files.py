@@ -74,15 +74,18 @@ class TaskFiles:
         Raises:
             ValueError: it leads out of the task, or to a folder above it, or the task is too large.
         """
-        self._check_links(path, frozenset())
+        self._check_links(path, path.parent.resolve(), frozenset())
 
-    def _check_links(self, path: Path, above: frozenset[Path]) -> None:
-        if self.ignored(path):
+    def _check_links(self, path: Path, parent: Path, above: frozenset[Path]) -> None:
+        """Check a path whose folder resolves to `parent`: only links need to be resolved."""
+        if self._matched(path):
             return
-        target = path.resolve()
+        target = path.resolve() if path.is_symlink() else parent / path.name
         shown = path.relative_to(self.root)
-        if leaves(self.root, path):
+        if not target.is_relative_to(self.root):
             raise ValueError(f"{shown} is a link out of the task")
+        if target != path and self._matched(target):
+            return
         if not path.is_dir():
             self._n_bytes += path.stat().st_size if path.is_file() else 0
             if self._n_bytes > _MAX_BYTES:
@@ -91,7 +94,7 @@ class TaskFiles:
         if target in above:
             raise ValueError(f"{shown} is a link to a folder above it")
         for child in path.iterdir():
-            self._check_links(child, above | {target})
+            self._check_links(child, target, above | {target})
 
     def ignored(self, path: Path) -> bool:
         """Return whether .harborignore excludes a path, or the target of a link there."""

@@ -89,6 +89,19 @@ def test_a_link_out_of_the_task_is_refused(tmp_path, name):
         load_task(path)
 
 
+def test_a_link_may_lead_elsewhere_in_the_task_but_not_around(tmp_path):
+    path = folder(tmp_path / "task", **{"tests__.harborignore": "loop\n"})
+    (path / "environment" / "data").mkdir()
+    (path / "environment" / "again").symlink_to("data")
+    (path / "tests" / "loop").symlink_to("loop")
+    load_task(path)
+    for name, target in (("data/up", ".."), ("loop", "loop")):
+        (path / "environment" / name).symlink_to(target)
+        with pytest.raises(InvalidTask, match=r"a link to a folder above|[Ll]oop"):
+            load_task(path)
+        (path / "environment" / name).unlink()
+
+
 @pytest.mark.parametrize("name", ["instruction.md", "environment/data.bin"])
 def test_a_sparse_file_is_not_read(tmp_path, name):
     path = folder(tmp_path / "task")
