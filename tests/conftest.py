@@ -3,6 +3,8 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -47,8 +49,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 _cpu_s_before = pytest.StashKey[float]()
 
 
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
 def _cpu_s() -> float:
-    return sum(os.times()[:4])
+    """CPU seconds of this process and all that it started, whether they have ended or not."""
+    total_s, pids = sum(os.times()[:4]), [os.getpid()]
+    while pids:
+        for task in Path(f"/proc/{pids.pop()}/task").glob("*/children"):
+            with suppress(OSError):
+                for pid in task.read_text().split():
+                    pids.append(pid)
+                    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                    total_s += sum(map(int, fields[11:15])) / _TICKS
+    return total_s
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -79,6 +93,14 @@ def _no_judge_is_left_in_the_background():
     yield
     if (background := sys.modules.get("coding_model_project.background")) is not None:
         background.close_all()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _rooms_end_with_their_module():
+    """Other tests count the keepers of rooms."""
+    yield
+    if (rooms := sys.modules.get("tests.unit.harbor.rooms")) is not None:
+        rooms.end_rooms()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,8 @@ A block's info string says what becomes of it:
     text output          each line is part of a line that the block before it printed
     text, console, ...   only read; a console block's commands must exist, like those in the prose
 
-A python block whose first line is a comment like `# name.py` is saved under that name.
+A python block whose first line is a comment like `# name.py` is saved under that name. `python` of a
+block without torch is a process whose imports were done before (`tests.warm_python`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests import fresh
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -101,7 +104,7 @@ def execute(page: Path, folder: Path, *allowed: str, timeout_s: float) -> int:
     """
     folder.mkdir(exist_ok=True)
     environment = _environment(page)
-    without_torch = _without_torch(environment, folder)
+    without_torch = _without_torch(_warm(environment), folder)
     output, count = None, 0
     for block in blocks(page):
         if block.executed:
@@ -121,7 +124,7 @@ def _execute(block: Block, folder: Path, environment: dict[str, str], timeout_s:
     if block.language == "python" and (named := _FILE_NAME.match(block.text)):
         (folder / named[1]).write_text(block.text)
         return ""
-    command = ["bash", "-e"] if block.language == "sh" else [sys.executable, "-"]
+    command = ["bash", "-e"] if block.language == "sh" else ["python", "-"]
     try:
         result = subprocess.run(
             command,
@@ -147,6 +150,12 @@ def _environment(page: Path) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     found = os.environ | {"PATH": path, "COLUMNS": "120"}
     return _before_others(found, _TRL) if page.name == "trl.md" else found
+
+
+def _warm(environment: dict[str, str]) -> dict[str, str]:
+    """`python` has done its imports before."""
+    path = f"{fresh.python().parent}{os.pathsep}{environment['PATH']}"
+    return environment | {"PATH": path}
 
 
 def _without_torch(environment: dict[str, str], folder: Path) -> dict[str, str]:

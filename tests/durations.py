@@ -3,7 +3,7 @@
 python -m tests.durations [FILE.xml ...]     default: what `make test` wrote to outputs/tests
 
 A test's seconds include those of the fixtures that it was the first to need. CPU seconds are those of the
-test's process and of the children that ended with it.
+test's process and of all that it started, whether it has ended or not.
 """
 
 from __future__ import annotations

@@ -1,31 +1,23 @@
-"""A recipe's command as a fresh process, forked from one that has imported what all recipes do.
-
-So a test costs what its command does, and not a second of imports before. The process that they are
-forked from is Python's own fork server: a new interpreter, which knows nothing of the tests.
-"""
+"""Commands as fresh processes whose imports were done before: a test costs what its command does."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import multiprocessing
+import atexit
+import functools
 import os
-import runpy
+import subprocess
 import sys
 import tempfile
-import traceback
+import time
 from dataclasses import dataclass
-from multiprocessing import forkserver
 from pathlib import Path
 
-IMPORTED = (
-    "pytest",
-    "tests.composed_recipes",
-    "coding_model_project.launch.run",
-    "coding_model_project.evaluation",
-)
+from tests.warm_python import MODULES
+
 ROOT = Path(__file__).parents[1]
 TIMEOUT_S = 100
+
+_SERVE = "import sys; sys.path[0] = sys.argv.pop(1); from tests.warm_python import main; main()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,46 +31,34 @@ class Ended:
     """Modules that it had imported when it ended."""
 
 
+@functools.cache
+def python() -> Path:
+    """Return a `python` of this process's tests, in a folder of its own (`tests.warm_python`)."""
+    folder = tempfile.TemporaryDirectory(prefix="warm-", ignore_cleanup_errors=True)
+    command = [sys.executable, "-c", _SERVE, str(ROOT), folder.name]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    atexit.register(folder.cleanup)
+    atexit.register(server.communicate)  # it ends with its input
+    made = Path(folder.name, "python")
+    while not made.exists():
+        assert server.poll() is None, "the warm python has ended"
+        time.sleep(0.02)
+    return made
+
+
 def run(module: str, *arguments: str, cwd: Path | None = None) -> Ended:
     """Run `python -m module arguments`."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(IMPORTED))
-    cwd = cwd or Path.cwd()
-    with contextlib.chdir(ROOT):  # it searches its folder first: verl installs a package `tests`
-        forkserver.ensure_running()
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder)
-        process = context.Process(target=_carry_out, args=(module, arguments, cwd, out))
-        process.start()
-        process.join(TIMEOUT_S)
-        if process.exitcode is None:
-            process.kill()
-            process.join()
-            raise TimeoutError(f"python -m {module} {arguments} has not ended")
-        with contextlib.closing(process):
-            modules = out / "modules.json"
-            return Ended(
-                returncode=process.exitcode,
-                stdout=(out / "stdout").read_text(),
-                stderr=(out / "stderr").read_text(),
-                imported=frozenset(json.loads(modules.read_text())),
-            )
-
-
-def _carry_out(module: str, arguments: tuple[str, ...], cwd: Path, out: Path) -> None:
-    os.chdir(cwd)
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        descriptor = os.open(out / name, os.O_WRONLY | os.O_CREAT)
-        os.dup2(descriptor, number)
-        os.close(descriptor)
-    sys.argv = [module, *arguments]
-    sys.modules.pop(f"{module}.__main__", None)  # it is to run, not to have been imported
-    try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-    except SystemExit:
-        raise
-    except BaseException:  # noqa: BLE001 - as an interpreter ends
-        traceback.print_exc()
-        raise SystemExit(1) from None
-    finally:
-        (out / "modules.json").write_text(json.dumps(sorted(sys.modules)))
+    with tempfile.NamedTemporaryFile() as modules:
+        done = subprocess.run(
+            [python(), "-m", module, *arguments],
+            cwd=cwd,
+            env={**os.environ, MODULES: modules.name},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        imported = frozenset(Path(modules.name).read_text().splitlines())
+    return Ended(
+        returncode=done.returncode, stdout=done.stdout, stderr=done.stderr, imported=imported
+    )
