@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ PROGRAMS = [
 
 def engine() -> str:
     """Return docker or podman, whichever responds; skip if neither does."""
+    program, why = _engine()
+    if program is None:
+        pytest.skip(f"no container engine: {why}")
+    return program
+
+
+@cache
+def _engine() -> tuple[str | None, str]:
     why = []
     for program in ("podman", "docker"):
         try:
@@ -27,27 +36,32 @@ def engine() -> str:
         except EnvironmentFailed as error:
             why.append(str(error))
         else:
-            return program
-    pytest.skip(f"no container engine: {'; '.join(why)}")
+            return program, ""
+    return None, "; ".join(why)
 
 
 def write_image(folder: Path, more: str = "", programs: Sequence[str] = PROGRAMS) -> None:
-    """Return an environment folder with an image of this machine's programs, to avoid downloads."""
+    """Write an environment folder with an image of this machine's programs, to avoid downloads."""
     root = folder / "root"
-    for name in programs:
-        program = shutil.which(name, path="/usr/bin:/bin")
-        assert program is not None
-        used = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
-        libraries = (word for word in used.split() if word.startswith("/"))
-        for path in (program, *libraries):
-            target = root / path.lstrip("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target)
+    for path in _needed(tuple(programs)):
+        target = root / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target)
     if not (root / "bin").exists():
         (root / "bin").symlink_to("usr/bin")
     (root / "etc").mkdir()
     (root / "etc" / "passwd").write_text("root:x:0:0::/:/bin/sh\nann:x:7:7::/app:/bin/sh\n")
     (folder / "Dockerfile").write_text(f"FROM scratch\nCOPY root /\nWORKDIR /app\n{more}")
+
+
+@cache
+def _needed(programs: tuple[str, ...]) -> set[str]:
+    """Return the paths of the programs and their libraries."""
+    found = [shutil.which(name, path="/usr/bin:/bin") for name in programs]
+    paths = [path for path in found if path is not None]
+    assert len(paths) == len(programs)
+    used = subprocess.run(["ldd", *paths], capture_output=True, text=True, check=False).stdout
+    return {*paths, *(word for word in used.split() if word[0] == "/" and word[-1] != ":")}
 
 
 def run_in_containers(use):

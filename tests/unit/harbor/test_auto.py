@@ -14,7 +14,7 @@ from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.rooms.rooms import Rooms
 from coding_model_project.harbor.trial import Trials
 from tests.unit.harbor.folders import folder
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.rooms import need_rooms
 
 STAGES = "FROM golang:1.24 AS made\nFROM debian\nCOPY --from=made /a /a\n"
 
@@ -53,15 +53,12 @@ def made(path, dockerfile):
 
 
 def outcomes(*tasks):
-    async def nothing(_):
-        return None
-
     async def use():
         async with environments_of(TaskEnvironment()) as environments:
             trials = Trials(environments)
             return [await trials.run(task, Oracle()) for task in tasks]
 
-    run_in_environments(nothing)  # skips where there are no rooms
+    need_rooms()
     return asyncio.run(use())
 
 

@@ -17,7 +17,7 @@ from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Problem, Stdin, Test
 from tests.unit.harbor.export_attacks import ATTACKS, STRIKES
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.rooms import need_rooms, run_in_environments
 
 pytestmark = pytest.mark.sandbox
 
@@ -106,7 +106,7 @@ def judged(folder: Path, tried: Sequence[tuple[Problem, bytes | str]], *, shortc
         async with EmbeddedEnvironments(shortcuts=shortcuts) as environments:
             return await asyncio.gather(*(run(environments, n, places) for n in range(len(tried))))
 
-    run_in_environments(nothing)
+    need_rooms()
     return asyncio.run(all_of_them())
 
 
@@ -114,10 +114,6 @@ def both_ways(folder: Path, tried: Sequence[tuple[Problem, bytes | str]]):
     """Return each program with its outcomes by the verifier and without it."""
     slow, fast = (judged(folder, tried, shortcuts=shortcuts) for shortcuts in (False, True))
     return [(program, *ends) for (_, program), *ends in zip(tried, slow, fast, strict=True)]
-
-
-async def nothing(_):
-    """Skips where there are no rooms."""
 
 
 class Written:

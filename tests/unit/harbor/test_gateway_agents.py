@@ -221,7 +221,10 @@ def test_a_room_that_is_lost_is_no_ending(tmp_path, place):
 
 def test_a_task_that_has_the_gateways_port_is_named(tmp_path):
     home = agent_in(tmp_path, ITSELF)
-    serve = "python3 -m http.server 8321 --bind 127.0.0.1 & sleep 2"
+    serve = (
+        "python3 -m http.server 8321 --bind 127.0.0.1 & "
+        "until curl -s 127.0.0.1:8321 > here; do sleep 0.1; done"
+    )
     check = f'[environment.healthcheck]\ncommand = "{serve}"\n'
     config = AgentConfig(command="true", folder=str(home), place=AgentPlace.room)
     outcome, _, _ = trial(tmp_path, config, "ok", toml=check)
@@ -249,8 +252,9 @@ HANGS = (
 def test_however_an_agent_ends_the_verifier_judges_and_nothing_is_left(
     tmp_path, place, command, ending, said
 ):
+    total_s = 2 if ending == "time" else 60
     config = AgentConfig(
-        command=command, place=place, folder=str(agent_in(tmp_path, SHELL)), total_s=4
+        command=command, place=place, folder=str(agent_in(tmp_path, SHELL)), total_s=total_s
     )
     outcome, work, _ = trial(tmp_path, config, "ok")
     assert work.ending == ending and said in work.said, work

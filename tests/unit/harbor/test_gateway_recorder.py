@@ -104,7 +104,7 @@ async def converse(session: Session, actions, first, writes=echoed) -> int:
     return n
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(ACTIONS, max_size=8),
     st.lists(REPLIES, min_size=1, max_size=9),
@@ -191,23 +191,13 @@ def test_other_tools_begin_another_conversation_and_the_longest_comes_last():
         await reply(session, Ask(messages=(user, first.message, user)))  # a retry: another branch
         return session.recorder
 
-    found = asyncio.run(run()).trajectories(at_most=9)
+    recorder = asyncio.run(run())
+    found = recorder.trajectories(at_most=9)
     texts = ["".join(map(chr, one.response)) for one in found]
     assert texts == ["bb\0", "a\0<user>hi\n<assistant>ccc\0", "a\0<user>hi\n<assistant>dddd\0"]
     assert [one.trained for one in found] == [3, 4, 7]
     assert found[1].mask[:2] == [0, 0] and found[2].mask[:2] == [1, 1]
-    assert [one.trained for one in asyncio.run(run_only_main(policy))] == [7]
-
-
-async def run_only_main(policy):
-    policy.replies = ["a", "bb", "ccc", "dddd"]
-    user = {"role": "user", "content": "hi"}
-    session = Session(policy, CharCodec(), ROOMY)
-    first = await reply(session, Ask(messages=(user,)))
-    await reply(session, Ask(messages=(user, first.message, user)))
-    await reply(session, Ask(messages=(user, first.message, user)))
-    await reply(session, Ask(messages=(user, first.message, user)))
-    return session.recorder.trajectories(at_most=1)
+    assert [one.trained for one in recorder.trajectories(at_most=1)] == [7]
 
 
 def assistant(text, *calls, **more):

@@ -16,7 +16,7 @@ from coding_model_project.harbor.format.trial_results import read_trials
 from coding_model_project.harbor.trials_benchmark import TRIVIAL, write_task
 from tests.completion_server import CompletionServer, serving
 from tests.unit.harbor.engines import engine
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.rooms import need_rooms
 
 pytestmark = pytest.mark.sandbox
 IN_ROOMS = ("--environment", "rooms")
@@ -25,11 +25,7 @@ IN_ROOMS = ("--environment", "rooms")
 @pytest.fixture(autouse=True)
 def rooms():
     """Skips where there are none."""
-
-    async def use(_):
-        return None
-
-    run_in_environments(use)
+    need_rooms()
 
 
 def tasks(folder: Path, *names: str) -> Path:

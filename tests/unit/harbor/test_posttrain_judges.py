@@ -212,7 +212,7 @@ def endpoint():
     """A server that answers with `answers`, and keeps what it was asked."""
     server = HTTPServer(("127.0.0.1", 0), _Answering)
     server.answers, server.asked = [], []
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield server
     server.shutdown()

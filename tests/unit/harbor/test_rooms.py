@@ -14,7 +14,7 @@ import pytest
 from coding_model_project.harbor.environment.base import EnvironmentFailed, ImageError, Killed
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from tests.processes import below
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.rooms import end_rooms, run_in_environments
 
 pytestmark = pytest.mark.sandbox
 
@@ -47,6 +47,7 @@ def test_files_and_background_processes_last_and_end_with_the_room(tmp_path):
         return alive.stdout, gone.stdout
 
     assert in_a_room(tmp_path, use) == ("0\ntask\n/app\n", "1\ntask\n")
+    end_rooms()
     assert not below("keeper")
 
 
@@ -285,6 +286,7 @@ def test_a_keeper_that_dies_is_replaced(tmp_path):
         return ended.stdout
 
     assert run_in_environments(use) == "again\n"
+    end_rooms()
     assert not below("keeper")
 
 

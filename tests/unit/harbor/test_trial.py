@@ -24,7 +24,7 @@ from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import ErrorType, Problem
 from tests.processes import below
 from tests.unit.harbor.folders import folder
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.rooms import end_rooms, run_in_environments
 
 pytestmark = pytest.mark.sandbox
 
@@ -129,6 +129,7 @@ def test_a_verifier_that_forks_and_exits_is_over_when_it_exits(tmp_path):
     assert ended.exception == "RewardFileNotFoundError" and ended.wall_s < 30
     ended = outcome(made(tmp_path / "b", test=f"{CHECK}echo said; {late.replace('1 >', '0 >')}\n"))
     assert ended.rewards == {"reward": 1.0} and ended.steps[0].verifier_output == "said\n"
+    end_rooms()
     assert not below("keeper")
 
 
