@@ -15,7 +15,7 @@ import importlib
 import json
 import os
 import runpy
-import selectors
+import select
 import signal
 import socket
 import sys
@@ -25,21 +25,16 @@ from pathlib import Path
 
 IMPORTED = (
     "tests.composed_recipes",
-    "coding_model_project.api",
     "coding_model_project.cli",
-    "coding_model_project.cli.judging",
-    "coding_model_project.data.loaders",
     "coding_model_project.data.training.training_files",
     "coding_model_project.doctor.profile",
     "coding_model_project.evaluation.rejudging.evaluations",
     "coding_model_project.grading.batch",
     "coding_model_project.grading.instructions.grader",
-    "coding_model_project.grading.judge",
     "coding_model_project.harbor.export.exporting",
     "coding_model_project.harbor.trial",
     "coding_model_project.launch.run",
     "coding_model_project.reports",
-    "coding_model_project.runs.summary",
     "coding_model_project.sandbox.conformance",
     "huggingface_hub",
     "pandas",
@@ -95,53 +90,31 @@ def main() -> None:
 
 def _serve(listening: socket.socket) -> tuple[list[str], dict[str, str], str] | None:
     """Fork a process for each client. Return its command in that process, and None at the end."""
-    clients: dict[int, socket.socket] = {}
-    woken, wake = socket.socketpair()
-    wake.setblocking(False)
-    before = signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-    with selectors.DefaultSelector() as selector:
-        for one in (0, listening, woken):
-            selector.register(one, selectors.EVENT_READ)
-        while True:
-            for key, _ in selector.select():
-                if key.fileobj == 0:
-                    for pid in clients:
-                        os.kill(pid, signal.SIGTERM)
-                    return None
-                if key.fileobj is woken:
-                    woken.recv(1 << 10)
-                    for pid, status in _ended(clients):
-                        with clients.pop(pid) as client, suppress(OSError, KeyError):
-                            client.send(status.to_bytes(8, "little"))
-                            selector.unregister(client)
-                elif key.fileobj is listening:
-                    client, _ = listening.accept()
-                    head, descriptors, _, _ = socket.recv_fds(client, 8, 3)
-                    command = json.loads(_exactly(client, int.from_bytes(head, "little")))
-                    pid = os.fork()
-                    if pid == 0:
-                        signal.set_wakeup_fd(-1)
-                        signal.signal(signal.SIGCHLD, before)
-                        for number, descriptor in enumerate(descriptors):
-                            os.dup2(descriptor, number)
-                            os.close(descriptor)
-                        for one in (client, woken, wake, *clients.values()):
-                            one.close()
-                        return tuple(command)
-                    for descriptor in descriptors:
-                        os.close(descriptor)
-                    clients[pid] = client
-                    selector.register(client, selectors.EVENT_READ)
-                else:  # the client was ended: so is what it stands for
-                    for pid in [pid for pid, one in clients.items() if one is key.fileobj]:
-                        selector.unregister(key.fileobj)
-                        os.kill(pid, signal.SIGTERM)
-
-
-def _ended(clients: dict[int, socket.socket]) -> list[tuple[int, int]]:
-    found = (os.waitpid(pid, os.WNOHANG) for pid in clients)
-    return [(pid, status) for pid, status in found if pid]
+    while 0 not in select.select([0, listening], [], [])[0]:
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        client, _ = listening.accept()
+        if os.fork():
+            client.close()
+            continue
+        head, descriptors, _, _ = socket.recv_fds(client, 8, 3)
+        command = json.loads(_exactly(client, int.from_bytes(head, "little")))
+        pid = os.fork()
+        for number, descriptor in enumerate(descriptors):
+            if pid == 0:
+                os.dup2(descriptor, number)
+            os.close(descriptor)
+        if pid == 0:
+            client.close()
+            return command
+        if client in select.select([os.pidfd_open(pid), client], [], [])[0]:
+            os.kill(pid, signal.SIGTERM)  # the client was ended: so is what it stands for
+        status = os.waitpid(pid, 0)[1]
+        with suppress(OSError):
+            client.send(status.to_bytes(8, "little"))
+        os._exit(0)
+    return None
 
 
 def _exactly(client: socket.socket, n: int) -> bytes:

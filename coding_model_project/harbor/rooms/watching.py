@@ -19,7 +19,9 @@ _SAMPLE_S = 0.05
 """Seconds between two samples of the processes' resource use."""
 
 _TICKS, _CORES = os.sysconf("SC_CLK_TCK"), len(os.sched_getaffinity(0))
-_KILL_ROUNDS = 200
+_KILL_S = 10.0
+"""Wall seconds in which killed processes must be gone: on a busy machine each needs a turn to end."""
+
 _COUNTED = ("RssAnon:", "RssShmem:", "VmSwap:")
 
 
@@ -52,16 +54,15 @@ class Job:
         Raises:
             OSError: they fork faster than they can be killed.
         """
-        for _ in range(_KILL_ROUNDS):
-            alive = self.processes()
-            if not alive:
-                return
+        ends = time.monotonic() + _KILL_S
+        while alive := self.processes():
+            if time.monotonic() > ends:
+                raise OSError("a command's processes cannot be killed")
             for signal_number in (signal.SIGSTOP, signal.SIGKILL):  # stopped ones cannot fork
                 for pid in alive:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal_number)
             time.sleep(0.001)
-        raise OSError("a command's processes cannot be killed")
 
     def delayed_s(self, waits: Waits) -> float:
         """Return how long its processes have waited for a core that they did not use themselves."""

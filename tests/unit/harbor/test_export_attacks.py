@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 from pathlib import Path
@@ -52,6 +53,13 @@ pytestmark = [
     pytest.mark.sandbox,
     pytest.mark.skipif(not can_be_alone(), reason="needs root, unshare and setpriv"),
 ]
+
+
+@pytest.fixture
+def tmp_path():
+    """A folder that all users can enter: whenever another pytest starts, it closes pytest's own."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 class Judge:

@@ -104,7 +104,7 @@ async def converse(session: Session, actions, first, writes=echoed) -> int:
     return n
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(ACTIONS, max_size=8),
     st.lists(REPLIES, min_size=1, max_size=9),
