@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any, Self
 
 from hydra import compose, initialize_config_module
@@ -26,9 +27,10 @@ from coding_model_project.evaluation.backends.generation import (
     refuse_unknown_variables,
 )
 from coding_model_project.launch.device import count_gpus, environment_of
+from coding_model_project.verl_ext.cluster import forkserver
 from coding_model_project.verl_ext.cluster.capacity import missing_replicas, wait_while
 from coding_model_project.verl_ext.cluster.nodes import alive_nodes, cause_of
-from coding_model_project.verl_ext.cluster.session import start_ray
+from coding_model_project.verl_ext.cluster.session import in_session, start_ray
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
 _ON_CPU = (
@@ -69,7 +71,8 @@ class VerlBackend:
         self._tokenizer: Any = None
         self._max_len = 0
         self._marks: tuple[int | None, int | None] = (None, None)
-        self._owns_ray = False
+        self._own_ray = ExitStack()
+        """Ends the Ray that this back end started; empty in another caller's."""
 
     @property
     def identity(self) -> str:
@@ -78,6 +81,19 @@ class VerlBackend:
         return f"verl {metadata.version('verl')} standalone rollout, vLLM"
 
     async def __aenter__(self) -> Self:
+        owns_ray = not in_session()
+        python = None
+        if owns_ray and count_gpus() == 0:  # first: it imports vLLM while this process imports verl
+            python = self._own_ray.enter_context(forkserver.running())
+        try:
+            await self._start(owns_ray, python)
+        except BaseException:
+            self._own_ray.close()
+            raise
+        return self
+
+    async def _start(self, owns_ray: bool, python: str | None) -> None:
+        """Start the rollout, in a Ray of its own if `owns_ray`, whose workers `python` runs."""
         check_cpu_plugin()
         import ray
         from ray.exceptions import RayError
@@ -88,7 +104,6 @@ class VerlBackend:
         if self._tokenizer.chat_template is None:
             raise ConfigError(f"{self._model} has no chat template; save one with its tokenizer")
         self._marks = reasoning_marks(self._tokenizer)
-        self._owns_ray = not ray.is_initialized()
         nodes, gpus = self._places()
         if self._on_cluster and (
             lack := await asyncio.to_thread(
@@ -97,20 +112,19 @@ class VerlBackend:
         ):
             raise GenerationError(f"coding.evaluation.mode=verl: {lack}")
         config = compose_rollout([*self._overrides, *self._sizes(nodes, gpus)])
-        if self._owns_ray:
-            start_ray(config)
+        if owns_ray:
+            start_ray(config, python)
+            self._own_ray.callback(ray.shutdown)
         try:
             manager = await LLMServerManager.create(config=config)
         except (RayError, ValueError, RuntimeError) as error:
-            self._stop_ray()
             raise GenerationError(f"verl's rollout does not start: {cause_of(error)}") from error
         self._max_len = config.actor_rollout_ref.rollout.max_model_len
         self._client = manager.get_client()
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         self._client = None
-        self._stop_ray()
+        self._own_ray.close()
 
     def _places(self) -> tuple[int, int]:
         """Return the numbers of nodes that generate, and of their GPUs: the cluster's, or this one's."""
@@ -179,12 +193,6 @@ class VerlBackend:
             truncated=not ended and len(ids) >= min(sampling.max_tokens, room),
             n_reasoning_tokens=count_reasoning(prompt_ids, ids, opens=opens, closes=closes),
         )
-
-    def _stop_ray(self) -> None:
-        import ray
-
-        if self._owns_ray:
-            ray.shutdown()
 
 
 def rollout_environment() -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -27,78 +26,124 @@ def samples(folder):
     return found
 
 
-def command(world, folder, n, *more):
+MODELS = ("base", "sft", "sft_continued", "grpo")
+OVERRIDES = [
+    "hardware=cpu",
+    "coding.min_memory_gb=1",
+    "coding.evaluation.protocol=sampled",
+    "coding.evaluation.temperature=1.0",
+    "coding.evaluation.top_p=1.0",
+]
+
+
+def overrides(world, folder, n, *more):
     return [
-        *(sys.executable, "-m", "recipes.baseline", "hardware=cpu"),
+        *OVERRIDES,
         f"coding.run_dir={folder}",
-        "coding.min_memory_gb=1",
         f"coding.evaluation.model={world.root}/model",
-        f"coding.evaluation.datasets=[{world.root}/problems.jsonl]",
-        *("coding.evaluation.protocol=sampled", f"coding.evaluation.n={n}"),
-        *("coding.evaluation.max_tokens=48", "coding.evaluation.concurrency=16"),
+        f'coding.evaluation.datasets=["held_out={world.root}/problems.jsonl"]',
+        f"coding.evaluation.n={n}",
         *more,
     ]
 
 
-def test_the_same_samples_killed_and_resumed_and_by_verls_rollout(world, tmp_path, popen):
-    process = popen(command(world, tmp_path / "killed", 64))
-    file = tmp_path / "killed" / "completions.jsonl"
-    while not file.exists() or file.read_bytes().count(b"\n") < 40:
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    for name in ("killed", "whole"):
-        subprocess.run(command(world, tmp_path / name, 64), check=True)
-    killed, whole = samples(tmp_path / "killed"), samples(tmp_path / "whole")
-    assert killed.keys() == whole.keys()
-    assert len(whole) == 4 * 64
-    # The rounding of sums depends on the batch, and may tip a token now and then.
-    assert differing(whole, killed) <= len(whole) // 50
-    metrics = json.loads((tmp_path / "killed" / "metrics.json").read_text())
-    assert metrics["problems"]["samples"] == 4 * 64
+@pytest.fixture(scope="module")
+def killed(world, tmp_path_factory):
+    """The command of an evaluation that was killed, and its folder."""
+    folder = tmp_path_factory.mktemp("evaluation") / "killed"
+    # Few at once, so that the kill comes in the middle.
+    words = ["recipes.baseline", *overrides(world, folder, 8, "coding.evaluation.concurrency=4")]
+    process = subprocess.Popen([sys.executable, "-m", *words])
+    try:
+        file = folder / "completions.jsonl"
+        while not file.exists() or file.read_bytes().count(b"\n") < 8:
+            assert process.poll() is None
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait()
+    assert file.read_bytes().count(b"\n") < 4 * 8
+    return words, folder
 
-    by_verl = command(world, tmp_path / "verl", 4, "coding.evaluation.mode=verl")
-    subprocess.run(by_verl, check=True)
+
+IN_ONE_PROCESS = """
+import gc, json, runpy, shutil, sys
+for module, *words in json.loads(sys.argv[1]):
+    if module in ("copy", "copytree"):
+        getattr(shutil, module)(*words)
+    else:
+        sys.argv = [module, *words]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        gc.collect()
+"""
+"""Importing vLLM takes longer than evaluating this model."""
+
+
+@pytest.fixture(scope="module")
+def evaluated(world, killed, tmp_path_factory):
+    """A folder with the demo's evaluations of four models; one is trained anew, and evaluated again.
+
+    `before` is its evaluation before that. The same process resumes the killed evaluation.
+    """
+    folder, other = tmp_path_factory.mktemp("demo"), tmp_path_factory.mktemp("other") / "model"
+    shutil.copytree(world.root / "model", other)
+    weights = {name: -values for name, values in load_file(other / "model.safetensors").items()}
+    save_file(weights, other / "model.safetensors", metadata={"format": "pt"})
+    evaluate = [
+        "coding_model_project.launch.demo.demo_evaluation",
+        *map(str, (world.root / "problems.jsonl", folder)),
+        *(f"{name}={other if name == 'sft' else world.root / 'model'}" for name in MODELS),
+    ]
+    commands = [
+        evaluate,
+        ["copytree", str(folder / "sampled" / "sft"), str(folder / "before")],
+        ["copy", f"{world.root}/model/model.safetensors", str(other)],
+        evaluate,
+        killed[0],
+    ]
+    subprocess.run([sys.executable, "-c", IN_ONE_PROCESS, json.dumps(commands)], check=True)
+    return folder
+
+
+def test_a_killed_evaluation_resumes_with_the_samples_of_one_in_one_go(killed, evaluated):
+    resumed, whole = samples(killed[1]), samples(evaluated / "sampled" / "base")
+    assert len(RunFolder(killed[1]).attempts()) == 2
+    assert len(whole) == 4 * 8
+    # The rounding of sums depends on the batch, and may tip a token now and then.
+    assert differing(whole, resumed) <= 1
+    metrics = json.loads((killed[1] / "metrics.json").read_text())
+    assert metrics["held_out"]["samples"] == 4 * 8
+
+
+def test_verls_rollout_draws_the_same_samples(world, evaluated, tmp_path):
+    words = overrides(world, tmp_path / "verl", 4, "coding.evaluation.mode=verl")
+    subprocess.run([sys.executable, "-m", "recipes.baseline", *words], check=True)
     # By their lengths: a random model's last bytes may be no text, which each shows its own way.
-    drawn = samples(tmp_path / "verl")
+    drawn, whole = samples(tmp_path / "verl"), samples(evaluated / "sampled" / "base")
     assert len(drawn) == 4 * 4
     assert sum(drawn[key][1] != whole[key][1] for key in drawn) <= 1
 
 
-def test_the_demo_evaluates_all_its_models_with_one_engine(world, tmp_path):
-    problems, other = list(read_problems(world.root / "problems.jsonl")), tmp_path / "other"
-    shutil.copytree(world.root / "model", other)
-    weights = {name: -values for name, values in load_file(other / "model.safetensors").items()}
-    save_file(weights, other / "model.safetensors", metadata={"format": "pt"})
-    models = dict.fromkeys(("base", "sft", "sft_continued", "grpo"), world.root / "model")
-    models["sft"] = other
-    evaluate = [
-        sys.executable,
-        "-m",
-        "coding_model_project.launch.demo.demo_evaluation",
-        str(world.root / "problems.jsonl"),
-        str(tmp_path),
-        *(f"{name}={model}" for name, model in models.items()),
-    ]
-    subprocess.run(evaluate, check=True)
-    base = samples(tmp_path / "sampled/base")
-    assert len(base) == 8 * len(samples(tmp_path / "greedy/base")) == 8 * len(problems)
-    assert differing(base, samples(tmp_path / "sampled/sft")) > len(base) // 2
-    assert differing(base, samples(tmp_path / "sampled/grpo")) <= 1  # its weights are back
-    assert main(["eval", "compare", *(f"{tmp_path}/sampled/{name}" for name in models)]) == 0
-    rates = {name: demo.sampled_rates(tmp_path, name, problems) for name in models}
-    summary = demo.summarise(tmp_path, rates)
+def test_the_demo_evaluates_all_its_models_with_one_engine(world, evaluated):
+    problems = list(read_problems(world.root / "problems.jsonl"))
+    base = samples(evaluated / "sampled/base")
+    assert len(base) == 8 * len(samples(evaluated / "greedy/base")) == 8 * len(problems)
+    assert differing(base, samples(evaluated / "before")) > len(base) // 2
+    assert differing(base, samples(evaluated / "sampled/grpo")) <= 1  # its weights are back
+    assert main(["eval", "compare", *(f"{evaluated}/sampled/{name}" for name in MODELS)]) == 0
+    rates = {name: demo.sampled_rates(evaluated, name, problems) for name in MODELS}
+    summary = demo.summarise(evaluated, rates)
     assert not demo.significant(summary)  # a model is no better than itself
     for phase in summary["phases"]:
         assert sum(phase["errors"].values()) == pytest.approx(1)
         assert phase["tokens"] > 0 and phase["n_problems"] == len(problems)
 
-    shutil.copy(world.root / "model/model.safetensors", other)  # as if it were trained anew
-    subprocess.run(evaluate, check=True)
-    assert differing(base, samples(tmp_path / "sampled/sft")) <= 1
-    attempts = {name: len(RunFolder(tmp_path / "sampled" / name).attempts()) for name in models}
-    assert attempts == dict.fromkeys(models, 1)
+
+def test_the_demo_evaluates_a_model_that_was_trained_anew_again(evaluated):
+    base, sft = (samples(evaluated / "sampled" / name) for name in ("base", "sft"))
+    assert differing(base, sft) <= 1
+    attempts = {name: len(RunFolder(evaluated / "sampled" / name).attempts()) for name in MODELS}
+    assert attempts == dict.fromkeys(MODELS, 1)
 
 
 def differing(some, others):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +21,11 @@ _SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources", "labels", 
 """Options of `ray.init` for a session that it starts; it rejects them for one that it joins."""
 _OF_A_RUN = (TOKEN, "TORCHINDUCTOR_CACHE_DIR", "HF_HUB_OFFLINE", "WANDB_MODE")
 """Environment variables of this process that workers on other nodes need; none holds a secret."""
+
+
+def in_session() -> bool:
+    """Return whether this process is in a Ray session that another caller started and ends."""
+    return "ray" in sys.modules and sys.modules["ray"].is_initialized()
 
 
 def start_ray(config: DictConfig, python: str | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -54,7 +53,7 @@ def train(config: DictConfig) -> None:
         check_grpo(config)
         check_cpus(config)
         check_service(coding_of(config).sandbox)
-        if not _in_session():
+        if not session.in_session():
             check_head(config)
         _train(plain(config), python)
 
@@ -74,12 +73,7 @@ def _forks_workers(config: DictConfig) -> bool:
 
     False with an accelerator: the imports may touch the device, which has not been tested.
     """
-    return config.trainer.device == "cpu" and not joined_ray(config) and not _in_session()
-
-
-def _in_session() -> bool:
-    """Return whether this process is in a Ray session that another caller started and ends."""
-    return "ray" in sys.modules and sys.modules["ray"].is_initialized()
+    return config.trainer.device == "cpu" and not joined_ray(config) and not session.in_session()
 
 
 def _train(config: DictConfig, python: str | None) -> None:
@@ -92,7 +86,7 @@ def _train(config: DictConfig, python: str | None) -> None:
     """
     _choose_loop(config)
     bucket.fill(config)
-    ours = not _in_session()
+    ours = not session.in_session()
     if python is None:
         _check_by_verl(config)
         if ours:
