@@ -441,8 +441,8 @@ class Verdict:
     """The number of instructions that the text or a variant of it follows (IFEval's loose accuracy).
     None for all other problems."""
     other_rules: Mapping[str, bool] | None = None
-    """Whether other rules accept it, by name: lm-eval's `strict-match` and `flexible-extract` for GSM8K.
-    None for all other problems."""
+    """Decisions of other rules by name, true if accepted: lm-eval's `strict-match` and
+    `flexible-extract` for GSM8K. None for all other problems."""
     rewards: Mapping[str, float | int] | None = None
     """Rewards of a Harbor task's verifier, by name; the trial is its only result."""
     publisher_passed: bool | None = None

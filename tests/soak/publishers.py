@@ -81,7 +81,7 @@ TIME = (
 )
 
 Seen = tuple[bool, bool, str]
-"""Whether a program passes the base tests, and all, and what the judge said."""
+"""True if a program passes the base tests; true if it passes all; the judge's words."""
 
 _PUBLISHER = """
 import json, os, sys

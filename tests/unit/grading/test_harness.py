@@ -13,7 +13,7 @@ from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.harness import HarnessGrader
 from coding_model_project.harbor.integrity import Accepted, NotIsolatedError, require
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
+from coding_model_project.sandbox.embedded import tiers
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import ErrorType, Harness, Limits, Problem
 
@@ -105,18 +105,12 @@ def needs(language: str) -> None:
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="module")
-async def sandbox():
-    async with EmbeddedSandbox(workers=1, min_tier="rlimit") as sandbox:
-        yield sandbox
-
-
 @pytest.fixture
-def graded(sandbox):
+def graded(any_sandbox):
     """Judge programs by a grader of their own."""
 
     async def judge(problem: Problem, *programs: str):
-        inner = HarnessGrader(ExecutionGrader(sandbox, stop_early=True))
+        inner = HarnessGrader(ExecutionGrader(any_sandbox, stop_early=True))
         grader = CachedGrader(inner, bare=False)
         return [await grader.grade_code(problem, one) for one in programs]
 

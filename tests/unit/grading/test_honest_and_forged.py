@@ -137,17 +137,16 @@ FORGED_SCRIPTS = {
 }
 
 
-@pytest.fixture(scope="module")
-async def verdicts():
+@pytest.fixture
+def verdicts(any_sandbox):
     """Judge programs, by name."""
-    async with EmbeddedSandbox(workers=2) as sandbox:
-        grader = ExecutionGrader(sandbox, stop_early=False)
+    grader = ExecutionGrader(any_sandbox, stop_early=False)
 
-        async def judge(problem: Problem, programs: dict[str, str]) -> dict[str, Verdict]:
-            judged = (grader.grade_code(problem, program) for program in programs.values())
-            return dict(zip(programs, await asyncio.gather(*judged), strict=True))
+    async def judge(problem: Problem, programs: dict[str, str]) -> dict[str, Verdict]:
+        judged = (grader.grade_code(problem, program) for program in programs.values())
+        return dict(zip(programs, await asyncio.gather(*judged), strict=True))
 
-        yield judge
+    return judge
 
 
 async def test_honest_programs_are_accepted(verdicts):

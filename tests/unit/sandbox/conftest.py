@@ -1,4 +1,4 @@
-"""Fixtures of the sandbox tests. A sandbox starts once for all tests of a module that only use it."""
+"""Fixtures of the sandbox tests."""
 
 import sys
 
@@ -20,13 +20,6 @@ def tier(request) -> Tier:
 async def sandbox(tier):
     """A sandbox of each tier."""
     async with EmbeddedSandbox(workers=2, min_tier="rlimit", tier=tier) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture(scope="module")
-async def any_sandbox():
-    """A sandbox of the strongest tier."""
-    async with EmbeddedSandbox(workers=2, min_tier="rlimit") as sandbox:
         yield sandbox
 
 

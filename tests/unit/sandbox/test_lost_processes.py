@@ -1,4 +1,4 @@
-"""What happens when processes of the embedded sandbox die, or are told to end."""
+"""Processes of the embedded sandbox that die, or are told to end."""
 
 from __future__ import annotations
 

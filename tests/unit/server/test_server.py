@@ -6,12 +6,10 @@ import asyncio
 import builtins
 import json
 import signal
-from collections.abc import AsyncIterator
 
 import pytest
 
 from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.fusion import bundle, capabilities, driver_messages, wire
 from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
@@ -293,12 +291,6 @@ async def test_what_json_can_spell_is_answered(change, status):
         assert response.json()
 
 
-@pytest.fixture(scope="module")
-async def embedded() -> AsyncIterator[EmbeddedSandbox]:
-    async with EmbeddedSandbox(workers=1) as sandbox:
-        yield sandbox
-
-
 @pytest.mark.sandbox
 @pytest.mark.parametrize(
     ("change", "status", "says"),
@@ -316,8 +308,8 @@ async def embedded() -> AsyncIterator[EmbeddedSandbox]:
         ({"code": "a b", "fetch_files": ["a"]}, 200, "SyntaxError"),
     ],
 )
-async def test_names_limits_and_sources_of_any_kind_are_answered(embedded, change, status, says):
-    async with client_of(embedded) as client:
+async def test_names_limits_and_sources_of_any_kind_are_answered(any_sandbox, change, status, says):
+    async with client_of(any_sandbox) as client:
         body = {"code": "print(1)", "language": "python"} | change
         response = await client.post("/run_code", content=json.dumps(body), headers=JSON)
     assert (response.status_code, says in response.text) == (status, True), response.text
