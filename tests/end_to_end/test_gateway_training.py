@@ -156,14 +156,19 @@ def test_a_run_trains_on_what_the_servers_counted_whatever_agents_do(tmp_path, i
     assert not list(read_ungradable(tmp_path / "run"))
     for step in steps:
         assert step["judge/infra_rate"] == 0.0
-        assert step["agent/untrained_tokens"] == 0
-        assert step["rollout/trained_tokens"] == step["rollout/generated_tokens"] > 0
+        assert (
+            step["rollout/trained_tokens"] + step["agent/untrained_tokens"]
+            == step["rollout/generated_tokens"]
+            > 0
+        )
         ended = {key: value for key, value in step.items() if "agent/ended_" in key}
         assert sum(ended.values()) == pytest.approx(1)
         assert 1 <= step["agent/turns"] <= 5 and 1 <= step["agent/conversations"] < 2
     samples = list(read_all_rollouts(tmp_path / "run"))
     assert len(samples) == 2 * N_SAMPLES
     works = [sample.extra["agent"] for sample in samples]
+    # On a slow machine an agent's time may end while it waits for a reply.
+    assert {work["ending"] for work in works if work["untrained_tokens"]} <= {"time"}
     assert {work["ending"] for work in works} >= {"done", "crashed", "time"}
     assert {work["exit_code"] for work in works if work["ending"] == "crashed"} == {7}
     assert max(work["conversations"] for work in works) == 2
