@@ -38,6 +38,7 @@ _PRCTL_OF_PROCESSES = (1, 2, 3, 4, 7, 15, 16, 21, 23, 29, 30, 36, 37, 38, 39, 41
 _AF_UNIX = 1
 _AF_OF_ROOM = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: confined by a namespace
 _AT_EMPTY_PATH = 0x1000
+_AT_SYMLINK_NOFOLLOW = 0x100
 _ARCH_SET_FS = 0x1002
 _RLIMIT_STACK = 3
 
@@ -208,6 +209,17 @@ _BLOCKS: dict[str, _Code] = {
         (_RET, 0, 0, _EPERM),
     ],
     "arch_prctl": _either(0, [_ARCH_SET_FS], _ALLOW, _ERRNO | errno.EINVAL),
+    "utimensat of a path": [  # never of an open file, which may be the host's
+        _low(1),
+        (_JEQ, 0, 2, 0),
+        _high(1),
+        (_JEQ, 3, 0, 0),
+        _low(3),
+        (_JEQ, 2, 0, 0),
+        (_JEQ, 1, 0, _AT_SYMLINK_NOFOLLOW),
+        (_RET, 0, 0, _EPERM),
+        (_RET, 0, 0, _ALLOW),
+    ],
     "prctl of processes": _either(0, _PRCTL_OF_PROCESSES, _ALLOW, _EPERM),
     "socket of a namespace": _either(0, _AF_OF_ROOM, _ALLOW, _ERRNO | errno.EAFNOSUPPORT),
     "clone of processes": [
@@ -217,6 +229,13 @@ _BLOCKS: dict[str, _Code] = {
         (_RET, 0, 0, _ALLOW),
     ],
 }
+
+OWN_FILES = {
+    **dict.fromkeys(("chmod", "fchmodat", "utime", "utimes"), "allow"),
+    "utimensat": "utimensat of a path",
+}
+"""Grants setting modes and times by path. For use below a read-only root whose only writable folder is
+the program's own."""
 
 ONE_EXEC = {**{name: name for name in syscalls.EXECUTION}, "fchmod": "ignore"}
 """Grants the execution of `EXEC_FD`. Setting the mode of an open file is a no-op that succeeds: rustc

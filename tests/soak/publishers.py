@@ -72,7 +72,6 @@ FORBIDDEN = {
     "starts a process, which the sandbox forbids": r"subprocess|multiprocessing|popen|os\.system|"
     r"platform\.",
     "opens a socket, which the sandbox forbids": r"\bsocket\b|http\.server|urllib\.request",
-    "sets a file's mode or times, which the sandbox forbids": r"shutil\.(copy|move)|os\.(chmod|utime)",
 }
 """Patterns in a problem of BigCodeBench whose solution our sandbox does not let run."""
 

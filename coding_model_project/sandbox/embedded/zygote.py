@@ -35,7 +35,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import NoReturn
 
-from coding_model_project.isolation import linux
+from coding_model_project.isolation import linux, seccomp
 from coding_model_project.isolation.confine import Confinement, Room, Tier, prepare
 from coding_model_project.sandbox.embedded import fork_server, frames, one_test, run_program, stacks
 from coding_model_project.sandbox.embedded.fork_server import (
@@ -86,7 +86,8 @@ def serve(channel: socket.socket, tier: str, preload: Sequence[str], library: st
     if extra and len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - no pathlib in a driver
         raise RuntimeError(f"preload: one of {', '.join(extra)} starts threads when it is imported")
     server = _server(library)
-    confinement = prepare(Tier(tier))
+    own_files = seccomp.OWN_FILES if Tier(tier) is Tier.namespaces else None
+    confinement = prepare(Tier(tier), granted=own_files)
     plan = lru_cache(maxsize=64)(partial(one_test.plan, confinement, channel=channel.fileno()))
     linux.adopt_orphans()
     forget_the_host()

@@ -15,12 +15,19 @@ KILLED = "killed"
 MACHINES = list(syscalls.ARCHITECTURES)
 
 
-def verdict(machine: str, number: int, *arguments: int, audit: int | None = None) -> str | int:
+def verdict(
+    machine: str,
+    number: int,
+    *arguments: int,
+    audit: int | None = None,
+    own_files: bool = False,
+) -> str | int:
     """One of allowed and killed, or the error a call gets."""
     audit = syscalls.AUDIT[machine] if audit is None else audit
     filled = [*arguments, *[0] * (6 - len(arguments))]
     data = struct.pack("<IIQ6Q", number, audit, 0, *(a & (1 << 64) - 1 for a in filled))
-    program = list(struct.iter_unpack("<HBBI", seccomp.program(machine)))
+    granted = seccomp.OWN_FILES if own_files else {}
+    program = list(struct.iter_unpack("<HBBI", seccomp.program(machine, granted)))
     at = accumulator = 0
     while True:
         operation, yes, no, value = program[at]
@@ -48,9 +55,9 @@ def _returned(value: int) -> str | int:
     return KILLED if value == 0x80000000 else value & 0xFFFF
 
 
-def call(machine: str, name: str, *arguments: int) -> str | int:
+def call(machine: str, name: str, *arguments: int, own_files: bool = False) -> str | int:
     number = syscalls.NUMBERS[name][syscalls.ARCHITECTURES[machine]]
-    return verdict(machine, number, *arguments)
+    return verdict(machine, number, *arguments, own_files=own_files)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -106,6 +113,18 @@ def test_every_number_gets_what_the_tables_say(machine):
 )
 def test_what_depends_on_arguments(machine, name, arguments, expected):
     assert call(machine, name, *arguments) == expected
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_files_of_its_own_are_changed_by_path_only(machine):
+    assert call(machine, "utimensat", -100, 0x1000) == errno.EPERM
+    path, times, no_follow, empty_path = 1 << 32, 0x2000, 0x100, 0x1000
+    for flags, expected in ((0, ALLOWED), (no_follow, ALLOWED), (empty_path, errno.EPERM)):
+        assert call(machine, "utimensat", -100, path, times, flags, own_files=True) == expected
+        assert call(machine, "utimensat", 1, 0, times, flags, own_files=True) == errno.EPERM
+    assert call(machine, "fchmodat", -100, path, 0o777, own_files=True) == ALLOWED
+    for name in ("fchmod", "fchown", "fchownat", "fsetxattr"):
+        assert call(machine, name, 1, own_files=True) == errno.EPERM
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -156,6 +156,48 @@ async def test_files_are_there_to_read(isolated):
     assert execution.stdout == "x" * 90_000 + "\n"
 
 
+OWN_FILES = """
+import os, shutil, tarfile
+os.makedirs("a/b")
+open("a/b/x", "w").write("x")
+os.chmod("a/b/x", 0o751)
+os.utime("a/b/x", (1, 2))
+os.utime("a/b/x", (1, 2), follow_symlinks=False)
+shutil.copytree("a", "c")
+shutil.copy2("c/b/x", "y")
+shutil.copy("y", "z")
+with tarfile.open("t.tar", "w") as archive:
+    archive.add("c")
+with tarfile.open("t.tar") as archive:
+    archive.extractall("d")
+for path in ("c/b/x", "y", "z", "d/c/b/x"):
+    print(oct(os.stat(path).st_mode), os.stat(path).st_mtime == 2)
+"""
+OTHER_FILES = """
+import os
+os.symlink("/usr/lib", "link")
+for path in ("/", "/usr/lib", "link", os.__file__, "/dev/null", "/dev", 0, 1):
+    for change in (
+        lambda: os.chmod(path, 0o777),
+        lambda: os.utime(path),
+        lambda: os.utime(path, (1, 1)),
+        lambda: os.chown(path, -1, -1),
+        lambda: os.setxattr(path, "user.x", b"1"),
+    ):
+        try:
+            change()
+            print("changed", path)
+        except OSError:
+            pass
+"""
+
+
+async def test_a_program_sets_modes_and_times_of_its_own_files_and_of_no_other(isolated):
+    copies = ["0o100751 True", "0o100751 True", "0o100751 False", "0o100751 True"]
+    assert await outputs(isolated, Program(source=OWN_FILES), "") == ["\n".join(copies) + "\n"]
+    assert await outputs(isolated, Program(source=OTHER_FILES), "") == [""]
+
+
 async def test_files_are_modules_to_import_for_the_program_but_not_for_its_tests(isolated):
     files = {
         "helper.py": b"x = 1",
@@ -212,8 +254,9 @@ async def test_an_environment_below_tmp_is_there_and_nothing_else_of_that_folder
         Path(folder, "secret").write_text("a")
         source, expected = "import late\nprint(late.found)\n", "42\n"
         if tier is not Tier.rlimit:  # which closes no files
-            for opened in (f"'{folder}/secret'", "late.__file__, 'w'"):
-                source += f"try: print(open({opened}))\nexcept OSError: print('no')\n"
+            change = "__import__('os').chmod(late.__file__, 0)"
+            for attempt in (f"open('{folder}/secret')", "open(late.__file__, 'w')", change):
+                source += f"try: print({attempt})\nexcept OSError: print('no')\n"
                 expected += "no\n"
         made = EmbeddedSandbox(
             workers=1, min_tier="rlimit", tier=tier, python=f"{folder}/env/bin/python"
