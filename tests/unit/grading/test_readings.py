@@ -108,6 +108,23 @@ async def test_the_publishers_program_is_judged_too_where_it_is_another():
     assert len(sandbox.calls) == 2  # the first program was known
 
 
+@pytest.mark.parametrize("publisher", ["human_eval", "evalplus", "livecodebench"])
+async def test_the_publisher_runs_an_answer_that_should_be_a_program_as_it_is(publisher):
+    grader = CachedGrader(ExecutionGrader(FakeSandbox(), stop_early=True), bare=True)
+    problem = stdin_problem(("", "x = 1"), publisher=publisher)
+    plain = await grader.grade(problem, "x = 1\n")
+    assert (plain.passed, plain.publisher_passed, plain.publisher_differs) == (True, True, "")
+    fenced = await grader.grade(problem, "```python\nx = 1\n```")
+    assert (fenced.passed, fenced.publisher_passed) == (True, False)
+    assert "around the program" in fenced.publisher_differs
+
+
+async def test_human_eval_gives_three_seconds_and_compares_as_here():
+    problem = replace(LINES, publisher="human_eval")
+    seen = await read(printed("1 2"), printed("3", cpu_s=3.1), problem=problem)
+    assert seen == (True, False, "over 3 s", 2)
+
+
 @pytest.mark.parametrize("rule", CountedBy)
 async def test_an_evaluation_counts_by_one_rule_and_reports_both(tmp_path, rule):
     from coding_model_project.evaluation.outputs import write_qa_logs
