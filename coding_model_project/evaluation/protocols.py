@@ -27,7 +27,8 @@ from coding_model_project.types import Problem
 class EvalProtocol:
     """Settings of sampling, prompting and judging.
 
-    A program that times out on a test skips the remaining tests, which count as not passed. Otherwise
+    A program that uses up its time, memory or output on a test skips the remaining tests, which count as
+    not passed. Otherwise
     an endless program would cost its time limit on each of a problem's hundreds of tests.
     """
 

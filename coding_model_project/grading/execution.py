@@ -50,6 +50,9 @@ _ERRORS = {
     Status.output_limit: ErrorType.output_limit,
 }
 
+_SPENT = frozenset({ErrorType.timeout, ErrorType.memory_limit, ErrorType.output_limit})
+"""Errors of a test that used up a limit."""
+
 _UNBOUNDED = 1024
 """Maximum number of concurrent programs in a sandbox with its own queue."""
 
@@ -65,8 +68,8 @@ class ExecutionGrader:
     Args:
         stop_early: stop at the first failing test. Use it for sparse rewards only, since it biases the
             pass fraction.
-        stop_on_timeout: stop at the first test that times out, since the others mostly would too, at
-            their full limit. The pass fraction counts those as failed.
+        stop_at_limit: stop at the first test that uses up its time, memory or output, since the others
+            mostly would too, at their full limit. The pass fraction counts those as failed.
         limiter: the limiter held while a program is in the sandbox; graders may share one. None leaves
             the number of concurrent programs to the sandbox.
         breaker: the circuit breaker that ends judging when the sandbox keeps failing; None disables it.
@@ -78,13 +81,13 @@ class ExecutionGrader:
         *,
         stop_early: bool,
         public: bool = False,
-        stop_on_timeout: bool = False,
+        stop_at_limit: bool = False,
         limiter: Limiter | None = None,
         breaker: CircuitBreaker | None = None,
     ) -> None:
         self._sandbox = sandbox
         self._stop_early = stop_early
-        self._stop_on_timeout = stop_on_timeout
+        self._stop_at_limit = stop_at_limit
         self._public = public
         self._breaker = breaker
         self._retries = Retries(sandbox, limiter or Limiter(_UNBOUNDED), breaker)
@@ -94,7 +97,7 @@ class ExecutionGrader:
     def identity(self) -> str:
         """See `grading.base.CodeGrader`."""
         tests = "public" if self._public else "hidden"
-        mode = "first" if self._stop_early else "timeout" if self._stop_on_timeout else "all"
+        mode = "first" if self._stop_early else "limit" if self._stop_at_limit else "all"
         return f"{GRADER_VERSION}/{self._sandbox.identity}/{tests}/{mode}"
 
     async def grade_code(
@@ -155,11 +158,11 @@ class ExecutionGrader:
 
         def ends(index: int, execution: Execution) -> bool:
             error = result(index, execution).error
-            if error is ErrorType.timeout or not self._stop_early:
-                return error is ErrorType.timeout
+            if error in _SPENT or not self._stop_early:
+                return error in _SPENT
             return error is not None if second is None else second.both_failed
 
-        stop = ends if self._stop_early or self._stop_on_timeout else None
+        stop = ends if self._stop_early or self._stop_at_limit else None
         inputs = self._inputs(problem)
         executions, seconds = await self._retries.run(program, inputs, problem.limits, stop)
         results = [result(index, execution) for index, execution in enumerate(executions)]

@@ -202,7 +202,7 @@ async def start_graders(
     at_once: int,
     bare: bool = False,
     stop_early: bool = False,
-    stop_on_timeout: bool = False,
+    stop_at_limit: bool = False,
     max_failure_rate: float = MAX_FAILURE_RATE,
     environment: TaskEnvironment = DEFAULT_ENVIRONMENT,
 ) -> AsyncIterator[Graders]:
@@ -213,7 +213,7 @@ async def start_graders(
             so that a verdict's judge_s excludes waiting.
         bare: see `CachedGrader`.
         stop_early: see `ExecutionGrader`.
-        stop_on_timeout: see `ExecutionGrader`; only for numbers that no policy learns from.
+        stop_at_limit: see `ExecutionGrader`; only for numbers that no policy learns from.
         max_failure_rate: `max_rate` of `CircuitBreaker`. Without it, each of thousands of samples would
             wait through all retries of an outage.
         environment: see `GraderByProblem`.
@@ -227,7 +227,7 @@ async def start_graders(
         executed = ExecutionGrader(
             sandbox,
             stop_early=stop_early,
-            stop_on_timeout=stop_on_timeout,
+            stop_at_limit=stop_at_limit,
             limiter=limiter,
             breaker=breaker,
         )
@@ -250,7 +250,7 @@ class OpenJudge(Protocol):
         *,
         style: PromptStyle,
         stop_early: bool,
-        stop_on_timeout: bool = False,
+        stop_at_limit: bool = False,
     ) -> AbstractAsyncContextManager[Graders]: ...
 
 
@@ -260,7 +260,7 @@ async def open_judge(
     *,
     style: PromptStyle,
     stop_early: bool,
-    stop_on_timeout: bool = False,
+    stop_at_limit: bool = False,
     environment: TaskEnvironment = DEFAULT_ENVIRONMENT,
 ) -> AsyncIterator[Graders]:
     """Start the graders of a configuration; stop them on exit.
@@ -269,7 +269,7 @@ async def open_judge(
         style: the style of the prompts that completions answer.
         stop_early: see `ExecutionGrader`. Sparse rewards depend only on whether a program passes; for
             dense ones every hidden test runs, since stopping would bias the pass fraction.
-        stop_on_timeout: see `start_graders`.
+        stop_at_limit: see `start_graders`.
         environment: see `GraderByProblem`.
     """
     async with start_graders(
@@ -277,7 +277,7 @@ async def open_judge(
         at_once=programs_at_once(sandbox),
         bare=style is PromptStyle.bare,
         stop_early=stop_early,
-        stop_on_timeout=stop_on_timeout,
+        stop_at_limit=stop_at_limit,
         max_failure_rate=sandbox.max_failure_rate,
         environment=environment,
     ) as graders:

@@ -1,7 +1,8 @@
 """Sample files of other tools.
 
 EvalPlus and human-eval (https://github.com/evalplus/evalplus, its README): JSON lines with `task_id` and
-either `solution`, the whole program, or `completion`, the continuation of the prompt.
+either `solution`, the whole program, or `completion`, the continuation of the prompt; or a folder of
+whole programs, `HumanEval_12/0.py`.
 
 lm-evaluation-harness (its option to log samples): JSON lines with `doc`, the row of the data set;
 `arguments`, the prompt; `resps`, the answers; `filtered_resps`, the scored texts. A task with several
@@ -20,6 +21,7 @@ and `output`. Its other form, .eval, is a zip file that Python 3.11 cannot unpac
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -66,7 +68,7 @@ class Answer:
 
 
 def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list[Answer]]:
-    """Read a file of samples.
+    """Read a file of samples, or a folder of EvalPlus.
 
     Args:
         format: tool of the file; None detects it from the first line.
@@ -79,10 +81,9 @@ def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list
         raise ConfigError(
             f"{path}: Inspect's .eval logs cannot be read; convert it to JSON with `inspect log convert`"
         )
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+    if path.is_dir():
+        return Format.evalplus, _evalplus_folder(path)
+    content = _content_of(path)
     if path.suffix == ".json":
         document = _decoded(content, str(path))
         several = document if isinstance(document, list) else [document]
@@ -104,6 +105,24 @@ def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list
         ):
             raise DataError(f"{answer.place}: its prompt or answer is not a text")
     return found, answers
+
+
+def digest(path: Path) -> str:
+    """Return a hash of the content of a file or folder of samples."""
+    if not path.is_dir():
+        return hashlib.sha256(_content_of(path)).hexdigest()[:16]
+    found = hashlib.sha256()
+    for file in _programs_in(path):
+        content = _content_of(file)
+        found.update(f"{file.relative_to(path)} {len(content)}\n".encode() + content)
+    return found.hexdigest()[:16]
+
+
+def _content_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def _decoded(content: bytes, place: str) -> Any:
@@ -148,6 +167,38 @@ def _evalplus(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
             program=solution,
             continues=solution is None,
         )
+
+
+def _evalplus_folder(path: Path) -> list[Answer]:
+    """Read `TASK_NUMBER/SAMPLE.py` files."""
+    files = _programs_in(path)
+    if not files:
+        raise DataError(
+            f"{path}: no samples; expected EvalPlus's folders TASK_NUMBER with files 0.py, 1.py, …"
+        )
+    answers = []
+    for file in files:
+        try:
+            program = _content_of(file).decode()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{file}: not UTF-8 ({error.reason})") from error
+        prefix, _, number = file.parent.name.rpartition("_")
+        answers.append(
+            Answer(
+                place=str(file),
+                task=f"{prefix}/{number}",
+                texts=(),
+                text=program,
+                program=program,
+            )
+        )
+    return answers
+
+
+def _programs_in(path: Path) -> list[Path]:
+    """Return a folder's programs by task and number of the sample."""
+    found = (one for one in path.glob("*_*/*.py") if one.stem.isdecimal())
+    return sorted(found, key=lambda one: (one.parent.name, int(one.stem)))
 
 
 def _lm_eval(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from coding_model_project.atomic import replacing
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation.backends.generation import Completion, Messages, Sampling
 from coding_model_project.evaluation.evaluate import evaluate
-from coding_model_project.evaluation.imports.formats import Answer, Format, read_samples
+from coding_model_project.evaluation.imports.formats import Answer, Format, digest, read_samples
 from coding_model_project.evaluation.journal import storage_errors, to_line
 from coding_model_project.evaluation.plan import DataSet, sample_seed
 from coding_model_project.evaluation.results import COMPLETIONS, Generated, Metrics
@@ -181,8 +180,7 @@ def judge_samples(
         _put(settings.run_dir / COMPLETIONS, lines)
     # Never equal to our protocols, because the tool's prompts are unknown.
     protocol = replace(settings.protocol, name=f"{samples.format} samples")
-    digest = hashlib.sha256(samples.path.read_bytes()).hexdigest()[:16]
-    backend = _Imported(f"{samples.format}: {samples.path.name}, sha256 {digest}")
+    backend = _Imported(f"{samples.format}: {samples.path.name}, sha256 {digest(samples.path)}")
     if not any(answer.tokens for of in samples.answers.values() for answer in of):
         say(f"note: {samples.path} has no token counts; they count as 0")
     return evaluate(

@@ -74,7 +74,7 @@ def rejudge_evaluation(folder: Path, given: Given, *, say: Callable[[str], None]
             style=protocol.prompt,
             stop_early=protocol.stop_early,
             rule=protocol.rule,
-            stop_on_timeout=True,
+            stop_at_limit=True,
         )
         results, changes = judge_again(stored, rules, grader_before=protocol.grader_version)
         if protocol.repair_rounds and protocol.grader_version != GRADER_VERSION:

@@ -46,7 +46,7 @@ class Rules:
     style: PromptStyle
     stop_early: bool
     rule: CountedBy
-    stop_on_timeout: bool
+    stop_at_limit: bool
 
 
 def judge_again(
@@ -113,7 +113,7 @@ async def _judge(stored: Sequence[Stored], rules: Rules, name: str) -> list[Resu
         rules.sandbox,
         style=rules.style,
         stop_early=rules.stop_early,
-        stop_on_timeout=rules.stop_on_timeout,
+        stop_at_limit=rules.stop_at_limit,
     )
     async with opened as judge:
         with progress_bar(name, len(stored)) as advance:

@@ -77,7 +77,7 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
         style=style,
         stop_early=kind is RewardKind.sparse,
         rule=CountedBy.ours,
-        stop_on_timeout=False,
+        stop_at_limit=False,
     )
     results, changes = judge_again(stored, rules, grader_before=grader_before)
     after = [Judgement.of_result(result) for result in results]

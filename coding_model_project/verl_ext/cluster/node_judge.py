@@ -37,7 +37,7 @@ class JudgePlan:
     sandbox: SandboxConfig
     bare: bool
     stop_early: bool
-    stop_on_timeout: bool
+    stop_at_limit: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class NodeJudge:
                 at_once=self._at_once,
                 bare=plan.bare,
                 stop_early=plan.stop_early,
-                stop_on_timeout=plan.stop_on_timeout,
+                stop_at_limit=plan.stop_at_limit,
                 max_failure_rate=plan.sandbox.max_failure_rate,
             )
         )

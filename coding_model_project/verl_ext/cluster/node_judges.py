@@ -216,7 +216,7 @@ async def open_node_judges(
     *,
     style: PromptStyle,
     stop_early: bool,
-    stop_on_timeout: bool = False,
+    stop_at_limit: bool = False,
     join: Join,
     say: Callable[[str], None],
 ) -> AsyncIterator[Graders]:
@@ -229,7 +229,7 @@ async def open_node_judges(
         sandbox=sandbox,
         bare=style is PromptStyle.bare,
         stop_early=stop_early,
-        stop_on_timeout=stop_on_timeout,
+        stop_at_limit=stop_at_limit,
     )
     async with open_pool(plan, join=join, say=say) as pool:
         facts = pool.nodes[0].facts

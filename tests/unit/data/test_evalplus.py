@@ -133,7 +133,7 @@ def quarter(tmp_path_factory):
 async def test_the_benchmarks_own_tests_have_a_score_of_their_own(
     any_sandbox, quarter, body, base, plus, stop_early
 ):
-    grader = ExecutionGrader(any_sandbox, stop_early=stop_early, stop_on_timeout=True)
+    grader = ExecutionGrader(any_sandbox, stop_early=stop_early, stop_at_limit=True)
     verdict = await grader.grade_code(quarter, f"def quarter(x):\n    {body}\n")
     assert (verdict.base_passed, verdict.passed) == (base, plus)
 

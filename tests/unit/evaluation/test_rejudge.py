@@ -162,7 +162,7 @@ def test_a_program_whose_outcome_changes_from_run_to_run_is_not_the_graders_doin
         style=PromptStyle.bare,
         stop_early=False,
         rule=CountedBy.ours,
-        stop_on_timeout=True,
+        stop_at_limit=True,
     )
     _, (change,) = judge_again([stored], rules, grader_before="1")
     assert (change.before, change.after) == ("wrong_answer", "accepted")

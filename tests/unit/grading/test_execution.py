@@ -72,13 +72,19 @@ async def test_dense_runs_all_and_sparse_stops_at_the_first_failure():
     assert "'2'" in sparse.results[0].detail
 
 
-async def test_a_program_out_of_time_is_not_run_on_further_tests_if_so_asked():
-    statuses = [Status.finished, Status.cpu_timeout, Status.finished]
-    dense = await grader(scripted(*statuses)).grade_code(PROBLEM, "1")
-    stopped = await grader(scripted(*statuses), stop_on_timeout=True).grade_code(PROBLEM, "1")
+@pytest.mark.parametrize("limit", ["timeout", "memory_limit", "output_limit"])
+async def test_a_program_that_used_up_a_limit_is_not_run_on_further_tests_if_so_asked(limit):
+    spent = Status.cpu_timeout if limit == "timeout" else Status(limit)
+
+    def answer(source, given):
+        is_second = given == PROBLEM.tests[1].input
+        return Execution(status=spent if is_second else Status.finished, stdout="1")
+
+    dense = await grader(FakeSandbox(answer)).grade_code(PROBLEM, "1")
+    stopped = await grader(FakeSandbox(answer), stop_at_limit=True).grade_code(PROBLEM, "1")
     assert [len(dense.results), len(stopped.results)] == [3, 2]
-    assert stopped.error is ErrorType.timeout
-    wrong = await grader(FakeSandbox(), stop_on_timeout=True).grade_code(PROBLEM, "2")
+    assert stopped.error is ErrorType(limit)
+    wrong = await grader(FakeSandbox(), stop_at_limit=True).grade_code(PROBLEM, "2")
     assert len(wrong.results) == 3
 
 

@@ -230,7 +230,7 @@ async def test_a_node_that_hangs_does_not_hold_up_the_others(monkeypatch):
 async def test_checkouts_of_one_version_but_another_source_differ(monkeypatch, tmp_path):
     from coding_model_project.verl_ext.cluster import node_judge
 
-    plan = JudgePlan(sandbox=SandboxConfig(), bare=True, stop_early=False, stop_on_timeout=True)
+    plan = JudgePlan(sandbox=SandboxConfig(), bare=True, stop_early=False, stop_at_limit=True)
     monkeypatch.setattr(node_judge, "make_sandbox", lambda _: FakeSandbox(answer=answer))
 
     async def facts() -> NodeFacts:
@@ -254,7 +254,7 @@ async def test_checkouts_of_one_version_but_another_source_differ(monkeypatch, t
 async def test_a_node_checks_problems(monkeypatch):
     from coding_model_project.verl_ext.cluster import node_judge
 
-    plan = JudgePlan(sandbox=SandboxConfig(), bare=False, stop_early=True, stop_on_timeout=False)
+    plan = JudgePlan(sandbox=SandboxConfig(), bare=False, stop_early=True, stop_at_limit=False)
     monkeypatch.setattr(node_judge, "make_sandbox", lambda _: FakeSandbox(answer=answer))
     judge = NodeJudge(plan, cpus=1)
     problem = stdin_problem(("1", "2"), gold=("print(int(input()) + 1)",), bad=("0",))
