@@ -97,7 +97,7 @@ def steps_of_a_run(path: Path, model: Path, command: str, *more: str) -> list[di
         "coding.min_memory_gb=1",
         f'coding.agent.command="{command}"',
         f"coding.agent.folder={path}/agent",
-        "coding.agent.total_s=45",
+        "coding.agent.total_s=60",
         "coding.agent.reply_tokens=48",
         f"data.train_files={path}/rows.parquet",
         f"data.val_files={path}/rows.parquet",
