@@ -106,6 +106,7 @@ def steps_of_a_run(path: Path, model: Path, command: str, *more: str) -> list[di
         "data.max_response_length=400",
         f"actor_rollout_ref.model.path={model}",
         "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",
         "actor_rollout_ref.rollout.n=2",
         "actor_rollout_ref.rollout.max_model_len=1000",
         "trainer.total_training_steps=2",
