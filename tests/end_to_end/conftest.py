@@ -115,6 +115,16 @@ def world(tmp_path_factory) -> World:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
+@pytest.fixture(scope="session")
+def tool_caller(tmp_path_factory, cpu_platform) -> Path:
+    """A model that has seen shell tasks solved by tool calls."""
+    from tests.end_to_end.shell_world import by_tools, taught_model
+
+    folder = tmp_path_factory.mktemp("tool_caller") / "model"
+    taught_model(folder, by_tools)
+    return folder
+
+
 def make_world(root: Path) -> World:
     """Write problems, rows and models into a folder."""
     problems = [problem(number) for number in range(N_PROBLEMS)]

@@ -78,6 +78,11 @@ def toy(tmp_path_factory):
     return folder
 
 
+def answer(prompt, seed):
+    number = prompt.partition("adds ")[2].partition(".")[0]
+    return f"```python\ndef add(x):\n    return x + {number if seed % 3 else 0}\n```"
+
+
 @pytest.mark.alone  # two more Rays beside those of other tests
 def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_path, popen):
     given = ("--problems", toy / "p.jsonl", "--completions", toy / "c.jsonl")
@@ -110,6 +115,8 @@ def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_pat
         there = json.loads(checked.stdout.splitlines()[-1])
         assert there | {"seconds": 0} == here | {"seconds": 0}
 
+        check_an_evaluation(toy, tmp_path, nodes.environment)
+
         journal = tmp_path / "kept.jsonl"
         judging = popen(
             [
@@ -138,6 +145,24 @@ def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_pat
         )
         assert journal.stat().st_size == size
         assert verdicts(tmp_path / "again.jsonl") == verdicts(tmp_path / "killed.jsonl")
+
+
+def check_an_evaluation(toy, tmp_path, environment):
+    """Check that the nodes judge an evaluation of a server as this machine does."""
+    options = [
+        *("--model", "toy", "--dataset", toy / "p.jsonl", "--protocol", "sampled", "--n", "2")
+    ]
+    rates = []
+    with serving(CompletionServer(answer)) as server:
+        options += ["--base-url", server.url]
+        for name, *where in (["whole"], ["shared", "--cluster", "ray"]):
+            out = tmp_path / name
+            done = command(
+                *("eval", "run", *options, "--out", out, *where), cwd=tmp_path, env=environment
+            )
+            assert ("judging on 2 nodes" in done.stdout) == bool(where)
+            rates.append(json.loads((out / "metrics.json").read_text()))
+    assert rates[0]["p"]["errors"] == rates[1]["p"]["errors"]
 
 
 @pytest.mark.soak
@@ -208,30 +233,6 @@ def test_verls_rollout_generates_on_both_nodes(world, tmp_path):
     assert here.keys() == there.keys()
     # The rounding of sums depends on the batch, and may tip a token now and then.
     assert sum(here[key] != there[key] for key in here) <= len(here) // 16
-
-
-def answer(prompt, seed):
-    number = prompt.partition("adds ")[2].partition(".")[0]
-    return f"```python\ndef add(x):\n    return x + {number if seed % 3 else 0}\n```"
-
-
-def test_an_evaluation_of_a_server_is_judged_by_the_cluster(toy, tmp_path):
-    with serving(CompletionServer(answer)) as server:
-        options = [
-            *("--model", "toy", "--base-url", server.url, "--dataset", toy / "p.jsonl"),
-            *("--protocol", "sampled", "--n", "2"),
-        ]
-        command("eval", "run", *options, "--out", tmp_path / "here", cwd=tmp_path)
-        with ray_nodes([{0}]) as nodes:
-            command(
-                *("eval", "run", *options, "--out", tmp_path / "there", "--cluster", "ray"),
-                cwd=tmp_path,
-                env=nodes.environment,
-            )
-    rates = [
-        json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("here", "there")
-    ]
-    assert rates[0]["p"]["errors"] == rates[1]["p"]["errors"]
 
 
 def wait_for_lines(path, n, process):

@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,17 +26,17 @@ from coding_model_project.synthetic.tinyshell.shell_traces import as_text
 from recipes.harbor.__main__ import RECIPE
 from tests import docs
 from tests.end_to_end.conftest import N_PROBLEMS
-from tests.end_to_end.test_harbor_training import TASKS
+from tests.end_to_end.shell_world import TASKS, taught_model
 
 pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.sandbox, pytest.mark.timeout(600)]
 
 PAGE = docs.ROOT / "docs" / "harbor-agents.md"
-N_SAMPLES = 4 * N_PROBLEMS
+N_SAMPLES = 2 * N_PROBLEMS
 GOES_WRONG = """\
 python=$1
 n=0
-while [ $n -lt 16 ] && ! mkdir $2/$n 2>/dev/null; do n=$((n + 1)); done
-[ $n -lt 16 ] || exec $python my_agent.py
+while [ $n -lt 8 ] && ! mkdir $2/$n 2>/dev/null; do n=$((n + 1)); done
+[ $n -lt 8 ] || exec $python my_agent.py
 case $((n % 4)) in
 0) $python my_agent.py; exit 7 ;;
 1) $python my_agent.py; trap '' TERM; setsid sleep 1234 & sleep 1235 ;;
@@ -47,7 +46,7 @@ case $((n % 4)) in
 *) exec $python my_agent.py ;;
 esac
 """
-"""Of the first 16 agents four each crash, outstay their time, begin another conversation, and do well."""
+"""Of the first 8 agents two each crash, outstay their time, begin another conversation, and do well."""
 MINI = os.environ.get("MINI_SWE_AGENT", "")
 """A folder made by `pip install --target FOLDER mini-swe-agent`, with the rooms' Python."""
 SYSTEM = "You solve a task in a Linux shell. Call bash with one command at a time."
@@ -78,11 +77,6 @@ model:
 """mini-swe-agent's own prompts have some 2,000 tokens, more than the tiny model reads."""
 
 
-def solved(task: ShellTask) -> list[Message]:
-    """Return an episode as the model is shown it."""
-    return as_text(trace(task, calls=Calls.tools), Calls.tools.schemas)
-
-
 def solved_as_mini_swe_agent(task: ShellTask) -> list[Message]:
     """Return an episode with mini-swe-agent's prompt, description of its tool, and last command."""
     commands = [*task.commands, "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"]
@@ -90,25 +84,7 @@ def solved_as_mini_swe_agent(task: ShellTask) -> list[Message]:
     return as_text([{"role": "system", "content": SYSTEM}, *episode[1:]], [MINI_TOOL])
 
 
-def taught_model(out: Path, shows: Callable[[ShellTask], list[Message]], steps: int) -> None:
-    """Make a model that has seen these tasks solved by tool calls."""
-    from coding_model_project.synthetic import tiny_model
-
-    class Shown:
-        def texts(self, rng):
-            return iter(str(shows(task)) for task in TASKS)
-
-        def draw(self, rng, n):
-            return [shows(rng.choice(TASKS)) for _ in range(n)]
-
-    shape = tiny_model.TinyModelConfig(
-        vocab_size=400, hidden_size=128, intermediate_size=256, layers=1, steps=steps, batch_size=8,
-        warmup_steps=1, max_positions=1024, tools=True,
-    )  # fmt: skip
-    tiny_model.pretrain(out, Shown(), shape)
-
-
-def steps_of_a_run(path: Path, command: str, *more: str) -> list[dict]:
+def steps_of_a_run(path: Path, model: Path, command: str, *more: str) -> list[dict]:
     """Return the metrics of two steps with an agent whose files are in `path/agent`."""
     problems = [write_shell_task(path, task, str(n)) for n, task in enumerate(TASKS)]
     write_problems(path / "problems.jsonl", problems)
@@ -121,16 +97,17 @@ def steps_of_a_run(path: Path, command: str, *more: str) -> list[dict]:
         "coding.min_memory_gb=1",
         f'coding.agent.command="{command}"',
         f"coding.agent.folder={path}/agent",
-        "coding.agent.total_s=75",
+        "coding.agent.total_s=60",
         "coding.agent.reply_tokens=48",
         f"data.train_files={path}/rows.parquet",
         f"data.val_files={path}/rows.parquet",
         f"data.train_batch_size={N_PROBLEMS}",
         "data.max_prompt_length=600",
         "data.max_response_length=400",
-        f"actor_rollout_ref.model.path={path}/model",
+        f"actor_rollout_ref.model.path={model}",
         "actor_rollout_ref.actor.ppo_mini_batch_size=4",
-        "actor_rollout_ref.rollout.n=4",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",
+        "actor_rollout_ref.rollout.n=2",
         "actor_rollout_ref.rollout.max_model_len=1000",
         "trainer.total_training_steps=2",
         "trainer.test_freq=-1",
@@ -143,15 +120,14 @@ def steps_of_a_run(path: Path, command: str, *more: str) -> list[dict]:
     return [row["data"] for row in lines if "agent/turns" in row["data"]]
 
 
-def test_a_run_trains_on_what_the_servers_counted_whatever_agents_do(tmp_path, in_ray):
+def test_a_run_trains_on_what_the_servers_counted_whatever_agents_do(tmp_path, in_ray, tool_caller):
     (block,) = [b for b in docs.blocks(PAGE) if b.text.startswith("# my_agent.py\n")]
     (tmp_path / "agent").mkdir()
     (tmp_path / "agent" / "my_agent.py").write_text(block.text)
     (tmp_path / "agent" / "agent.sh").write_text(GOES_WRONG)
-    taught_model(tmp_path / "model", solved, steps=120)
     (tmp_path / "begun").mkdir()
     command = shlex.join(["bash", "agent.sh", sys.executable, str(tmp_path / "begun")])
-    steps = steps_of_a_run(tmp_path, command)
+    steps = steps_of_a_run(tmp_path, tool_caller, command)
     assert [step["training/global_step"] for step in steps] == [1, 2]
     assert not list(read_ungradable(tmp_path / "run"))
     for step in steps:
@@ -186,7 +162,11 @@ def test_mini_swe_agent_trains_in_rooms_unmodified(tmp_path, in_ray):
     (tmp_path / "agent" / "mini.sh").write_text(short)
     taught_model(tmp_path / "model", solved_as_mini_swe_agent, steps=400)
     steps = steps_of_a_run(
-        tmp_path, "bash /opt/agent/mini.sh", "coding.agent.place=room", "coding.agent.total_s=120"
+        tmp_path,
+        tmp_path / "model",
+        "bash /opt/agent/mini.sh",
+        "coding.agent.place=room",
+        "coding.agent.total_s=120",
     )
     assert [step["training/global_step"] for step in steps] == [1, 2]
     for step in steps:

@@ -1,9 +1,11 @@
-"""The bash agent through verl's own trainer: real rooms, one of which is killed in the middle."""
+"""The bash agent through verl's own trainer: a real room is killed in the middle, later vLLM."""
 
 from __future__ import annotations
 
 import json
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -11,39 +13,21 @@ import pytest
 
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training.rows import rl_rows, write_rows
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.errors import TrainingError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
 from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
-from coding_model_project.synthetic.tinyshell import generate
 from coding_model_project.synthetic.tinyshell.shell_files import write_shell_task
-from coding_model_project.synthetic.tinyshell.shell_traces import demonstration
 from recipes.harbor.__main__ import RECIPE
 from tests.end_to_end.conftest import N_PROBLEMS
+from tests.end_to_end.shell_world import TASKS
+from tests.processes import command_line
 
 pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.sandbox, pytest.mark.timeout(600)]
 
-TASKS = [task for task in generate("train", 40) if len(task.commands) == 1][:N_PROBLEMS]
-
-
-def taught_model(out: Path, calls: Calls = Calls.block) -> None:
-    """A model that has seen these tasks solved, a few times: it knows the form and half of the words."""
-    from coding_model_project.synthetic import tiny_model
-
-    class Shown:
-        def texts(self, rng):
-            return iter(str(demonstration(task, calls=calls)) for task in TASKS)
-
-        def draw(self, rng, n):
-            return [demonstration(rng.choice(TASKS), calls=calls) for _ in range(n)]
-
-    shape = tiny_model.TinyModelConfig(
-        vocab_size=400, hidden_size=128, intermediate_size=256, layers=1, steps=120, batch_size=8,
-        warmup_steps=1, tools=calls is Calls.tools,
-    )  # fmt: skip
-    tiny_model.pretrain(out, Shown(), shape)
+WITHIN_S = 60
 
 
 def prepared(folder: Path) -> list[str]:
@@ -72,42 +56,62 @@ def prepared(folder: Path) -> list[str]:
 
 
 def steps_of(run: Path) -> list[dict]:
-    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return [row["data"] for row in lines if "bash/commands" in row["data"]]
+    path = run / "metrics.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [row["data"] for row in map(json.loads, lines) if "bash/commands" in row["data"]]
 
 
-def kill_a_room(stop: threading.Event, killed: list[int]) -> None:
-    """Kill the first room of this process's descendants that is seen."""
-    while not stop.wait(0.05):
-        for process in psutil.Process().children(recursive=True):
-            try:
-                if any("rooms.keeper" in word for word in process.cmdline()):
-                    rooms = process.children()
-                    if (
-                        len(rooms) > 2
-                    ):  # all at work: it is no child that the keeper tries things with
-                        rooms[0].kill()
-                        killed.append(rooms[0].pid)
-                        return
-            except psutil.Error:
-                continue
+def kill_a_room() -> bool:
+    """Kill a room of this process's descendants once more than two are at work."""
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if "rooms.keeper" in command_line(process):
+                rooms = process.children()
+                if len(rooms) > 2:  # none is a child that the keeper tries things with
+                    rooms[0].kill()
+                    return True
+    return False
 
 
-def test_commands_as_tool_calls_train_and_what_a_killed_room_held_is_left_out(tmp_path, in_ray):
-    taught_model(tmp_path / "model", Calls.tools)
+def kill_the_engine() -> bool:
+    """Kill vLLM's process."""
+    for process in psutil.Process().children(recursive=True):
+        if command_line(process).startswith("VLLM::EngineCore"):
+            process.kill()
+            return True
+    return False
+
+
+def test_commands_as_tool_calls_train_a_killed_rooms_are_left_out_and_a_dead_engine_ends_the_run(
+    tmp_path, in_ray, tool_caller
+):
+    """One run: a room is killed in the first of two steps, and vLLM's process after them."""
+    run, killed_at, stop = tmp_path / "run", [], threading.Event()
+
+    def kill() -> None:
+        for happened in (kill_a_room, lambda: len(steps_of(run)) >= 2, kill_the_engine):
+            while not happened():
+                if stop.wait(0.2):
+                    return
+        killed_at.append(time.monotonic())
+
+    killer = threading.Thread(target=kill)
     overrides = [*prepared(tmp_path), "coding.bash.calls=tools"]
-    stop, killed = threading.Event(), []
-    killer = threading.Thread(target=kill_a_room, args=(stop, killed))
+    overrides += [f"actor_rollout_ref.model.path={tool_caller}", "trainer.total_training_steps=9"]
     killer.start()
     try:
-        carry_out(RECIPE, compose_recipe("harbor", overrides))
+        with pytest.raises(TrainingError) as caught:
+            carry_out(RECIPE, compose_recipe("harbor", overrides))
     finally:
         stop.set()
         killer.join()
-    steps = steps_of(tmp_path / "run")
+    assert killed_at
+    assert time.monotonic() - killed_at[0] < WITHIN_S
+    assert len(str(caught.value).splitlines()) == 1
+    steps = steps_of(run)[:2]
     assert [step["training/global_step"] for step in steps] == [1, 2]
-    lost = list(read_ungradable(tmp_path / "run"))
-    assert killed and [one.error for one in lost] == ["EnvironmentFailed"]
+    lost = [row for row in read_ungradable(run) if row.step <= 2]
+    assert [one.error for one in lost] == ["EnvironmentFailed"]
     assert [step["judge/infra_rate"] for step in steps] == [1 / 16, 0.0]
     for step in steps:
         assert 0 < step["bash/commands"] <= 3
@@ -116,7 +120,7 @@ def test_commands_as_tool_calls_train_and_what_a_killed_room_held_is_left_out(tm
     # vLLM's own counters: nothing that was generated is lost, and no outcome is trained on.
     assert steps[0]["rollout/trained_tokens"] <= steps[0]["rollout/generated_tokens"]
     assert steps[1]["rollout/trained_tokens"] == steps[1]["rollout/generated_tokens"]
-    episodes = list(read_all_rollouts(tmp_path / "run"))
+    episodes = [one for one in read_all_rollouts(run) if one.step <= 2]
     assert len(episodes) == 31
     assert all("<tools>" in e.prompt for e in episodes)
     assert all(reply["reply_s"] > 0 for e in episodes for reply in e.extra["replies"])

@@ -18,6 +18,9 @@ import pytest
 from coding_model_project.launch.checks.machine_checks import cpu_need
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.runs.checkpoint_store import CheckpointStore
+from coding_model_project.runs.rollouts import read_all_rollouts
+from coding_model_project.runs.starting_model import weight_entries
+from coding_model_project.runs.ungradable import read_ungradable
 from tests.exports import check_is_start
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("verl"), pytest.mark.timeout(600)]
@@ -33,10 +36,14 @@ def start(popen, run_dir: Path, overrides: list[str]) -> subprocess.Popen[bytes]
         )
 
 
-def steps(run_dir: Path) -> list[int]:
+def metrics(run_dir: Path) -> list[dict[str, Any]]:
     path = run_dir / "metrics.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line)["step"] for line in lines]
+    return [json.loads(line) for line in lines]
+
+
+def steps(run_dir: Path) -> list[int]:
+    return [line["step"] for line in metrics(run_dir)]
 
 
 def wait_for_step(run_dir: Path, process: subprocess.Popen[bytes], step: int) -> None:
@@ -66,12 +73,27 @@ def _of_run(run_dir: Path) -> list[psutil.Process]:
     return found
 
 
-def test_killed_then_resumed_elsewhere_then_interrupted(world, tmp_path, popen):
+def test_an_adapter_trains_on_what_can_be_judged_killed_then_resumed_elsewhere_then_interrupted(
+    world, tmp_path, popen
+):
     """The machine dies with its disk: the next one goes on from the copy of the last checkpoint."""
     url = f"file://{tmp_path}/store"
-    overrides = [*world.overrides(tmp_path), "trainer.save_freq=2", f"coding.checkpoints.url={url}"]
-    overrides += ["trainer.total_training_steps=1000", "trainer.total_epochs=1000"]
-    overrides.append("coding.training.sampler=online")
+    overrides = [
+        *world.overrides(tmp_path),
+        "trainer.save_freq=2",
+        f"coding.checkpoints.url={url}",
+        "trainer.total_training_steps=1000",
+        "trainer.total_epochs=1000",
+        "coding.training.sampler=online",
+        "coding.sandbox.name=tests.faults:FailsOn",
+        "+coding.sandbox.kwargs.argument=3000",  # one problem of four
+        "experiment=lora",
+        "actor_rollout_ref.model.lora.merge=true",
+        "actor_rollout_ref.actor.fsdp_config.param_offload=false",
+        "trainer.test_freq=2",
+        "actor_rollout_ref.rollout.val_kwargs.n=4",
+        "trainer.logger=[console,file,tensorboard,wandb]",
+    ]
     # As many CPUs as verl reserves, and none more: with four it would wait for ever.
     need = cpu_need(compose_recipe("grpo", ["hardware=cpu"])).total
     overrides.append(f"ray_kwargs.ray_init.num_cpus={need}")
@@ -84,7 +106,10 @@ def test_killed_then_resumed_elsewhere_then_interrupted(world, tmp_path, popen):
     seen = steps(tmp_path)
     saved = CheckpointStore(url, keep=3, say=print).steps()[0]
     assert saved >= seen[-1] - 3
+    check_judged(tmp_path)
     sampler = sampler_state(tmp_path, saved)
+    check_is_start(weights_of(tmp_path, saved), world.root / "model")  # merged
+    assert weight_entries(weights_of(tmp_path, saved)) == weight_entries(world.root / "model")
     shutil.rmtree(tmp_path / "checkpoints")
 
     second = start(popen, tmp_path, overrides)
@@ -103,6 +128,33 @@ def test_killed_then_resumed_elsewhere_then_interrupted(world, tmp_path, popen):
     judged = [sum(state["passed"]) + sum(state["failed"]) for state in (sampler, later)]
     assert 0 < judged[0] < judged[1]
     check_is_start(weights_of(tmp_path, saved + 2), world.root / "model")
+
+
+def check_judged(run_dir: Path) -> None:
+    """Check what steps and files say of the samples that could be judged, and of the others."""
+    logged = [row["data"] for row in metrics(run_dir)]
+    trained_steps = [row for row in logged if "judge/infra_rate" in row]
+    assert len(trained_steps) >= 3
+    for step in trained_steps:
+        # A random model may also write nothing, which is judged without the sandbox.
+        assert 0 < step["judge/infra_rate"] <= 0.25
+        shares = [step[f"judge/{name}"] for name in ("accepted", "no_code", "syntax_error")]
+        shares += [step[f"judge/{name}"] for name in ("runtime_error", "timeout", "wrong_answer")]
+        assert sum(shares) == pytest.approx(1)  # of those that were judged
+        assert 0 < step["rollout/trained_tokens"] < step["rollout/generated_tokens"]
+        assert {"judge/seconds", "judge/cache_hits", "judge/wait_s"} <= step.keys()
+        assert step["judge/reward_if_infra_were_zero"] <= step["judge/reward"]
+        assert abs(step["actor/ppo_kl"]) < 1e-3  # the rollout has the adapter too
+    ended = trained_steps[-1]["training/global_step"]
+    lost = [row for row in read_ungradable(run_dir) if row.step <= ended]
+    assert {row.problem for row in lost} == {"mine/3"}
+    assert {row.reason for row in lost} == {"made to fail on 3000"}
+    trained = [row for row in read_all_rollouts(run_dir) if row.split == "train"]
+    assert not {row.sample for row in lost} & {row.sample.rpartition("_")[0] for row in trained}
+    assert all(row.advantage is not None for row in trained)
+    assert 0 < trained_steps[1]["val-aux/judge/infra_rate"] <= 0.25
+    assert list((run_dir / "tensorboard").rglob("events.*"))
+    assert list(run_dir.glob("wandb/offline-run-*"))
 
 
 def sampler_state(run_dir: Path, step: int) -> dict[str, Any]:

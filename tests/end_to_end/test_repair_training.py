@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.data.problems import write_problems
+from coding_model_project.errors import TrainingError
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
 from coding_model_project.runs.rollouts import read_all_rollouts
@@ -55,7 +56,10 @@ def wrong_model(source: Path, out: Path) -> None:
     tokenizer.save_pretrained(out)
 
 
-def test_a_repair_run_trains_on_the_models_tokens_only(world, tmp_path, in_ray):
+def test_a_repair_run_trains_on_the_models_tokens_only_and_on_no_other_policys(
+    world, tmp_path, in_ray
+):
+    """One run: after two steps the rollout gets other weights than the trainer's, without an error."""
     wrong_model(world.root / "model", tmp_path / "model")
     write_problems(tmp_path / "problems.jsonl", map(with_a_public_test, range(N_PROBLEMS)))
 
@@ -66,10 +70,14 @@ def test_a_repair_run_trains_on_the_models_tokens_only(world, tmp_path, in_ray):
         "coding.repair.rounds=1",
         "coding.repair.attempt_tokens=24",
         "data.max_response_length=400",
-        "trainer.total_training_steps=2",
+        "trainer.total_training_steps=3",
         "trainer.save_freq=-1",
+        "actor_rollout_ref.model.external_lib=tests.broken_sync",
     ]
-    carry_out(RECIPE, compose_recipe("repair", overrides))
+    with pytest.raises(TrainingError, match=r"step 3: rollout/mismatch is \d") as caught:
+        carry_out(RECIPE, compose_recipe("repair", overrides))
+    assert "coding.training.guards.max_mismatch=0.01" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
     rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     steps = [data for row in rows if "repair/rounds" in (data := json.loads(row)["data"])]
     assert [row["training/global_step"] for row in steps] == [1, 2]

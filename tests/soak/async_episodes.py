@@ -19,7 +19,8 @@ from rich.table import Table
 
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.rollouts import read_all_rollouts
-from tests.end_to_end.test_harbor_training import prepared, taught_model
+from tests.end_to_end.shell_world import taught_model
+from tests.end_to_end.test_harbor_training import prepared
 from tests.soak.async_speed import FILLING, MODES, step_seconds
 
 SLOW_S = 20
