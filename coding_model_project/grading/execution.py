@@ -53,6 +53,10 @@ _ERRORS = {
 _SPENT = frozenset({ErrorType.timeout, ErrorType.memory_limit, ErrorType.output_limit})
 """Errors of a test that used up a limit."""
 
+FAILED_S = 60.0
+"""CPU seconds of all tests after which a failing test is the last. EvalPlus has up to 1,000 per problem,
+each within its own limit."""
+
 _UNBOUNDED = 1024
 """Maximum number of concurrent programs in a sandbox with its own queue."""
 
@@ -69,7 +73,8 @@ class ExecutionGrader:
         stop_early: stop at the first failing test. Use it for sparse rewards only, since it biases the
             pass fraction.
         stop_at_limit: stop at the first test that uses up its time, memory or output, since the others
-            mostly would too, at their full limit. The pass fraction counts those as failed.
+            mostly would too, at their full limit, and at the first that fails once the program has used
+            `FAILED_S`. The pass fraction counts the tests that did not run as failed.
         limiter: the limiter held while a program is in the sandbox; graders may share one. None leaves
             the number of concurrent programs to the sandbox.
         breaker: the circuit breaker that ends judging when the sandbox keeps failing; None disables it.
@@ -147,10 +152,13 @@ class ExecutionGrader:
     ) -> tuple[list[TestResult], float]:
         """Return the results, and the seconds that they took without waiting."""
         known: dict[int, tuple[Execution, TestResult]] = {}
+        used_s = 0.0
 
         def result(index: int, execution: Execution) -> TestResult:
+            nonlocal used_s
             if index not in known or known[index][0] is not execution:  # the first run, or a retry
                 test = tests[index]
+                used_s += execution.cpu_s
                 known[index] = execution, judge_execution(test, execution, problem)
                 if second is not None:
                     second.read(index, test, execution, known[index][1])
@@ -158,9 +166,8 @@ class ExecutionGrader:
 
         def ends(index: int, execution: Execution) -> bool:
             error = result(index, execution).error
-            if error in _SPENT or not self._stop_early:
-                return error in _SPENT
-            return error is not None if second is None else second.both_failed
+            failed = error is not None if second is None else second.both_failed
+            return error in _SPENT or (failed and (self._stop_early or used_s > FAILED_S))
 
         stop = ends if self._stop_early or self._stop_at_limit else None
         inputs = self._inputs(problem)

@@ -88,6 +88,18 @@ async def test_a_program_that_used_up_a_limit_is_not_run_on_further_tests_if_so_
     assert len(wrong.results) == 3
 
 
+async def test_a_wrong_program_is_not_run_on_further_tests_once_it_took_long_if_so_asked():
+    def answer(source, given):
+        return Execution(status=Status.finished, stdout=source, cpu_s=40.0)
+
+    async def n_run(program, **how):
+        return len((await grader(FakeSandbox(answer), **how).grade_code(PROBLEM, program)).results)
+
+    assert await n_run("2") == 3
+    assert await n_run("2", stop_at_limit=True) == 2
+    assert await n_run("1", stop_at_limit=True) == 3, "a right one is always judged whole"
+
+
 async def test_a_verdict_names_a_tolerance_that_is_not_the_default():
     calls = Test(input=Call(function="f"), expected=1.0)
     problem = replace(PROBLEM, tests=(*PROBLEM.tests, calls), atol=0.01, rtol=0.0)
