@@ -103,16 +103,6 @@ def test_answers_that_were_cut_off_while_reasoning_are_counted_and_shown(tmp_pat
     assert "before an answer began" in (tmp_path / "run/qa_logs/toy.md").read_text()
 
 
-def test_thinking_on_and_off_are_two_protocols(tmp_path):
-    with serving(thinker()) as server:
-        for name, on in (("on", True), ("off", False)):
-            run(tmp_path, server, name, chat_template_kwargs={"enable_thinking": on})
-    on, off = (read_evaluation(tmp_path / name) for name in ("on", "off"))
-    assert on.protocol_hash != off.protocol_hash
-    assert sum(r.reasoning_tokens for r in on.results) > 0
-    assert sum(r.reasoning_tokens for r in off.results) == 0
-
-
 def test_tokens_of_reasoning_by_its_marks():
     def count(prompt, output, opens=1, closes=2):
         return count_reasoning(prompt, output, opens=opens, closes=closes)
