@@ -184,18 +184,12 @@ time.sleep(.1)
 
 STRIKES: dict[str, str] = {
     # at the judges themselves
-    "kills its parent": striking("""
-try: os.kill(os.getppid(), 9)
-except OSError: pass
-"""),
-    "stops its parent": striking("""
-try: os.kill(os.getppid(), 19)
-except OSError: pass
-"""),
-    "interrupts its parent": striking("""
-try: os.kill(os.getppid(), 2)
-except OSError: pass
-"""),
+    **{
+        f"{name} its parent": striking(
+            f"try: os.kill(os.getppid(), {number})\nexcept OSError: pass"
+        )
+        for name, number in (("kills", 9), ("stops", 19), ("interrupts", 2))
+    },
     "kills all that it may": striking("""
 try: os.kill(-1, 9)
 except OSError: pass

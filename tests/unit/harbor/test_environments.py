@@ -27,7 +27,7 @@ from coding_model_project.harbor.integrity import Integrity
 from coding_model_project.harbor.trial import Trials
 from tests import docs
 from tests.unit.harbor.engines import engine, listed, run_in_containers, write_image
-from tests.unit.harbor.folders import folder
+from tests.unit.harbor.folders import CHECK, folder
 from tests.unit.harbor.rooms import run_in_environments
 
 EXAMPLE = "my_environments"
@@ -152,7 +152,7 @@ def test_the_example_runs_trials_by_five_methods(tmp_path, example):
         pytest.skip("the example is for podman")
     task = folder(
         tmp_path / "task",
-        tests__test_sh="#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt\n",
+        tests__test_sh=CHECK,
         solution__solve_sh="#!/bin/bash\necho 1 > answer\n",
     )
     write_image(task / "environment")
@@ -214,7 +214,7 @@ def test_a_verifier_of_its_own_in_a_container_is_isolated(tmp_path):
     task = folder(
         tmp_path / "task",
         'artifacts = ["/app/answer"]\n[verifier]\nenvironment_mode = "separate"\n',
-        tests__test_sh="#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt\n",
+        tests__test_sh=CHECK,
         solution__solve_sh="#!/bin/bash\necho 0.5 > /app/answer\n",
     )
     write_image(task / "environment")

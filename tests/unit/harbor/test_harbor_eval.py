@@ -19,6 +19,7 @@ from tests.unit.harbor.engines import engine
 from tests.unit.harbor.rooms import need_rooms
 
 pytestmark = pytest.mark.sandbox
+NOBODY = CompletionServer(lambda *_: "", url="http://127.0.0.1:9/v1")
 IN_ROOMS = ("--environment", "rooms")
 
 
@@ -48,10 +49,8 @@ def answer(prompt: str, seed: int) -> str:
 
 
 def evaluate(server: CompletionServer, folder: Path, out: Path, *more: str) -> list[str]:
-    return [
-        *("harbor", "eval", str(folder), "--base-url", server.url, "--model", "toy"),
-        *("--out", str(out), *more),
-    ]
+    command = ["harbor", "eval", str(folder), "--base-url", server.url, "--model", "toy"]
+    return [*command, "--out", str(out), *more]
 
 
 def last(capsys) -> tuple[dict, str]:
@@ -113,8 +112,8 @@ def test_commands_as_calls_of_a_tool(tmp_path, capsys, takes_calls_out):
     (used,) = trial.usage
     first, second = used.metadata["timeline"]
     assert (first["exit_code"], second["exit_code"]) == (0, None) and first["reply_s"] > 0
-    (odd,) = [b for b in server.asked if "no tool" in b["messages"][-1]["content"]]
-    assert odd["messages"][-1]["content"] == "error: no tool 'python'; the only one is bash"
+    last_ones = [body["messages"][-1]["content"] for body in server.asked]
+    assert sum("no tool 'python'" in one for one in last_ones) == 1
 
 
 def test_an_outage_is_no_failure_and_is_tried_again(tmp_path, capsys):
@@ -244,20 +243,14 @@ def test_an_overflow_counts_as_it_is_asked_for(tmp_path, capsys, rule, counts):
 
 
 def test_more_trials_than_files_may_be_open_is_one_line(tmp_path, capsys):
-    command = [
-        "harbor",
-        "eval",
-        str(tasks(tmp_path, "right")),
-        "--base-url",
-        "http://127.0.0.1:9/v1",
-    ]
-    command += ["--model", "m", "--out", str(tmp_path / "j"), "--workers", str(10**9)]
+    folder = tasks(tmp_path, "right")
+    command = evaluate(NOBODY, folder, tmp_path / "j", "--workers", str(10**9))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
         pytest.skip("open files are not limited here")
     assert main(command) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"this machine allows {hard}; pass at most" in line
+    assert f"this machine allows {hard}" in line
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
 
 
@@ -286,16 +279,7 @@ def test_what_cannot_be_evaluated_is_one_line(tmp_path, monkeypatch, capsys, wor
     monkeypatch.chdir(tmp_path)
     tasks(tmp_path / "tasks", "right")
     (tmp_path / "empty").mkdir()
-    command = [
-        "harbor",
-        "eval",
-        "--base-url",
-        "http://127.0.0.1:9/v1",
-        "--model",
-        "m",
-        "--out",
-        "j",
-    ]
+    command = ["harbor", "eval", "--base-url", NOBODY.url, "--model", "m", "--out", "j"]
     assert main([*command, *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line

@@ -116,7 +116,7 @@ CHAIN += "for n in range(2000):\n    os.symlink(f'l{n}', f'l{n + 1}')\n"
         ("ln -s /proc/1/root/x /tmp/y; ln -s loop loop; ln -s /proc/self/fd/99 /tmp/z", None),
         (f'python3 -c "{CHAIN}"', None),
         (
-            "mkdir shut; chmod 000 shut; rmdir /tests; touch /tests; rm -r /logs; ln -s /app /logs",
+            "mkdir shut; chmod 0 shut; rmdir /tests; touch /tests; rm -r /logs; ln -s /app /logs",
             None,
         ),
         (f'python3 -c "{DEEP}"', "too long"),
