@@ -58,6 +58,10 @@ def plain(request, monkeypatch) -> PlainServer:
     return PlainServer()
 
 
+def over(plain: PlainServer, **options) -> FusionSandbox:
+    return FusionSandbox(["http://plain:1"], transport=plain, **options)
+
+
 async def outputs(sandbox: FusionSandbox, program: Program, *texts: str) -> list[str]:
     executions = await sandbox.run(program, [Stdin(text) for text in texts], LIMITS)
     return [execution.stdout for execution in executions]
@@ -79,16 +83,15 @@ async def test_a_server_is_measured_beside_the_sandbox(shared_server):
 
 
 async def test_conforms_by_its_driver(plain):
-    async with FusionSandbox(["http://plain:1"], transport=plain, max_concurrency=4) as sandbox:
+    async with over(plain, max_concurrency=4) as sandbox:
         assert [str(finding) for finding in await conformance.check(sandbox)] == []
 
 
 @pytest.mark.soak
 async def test_the_driver_runs_on_every_python_here():
     for version, python in _interpreters().items():
-        async with FusionSandbox(
-            ["http://plain:1"], transport=PlainServer(python=python), max_concurrency=2, retry_s=1.0
-        ) as sandbox:
+        plain = PlainServer(python=python)
+        async with over(plain, max_concurrency=2, retry_s=1.0) as sandbox:
             assert sandbox.identity.endswith(f"/cpython-{version}")
             calls = [Call(function="f", args=({1, 2}, 10**50)), Call(function="f", args=((), None))]
             executions = await sandbox.run(Program(source="def f(*x): return x"), calls, LIMITS)
@@ -117,7 +120,7 @@ async def test_too_old_a_python_is_refused_in_one_line(tmp_path):
     )
     old.chmod(0o755)
     with pytest.raises(ConfigError, match=r"needs Python 3\.10 or later") as caught:
-        async with FusionSandbox(["http://plain:1"], transport=PlainServer(python=str(old))):
+        async with over(PlainServer(python=str(old))):
             raise AssertionError("it started")
     assert "\n" not in str(caught.value)
 
@@ -185,7 +188,7 @@ for name in [{bundle.ANSWER_FILE!r}, *glob.glob("/tmp/**/{bundle.ANSWER_FILE}", 
 
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_a_program_cannot_pose_as_the_driver_or_disturb_it(plain, name):
-    async with FusionSandbox(["http://plain:1"], transport=plain, retry_s=0.0) as sandbox:
+    async with over(plain, retry_s=0.0) as sandbox:
         inputs = [Stdin("first"), Stdin("SECOND")]
         executions = await sandbox.run(Program(source=ATTACKS[name]), inputs, LIMITS)
     assert len(executions) == 2
@@ -195,7 +198,7 @@ async def test_a_program_cannot_pose_as_the_driver_or_disturb_it(plain, name):
 
 async def test_an_answer_too_long_for_standard_output_is_fetched_whole():
     source = "import random\nprint(random.Random(1).randbytes(200_000).hex())"
-    async with FusionSandbox(["http://plain:1"], transport=PlainServer()) as sandbox:
+    async with over(PlainServer()) as sandbox:
         (execution,) = await sandbox.run(Program(source=source), [Stdin("")], LIMITS)
         assert execution.stdout == random.Random(1).randbytes(200_000).hex() + "\n"
 
@@ -205,7 +208,7 @@ async def test_assertions_run_apart_from_the_program(plain):
         Asserts(source="assert f(2) == 4\nassert f(0) == 0", entry_point="f"),
         Asserts(source="assert f(3) == 9", entry_point="f"),
     ]
-    async with FusionSandbox(["http://plain:1"], transport=plain) as sandbox:
+    async with over(plain) as sandbox:
         executions = await sandbox.run(Program(source="def f(n): return 2 * n"), tests, LIMITS)
         assert [e.value is True for e in executions] == [True, False]
         executions = await sandbox.run(Program(source="import os; os._exit(0)"), tests, LIMITS)
@@ -213,13 +216,11 @@ async def test_assertions_run_apart_from_the_program(plain):
 
 
 async def test_other_languages_run_as_the_server_runs_them():
-    async with FusionSandbox(["http://plain:1"], transport=PlainServer()) as sandbox:
+    async with over(PlainServer()) as sandbox:
         program = Program(source="read n; echo $((n * 2)); exit $n", language="bash")
         executions = await sandbox.run(program, [Stdin("0\n"), Stdin("3\n")], LIMITS)
-    assert [(e.status, e.stdout) for e in executions] == [
-        (Status.finished, "0\n"),
-        (Status.raised, "6\n"),
-    ]
+    assert [e.stdout for e in executions] == ["0\n", "6\n"]
+    assert [e.status for e in executions] == [Status.finished, Status.raised]
 
 
 # ── the same verdicts ─────────────────────────────────────────────────────────────────────────────
@@ -251,10 +252,8 @@ async def test_verdicts_are_those_of_the_embedded_sandbox(shared_server, stop_ea
     async def judged(sandbox, at_once: int) -> list[tuple[object, ...]]:
         limiter = Limiter(at_once)
         grader = ExecutionGrader(sandbox, stop_early=stop_early, limiter=limiter)
-        return [
-            essence(verdict)
-            for verdict in await asyncio.gather(*(grader.grade_code(*p) for p in programs))
-        ]
+        found = await asyncio.gather(*(grader.grade_code(*p) for p in programs))
+        return list(map(essence, found))
 
     async with EmbeddedSandbox() as embedded, FusionSandbox([shared_server.url]) as fusion:
         expected = await judged(embedded, 2)
@@ -266,7 +265,7 @@ async def test_verdicts_by_the_driver_are_those_of_the_embedded_sandbox(plain):
     programs = tinycode_programs(30)
     async with (
         EmbeddedSandbox() as embedded,
-        FusionSandbox(["http://plain:1"], transport=plain, max_concurrency=3) as fusion,
+        over(plain, max_concurrency=3) as fusion,
     ):
         both = [ExecutionGrader(sandbox, stop_early=False) for sandbox in (embedded, fusion)]
         expected, found = [
@@ -312,9 +311,8 @@ async def test_another_server_takes_over_from_a_hanging_one(server, monkeypatch)
                 (execution,) = await sandbox.run(program, [Stdin(str(n))], limits)
                 return execution.stdout
 
-            assert await asyncio.gather(*(one(n) for n in range(20))) == [
-                f"{n}\n" for n in range(20)
-            ]
+            found = await asyncio.gather(*(one(n) for n in range(20)))
+            assert found == [f"{n}\n" for n in range(20)]
     finally:
         other.stop()
 
@@ -351,7 +349,7 @@ async def test_beyond_capacity_nothing_is_lost_and_waiting_costs_no_time():
 async def test_a_program_longer_than_a_batchs_budget_goes_on_in_another(monkeypatch):
     monkeypatch.setattr(packing, "BUDGET_S", 0.3)
     plain = PlainServer()
-    async with FusionSandbox(["http://plain:1"], transport=plain) as sandbox:
+    async with over(plain) as sandbox:
         asked = len(plain.requests)
         assert await outputs(sandbox, SLOW, *"abcdef") == [f"{letter}\n" for letter in "abcdef"]
         assert 2 <= len(plain.requests) - asked <= 6

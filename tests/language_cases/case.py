@@ -15,7 +15,7 @@ SANDBOX = str(Path(embedded.__file__).parent)
 CANARY = "CODING_TEST_CANARY"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Case:
     name: str
     source: str
