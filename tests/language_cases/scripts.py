@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 from coding_model_project.types import Status
-from tests.language_cases.case import BRIEF, Case
+from tests.language_cases.case import BRIEF, Case, program
 
-JS_ATTEMPTS = """
-const fs = require('fs'), net = require('net'), cp = require('child_process');
-const attempt = (what, f) => {
-    try { const r = f(); if (r && r.error) throw r.error; console.log(what); } catch {}
-};
-attempt('processes', () => cp.spawnSync('/bin/sh', ['-c', 'true']));
-attempt('passwords', () => fs.readFileSync('/etc/passwd'));
-attempt('writing', () => fs.writeFileSync('/usr/lib/.written', ''));
-attempt('attributes', () => fs.chmodSync('/usr/lib', 0o755));
-attempt('signals', () => process.kill(process.ppid || 2, 0));
-const others = () => fs.readdirSync('/proc').filter(name => /^[0-9]+$/.test(name) && name != process.pid);
-attempt('host processes', () => { if (!others().length) throw 0; });
-for (const name in process.env) if (name.includes('CANARY')) console.log(name);
-net.connect(9, '127.0.0.1').on('error', e => console.log(e.code));
-"""
+JS_ATTEMPTS = program("attempts.js")
 JAVASCRIPT = (
     Case(
         "echo",
@@ -54,19 +40,7 @@ JAVASCRIPT = (
         said="SyntaxError",
     ),
 )
-BASH_ATTEMPTS = """
-exec 2> /dev/null
-(: > /dev/tcp/127.0.0.1/9) && echo network
-(: > /usr/lib/.written) && echo writing
-chmod 755 /usr/lib && echo attributes
-kill -0 2 && echo signals
-cat /etc/passwd /etc/shadow /proc/sys/kernel/hostname /proc/kallsyms
-for folder in /proc/[0-9]*; do [[ $(< $folder/comm) =~ ^(bash|main.sh)$ ]] || cat $folder/comm; done
-for name in python3 perl mount unshare nc curl gcc; do command -v $name; done
-(ulimit -v unlimited) && echo limits
-env | grep CANARY
-true
-"""
+BASH_ATTEMPTS = program("attempts.sh")
 BASH = (
     Case("echo", "read a b; echo $((a + b))", stdout="3\n"),
     Case(
