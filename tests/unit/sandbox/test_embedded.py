@@ -250,6 +250,7 @@ async def test_preloaded_modules_are_there_and_named():
         ({"preload": ("os; print(1)",)}, "is not a module name"),
         ({"python": "/bin/true"}, "is not CPython: its version is ''"),
         ({"python": "/bin/false"}, "is not Python: exit code 1"),
+        ({"python": "/no/such/python"}, "/no/such/python is not Python: .*No such file"),
     ],
 )
 async def test_an_interpreter_that_cannot_be_used_is_refused_with_a_reason(options, says):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -153,19 +152,6 @@ async def test_nothing_it_left_goes_on(both):
     )
     assert (await both[0].run(Program(source="print(1)"), [Stdin("")], LIMITS))[0].stdout == "1\n"
     assert len(below("embedded.zygote")) == 2
-
-
-async def test_a_zygote_killed_amid_a_program_is_replaced(both):
-    import asyncio
-
-    program = Program(source="import time\ntime.sleep(0.5)\nprint(1)")
-    run = asyncio.create_task(both[0].run(program, [Stdin("")], LIMITS))
-    await asyncio.sleep(0.2)
-    for process in below("embedded.zygote")[::-1]:
-        with contextlib.suppress(psutil.NoSuchProcess):  # it may end with another
-            process.kill()
-    assert [execution.stdout for execution in await run] in (["1\n"], [""])
-    assert (await both[0].run(program, [Stdin("")], LIMITS))[0].stdout == "1\n"
 
 
 LOOK_BACK = """
