@@ -151,6 +151,9 @@ def test_shards_are_one_evaluation_when_put_together(problems, tmp_path):
     parts = [tmp_path / f"part{n}" for n in range(3)]
     for n, part in enumerate(parts):
         run(config(problems, part, shard=f"{n}/3"), Writer())
+    for name in ("completions.jsonl", "results.jsonl"):  # as a kill amid a write leaves them
+        with (parts[1] / name).open("ab") as file:
+            file.write(b'{"dataset": "to')
     whole = config(problems, tmp_path / "merged")
     with pytest.raises(ConfigError, match="expected 0/3, 1/3, 2/3"):
         gather(evaluation_settings(coding_of(whole)), parts[:2], say=print)

@@ -222,11 +222,3 @@ async def test_a_password_in_the_url_is_never_printed(capsys):
     said = f"{backend.identity}\n{refused.value}\n{capsys.readouterr().err}"
     assert "http://me:***@127.0.0.1:9/v1" in said
     assert "swordfish" not in said
-
-
-async def test_a_server_that_is_not_there_is_said_to_refuse_connections(capsys):
-    with pytest.raises(GenerationError, match="connection refused; retried for"):
-        async with OpenAIBackend("http://127.0.0.1:9/v1", "toy", retry_s=1.5):
-            pass
-    (down,) = capsys.readouterr().err.splitlines()
-    assert "does not answer (connection refused); next attempt in" in down

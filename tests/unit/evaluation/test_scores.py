@@ -76,15 +76,15 @@ def test_the_budget_curve_is_the_chance_to_have_found_an_accepted_sample():
     assert rates == sorted(rates)
 
 
-def test_a_duplicate_costs_what_judging_it_cost():
+def test_a_duplicate_costs_what_judging_it_cost_and_a_repair_its_own_judging():
     results = [
         result("a", 0, False, program="x"),
         result("a", 1, False, program="x", judge_s=0.0, verdict={"cached": True}),
-        result("a", 2, True, program="y"),
+        result("a", 2, True, program="y", repair_s=2.0),
     ]
     found = dataset_metrics(results, ks=(1,))
     assert found["cached"] == 1
-    assert found["budget"]["judge_s"][-1]["budget"] == 3.0
+    assert found["budget"]["judge_s"][-1]["budget"] == 5.0
 
 
 def test_nothing_accepted_and_nothing_graded():

@@ -58,16 +58,12 @@ def example(tmp_path, monkeypatch):
         ("no_such_module:Mine", "No module named 'no_such_module'"),
         ("os:NoSuch", "has no attribute 'NoSuch'"),
         ("os:sep", "not callable"),
+        ("harbor:daytona", "pip install harbor"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_one_line(name, says):
     with pytest.raises(ConfigError, match=says):
         environments_of(TaskEnvironment(name=name))
-
-
-def test_harbors_own_environments_take_harbors_package():
-    with pytest.raises(ConfigError, match="pip install harbor"):
-        environments_of(TaskEnvironment(name="harbor:daytona"))
 
 
 def test_a_limit_of_a_node_holds_over_processes_and_ends_with_them(tmp_path):

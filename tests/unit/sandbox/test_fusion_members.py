@@ -136,13 +136,6 @@ async def test_a_file_that_is_damaged_or_gone_changes_nothing(world, capfd):
         assert capfd.readouterr().err.count("the servers that it last named are kept") == 1
 
 
-async def test_all_replaced_at_once(world):
-    async with world.fusion() as sandbox:
-        world.name("two", "three")
-        await until(lambda: used(sandbox) == {"http://two:8080", "http://three:8080"})
-        assert await world.asked(sandbox) == {"two", "three"}
-
-
 async def test_none_left_is_waited_for_once_and_not_by_each_request(world):
     async with world.fusion(retry_s=0.5) as sandbox:
         world.server.always["two"] = lambda _: httpx.Response(503)
