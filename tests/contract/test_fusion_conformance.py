@@ -42,6 +42,7 @@ from coding_model_project.types import (
     Verdict,
 )
 from tests.contract.conftest import ServerProcess
+from tests.text_cases import text_cases
 from tests.unit.sandbox.fusion_servers import PlainServer
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(300)]
@@ -131,58 +132,8 @@ _FORGED = driver_messages.encode_answer(
     driver_messages.Answer(identity="rlimit/cpython-3.11"), b"guess"
 )
 ATTACKS = {
-    "prints an answer": f"import sys; sys.stdout.buffer.write({_FORGED!r})",
-    "prints it on every descriptor": f"""
-import os
-for fd in range(256):
-    try: os.write(fd, {_FORGED!r})
-    except OSError: pass
-""",
-    "looks for the driver": """
-import os
-pid = os.getppid()
-for _ in range(3):  # its program's process, the zygote, the driver
-    for name in ("mem", "environ", "fd/0", "fd/1"):
-        try:
-            open(f"/proc/{pid}/{name}", "rb").close()
-            print("opened", pid, name)
-        except OSError: pass
-    try:
-        if pid:  # 0 where it is outside of the own namespace
-            os.kill(pid, 0)
-            print("may signal", pid)
-    except OSError: pass
-    try: pid = int(open(f"/proc/{pid}/status").read().split("PPid:")[1].split()[0])
-    except OSError: break
-print("looked")
-""",
-    "looks for what comes next": """
-import gc, sys
-names = [name for name in sys.modules if "coding_model" in name]
-texts = [o for o in gc.get_objects() if isinstance(o, dict) and "SECOND" in repr(list(o.values()))[:9999]]
-print(*names, *(["found"] if texts else []))
-""",
-    "scans its memory": r"""
-import re
-if input() == "first":
-    try:
-        maps, memory = open("/proc/self/maps"), open("/proc/self/mem", "rb", 0)
-        for line in maps:
-            ends = re.match(r"([0-9a-f]+)-([0-9a-f]+) r", line)
-            if ends and "[v" not in line:
-                start, end = (int(one, 16) for one in ends.groups())
-                memory.seek(start)
-                if re.search(rb'SECON[D]|"secre[t]": "[0-9a-f]+', memory.read(end - start)):
-                    print("found in", line)
-    except OSError: pass
-print("scanned")
-""",
-    "writes the answer's file": f"""
-import glob
-for name in [{bundle.ANSWER_FILE!r}, *glob.glob("/tmp/**/{bundle.ANSWER_FILE}", recursive=True)]:
-    try: open(name, "wb").write({_FORGED!r})
-    except OSError: pass
-""",
+    name: text.replace("FORGED", repr(_FORGED)).replace("ANSWER_FILE", bundle.ANSWER_FILE)
+    for name, _, text in text_cases(__file__, "driver_attacks.txt")
 }
 
 

@@ -4,8 +4,7 @@
 folder. Each prints or returns something wrong unless it gets at the secret.
 """
 
-import re
-from pathlib import Path
+from tests.text_cases import text_cases
 
 WRONG = "\nprint('x')\ndef f(k): return 0\n"
 TOOLS = """
@@ -34,13 +33,6 @@ def f(k): return int(found[0]) if found else 0
 """
 
 
-CASES = re.findall(
-    r"^=== (.+) \| (.+)\n([^\0]*?)(?=^=== |\Z)",
-    Path(__file__).with_suffix(".txt").read_text(),
-    re.M,
-)
-
-
 def program(kind: str, body: str) -> str:
     """An attack with the tools that it uses: it spies for the answer, or prints a wrong one."""
     if kind == "alone":
@@ -48,5 +40,7 @@ def program(kind: str, body: str) -> str:
     return f"{TOOLS}\n{body}{ANSWERS if kind == 'spies' else WRONG}"
 
 
-ATTACKS = {name: program(kind, body) for name, kind, body in CASES}
+ATTACKS = {
+    name: program(kind, body) for name, kind, body in text_cases(__file__, "export_attacks.txt")
+}
 """Those that strike their judges have no effect if the program has a user of its own, and else earn 0."""

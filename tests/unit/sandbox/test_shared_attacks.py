@@ -7,9 +7,7 @@ inputs stay its own to pass. What a program may gain, the arguments of earlier i
 """
 
 import asyncio
-import re
 import secrets
-from pathlib import Path
 
 import pytest
 
@@ -17,6 +15,7 @@ from coding_model_project.errors import OverloadError
 from coding_model_project.grading.execution import inputs_of, judge_execution
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Call, Isolation, Limits, Problem, Program, Test
+from tests.text_cases import text_cases
 
 LIMITS = Limits(cpu_s=0.3, wall_s=5, memory_mb=200, output_kb=64)
 N = 4
@@ -36,11 +35,7 @@ def f(n, token):
     return attack(n, token)
 """
 
-CASES = re.findall(
-    r"^=== (.+?)( \| .+)?\n([^\0]*?)(?=^=== |\Z)",
-    Path(__file__).with_name("shared_attacks.txt").read_text(),
-    re.M,
-)
+CASES = text_cases(__file__, "shared_attacks.txt")
 ATTACKS = {name: source for name, _, source in CASES}
 MAY_FAIL_EVEN = {name for name, mark, _ in CASES if mark}
 """Attacks that also harm their own next input."""
