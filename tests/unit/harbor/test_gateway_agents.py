@@ -127,6 +127,30 @@ def test_an_agent_in_the_room_reaches_the_gateway_and_nothing_else(tmp_path):
     assert "Connection refused" in said and "Read-only file system" in said
 
 
+class ByHand:
+    """An agent in Python."""
+
+    name = "by hand"
+
+    def __init__(self, *, base_url, api_key):
+        import openai
+
+        self.client = openai.AsyncOpenAI(base_url=base_url, api_key=api_key, max_retries=0)
+
+    async def run(self, task, step, environment):
+        reply = await self.client.chat.completions.create(
+            model="policy", messages=[{"role": "user", "content": step.instruction}]
+        )
+        await environment.run_command(reply.choices[0].message.content)
+        await self.client.close()
+
+
+def test_an_agent_in_python_is_made_for_each_sample(tmp_path):
+    config = AgentConfig(factory=f"{__name__}:ByHand")
+    outcome, work, _ = trial(tmp_path, config, "echo 1 > answer")
+    assert work.ending == "done" and outcome.rewards == {"reward": 1.0}
+
+
 def command_lines() -> list[str]:
     """Return the command lines of all processes."""
     found = []
