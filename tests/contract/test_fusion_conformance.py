@@ -32,7 +32,6 @@ from coding_model_project.sandbox.fusion import (
 from coding_model_project.synthetic.tinycode.generator import generate
 from coding_model_project.synthetic.tinycode.noise import NoiseConfig, noisy_solution
 from coding_model_project.types import (
-    Asserts,
     Call,
     Limits,
     Problem,
@@ -152,18 +151,6 @@ async def test_an_answer_too_long_for_standard_output_is_fetched_whole():
     async with over(PlainServer()) as sandbox:
         (execution,) = await sandbox.run(Program(source=source), [Stdin("")], LIMITS)
         assert execution.stdout == random.Random(1).randbytes(200_000).hex() + "\n"
-
-
-async def test_assertions_run_apart_from_the_program(plain):
-    tests = [
-        Asserts(source="assert f(2) == 4\nassert f(0) == 0", entry_point="f"),
-        Asserts(source="assert f(3) == 9", entry_point="f"),
-    ]
-    async with over(plain) as sandbox:
-        executions = await sandbox.run(Program(source="def f(n): return 2 * n"), tests, LIMITS)
-        assert [e.value is True for e in executions] == [True, False]
-        executions = await sandbox.run(Program(source="import os; os._exit(0)"), tests, LIMITS)
-        assert [e.status for e in executions] == [Status.raised] * 2
 
 
 async def test_other_languages_run_as_the_server_runs_them():

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.grading.judge import make_sandbox
-from coding_model_project.sandbox.fusion import FusionSandbox, packing, wire
+from coding_model_project.sandbox.fusion import FusionSandbox, fleet, packing, wire
 from coding_model_project.sandbox.fusion.client import TOKEN_VARIABLE
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import Program, Stdin
@@ -238,6 +239,18 @@ async def test_an_outage_is_waited_for_once_and_not_by_each_request():
         assert time.monotonic() - started < 25  # each of them for 0.5 s would be 50
         server.always.clear()
         assert await outputs(sandbox, "back") == ["back"]
+
+
+async def test_faults_that_pass_again_and_again_are_no_outage(monkeypatch):
+    """Only one that no answer interrupts is given up."""
+    now = [0.0]
+    monkeypatch.setattr(fleet, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    server = Server()
+    async with fusion(server, retry_s=20.0) as sandbox:
+        for _ in range(8):
+            server.faults["one"] = [FAULTS["HTTP 500"]]
+            assert await outputs(sandbox, "a") == ["a"]
+            now[0] += 5
 
 
 async def test_an_outage_of_a_server_is_announced_once_and_so_is_its_end(capsys):
