@@ -13,9 +13,9 @@ LIMITS = Limits(cpu_s=0.4, wall_s=20)
 COUNTS = "seen = []\ndef f(): seen.append(1); print(len(seen)); return len(seen)"
 
 
-def asserts(*sources, continues=True):
+def asserts(*sources):
     return [
-        Asserts(source=source, entry_point="f", continues=continues and number > 0)
+        Asserts(source=source, entry_point="f", continues=number > 0)
         for number, source in enumerate(sources)
     ]
 
@@ -82,11 +82,6 @@ async def test_what_ends_the_processes_leaves_new_ones_to_the_next(ends_of, sour
     ends, _ = await ends_of(source, asserts(*sources))
     assert ends[1] in ("raised", "cpu_timeout", "output_limit")
     assert [ends[0], *ends[2:]] == [True] * 3
-
-
-async def test_tests_that_do_not_continue_see_nothing(ends_of):
-    ends, _ = await ends_of(COUNTS, asserts("assert f() == 1", "assert f() == 1", continues=False))
-    assert ends == [True, True]
 
 
 def calls(*arguments, isolation=Isolation.shared):
