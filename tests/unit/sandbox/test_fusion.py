@@ -248,7 +248,7 @@ async def test_faults_that_pass_again_and_again_are_no_outage(monkeypatch):
     server = Server()
     async with fusion(server, retry_s=20.0) as sandbox:
         for _ in range(8):
-            server.faults["one"] = [FAULTS["HTTP 500"]]
+            server.faults["one"] = [FAULTS["HTTP 500"]] * 2
             assert await outputs(sandbox, "a") == ["a"]
             now[0] += 5
 
