@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from coding_model_project.evaluation.results import RESULTS, RUN_INFO, Result, to_line
 
-Outcomes = Mapping[str, Sequence[bool | None]]
-"""Samples by problem: accepted or not; None for what could not be graded."""
+Outcome = bool | str | None
+"""Accepted or not; an error's type; None for what could not be graded."""
+Outcomes = Mapping[str, Sequence[Outcome]]
+"""Samples by problem."""
 
 
-def result(dataset: str, problem: str, sample: int, passed: bool | None) -> Result:
-    return Result(
-        dataset=dataset,
-        problem=problem,
-        sample=sample,
-        passed=passed,
-        pass_fraction=None if passed is None else float(passed),
-        error="wrong_answer" if passed is False else None,
-        ungradable="the sandbox is down" if passed is None else None,
-        tokens=10,
-        truncated=False,
-        judge_s=0.5,
+def result(dataset: str, problem: str, sample: int, outcome: Outcome, **changes: Any) -> Result:
+    error = (
+        outcome if isinstance(outcome, str) else None if outcome in (True, None) else "wrong_answer"
     )
+    passed = None if outcome is None else error is None
+    fields = {
+        "dataset": dataset,
+        "problem": problem,
+        "sample": sample,
+        "passed": passed,
+        "pass_fraction": None if passed is None else float(passed),
+        "error": error,
+        "ungradable": "the sandbox is down" if passed is None else None,
+        "tokens": 10,
+        "truncated": False,
+        "judge_s": 0.5,
+    }
+    return Result(**fields | changes)
+
+
+def write_results(folder: Path, results: Iterable[Result]) -> Path:
+    (folder / RESULTS).write_bytes(b"".join(map(to_line, results)))
+    return folder
 
 
 def write_evaluation(
@@ -47,11 +60,10 @@ def write_evaluation(
         "datasets": {name: {"version": "1", "problems": len(of)} for name, of in datasets.items()},
     }
     (folder / RUN_INFO).write_text(json.dumps(info))
-    lines = [
-        to_line(result(dataset, problem, number, passed))
+    results = (
+        result(dataset, problem, number, outcome)
         for dataset, problems in datasets.items()
         for problem, samples in problems.items()
-        for number, passed in enumerate(samples)
-    ]
-    (folder / RESULTS).write_bytes(b"".join(lines))
-    return folder
+        for number, outcome in enumerate(samples)
+    )
+    return write_results(folder, results)

@@ -22,32 +22,7 @@ _ROOT = Path(__file__).parents[2]
 _START_S = 180.0
 SLURM = ("munged", "slurmctld", "slurmd", "sbatch")
 
-_SLURM_CONF = """\
-ClusterName=one
-SlurmctldHost={controller}({address})
-SlurmUser=root
-AuthInfo=socket={private}/munge.socket,cred_expire=5
-StateSaveLocation={private}/state
-SlurmdSpoolDir={private}/spool
-SlurmctldLogFile={private}/slurmctld.log
-SlurmdLogFile={private}/slurmd.log
-SlurmctldPidFile={private}/slurmctld.pid
-SlurmdPidFile={private}/slurmd.pid
-SlurmctldPort={controller_port}
-SlurmdPort={node_port}
-SlurmdParameters=config_overrides
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-ReturnToService=2
-SlurmdTimeout={dead_after_s}
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-{nodes}
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
-PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10
-"""
+_SLURM_CONF = Path(__file__).with_name("slurm.conf").read_text()
 
 
 def slurm_conf(

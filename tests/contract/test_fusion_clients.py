@@ -9,6 +9,11 @@ import pytest
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(120)]
 
 ADD = "a, b = map(int, input().split())\nprint(a + b)"
+TESTS = {"inputs": ["1 2\n", "4 5\n"], "outputs": ["3\n", "9\n"]}
+SCORES = {
+    f"```python\n{code}\n```": score
+    for code, score in ((ADD, 1.0), ("print(3)", 0.5), ("1 / 0", 0.0), ("def f(:", 0.0))
+}
 
 
 @pytest.fixture
@@ -72,21 +77,17 @@ def test_submit_names_what_judges_a_data_set_instead(client):
 def test_verls_own_reward_scores_against_it(shared_server, cpu_platform):
     from verl.utils.reward_score.sandbox_fusion import compute_score
 
-    tests = {"inputs": ["1 2\n", "4 5\n"], "outputs": ["3\n", "9\n"]}
-    for code, score in ((ADD, 1.0), ("print(3)", 0.5), ("1 / 0", 0.0), ("def f(:", 0.0)):
-        completion = f"```python\n{code}\n```"
-        found, told = compute_score(
-            f"{shared_server.url}/run_code", None, 1024, completion, dict(tests)
-        )
+    url = f"{shared_server.url}/run_code"
+    for completion, score in SCORES.items():
+        found, told = compute_score(url, None, 1024, completion, dict(TESTS))
         assert found == score, told
 
 
 def test_our_reward_for_verl_scores_on_it(shared_server):
     from coding_model_project.integrations.verl import compute_score
 
-    truth = json.dumps({"inputs": ["1 2\n", "4 5\n"], "outputs": ["3\n", "9\n"]})
-    for code, score in ((ADD, 1.0), ("print(3)", 0.5), ("1 / 0", 0.0), ("def f(:", 0.0)):
-        completion = f"```python\n{code}\n```"
+    truth = json.dumps(TESTS)
+    for completion, score in SCORES.items():
         assert compute_score("mine", completion, truth, sandbox=shared_server.url)["score"] == score
 
 

@@ -32,7 +32,6 @@ from coding_model_project.sandbox.fusion import (
 from coding_model_project.synthetic.tinycode.generator import generate
 from coding_model_project.synthetic.tinycode.noise import NoiseConfig, noisy_solution
 from coding_model_project.types import (
-    Asserts,
     Call,
     Limits,
     Problem,
@@ -42,6 +41,7 @@ from coding_model_project.types import (
     Verdict,
 )
 from tests.contract.conftest import ServerProcess
+from tests.text_cases import text_cases
 from tests.unit.sandbox.fusion_servers import PlainServer
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(300)]
@@ -56,6 +56,10 @@ def plain(request, monkeypatch) -> PlainServer:
     if request.param:
         monkeypatch.setattr(capabilities, "TIERS", (request.param,))
     return PlainServer()
+
+
+def over(plain: PlainServer, **options) -> FusionSandbox:
+    return FusionSandbox(["http://plain:1"], transport=plain, **options)
 
 
 async def outputs(sandbox: FusionSandbox, program: Program, *texts: str) -> list[str]:
@@ -79,16 +83,15 @@ async def test_a_server_is_measured_beside_the_sandbox(shared_server):
 
 
 async def test_conforms_by_its_driver(plain):
-    async with FusionSandbox(["http://plain:1"], transport=plain, max_concurrency=4) as sandbox:
+    async with over(plain, max_concurrency=4) as sandbox:
         assert [str(finding) for finding in await conformance.check(sandbox)] == []
 
 
 @pytest.mark.soak
 async def test_the_driver_runs_on_every_python_here():
     for version, python in _interpreters().items():
-        async with FusionSandbox(
-            ["http://plain:1"], transport=PlainServer(python=python), max_concurrency=2, retry_s=1.0
-        ) as sandbox:
+        plain = PlainServer(python=python)
+        async with over(plain, max_concurrency=2, retry_s=1.0) as sandbox:
             assert sandbox.identity.endswith(f"/cpython-{version}")
             calls = [Call(function="f", args=({1, 2}, 10**50)), Call(function="f", args=((), None))]
             executions = await sandbox.run(Program(source="def f(*x): return x"), calls, LIMITS)
@@ -117,7 +120,7 @@ async def test_too_old_a_python_is_refused_in_one_line(tmp_path):
     )
     old.chmod(0o755)
     with pytest.raises(ConfigError, match=r"needs Python 3\.10 or later") as caught:
-        async with FusionSandbox(["http://plain:1"], transport=PlainServer(python=str(old))):
+        async with over(PlainServer(python=str(old))):
             raise AssertionError("it started")
     assert "\n" not in str(caught.value)
 
@@ -128,64 +131,14 @@ _FORGED = driver_messages.encode_answer(
     driver_messages.Answer(identity="rlimit/cpython-3.11"), b"guess"
 )
 ATTACKS = {
-    "prints an answer": f"import sys; sys.stdout.buffer.write({_FORGED!r})",
-    "prints it on every descriptor": f"""
-import os
-for fd in range(256):
-    try: os.write(fd, {_FORGED!r})
-    except OSError: pass
-""",
-    "looks for the driver": """
-import os
-pid = os.getppid()
-for _ in range(3):  # its program's process, the zygote, the driver
-    for name in ("mem", "environ", "fd/0", "fd/1"):
-        try:
-            open(f"/proc/{pid}/{name}", "rb").close()
-            print("opened", pid, name)
-        except OSError: pass
-    try:
-        if pid:  # 0 where it is outside of the own namespace
-            os.kill(pid, 0)
-            print("may signal", pid)
-    except OSError: pass
-    try: pid = int(open(f"/proc/{pid}/status").read().split("PPid:")[1].split()[0])
-    except OSError: break
-print("looked")
-""",
-    "looks for what comes next": """
-import gc, sys
-names = [name for name in sys.modules if "coding_model" in name]
-texts = [o for o in gc.get_objects() if isinstance(o, dict) and "SECOND" in repr(list(o.values()))[:9999]]
-print(*names, *(["found"] if texts else []))
-""",
-    "scans its memory": r"""
-import re
-if input() == "first":
-    try:
-        maps, memory = open("/proc/self/maps"), open("/proc/self/mem", "rb", 0)
-        for line in maps:
-            ends = re.match(r"([0-9a-f]+)-([0-9a-f]+) r", line)
-            if ends and "[v" not in line:
-                start, end = (int(one, 16) for one in ends.groups())
-                memory.seek(start)
-                if re.search(rb'SECON[D]|"secre[t]": "[0-9a-f]+', memory.read(end - start)):
-                    print("found in", line)
-    except OSError: pass
-print("scanned")
-""",
-    "writes the answer's file": f"""
-import glob
-for name in [{bundle.ANSWER_FILE!r}, *glob.glob("/tmp/**/{bundle.ANSWER_FILE}", recursive=True)]:
-    try: open(name, "wb").write({_FORGED!r})
-    except OSError: pass
-""",
+    name: text.replace("FORGED", repr(_FORGED)).replace("ANSWER_FILE", bundle.ANSWER_FILE)
+    for name, _, text in text_cases(__file__, "driver_attacks.txt")
 }
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_a_program_cannot_pose_as_the_driver_or_disturb_it(plain, name):
-    async with FusionSandbox(["http://plain:1"], transport=plain, retry_s=0.0) as sandbox:
+    async with over(plain, retry_s=0.0) as sandbox:
         inputs = [Stdin("first"), Stdin("SECOND")]
         executions = await sandbox.run(Program(source=ATTACKS[name]), inputs, LIMITS)
     assert len(executions) == 2
@@ -195,31 +148,17 @@ async def test_a_program_cannot_pose_as_the_driver_or_disturb_it(plain, name):
 
 async def test_an_answer_too_long_for_standard_output_is_fetched_whole():
     source = "import random\nprint(random.Random(1).randbytes(200_000).hex())"
-    async with FusionSandbox(["http://plain:1"], transport=PlainServer()) as sandbox:
+    async with over(PlainServer()) as sandbox:
         (execution,) = await sandbox.run(Program(source=source), [Stdin("")], LIMITS)
         assert execution.stdout == random.Random(1).randbytes(200_000).hex() + "\n"
 
 
-async def test_assertions_run_apart_from_the_program(plain):
-    tests = [
-        Asserts(source="assert f(2) == 4\nassert f(0) == 0", entry_point="f"),
-        Asserts(source="assert f(3) == 9", entry_point="f"),
-    ]
-    async with FusionSandbox(["http://plain:1"], transport=plain) as sandbox:
-        executions = await sandbox.run(Program(source="def f(n): return 2 * n"), tests, LIMITS)
-        assert [e.value is True for e in executions] == [True, False]
-        executions = await sandbox.run(Program(source="import os; os._exit(0)"), tests, LIMITS)
-        assert [e.status for e in executions] == [Status.raised] * 2
-
-
 async def test_other_languages_run_as_the_server_runs_them():
-    async with FusionSandbox(["http://plain:1"], transport=PlainServer()) as sandbox:
+    async with over(PlainServer()) as sandbox:
         program = Program(source="read n; echo $((n * 2)); exit $n", language="bash")
         executions = await sandbox.run(program, [Stdin("0\n"), Stdin("3\n")], LIMITS)
-    assert [(e.status, e.stdout) for e in executions] == [
-        (Status.finished, "0\n"),
-        (Status.raised, "6\n"),
-    ]
+    assert [e.stdout for e in executions] == ["0\n", "6\n"]
+    assert [e.status for e in executions] == [Status.finished, Status.raised]
 
 
 # ── the same verdicts ─────────────────────────────────────────────────────────────────────────────
@@ -251,10 +190,8 @@ async def test_verdicts_are_those_of_the_embedded_sandbox(shared_server, stop_ea
     async def judged(sandbox, at_once: int) -> list[tuple[object, ...]]:
         limiter = Limiter(at_once)
         grader = ExecutionGrader(sandbox, stop_early=stop_early, limiter=limiter)
-        return [
-            essence(verdict)
-            for verdict in await asyncio.gather(*(grader.grade_code(*p) for p in programs))
-        ]
+        found = await asyncio.gather(*(grader.grade_code(*p) for p in programs))
+        return list(map(essence, found))
 
     async with EmbeddedSandbox() as embedded, FusionSandbox([shared_server.url]) as fusion:
         expected = await judged(embedded, 2)
@@ -266,7 +203,7 @@ async def test_verdicts_by_the_driver_are_those_of_the_embedded_sandbox(plain):
     programs = tinycode_programs(30)
     async with (
         EmbeddedSandbox() as embedded,
-        FusionSandbox(["http://plain:1"], transport=plain, max_concurrency=3) as fusion,
+        over(plain, max_concurrency=3) as fusion,
     ):
         both = [ExecutionGrader(sandbox, stop_early=False) for sandbox in (embedded, fusion)]
         expected, found = [
@@ -312,9 +249,8 @@ async def test_another_server_takes_over_from_a_hanging_one(server, monkeypatch)
                 (execution,) = await sandbox.run(program, [Stdin(str(n))], limits)
                 return execution.stdout
 
-            assert await asyncio.gather(*(one(n) for n in range(20))) == [
-                f"{n}\n" for n in range(20)
-            ]
+            found = await asyncio.gather(*(one(n) for n in range(20)))
+            assert found == [f"{n}\n" for n in range(20)]
     finally:
         other.stop()
 
@@ -351,7 +287,7 @@ async def test_beyond_capacity_nothing_is_lost_and_waiting_costs_no_time():
 async def test_a_program_longer_than_a_batchs_budget_goes_on_in_another(monkeypatch):
     monkeypatch.setattr(packing, "BUDGET_S", 0.3)
     plain = PlainServer()
-    async with FusionSandbox(["http://plain:1"], transport=plain) as sandbox:
+    async with over(plain) as sandbox:
         asked = len(plain.requests)
         assert await outputs(sandbox, SLOW, *"abcdef") == [f"{letter}\n" for letter in "abcdef"]
         assert 2 <= len(plain.requests) - asked <= 6

@@ -33,9 +33,7 @@ def corpus(request) -> tuple[Path, dict[str, Any]]:
     """The folder of tasks, and what is expected of each."""
     folder = CORPORA[request.param]
     if not folder.exists():
-        pytest.skip(
-            f"{folder} is not here: the results recorded from Harbor are compared elsewhere"
-        )
+        pytest.skip(f"{folder} is not here: it is compared elsewhere")
     return folder / "tasks", json.loads((folder / "expected.json").read_text())["tasks"]
 
 
@@ -49,12 +47,10 @@ def differences(expected: Mapping[str, Any], line: Mapping[str, Any]) -> list[st
         honest = earned <= expected["honest_score"] or line["integrity"] == "in_process"
         return [] if honest else [f"was forged: {line['rewards']}"]
     keys = ("exception", "failure_cause", "reward_valid")
-    found = [
-        f"{key}: {line[key]}, not {expected[key]}" for key in keys if line[key] != expected[key]
-    ]
+    differ = [key for key in keys if line[key] != expected[key]]
     if not same_rewards(expected["rewards"], line["rewards"]):
-        found.append(f"rewards: {line['rewards']}, not {expected['rewards']}")
-    return found
+        differ.append("rewards")
+    return [f"{key}: {line[key]}, not {expected[key]}" for key in differ]
 
 
 def same_rewards(expected: Mapping[str, float] | None, got: Mapping[str, float] | None) -> bool:

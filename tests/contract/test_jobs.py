@@ -68,16 +68,8 @@ def ray() -> Iterator[tuple[str, ...]]:
     token = secrets.token_hex(32)
     with clusters.ray_head(token) as url, pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_TOKEN", token)
-        yield (
-            "--backend",
-            "ray",
-            "--address",
-            url,
-            "--resource",
-            "driver=0.1",
-            "--driver-cpus",
-            "0",
-        )
+        resources = ("--resource", "driver=0.1", "--driver-cpus", "0")
+        yield ("--backend", "ray", "--address", url, *resources)
 
 
 @pytest.fixture(scope="module")
@@ -177,8 +169,7 @@ def test_a_head_refuses_an_expired_token(ray, tmp_path, capsys, monkeypatch):
     place = make_place(ray, tmp_path, capsys, monkeypatch)
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
     said = place.submit("never", code=2)
-    assert said.startswith("error: RAY_AUTH_TOKEN=…: the head at http")
-    assert "the token has expired" in said
+    assert said.startswith("error: RAY_AUTH_TOKEN=…: ") and "expired" in said
     assert not (tmp_path / "outputs").exists()
 
 

@@ -84,11 +84,9 @@ async def test_no_program_is_anothers_answer():
 async def test_verdicts_are_those_of_the_embedded_sandbox():
     programs = tinycode_programs(120)
     async with EmbeddedSandbox() as embedded, FusionSandbox([URL]) as fusion:
+        graders = (ExecutionGrader(sandbox, stop_early=True) for sandbox in (embedded, fusion))
         both = [
-            await asyncio.gather(
-                *(ExecutionGrader(s, stop_early=True).grade_code(*p) for p in programs)
-            )
-            for s in (embedded, fusion)
+            await asyncio.gather(*(grader.grade_code(*p) for p in programs)) for grader in graders
         ]
     assert list(map(essence, both[1])) == list(map(essence, both[0]))
 

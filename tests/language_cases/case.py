@@ -15,7 +15,7 @@ SANDBOX = str(Path(embedded.__file__).parent)
 CANARY = "CODING_TEST_CANARY"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Case:
     name: str
     source: str
@@ -31,3 +31,8 @@ class Case:
             and self.said in execution.stderr_tail
         )
         return None if right else f"{self.name}: {execution}"
+
+
+def program(file: str) -> str:
+    """Return a program of this folder; SANDBOX in it is the folder of the sandbox's own files."""
+    return Path(__file__).with_name(file).read_text().replace("SANDBOX", SANDBOX)

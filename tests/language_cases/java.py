@@ -3,38 +3,9 @@
 from __future__ import annotations
 
 from coding_model_project.types import Status
-from tests.language_cases.case import BRIEF, SANDBOX, WAITS, Case
+from tests.language_cases.case import BRIEF, WAITS, Case, program
 
-JAVA_ATTEMPTS = """
-import java.io.*;
-import java.net.*;
-import java.nio.file.*;
-import java.nio.file.attribute.*;
-public class Attempts {
-    interface Attempt { void make() throws Throwable; }
-    static void attempt(String what, Attempt made) {
-        try { made.make(); System.out.println(what); } catch (Throwable expected) { }
-    }
-    public static void main(String[] args) {
-        attempt("processes", () -> new ProcessBuilder("/bin/true").start().waitFor());
-        attempt("shells", () -> Runtime.getRuntime().exec(new String[] {"/bin/sh", "-c", "true"}));
-        attempt("network", () -> new Socket("127.0.0.1", 9));
-        attempt("listening", () -> new ServerSocket(0));
-        attempt("datagrams", () -> new DatagramSocket());
-        attempt("passwords", () -> Files.readAllLines(Path.of("/etc/passwd")));
-        attempt("its sandbox", () -> Files.list(Path.of("SANDBOX")));
-        attempt("writing", () -> Files.writeString(Path.of("/usr/lib/.written"), ""));
-        attempt("attributes", () -> Files.setPosixFilePermissions(Path.of("/usr/lib"),
-            PosixFilePermissions.fromString("rwxr-xr-x")));
-        attempt("signals", () -> { if (!ProcessHandle.of(ProcessHandle.current().parent().get().pid())
-            .get().destroy()) throw new IOException(); });
-        if (ProcessHandle.current().pid() != 1)
-            attempt("host processes", () -> Files.readAllBytes(Path.of("/proc/1/environ")));
-        for (String name : System.getenv().keySet())
-            if (name.contains("CANARY")) System.out.println(name);
-    }
-}
-"""
+JAVA_ATTEMPTS = program("attempts.java")
 
 
 def java(body: str, before: str = "") -> str:
@@ -64,73 +35,67 @@ System.out.print(sum);
 """
 JAVA = (
     Case(
-        name="echo",
-        source=java(
-            "var in = new Scanner(System.in); System.out.print(in.nextInt() + in.nextInt());"
-        ),
+        "echo",
+        java("var in = new Scanner(System.in); System.out.print(in.nextInt() + in.nextInt());"),
         stdout="3",
     ),
     Case(
-        name="another name",
-        source='import java.io.*;\nclass Helper { static String word = "public class X {"; }\n'
+        "another name",
+        'import java.io.*;\nclass Helper { static String word = "public class X {"; }\n'
         "/* public class Y { */ public final class Adder { public static void main(String... args) "
         "throws IOException { System.out.print(new BufferedReader(new InputStreamReader(System.in))"
         ".readLine()); } }",
         stdout="1 2",
     ),
     Case(
-        name="a package",
-        source="package a.b;\ninterface Named {}\nclass Main { record Pair(int a, int b) {}"
+        "a package",
+        "package a.b;\ninterface Named {}\nclass Main { record Pair(int a, int b) {}"
         ' public static void main(String[] args) { System.out.print(new Pair(1, 2) + "ż"); } }',
         stdout="Pair[a=1, b=2]ż",
     ),
-    Case(name="exit code", source=java("System.exit(3);"), status=Status.raised),
+    Case("exit code", java("System.exit(3);"), Status.raised),
     Case(
-        name="thrown",
-        source=java('throw new IllegalStateException("mine");'),
-        status=Status.raised,
+        "thrown",
+        java('throw new IllegalStateException("mine");'),
+        Status.raised,
         said="IllegalStateException: mine",
     ),
     Case(
-        name="runaway recursion",
-        source="class Main { static int f(int n) { return 1 + f(n + 1); }\n"
+        "runaway recursion",
+        "class Main { static int f(int n) { return 1 + f(n + 1); }\n"
         "public static void main(String[] args) { f(0); } }",
-        status=Status.raised,
+        Status.raised,
         said="StackOverflowError",
     ),
-    Case(name="no main", source="class Main {}", status=Status.raised, said="Main"),
-    Case(name="loop", source=java("for (;;) ;"), status=Status.cpu_timeout, limits=BRIEF),
+    Case("no main", "class Main {}", Status.raised, said="Main"),
+    Case("loop", java("for (;;) ;"), Status.cpu_timeout, limits=BRIEF),
+    Case("sleep", java("Thread.sleep(60000);"), Status.wall_timeout, limits=WAITS),
     Case(
-        name="sleep", source=java("Thread.sleep(60000);"), status=Status.wall_timeout, limits=WAITS
+        "memory",
+        java("var all = new ArrayList<int[]>(); for (;;) all.add(new int[1 << 20]);"),
+        Status.memory_limit,
     ),
     Case(
-        name="memory",
-        source=java("var all = new ArrayList<int[]>(); for (;;) all.add(new int[1 << 20]);"),
-        status=Status.memory_limit,
-    ),
-    Case(
-        name="memory outside of the heap",
-        source=java(
+        "memory outside of the heap",
+        java(
             "var all = new ArrayList<Object>(); for (;;) {"
             "var some = java.nio.ByteBuffer.allocateDirect(1 << 20);"
             "while (some.hasRemaining()) some.put((byte) 1); all.add(some); }"
         ),
-        status=Status.memory_limit,
+        Status.memory_limit,
     ),
-    Case(name="garbage", source=java(JAVA_GARBAGE), stdout="4000"),
+    Case("garbage", java(JAVA_GARBAGE), stdout="4000"),
+    Case("output", java('for (;;) System.out.println("x");'), Status.output_limit),
+    Case("attempts", JAVA_ATTEMPTS, stdout=""),
+    Case("threads", java(JAVA_THREADS), stdout="28"),
+    Case("deep recursion", JAVA_DEEP, stdout="700000"),
+    Case("error", "class {", Status.compile_error, said="Main.java:1:"),
+    Case("null", "class Main {}\0", Status.compile_error, said="illegal char"),
     Case(
-        name="output", source=java('for (;;) System.out.println("x");'), status=Status.output_limit
-    ),
-    Case(name="attempts", source=JAVA_ATTEMPTS.replace("SANDBOX", SANDBOX), stdout=""),
-    Case(name="threads", source=java(JAVA_THREADS), stdout="28"),
-    Case(name="deep recursion", source=JAVA_DEEP, stdout="700000"),
-    Case(name="error", source="class {", status=Status.compile_error, said="Main.java:1:"),
-    Case(name="null", source="class Main {}\0", status=Status.compile_error, said="illegal char"),
-    Case(
-        name="a huge constant pool",
-        source="class Main { static String s = "
+        "a huge constant pool",
+        "class Main { static String s = "
         + " + ".join(f'"{n}" + System.nanoTime()' for n in range(30000))
         + "; }",
-        status=Status.compile_error,
+        Status.compile_error,
     ),
 )

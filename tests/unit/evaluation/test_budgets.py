@@ -1,49 +1,33 @@
 """`eval budget`: repaired samples against as many independent ones as the same tokens buy."""
 
-import json
-
 import pytest
 
 from coding_model_project import cli
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison.budgets import KINDS, at_budgets
-from coding_model_project.evaluation.results import RUN_INFO, Result, read_evaluation, to_line
+from coding_model_project.evaluation.comparison.budgets import at_budgets
+from coding_model_project.evaluation.results import read_evaluation
+from tests.synthetic_evaluations import result, write_evaluation, write_results
 
 N_PROBLEMS = 20
 
 
 def write(folder, samples):
     """An evaluation whose problems all have these samples: (passed, tokens, repairs)."""
-    folder.mkdir()
-    info = {"model": "m", "seed": 1, "protocol": {"name": "budget", "hash": folder.name}}
-    (folder / RUN_INFO).write_text(json.dumps(info | {"datasets": {"toy": {}}}))
-    with (folder / "results.jsonl").open("wb") as file:
-        for problem in range(N_PROBLEMS):
-            for number, (passed, tokens, repairs) in enumerate(samples):
-                result = Result(
-                    dataset="toy",
-                    problem=f"toy/{problem}",
-                    sample=number,
-                    passed=passed,
-                    pass_fraction=None,
-                    error=None if passed else "wrong_answer",
-                    ungradable=None,
-                    tokens=tokens,
-                    truncated=False,
-                    judge_s=0.1,
-                    repairs=repairs,
-                    repair_s=0.1 * repairs,
-                    program=f"{problem}/{number}",
-                )
-                file.write(to_line(result))
-    return folder
+    results = (
+        result(
+            "toy", f"toy/{problem}", number, passed, tokens=tokens, repairs=repairs,
+            repair_s=0.1 * repairs, program=f"{problem}/{number}",
+        )
+        for problem in range(N_PROBLEMS)
+        for number, (passed, tokens, repairs) in enumerate(samples)
+    )  # fmt: skip
+    return write_results(write_evaluation(folder, {"toy": {}}), results)
 
 
 def test_both_are_held_against_each_other_at_the_same_cost(tmp_path, capsys):
     independent = write(tmp_path / "independent", [(True, 10, 0)] + [(False, 10, 0)] * 3)
     repaired = write(tmp_path / "repaired", [(True, 20, 1), (True, 20, 1)])
     points = at_budgets(read_evaluation(independent), read_evaluation(repaired))
-    assert {point.kind for point in points} == set(KINDS)
     tokens = [point for point in points if point.kind == "tokens"]
     cheapest, last = tokens[0], tokens[-1]
     assert cheapest.budget == 10

@@ -2,16 +2,13 @@
 
 import importlib
 import json
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from coding_model_project.data.problems import write_problems
-from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.types import Call, Problem, Test
 from tests.completion_server import CompletionServer, serving
 
@@ -41,36 +38,6 @@ def command(url, out, *more):
     sampling = ["--protocol", "sampled", "--n", str(N_SAMPLES)]
     arguments = ["--model", "toy", "--base-url", url, "--datasets", "toy.jsonl", *sampling]
     return [sys.executable, str(SCRIPT), *arguments, "--out", str(out), *more]
-
-
-def outcomes(folder):
-    results = read_evaluation(folder).results
-    found = {(r.problem, r.sample): (r.passed, r.program) for r in results}
-    assert len(found) == len(results) == N_PROBLEMS * N_SAMPLES
-    return found
-
-
-@pytest.mark.sandbox
-def test_killed_and_resumed_is_as_if_never_killed(problems, tmp_path):
-    with serving(CompletionServer(answer, delay_s=0.1)) as server:
-        killed = command(server.url, "killed", "--concurrency", "8")
-        process = subprocess.Popen(killed, cwd=tmp_path, stderr=subprocess.DEVNULL)
-        results = tmp_path / "killed" / "results.jsonl"
-        while not results.exists() or results.read_bytes().count(b"\n") < 20:
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        server.delay_s = 0.0
-        for folder in ("killed", "whole"):
-            subprocess.run(
-                command(server.url, folder, "--concurrency", "8"), cwd=tmp_path, check=True
-            )
-        n_asked = len(server.asked)
-    assert outcomes(tmp_path / "killed") == outcomes(tmp_path / "whole")
-    assert n_asked <= 2 * N_PROBLEMS * N_SAMPLES + 8  # but for those under way when it was killed
-    metrics = [json.loads((tmp_path / f / "metrics.json").read_text()) for f in ("killed", "whole")]
-    assert metrics[0]["toy"]["pass@k"] == metrics[1]["toy"]["pass@k"]
 
 
 ON_A_SMALL_DISK = """

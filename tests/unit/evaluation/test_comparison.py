@@ -57,51 +57,23 @@ def test_what_changed_is_listed_and_tested(runs, capsys):
 
 
 def test_error_types_stand_side_by_side_with_their_intervals(tmp_path, capsys):
-    def errors(name, errors_by_problem):
-        folder = write_evaluation(tmp_path / name, {p: [False, False] for p in errors_by_problem})
-        rows = [json.loads(line) for line in (folder / RESULTS).read_text().splitlines()]
-        for row in rows:
-            row["error"] = errors_by_problem[row["problem"]][row["sample"]]
-            row["passed"] = row["error"] is None
-        (folder / RESULTS).write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return folder
-
-    before = errors(
-        "base",
-        {f"toy/{n}": ["syntax_error", "memory_limit" if n % 2 else None] for n in range(20)},
-    )
-    after = errors(
-        "sft", {f"toy/{n}": ["syntax_error" if n < 5 else None, None] for n in range(20)}
-    )
-    (pair,) = pairs(capsys, before, after)
+    before = {f"toy/{n}": ["syntax_error", "memory_limit" if n % 2 else True] for n in range(20)}
+    after = {f"toy/{n}": ["syntax_error" if n < 5 else True, True] for n in range(20)}
+    folders = [
+        write_evaluation(tmp_path / name, outcomes)
+        for name, outcomes in (("base", before), ("sft", after))
+    ]
+    (pair,) = pairs(capsys, *folders)
     syntax, runtime = pair["errors"]
     assert (syntax["error"], runtime["error"]) == ("syntax_error", "runtime_error")
     bounds = dict(zip(("low", "high"), rate_interval([0.5] * 20), strict=True))
     assert syntax["first"] == {"mean": 0.5, **bounds}
-    assert syntax["second"]["mean"] == 0.125
-    assert syntax["delta"]["mean"] == -0.375
+    assert (syntax["second"]["mean"], syntax["delta"]["mean"]) == (0.125, -0.375)
     assert syntax["delta"]["low"] < -0.375 < syntax["delta"]["high"] < 0
-    assert runtime["delta"]["mean"] == -0.25
-    # None of 20: as wide as pass@1's interval.
-    bounds = dict(zip(("low", "high"), rate_interval([0.0] * 20), strict=True))
-    assert runtime["second"] == {"mean": 0.0, **bounds}
-    assert bounds["high"] > 0.1
-    _, out, _ = compare(capsys, before, after)
+    assert (runtime["second"]["mean"], runtime["delta"]["mean"]) == (0.0, -0.25)
+    assert runtime["second"]["high"] > 0.1, "none of 20 is not never"
+    _, out, _ = compare(capsys, *folders)
     assert "syntax_error 50.0% (41.0–59.0) 12.5% (" in " ".join(out.split())
-    assert "-37.5% (" in out
-
-
-def test_a_score_of_none_or_all_has_the_interval_of_pass_at_1(tmp_path, capsys):
-    seeds = [
-        [write_evaluation(tmp_path / f"{side}{seed}", {f"toy/{n}": [passes] for n in range(20)})
-         for seed in range(2)]
-        for side, passes in (("none", False), ("all", True))
-    ]  # fmt: skip
-    none, every = (",".join(map(str, side)) for side in seeds)
-    (pair,) = pairs(capsys, none, every)
-    for name, rate in (("first_score", 0.0), ("second_score", 1.0)):
-        found = pair[name]["low"], pair[name]["high"]
-        assert found == pytest.approx(rate_interval([rate] * 20))
 
 
 def test_only_problems_that_all_have_are_compared_and_the_rest_is_counted(runs, capsys):
@@ -236,9 +208,7 @@ def test_bad_input_is_named(runs, capsys, words, code, said):
 def test_an_evaluation_that_was_cut_short_is_named(runs, capsys):
     write_run(runs / "after", recipe="baseline", exit_code=130)
     _, _, err = compare(capsys, runs / "before", runs / "after")
-    assert (
-        err == f"note: {runs / 'after'} ended early (interrupted); comparing its results so far\n"
-    )
+    assert f"{runs / 'after'} ended early (interrupted)" in err
 
 
 def test_a_folder_with_an_equals_sign_is_a_folder(runs, capsys):

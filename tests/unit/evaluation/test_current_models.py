@@ -103,16 +103,6 @@ def test_answers_that_were_cut_off_while_reasoning_are_counted_and_shown(tmp_pat
     assert "before an answer began" in (tmp_path / "run/qa_logs/toy.md").read_text()
 
 
-def test_thinking_on_and_off_are_two_protocols(tmp_path):
-    with serving(thinker()) as server:
-        for name, on in (("on", True), ("off", False)):
-            run(tmp_path, server, name, chat_template_kwargs={"enable_thinking": on})
-    on, off = (read_evaluation(tmp_path / name) for name in ("on", "off"))
-    assert on.protocol_hash != off.protocol_hash
-    assert sum(r.reasoning_tokens for r in on.results) > 0
-    assert sum(r.reasoning_tokens for r in off.results) == 0
-
-
 def test_tokens_of_reasoning_by_its_marks():
     def count(prompt, output, opens=1, closes=2):
         return count_reasoning(prompt, output, opens=opens, closes=closes)
@@ -152,14 +142,11 @@ async def test_a_server_gets_every_option():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"min_p": 1.5}, "coding.evaluation.min_p=1.5: must be from 0 to 1"),
+        ({"min_p": 1.5}, "coding.evaluation.min_p=1.5"),
         ({"top_k": 0}, "coding.evaluation.top_k=0: must be at least 1, or -1"),
-        ({"presence_penalty": 3.0}, "coding.evaluation.presence_penalty=3: must be from -2 to 2"),
+        ({"presence_penalty": 3.0}, "coding.evaluation.presence_penalty=3"),
         ({"stop": [""]}, "coding.evaluation.stop: an empty text"),
-        (
-            {"stop": ["x"], "mode": "verl", "base_url": None},
-            "verl's rollout does not support stop texts",
-        ),
+        ({"stop": ["x"], "mode": "verl", "base_url": None}, "does not support stop texts"),
     ],
 )
 def test_options_out_of_range_are_refused_by_name(options, says, tmp_path):
@@ -170,7 +157,7 @@ def test_options_out_of_range_are_refused_by_name(options, says, tmp_path):
 def test_a_variable_that_the_chat_template_does_not_have_is_refused():
     template = "{% if enable_thinking is false %}<think></think>{% endif %}{{ messages }}"
     refuse_unknown_variables(template, "m", {"enable_thinking": False})
-    with pytest.raises(ConfigError, match="the chat template of m has no variable 'enable_think'"):
+    with pytest.raises(ConfigError, match="no variable 'enable_think'"):
         refuse_unknown_variables(template, "m", {"enable_think": False})
 
 
@@ -194,18 +181,14 @@ async def test_a_server_that_reads_its_options_is_asked_once_for_each():
 async def test_a_server_that_ignores_an_option_is_found_before_anything_is_generated(tmp_path):
     dice = random.Random(0)
     server = CompletionServer(lambda *_: str(dice.random()), reads=("top_k",))
-    with pytest.raises(
-        ConfigError, match=r"ignores `min_p`: three answers differ at min_p=1.0.*--min-p"
-    ):
+    with pytest.raises(ConfigError, match=r"ignores `min_p`.*--min-p"):
         await check(server, top_k=20, min_p=0.1)
 
 
 async def test_what_cannot_be_found_out_is_said():
     notes = await check(CompletionServer(lambda *_: "same"), min_p=0.1, presence_penalty=1.0)
-    assert [re.search(r"may ignore `(\w+)`", note)[1] for note in notes] == [
-        "min_p",
-        "presence_penalty",
-    ]
+    found = [re.search(r"may ignore `(\w+)`", note)[1] for note in notes]
+    assert found == ["min_p", "presence_penalty"]
 
 
 async def test_an_option_that_bounds_what_a_server_draws_is_read():
@@ -217,18 +200,18 @@ async def test_an_option_that_bounds_what_a_server_draws_is_read():
     assert await check(server, top_k=20) == []
 
 
+def refusing(field, message):
+    return CompletionServer(prompted, refuses={field: {"error": {"message": message}}})
+
+
 @pytest.mark.parametrize(
     ("server", "options", "says"),
     [
-        (
-            CompletionServer(prompted, refuses={"min_p": {"error": {"message": "min_p: unknown field"}}}),
-            {"min_p": 0.1},
-            "rejects `min_p` (HTTP 400: min_p: unknown field); remove coding.evaluation.min_p (--min-p)",
-        ),
+        (refusing("min_p", "min_p: unknown field"), {"min_p": 0.1}, "rejects `min_p`.*--min-p"),
         (
             CompletionServer(prompted, thinking=Thinking(heeds=False), reads=READS),
             {"chat_template_kwargs": {"enable_thinking": False}},
-            "ignores `chat_template_kwargs`: an answer has reasoning although enable_thinking=false",
+            "ignores `chat_template_kwargs`.*enable_thinking=false",
         ),
         (
             CompletionServer(lambda *_: "first END second", reads=READS),
@@ -236,24 +219,16 @@ async def test_an_option_that_bounds_what_a_server_draws_is_read():
             "ignores `stop`: an answer continues after 'END'",
         ),
         (
-            CompletionServer(
-                prompted,
-                refuses={
-                    "messages": {
-                        "error": {"message": "default chat template is no longer allowed, so you must "
-                                  "provide a chat template"}
-                    }
-                },
-            ),
+            refusing("messages", "default chat template is no longer allowed"),
             {},
             "the chat template of toy does not work",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_server_that_does_not_do_what_is_asked_ends_the_evaluation(
     server, options, says, tmp_path
 ):
-    with serving(server), pytest.raises(ConfigError, match=re.escape(says)):
+    with serving(server), pytest.raises(ConfigError, match=says):
         run(tmp_path, server, **options)
 
 
@@ -267,19 +242,15 @@ def test_a_profile_is_what_its_options_are(tmp_path):
         options = {"temperature": 0.6, "top_p": 0.95, "max_tokens": 32768, **QWEN}
         run(tmp_path, server, "options", **options, **sampled)
         run(tmp_path, server, "other", profile="qwen3-thinking", top_k=10, **sampled)
-    hashes = [
-        read_evaluation(tmp_path / name).protocol_hash for name in ("profile", "options", "other")
-    ]
+    names = ("profile", "options", "other")
+    hashes = [read_evaluation(tmp_path / name).protocol_hash for name in names]
     assert hashes[0] == hashes[1] != hashes[2]
-    assert (
-        json.loads((tmp_path / "profile/run_info.json").read_text())["profile"] == "qwen3-thinking"
-    )
+    info = json.loads((tmp_path / "profile/run_info.json").read_text())
+    assert info["profile"] == "qwen3-thinking"
 
 
-def test_all_profiles_can_be_read_and_say_where_their_values_come_from():
-    assert {"qwen3-thinking", "qwen3-instruct", "deepseek-r1"} <= set(profile_names())
-    for name in profile_names():
-        assert read_profile(name).temperature is not None
+def test_all_profiles_can_be_read():
+    assert all(read_profile(name).temperature is not None for name in profile_names())
 
 
 def test_an_own_profile_gives_way_to_options_one_by_one(tmp_path):
@@ -302,11 +273,7 @@ def test_an_own_profile_gives_way_to_options_one_by_one(tmp_path):
         ("own.yaml", "top_k: many", "own.yaml: top_k: "),
         ("own.yaml", "a: [", "own.yaml: not YAML of keys"),
         ("own.yaml", "just words", "own.yaml: just words: "),
-        (
-            "qwen3-thinking",
-            None,
-            "samples at temperature=0.6, and coding.evaluation.protocol=greedy",
-        ),
+        ("qwen3-thinking", None, "temperature=0.6, and coding.evaluation.protocol=greedy"),
     ],
 )
 def test_a_profile_that_does_not_work_is_refused_by_name(

@@ -131,20 +131,17 @@ def test_a_log_of_inspect_says_tokens_and_what_was_cut_off(problems, tmp_path):
     assert [(one.tokens, one.truncated) for one in results] == [(7, True)] * 3
 
 
-@pytest.mark.parametrize(
-    ("log", "name", "said"),
-    [
-        (
-            inspect_log(inspect_sample(0, "", error={"message": "no network"})),
-            "log.json",
-            "no answer",
-        ),
-        (inspect_log({"id": 0, "epoch": 1}), "log.json", "not a samples file of inspect"),
-        ({}, "log.eval", "inspect log convert"),
-    ],
-    ids=["a sample that failed", "no output", "the other form"],
-)
-def test_a_log_that_has_no_answer_is_refused(log, name, said, problems, tmp_path, capsys):
+LOST = inspect_sample(0, "", error={"message": "no network"})
+WITHOUT_ANSWERS = {
+    "a sample that failed": (inspect_log(LOST), "log.json", "no answer"),
+    "no output": (inspect_log({"id": 0, "epoch": 1}), "log.json", "not a samples file of inspect"),
+    "the other form": ({}, "log.eval", "inspect log convert"),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_ANSWERS)
+def test_a_log_that_has_no_answer_is_refused(case, problems, tmp_path, capsys):
+    log, name, said = WITHOUT_ANSWERS[case]
     assert imported_log(tmp_path, problems, log, name) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
@@ -165,40 +162,46 @@ def evalplus_rows(*numbers):
     return [{"task_id": f"toy/{i}", "solution": "pass"} for i in numbers]
 
 
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        (evalplus_rows(0, 1), "1 of 3 problems of toy have no sample, such as toy/2"),
-        (evalplus_rows(0, 1, 2, 7), "'toy/7' is not in toy"),
-        ([{"task_id": "HumanEval/0", "solution": ""}], "'HumanEval/0' is not in toy"),
-        (evalplus_rows(0, 1, 2, 2), "toy/2 has 2 samples, other problems 1"),
-        (evalplus_rows(0, 0, 1, 1, 2, 2), "pass the --temperature T"),
-        ([{"input": "def add_x", "output": ""}], "the problem of its prompt is not in toy"),
-        ([{"question": "?", "answer": "!"}], "unknown format with fields answer, question"),
-        ([["a list"]], "line 1: not a JSON object"),
-        ([{"task_id": "toy/0", "solution": 5}], "line 1: its prompt or answer is not a text"),
-        ([{"input": [], "output": "x"}], "line 1: its prompt or answer is not a text"),
-        ([], "no samples"),
-    ],
-    ids=[
-        "problems without samples",
-        "another problem",
-        "another data set",
-        "unequal numbers",
-        "drawn how",
-        "another prompt",
-        "another tool",
-        "no object",
-        "no text",
-        "a conversation",
-        "nothing",
-    ],
-)
-def test_samples_that_do_not_fit_are_refused_in_a_line(rows, said, problems, tmp_path, capsys):
+UNFIT = {
+    "problems without samples": (evalplus_rows(0, 1), "1 of 3 problems of toy have no sample"),
+    "another problem": (evalplus_rows(0, 1, 2, 7), "'toy/7' is not in toy"),
+    "unequal numbers": (evalplus_rows(0, 1, 2, 2), "toy/2 has 2 samples, other problems 1"),
+    "drawn how": (evalplus_rows(0, 0, 1, 1, 2, 2), "pass the --temperature T"),
+    "another prompt": ([{"input": "def add_x", "output": ""}], "its prompt is not in toy"),
+    "another tool": (
+        [{"question": "?", "answer": "!"}],
+        "unknown format with fields answer, quest",
+    ),
+    "no object": ([["a list"]], "line 1: not a JSON object"),
+    "no text": (
+        [{"task_id": "toy/0", "solution": 5}],
+        "line 1: its prompt or answer is not a text",
+    ),
+    "a conversation": (
+        [{"input": [], "output": "x"}],
+        "line 1: its prompt or answer is not a text",
+    ),
+    "nothing": ([], "no samples"),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_samples_that_do_not_fit_are_refused_in_a_line(case, problems, tmp_path, capsys):
+    rows, said = UNFIT[case]
     assert imported(tmp_path, problems, rows) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
     assert not (tmp_path / "run").exists()
+
+
+def livecodebench(tmp_path, rows, *ids):
+    """The answers of a file of LiveCodeBench's results to these problems."""
+    (tmp_path / "results.json").write_text(json.dumps(rows))
+    problems = tuple(stdin_problem(("1", "1"), id=f"livecodebench/{name}") for name in ids)
+    data = DataSet(
+        name="livecodebench", problems=problems, version="", origin="", n_set_aside=0, notes=()
+    )
+    return match(tmp_path / "results.json", data)
 
 
 @pytest.mark.parametrize(
@@ -213,43 +216,15 @@ def test_samples_that_do_not_fit_are_refused_in_a_line(rows, said, problems, tmp
     ],
 )
 def test_damaged_results_of_livecodebench_are_refused(row, said, tmp_path):
-    (tmp_path / "results.json").write_text(
-        json.dumps(
-            [
-                {"question_id": "abc301_b", "code_list": ["a"]},
-                {"question_id": "abc301_a"} | row,
-            ]
-        )
-    )
-    names = ("livecodebench/abc301_a", "livecodebench/abc301_b")
-    problems = tuple(stdin_problem(("1", "1"), id=name) for name in names)
-    data = DataSet(
-        name="livecodebench", problems=problems, version="", origin="", n_set_aside=0, notes=()
-    )
+    rows = [{"question_id": "abc301_b", "code_list": ["a"]}, {"question_id": "abc301_a"} | row]
     with pytest.raises(DataError, match=said):
-        match(tmp_path / "results.json", data)
-
-
-def test_answers_of_another_contest_with_the_same_number_are_no_answers(tmp_path):
-    rows = [{"question_id": "abc301_a", "code_list": ["a"]}]
-    (tmp_path / "results.json").write_text(json.dumps(rows))
-    problem = stdin_problem(("1", "1"), id="livecodebench/abc301_b")
-    data = DataSet(
-        name="livecodebench", problems=(problem,), version="", origin="", n_set_aside=0, notes=()
-    )
-    with pytest.raises(DataError, match="abc301_a' is not in livecodebench"):
-        match(tmp_path / "results.json", data)
+        livecodebench(tmp_path, rows, "abc301_a", "abc301_b")
 
 
 def test_a_base_models_answer_is_its_program(tmp_path):
     """LiveCodeBench strips the blanks around an answer without fences."""
     rows = [{"question_id": "a", "output_list": ["print(1)\n\n"], "code_list": ["print(1)"]}]
-    (tmp_path / "results.json").write_text(json.dumps(rows))
-    problem = stdin_problem(("1", "1"), id="livecodebench/a")
-    data = DataSet(
-        name="livecodebench", problems=(problem,), version="", origin="", n_set_aside=0, notes=()
-    )
-    assert match(tmp_path / "results.json", data).style == "bare"
+    assert livecodebench(tmp_path, rows, "a").style == "bare"
 
 
 @pytest.mark.sandbox

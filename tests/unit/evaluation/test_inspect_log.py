@@ -1,7 +1,6 @@
 """`eval export --format inspect`: a log says what its evaluation says, and can be imported again."""
 
 import json
-from dataclasses import asdict
 from importlib.util import find_spec
 
 import pytest
@@ -16,9 +15,9 @@ from coding_model_project.evaluation.results import (
     to_line,
 )
 from coding_model_project.evaluation.statistics.scores import dataset_metrics
-from coding_model_project.runs.rollouts import Rollout
 from coding_model_project.types import Call, Problem, Test
 from tests.synthetic_evaluations import write_evaluation
+from tests.synthetic_runs import rollout
 
 
 def evaluation(folder, outcomes, *, prompt="Add two numbers.", changes=None, **settings):
@@ -41,24 +40,19 @@ def evaluation(folder, outcomes, *, prompt="Add two numbers.", changes=None, **s
             **(changes or {}).get(result.sample, {}),
         }
         completions.append(to_line(Generated(**fields)))
-        row = Rollout(
-            step=0,
-            attempt=1,
-            split=result.dataset,
-            problem=result.problem,
-            sample=str(result.sample),
-            prompt=prompt,
-            completion=fields["completion"],
-            tokens=result.tokens,
-            reward=0.0,
-            reward_parts={},
-            verdict={"input": "secret(3)", "detail": "expected 4"},
-            generated_at=1e9,
-            graded_at=1e9,
+        rollouts.append(
+            rollout(
+                step=0,
+                split=result.dataset,
+                problem=result.problem,
+                sample=str(result.sample),
+                prompt=prompt,
+                completion=fields["completion"],
+                verdict={"input": "secret(3)", "detail": "expected 4"},
+            )
         )
-        rollouts.append(json.dumps(asdict(row)) + "\n")
     (folder / COMPLETIONS).write_bytes(b"".join(completions))
-    (folder / "rollouts.jsonl").write_text("".join(rollouts))
+    (folder / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rollouts))
     names = read_evaluation(folder).datasets()
     metrics = {
         name: dataset_metrics([one for one in results if one.dataset == name], (1, 2))
@@ -157,7 +151,6 @@ def test_a_folder_gets_a_log_of_each_data_set_by_inspects_names(tmp_path, capsys
         (METRICS, ["--out", "log.json"], "not finished"),
         (None, [], "--out FOLDER"),
     ],
-    ids=["no prompts", "no metrics", "nowhere to write"],
 )
 def test_what_cannot_be_a_log_is_refused_in_a_line(file, options, said, tmp_path, capsys):
     run = evaluation(tmp_path / "run", {"p/1": [True]})

@@ -76,11 +76,9 @@ def test_another_protocol_is_another_result(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("second", "says"),
     [
-        pytest.param(
-            {"model": "other"}, "of several models (m, other); pass --name", id="other_model"
-        ),
-        pytest.param({}, "humaneval has two runs with seed 0", id="same_seed"),
-        pytest.param(None, "the evaluation is not finished", id="unfinished"),
+        ({"model": "other"}, "of several models (m, other); pass --name"),
+        ({}, "humaneval has two runs with seed 0"),
+        (None, "the evaluation is not finished"),
     ],
 )
 def test_what_cannot_be_one_models_results_is_refused(second, says, tmp_path, capsys):

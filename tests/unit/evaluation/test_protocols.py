@@ -12,22 +12,15 @@ def described(chosen=SAMPLED, problem=PROBLEM):
 
 
 def test_the_hash_changes_with_all_that_a_number_depends_on_and_with_nothing_else():
-    options = [
-        {"temperature": 0.7},
-        {"n": 8},
-        {"max_tokens": 10},
-        {"top_p": 1.0},
-        {"top_k": 20},
-        {"min_p": 0.0},
-        {"presence_penalty": 0.5},
-        {"frequency_penalty": 0.5},
-        {"repetition_penalty": 1.1},
-        {"stop": ("\n\n",)},
-        {"chat_template_kwargs": {"enable_thinking": True}},
-        {"chat_template_kwargs": {"enable_thinking": False}},
-    ]
+    options = {
+        "temperature": 0.7, "n": 8, "max_tokens": 10, "top_p": 1.0, "top_k": 20, "min_p": 0.0,
+        "presence_penalty": 0.5, "frequency_penalty": 0.5, "repetition_penalty": 1.1,
+        "stop": ("\n\n",), "chat_template_kwargs": {"enable_thinking": True},
+    }  # fmt: skip
+    drawn = [replace(SAMPLED.sampling, **{name: value}) for name, value in options.items()]
+    drawn.append(replace(SAMPLED.sampling, chat_template_kwargs={"enable_thinking": False}))
     changed = [
-        *(replace(SAMPLED, sampling=replace(SAMPLED.sampling, **option)) for option in options),
+        *(replace(SAMPLED, sampling=sampling) for sampling in drawn),
         replace(SAMPLED, prompt=PromptStyle.bare),
         replace(SAMPLED, stop_early=True),
         replace(SAMPLED, system_prompt="Be brief."),

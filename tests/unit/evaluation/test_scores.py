@@ -2,25 +2,29 @@ import math
 
 import pytest
 
-from coding_model_project.evaluation.results import Result
 from coding_model_project.evaluation.statistics.scores import dataset_metrics
 from coding_model_project.evaluation.tables import metrics_table
+from tests import synthetic_evaluations
 
 
 def result(problem, sample, passed, **changes):
-    fields = {
-        "dataset": "toy",
-        "problem": problem,
-        "sample": sample,
-        "passed": passed,
-        "pass_fraction": None if passed is None else (1.0 if passed else 0.5),
-        "error": None if passed in (True, None) else "memory_limit",
-        "ungradable": "SandboxError: down" if passed is None else None,
-        "tokens": 10,
-        "truncated": False,
-        "judge_s": 1.0,
-    }
-    return Result(**fields | changes)
+    outcome = "memory_limit" if passed is False else passed
+    plain = {"pass_fraction": None if passed is None else (1.0 if passed else 0.5), "judge_s": 1.0}
+    return synthetic_evaluations.result("toy", problem, sample, outcome, **plain | changes)
+
+
+def shown(name, metrics):
+    """The table's lines by their names."""
+    lines = metrics_table({name: metrics}, (1,)).splitlines()
+    return {line.split("  ")[0]: line for line in lines}
+
+
+def instructions(of, followed, loosely):
+    """A verdict on instructions."""
+    return {
+        "n_tests": of, "passed": followed, "loose_passed": loosely == of,
+        "followed_loosely": loosely,
+    }  # fmt: skip
 
 
 def test_what_is_counted_and_what_is_left_out():
@@ -72,15 +76,15 @@ def test_the_budget_curve_is_the_chance_to_have_found_an_accepted_sample():
     assert rates == sorted(rates)
 
 
-def test_a_duplicate_costs_what_judging_it_cost():
+def test_a_duplicate_costs_what_judging_it_cost_and_a_repair_its_own_judging():
     results = [
         result("a", 0, False, program="x"),
         result("a", 1, False, program="x", judge_s=0.0, verdict={"cached": True}),
-        result("a", 2, True, program="y"),
+        result("a", 2, True, program="y", repair_s=2.0),
     ]
     found = dataset_metrics(results, ks=(1,))
     assert found["cached"] == 1
-    assert found["budget"]["judge_s"][-1]["budget"] == 3.0
+    assert found["budget"]["judge_s"][-1]["budget"] == 5.0
 
 
 def test_nothing_accepted_and_nothing_graded():
@@ -92,25 +96,17 @@ def test_nothing_accepted_and_nothing_graded():
 
 
 def test_instructions_have_their_loose_accuracy_beside_the_strict_one():
+    outcomes = [(True, 2), (False, 2), (False, 1), (False, 0)]
     results = [
-        result(
-            f"p{n}", 0, passed,
-            verdict={
-                "n_tests": 2, "passed": 2 * passed,
-                "loose_passed": loosely == 2, "followed_loosely": loosely,
-            },
-        )
-        for n, (passed, loosely) in enumerate([(True, 2), (False, 2), (False, 1), (False, 0)])
-    ]  # fmt: skip
+        result(f"p{n}", 0, passed, verdict=instructions(2, 2 * passed, loosely))
+        for n, (passed, loosely) in enumerate(outcomes)
+    ]
     found = dataset_metrics(results, ks=(1,))
     assert found["pass@k"]["1"]["value"] == 0.25
     assert found["loose"]["pass@k"]["1"]["value"] == 0.5
     assert found["loose"]["pass_ratio"]["value"] == 5 / 8
-    (line,) = (
-        one for one in metrics_table({"rules": found}, (1,)).splitlines() if "rules, loosely" in one
-    )
-    assert "50.0%" in line
-    assert "62.5%" in line
+    line = shown("rules", found)["rules, loosely"]
+    assert "50.0%" in line and "62.5%" in line
     assert "loose" not in dataset_metrics([result("p", 0, True)], ks=(1,))
 
 
@@ -122,22 +118,15 @@ def test_other_rules_have_a_line_each_by_their_names():
     ]
     found = dataset_metrics(results, ks=(1,))
     assert found["pass@k"]["1"]["value"] == 1.0
-    shown = {line.split("  ")[0]: line for line in metrics_table({"g": found}, (1,)).splitlines()}
-    assert "60.0% (" in shown["g, strict-match"]
-    assert "40.0% (" in shown["g, last"]
+    assert "60.0% (" in shown("g", found)["g, strict-match"]
+    assert "40.0% (" in shown("g", found)["g, last"]
 
 
 def test_instructions_have_the_publishers_accuracy_over_all_of_them():
     counts = [(1, 1, 1), (3, 1, 2), (2, 0, 2), (4, 4, 4)]  # instructions, followed, loosely
     results = [
-        result(
-            f"p{n}", 0, followed == of, pass_fraction=followed / of,
-            verdict={
-                "n_tests": of, "passed": followed,
-                "loose_passed": loosely == of, "followed_loosely": loosely,
-            },
-        )
-        for n, (of, followed, loosely) in enumerate(counts)
+        result(f"p{n}", 0, one[0] == one[1], pass_fraction=one[1] / one[0], verdict=instructions(*one))
+        for n, one in enumerate(counts)
     ]  # fmt: skip
     metrics = dataset_metrics(results, ks=(1,))
     found = metrics["instructions"]
@@ -145,31 +134,24 @@ def test_instructions_have_the_publishers_accuracy_over_all_of_them():
     assert found["loose"]["value"] == pytest.approx(9 / 10)
     assert metrics["pass_ratio"]["value"] == pytest.approx((1 + 1 / 3 + 0 + 1) / 4)
     assert found["strict_mean"]["value"] == pytest.approx((6 / 10 + 2 / 4) / 2)
-    lines = metrics_table({"rules": metrics}, (1,)).splitlines()
-    shown = {one.split("  ")[0]: one for one in lines}
-    assert "60.0% (" in shown["rules, each instruction"]
-    assert "90.0% (" in shown["rules, each instruction loosely"]
-    assert "55.0% (" in shown["rules, mean of prompts and instructions"]
+    lines = shown("rules", metrics)
+    assert "60.0% (" in lines["rules, each instruction"]
+    assert "90.0% (" in lines["rules, each instruction loosely"]
+    assert "55.0% (" in lines["rules, mean of prompts and instructions"]
     assert "instructions" not in dataset_metrics([result("p", 0, True)], ks=(1,))
 
 
 def test_the_interval_of_instructions_counts_problems():
-    def metrics(n_problems, n_each):
+    def metrics(n_each):
+        kept = [(n % 2 == 0, n_each * (n % 2 == 0)) for n in range(100)]
         results = [
-            result(
-                f"p{n}", 0, n % 2 == 0,
-                verdict={
-                    "n_tests": n_each, "passed": n_each * (n % 2 == 0),
-                    "loose_passed": n % 2 == 0, "followed_loosely": n_each * (n % 2 == 0),
-                },
-            )
-            for n in range(n_problems)
-        ]  # fmt: skip
+            result(f"p{n}", 0, passed, verdict=instructions(n_each, followed, followed))
+            for n, (passed, followed) in enumerate(kept)
+        ]
         return dataset_metrics(results, ks=(1,))
 
-    few, many = metrics(100, 2), metrics(100, 5)
-    assert "instructions" not in metrics(100, 1)  # the same as over problems
-    assert many["instructions"]["strict"] == pytest.approx(few["pass@k"]["1"])
+    assert "instructions" not in metrics(1)  # the same as over problems
+    assert metrics(5)["instructions"]["strict"] == pytest.approx(metrics(2)["pass@k"]["1"])
 
 
 def test_a_benchmark_with_further_tests_has_the_score_of_its_own_beside():
@@ -180,8 +162,6 @@ def test_a_benchmark_with_further_tests_has_the_score_of_its_own_beside():
     ]
     found = dataset_metrics(results, ks=(1,))
     assert (found["pass@k"]["1"]["value"], found["base"]["1"]["value"]) == (0.25, 0.75)
-    (line,) = (
-        one for one in metrics_table({"plus": found}, (1,)).splitlines() if "own tests" in one
-    )
+    (line,) = (line for name, line in shown("plus", found).items() if "own tests" in name)
     assert "75.0%" in line
     assert "base" not in dataset_metrics([result("p", 0, True)], ks=(1,))

@@ -16,16 +16,6 @@ def test_the_interval_holds_the_mean_and_narrows_with_problems():
     assert narrow_high - narrow_low < (high - low) / 3
 
 
-@pytest.mark.soak  # a simulation
-def test_the_interval_covers_as_often_as_it_says():
-    rng = np.random.default_rng(2)
-    covered = 0
-    for _ in range(200):
-        low, high = bootstrap_interval(rng.binomial(4, 0.3, 100) / 4, n=1000)
-        covered += low <= 0.3 <= high
-    assert 180 <= covered <= 199
-
-
 def test_the_same_seed_gives_the_same_numbers():
     rates = [0.0, 0.5, 1.0, 0.25]
     assert bootstrap_interval(rates) == bootstrap_interval(rates)
@@ -59,6 +49,8 @@ def test_a_side_of_seeds_that_differ_has_a_wider_interval():
     widths = [high - low for low, high in map(side_interval, (equal, differing))]
     assert widths[0] < widths[1]
     assert side_interval(equal[:1]) == rate_interval(equal[0])
+    none = np.zeros((2, 20))
+    assert side_interval(none) == pytest.approx(rate_interval(none[0])), "as of one seed"
 
 
 def test_the_p_value_is_that_of_all_sign_flips():
@@ -79,16 +71,6 @@ def test_no_difference_is_no_evidence_and_a_large_one_is_never_certain():
     clear = paired_test([1.0] * 60, [0.0] * 60)
     assert clear.p_value == pytest.approx(1 / 10_001)
     assert paired_test([0.0] * 60, [1.0] * 60).delta == -1.0
-
-
-@pytest.mark.soak  # a simulation
-def test_false_alarms_come_as_often_as_they_should():
-    rng = np.random.default_rng(3)
-    alarms = 0
-    for seed in range(200):
-        first, second = rng.random(40), rng.random(40)
-        alarms += paired_test(first.tolist(), second.tolist(), n=400, seed=seed).p_value <= 0.05
-    assert 1 <= alarms <= 22
 
 
 @pytest.mark.parametrize(

@@ -104,10 +104,7 @@ def test_each_whole_checkpoint_is_evaluated_once(place):
     assert len(said) == 3, "nothing was evaluated again"
     write_manifest(run / "checkpoints" / "global_step_16")
     assert len(watch(plan(place), said.append).points) == 4
-    assert [call for call in calls(place) if call[0] == "16"] == [
-        ("16", "None", "start"),
-        ("16", "None", "end"),
-    ]
+    assert [call[2] for call in calls(place) if call[0] == "16"] == ["start", "end"]
 
 
 def test_checkpoints_are_found_as_they_appear_until_the_training_ends(place):
@@ -230,10 +227,7 @@ def test_shards_are_merged_before_they_are_evaluated(place, monkeypatch):
     [
         ({"command": "true {model}"}, "{out} missing"),
         ({"command": "{python} nowhere.py {model} {out}"}, "nowhere.py: no such file"),
-        (
-            {"command": "echo {oops} {model} {out}"},
-            "unknown placeholder {oops}; expected {python}, {model}",
-        ),
+        ({"command": "echo {oops} {model} {out}"}, "unknown placeholder {oops}"),
         ({"command": "echo {model} {out} '"}, "No closing quotation"),
         ({"command": "echo {model} {out} {"}, "brace"),
         ({"command": "echo {model:{oops}} {out}"}, "unknown placeholder"),
@@ -253,15 +247,15 @@ def test_bad_input_is_named(place, changes, said):
 
 def test_two_watches_do_not_share_a_folder(place):
     checkpoint(place / "runs" / "grpo", 1)
-    errors = []
+    said = []
 
-    def say(_):
-        with pytest.raises(ConfigError) as error:
+    def say(line):
+        with pytest.raises(ConfigError, match="another watch"):
             watch(plan(place), print)
-        errors.append(str(error.value))
+        said.append(line)
 
     watch(plan(place), say)
-    assert "another watch" in errors[0]
+    assert said
 
 
 def test_the_command_draws_the_curve(place, capsys):

@@ -3,8 +3,8 @@
 import json
 import os
 import sys
-from pathlib import Path
 
+import psutil
 import pytest
 
 from coding_model_project.errors import CheckpointError
@@ -14,6 +14,7 @@ from coding_model_project.reports.chart_lines import chart_lines
 from coding_model_project.reports.tally import RunTally
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.metrics_log import read_metrics
+from tests.processes import ended
 from tests.synthetic_checkpoints import checkpoint
 from tests.synthetic_runs import write_run
 from tests.waiting import wait_for
@@ -34,15 +35,11 @@ for name, content in json.loads((model / "config.json").read_text())["files"].it
 LM_EVAL = {
     "results": {
         "toy": {
-            "alias": "toy",
-            "acc,none": 0.25,
-            "acc_stderr,none": 0.05,
-            "exact_match,strict-match": 0.5,
-            "exact_match_stderr,strict-match": "N/A",
+            "alias": "toy", "acc,none": 0.25, "acc_stderr,none": 0.05,
+            "exact_match,strict-match": 0.5, "exact_match_stderr,strict-match": "N/A",
         }
-    },
-    "n-samples": {"toy": {"original": 40, "effective": 40}},
-}
+    }
+}  # fmt: skip
 OLMES = {"alias": "toy:rc", "metrics": {"primary_score": 0.3, "acc_raw": 0.2}, "num_instances": 40}
 OLDER_OLMES = {"task": "toy", "primary_score": 0.3, "acc_raw": 0.2, "num_instances": 40}
 WITH_ERROR = Measure(value=0.25, low=0.25 - 1.96 * 0.05, high=0.25 + 1.96 * 0.05)
@@ -177,11 +174,5 @@ def test_what_a_command_leaves_running_ends_with_it(tmp_path):
     checkpoint(tmp_path / "runs" / "grpo", 4)
     command = f"{{python}} {script} {{model}} {{out}}"
     (point,) = watch(plan(tmp_path, command=command), lambda _: None).points
-    wait_for(lambda: has_ended(int(point.measures["pid"].value)))
-
-
-def has_ended(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
+    pid = int(point.measures["pid"].value)
+    wait_for(lambda: not psutil.pid_exists(pid) or ended(psutil.Process(pid)))

@@ -9,6 +9,18 @@ SIMPLE = {
 }
 
 
+CHECK = "#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt\n"
+"""A verifier whose reward is what the agent wrote."""
+
+
+def program(path: Path, text: str) -> Path:
+    """Write a shell script that can be executed, such as one that stands in for a container engine."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
 def folder(path: Path, toml: str | None = "", **changes: str | None) -> Path:
     """Write a valid task's folder with changes: `tests__test_sh=None` omits tests/test.sh."""
     named = {key.replace("__", "/").replace("_sh", ".sh").replace("_md", ".md"): text

@@ -13,7 +13,7 @@ from coding_model_project.harbor.environment.factory import check_supported, env
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.rooms.rooms import Rooms
 from coding_model_project.harbor.trial import Trials
-from tests.unit.harbor.folders import folder
+from tests.unit.harbor.folders import folder, program
 from tests.unit.harbor.rooms import need_rooms
 
 STAGES = "FROM golang:1.24 AS made\nFROM debian\nCOPY --from=made /a /a\n"
@@ -31,25 +31,19 @@ def no_engine(tmp_path, monkeypatch):
 @pytest.fixture
 def engine(tmp_path, monkeypatch):
     """A container engine that responds, and builds nothing."""
-    program = tmp_path / "bin" / "podman"
-    program.parent.mkdir()
-    program.write_text('#!/bin/sh\n[ "$1" = ps ] && exit 0; echo builds nothing >&2; exit 1\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    made = program(
+        tmp_path / "bin/podman", '[ "$1" = ps ] && exit 0; echo builds nothing >&2; exit 1'
+    )
+    monkeypatch.setenv("PATH", f"{made.parent}:{os.environ['PATH']}")
     auto.engine_here.cache_clear()
     yield
     auto.engine_here.cache_clear()
 
 
 def made(path, dockerfile):
-    return load_task(
-        folder(
-            path,
-            environment__Dockerfile=dockerfile,
-            tests__test_sh="#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n",
-            solution__solve_sh="#!/bin/bash\n",
-        )
-    )
+    check = "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n"
+    files = {"tests__test_sh": check, "solution__solve_sh": "#!/bin/bash\n"}
+    return load_task(folder(path, environment__Dockerfile=dockerfile, **files))
 
 
 def outcomes(*tasks):
@@ -69,31 +63,22 @@ def test_without_an_engine_simple_tasks_run_and_others_say_how_to_get_one(tmp_pa
     stages = made(tmp_path / "stages", STAGES)
     first, *others = outcomes(simple, fails, stages, fails)
     assert (first.error, first.rewards) == (None, {"reward": 1.0})
-    for one, where in zip(
-        others, ("Dockerfile:2: RUN", "Dockerfile:1", "Dockerfile:2"), strict=True
-    ):
+    places = ("Dockerfile:2: RUN", "Dockerfile:1", "Dockerfile:2")
+    for one, where in zip(others, places, strict=True):
         assert one.exception == "SandboxBuildFailedError" and one.rewards is None
         assert where in str(one.error) and "apt-get install podman" in str(one.error)
 
 
 @pytest.mark.sandbox
-def test_with_an_engine_others_are_built_by_it(tmp_path, engine):
+def test_with_an_engine_it_builds_what_rooms_cannot_and_what_fetches_its_tools(tmp_path, engine):
+    """Rooms have no network, and so no verdict for a verifier that needs one."""
     fails = made(tmp_path / "fails", "FROM debian\nRUN false\n")
-    (ended,) = outcomes(fails)
-    assert isinstance(ended.error, ImageError) and "podman build: builds nothing" in str(
-        ended.error
-    )
-
-
-@pytest.mark.sandbox
-def test_a_verifier_that_fetches_its_tools_runs_in_a_container(tmp_path, engine):
-    """Rooms have no network, and so no verdict for it."""
     task = made(tmp_path / "t", "FROM debian\n")
     script = task.path / "tests" / "test.sh"
     script.write_text(f"#!/bin/bash\n# curl x\necho uvx; true || curl -s x\n{script.read_text()}")
-    (ended,) = outcomes(task)
-    assert ended.exception == "SandboxBuildFailedError"
-    assert "podman build: builds nothing" in str(ended.error)
+    for ended in outcomes(fails, task):
+        assert ended.exception == "SandboxBuildFailedError"
+        assert "podman build: builds nothing" in str(ended.error)
     assert f"since {script}:3: curl needs a network" in str(ended.error)
 
 

@@ -17,10 +17,8 @@ from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.trial import Trials
-from tests.unit.harbor.folders import folder
+from tests.unit.harbor.folders import CHECK, folder
 from tests.unit.harbor.rooms import run_in_environments
-
-CHECK = "#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt\n"
 
 
 def bash(command: str) -> str:
@@ -112,13 +110,6 @@ def test_the_tasks_own_time_ends_an_episode_and_is_verified(tmp_path):
     toml = "[agent]\ntimeout_sec = 0.3\n"
     outcome, episode = trial(tmp_path, Slow(), toml=toml)
     assert episode.ending is Ending.time and outcome.exception == "AgentTimeoutError"
-
-
-@pytest.mark.sandbox
-def test_a_model_that_cannot_answer_ends_the_trial_and_not_the_episode(tmp_path):
-    outcome, episode = trial(tmp_path, said(ConnectionError("the endpoint is gone")))
-    assert outcome.exception == "ConnectionError" and outcome.rewards is None
-    assert episode.ending is None and not outcome.reward_valid
 
 
 @pytest.mark.sandbox

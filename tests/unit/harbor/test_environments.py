@@ -27,7 +27,7 @@ from coding_model_project.harbor.integrity import Integrity
 from coding_model_project.harbor.trial import Trials
 from tests import docs
 from tests.unit.harbor.engines import engine, listed, run_in_containers, write_image
-from tests.unit.harbor.folders import folder
+from tests.unit.harbor.folders import CHECK, folder
 from tests.unit.harbor.rooms import run_in_environments
 
 EXAMPLE = "my_environments"
@@ -58,16 +58,12 @@ def example(tmp_path, monkeypatch):
         ("no_such_module:Mine", "No module named 'no_such_module'"),
         ("os:NoSuch", "has no attribute 'NoSuch'"),
         ("os:sep", "not callable"),
+        ("harbor:daytona", "pip install harbor"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_one_line(name, says):
     with pytest.raises(ConfigError, match=says):
         environments_of(TaskEnvironment(name=name))
-
-
-def test_harbors_own_environments_take_harbors_package():
-    with pytest.raises(ConfigError, match="pip install harbor"):
-        environments_of(TaskEnvironment(name="harbor:daytona"))
 
 
 def test_a_limit_of_a_node_holds_over_processes_and_ends_with_them(tmp_path):
@@ -115,35 +111,92 @@ class Borrowed(Environment):
         await self._room.cleanup()
 
 
-@pytest.mark.sandbox
-def test_everything_else_is_made_of_five_methods(tmp_path):
-    (tmp_path / "Dockerfile").write_text("FROM debian\nWORKDIR /app\n")
-    forges = """(while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.05; done) < /dev/null &
-        touch /tests/helper.py /conftest.py /app/x/kept"""
+# ── what every environment promises ───────────────────────────────────────────────────────────────
 
-    async def use(environments):
-        room = await environments.create(tmp_path, EnvironmentConfig(), {"A": "b"})
-        made = await prepared(Borrowed(room))
+
+@pytest.fixture(params=["a room", "a container", "five methods"])
+def inside(request, tmp_path):
+    """Return the result of `await use(environment)`, in an environment of each kind."""
+    kind = request.param
+
+    def run(use):
+        async def body(environments):
+            made = await environments.create(tmp_path, EnvironmentConfig(), {"A": "b"})
+            made = await prepared(Borrowed(made)) if kind == "five methods" else made
+            try:
+                return await use(made)
+            finally:
+                await made.cleanup()
+
+        if kind == "a container":
+            write_image(tmp_path)
+            return run_in_containers(body)
+        (tmp_path / "Dockerfile").write_text("FROM debian\nWORKDIR /app\n")
+        return run_in_environments(body)
+
+    return run
+
+
+@pytest.mark.sandbox
+def test_a_verifier_finds_files_and_no_process_of_the_agent(inside):
+    forges = """(while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.05; done) < /dev/null &
+        mkdir -p /tests; touch /tests/helper.py /conftest.py /app/x/kept; setsid sleep 600 &"""
+
+    async def use(made):
         await made.write_tree("x", of_bytes("y/z", b"\xff", 0o755))
         await made.run_command(forges)
         await made.begin_verifier()
         await made.write_tree("/tests", of_bytes("test.sh", b"echo $A\n").executable("test.sh"))
         found = await made.run_command(
-            "/tests/test.sh; pwd; sleep 0.2; ls -A /tests /logs/verifier /app/x"
+            "/tests/test.sh; pwd; sleep 0.2; ls -A /tests /logs/verifier /app/x; [ ! -e /conftest.py ]"
         )
+        ended = await made.run_command(f"{LEFT} | grep -c '^sleep.600'")
         program, tree = await made.read_tree("x/y/z"), await made.read_tree("x", only=["y", "no"])
         with pytest.raises(FileNotFoundError):
             await made.read_tree("none")
-        with pytest.raises(OSError, match="more than 1 bytes"):
+        with pytest.raises(OSError, match="bytes"):
             await made.read_tree("/tests", max_bytes=1)
-        empty = await made.read_tree("/logs/verifier")
-        await made.cleanup()
-        return found.stdout, program, tree, empty
+        return found, ended.stdout, program, tree, await made.read_tree("/logs/verifier")
 
-    found, program, tree, empty = run_in_environments(use)
-    assert found == "b\n/app\n/app/x:\nkept\ny\n\n/logs/verifier:\n\n/tests:\ntest.sh\n"
+    found, left, program, tree, empty = inside(use)
+    assert found.stdout == "b\n/app\n/app/x:\nkept\ny\n\n/logs/verifier:\n\n/tests:\ntest.sh\n"
+    assert left == "0\n"
     assert program == of_bytes("", b"\xff", 0o755) and tree.file("y/z") == b"\xff"
     assert [name for name, *_ in tree.entries] == ["y", "y/z"] and empty.entries == ()
+
+
+LEFT = "for p in /proc/[0-9]*; do cat $p/cmdline; echo; done 2>/dev/null"
+"""Lists the commands that run."""
+
+
+@pytest.mark.sandbox
+def test_late_and_cancelled_commands_end_with_all_they_started_and_nothing_else(inside):
+    daemons = "echo first; setsid sh -c 'trap \"\" TERM; sleep 600 & sleep 601' & sleep 602"
+
+    async def use(made):
+        await made.run_command("sleep 500 &")
+        late = await made.run_command(daemons, timeout_s=1.0)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(made.run_command("sleep 603"), 0.5)
+        return late, (await made.run_command(LEFT)).stdout
+
+    late, left = inside(use)
+    assert late.timed_out and (late.exit_code, late.stdout) == (137, "first\n")
+    assert "sleep\x00500" in left and "sleep\x0060" not in left
+
+
+@pytest.mark.sandbox
+def test_a_huge_log_is_cut_and_no_background_process_is_waited_for(inside):
+    async def use(made):
+        log = await made.run_command("echo first; head -c 300000000 /dev/zero; echo last; exit 3")
+        null = await made.run_command("echo a\0b")
+        return log, await made.run_command("sleep 60 & echo at once"), null
+
+    log, held, null = inside(use)
+    assert log.exit_code == 3 and log.stdout.startswith("first") and log.stdout.endswith("last\n")
+    assert len(log.stdout) < 1.1 * (1 << 20) and "bytes left out" in log.stdout
+    assert held.stdout == "at once\n"
+    assert null.exit_code == 126 and "null byte" in null.stderr
 
 
 @pytest.mark.sandbox
@@ -152,7 +205,7 @@ def test_the_example_runs_trials_by_five_methods(tmp_path, example):
         pytest.skip("the example is for podman")
     task = folder(
         tmp_path / "task",
-        tests__test_sh="#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt\n",
+        tests__test_sh=CHECK,
         solution__solve_sh="#!/bin/bash\necho 1 > answer\n",
     )
     write_image(task / "environment")
@@ -214,7 +267,7 @@ def test_a_verifier_of_its_own_in_a_container_is_isolated(tmp_path):
     task = folder(
         tmp_path / "task",
         'artifacts = ["/app/answer"]\n[verifier]\nenvironment_mode = "separate"\n',
-        tests__test_sh="#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt\n",
+        tests__test_sh=CHECK,
         solution__solve_sh="#!/bin/bash\necho 0.5 > /app/answer\n",
     )
     write_image(task / "environment")

@@ -17,7 +17,7 @@ import pytest
 
 from coding_model_project.harbor.export.exporting import export
 from coding_model_project.types import Asserts, Limits, Problem, Stdin, Test
-from tests.unit.harbor.export_attacks import ATTACKS, STRIKES
+from tests.unit.harbor.export_attacks import ATTACKS
 
 LIMITS = Limits(cpu_s=0.5, wall_s=1.5, output_kb=64, memory_mb=128)
 ALONE = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child"]
@@ -130,9 +130,9 @@ def test_the_solution_earns_its_reward(tmp_path, user):
 
 
 @pytest.mark.parametrize("user", USERS)
-@pytest.mark.parametrize("name", [*ATTACKS, *STRIKES])
+@pytest.mark.parametrize("name", ATTACKS)
 def test_no_attack_earns_a_reward_or_loses_the_judgement(tmp_path, name, user):
-    earned = attack(tmp_path, name, (ATTACKS | STRIKES)[name], user)
+    earned = attack(tmp_path, name, ATTACKS[name], user)
     assert set(earned) == {0.0}
 
 

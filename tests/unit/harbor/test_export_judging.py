@@ -16,7 +16,7 @@ from coding_model_project.harbor.format.task import Task, load_task
 from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Problem, Stdin, Test
-from tests.unit.harbor.export_attacks import ATTACKS, STRIKES
+from tests.unit.harbor.export_attacks import ATTACKS
 from tests.unit.harbor.rooms import need_rooms, run_in_environments
 
 pytestmark = pytest.mark.sandbox
@@ -147,7 +147,7 @@ def test_no_attack_on_the_verifier_earns_more_without_it(tmp_path):
     function = problem("b", "def f(k): return 0\n", Test(Asserts(f"assert f(1) == {secret}", "f")))
     tried = [
         (given, text.replace("SECRET", pattern).replace("LOGS", "'/logs/verifier'"))
-        for text in (ATTACKS | STRIKES).values()
+        for text in ATTACKS.values()
         for given in (script, function)
         if given is script or "def f(" in text
     ]

@@ -72,10 +72,8 @@ async def test_a_loop_with_native_tool_calls_is_one_conversation():
         ]
         first = messages[1]
         assert first["content"] == "Look."
-        assert first["tool_calls"][0]["function"] == {
-            "name": "bash",
-            "arguments": '{"command": "ls"}',
-        }
+        made = first["tool_calls"][0]["function"]
+        assert (made["name"], made["arguments"]) == ("bash", '{"command": "ls"}')
         assert reply.finish_reason == "stop" and messages[-1]["content"] == "Done."
         (only,) = served.session.recorder.trajectories(9)
         assert only.trained == sum(len(made.ids) for made in served.policy.generated)

@@ -30,31 +30,27 @@ from tests.bench.exported import BARE, measure
 from tests.unit.harbor.folders import folder
 
 LIMITS = Limits(cpu_s=0.5, wall_s=2.0, output_kb=64)
-TUPLES = (
-    'def f(xs, *, k=2):\n    """It\'s \\"quoted\\" $HOME `x`"""\n    return {"n": (len(xs), k)}\n'
+
+
+def problem_of(name: str, gold: str, *tests: Test, **more) -> Problem:
+    return Problem(
+        id=f"mine/{name}", split="train", statement="", limits=LIMITS, gold=(gold,), tests=tests,
+        **more,
+    )  # fmt: skip
+
+
+CALLS = problem_of(
+    "train/1",
+    'def f(xs, *, k=2):\n    """It\'s \\"quoted\\" $HOME `x`"""\n    return {"n": (len(xs), k)}\n',
+    Test(input=Call(function="f", args=([1],)), expected={"n": (1, 2)}, public=True),
+    Test(input=Call(function="f", args=([1, 2],)), expected={"n": (2, 2)}),
+    Test(input=Call(function="f", args=([],)), expected={"n": (0, 2)}),
 )
-CALLS = Problem(
-    id="mine/train/1",
-    split="train",
-    statement="Count.",
-    limits=LIMITS,
-    gold=(TUPLES,),
-    tests=(
-        Test(input=Call(function="f", args=([1],)), expected={"n": (1, 2)}, public=True),
-        Test(input=Call(function="f", args=([1, 2],)), expected={"n": (2, 2)}),
-        Test(input=Call(function="f", args=([],)), expected={"n": (0, 2)}),
-    ),
-)
-SCRIPT = Problem(
-    id="mine/2",
-    split="train",
-    statement="Add.",
-    limits=LIMITS,
-    gold=("import sys\nprint(sum(map(int, sys.stdin.read().split())))\n",),
-    tests=(
-        Test(input=Stdin("1 2\n"), expected="3\n"),
-        Test(input=Stdin("4040 0"), expected="4040"),
-    ),
+SCRIPT = problem_of(
+    "2",
+    "import sys\nprint(sum(map(int, sys.stdin.read().split())))\n",
+    Test(input=Stdin("1 2\n"), expected="3\n"),
+    Test(input=Stdin("4040 0"), expected="4040"),
 )
 PAIRS = LOADERS["mbpp"].to_problem(
     {
@@ -124,11 +120,12 @@ def test_others_earn_what_they_pass(problem, program, pass_rate, tmp_path):
 
 @pytest.mark.sandbox
 def test_asserts_that_share_their_state_share_it_in_the_task(tmp_path):
-    counts = Problem(
-        id="mine/5", split="train", statement="", limits=LIMITS, isolation=Isolation.shared,
-        gold=("seen = []\ndef f():\n    seen.append(1)\n    return len(seen)\n",),
-        tests=tuple(Test(Asserts(f"assert f() == {n}", "f")) for n in (1, 2, 3)),
-    )  # fmt: skip
+    counts = problem_of(
+        "5",
+        "seen = []\ndef f():\n    seen.append(1)\n    return len(seen)\n",
+        *(Test(Asserts(f"assert f() == {n}", "f")) for n in (1, 2, 3)),
+        isolation=Isolation.shared,
+    )
     assert graded(counts, tmp_path) == (1.0, 1.0)
     (tmp_path / "tasks").rename(tmp_path / "before")
     (tmp_path / "app").rename(tmp_path / "app_before")
@@ -139,21 +136,15 @@ def test_asserts_that_share_their_state_share_it_in_the_task(tmp_path):
 
 @pytest.mark.sandbox
 def test_floats_have_the_tolerance_of_the_problem(tmp_path):
-    thirds = Problem(
-        id="mine/4", split="train", statement="", limits=LIMITS, atol=0.01, rtol=0.0,
-        gold=("def f(x):\n    return x / 3\n",),
-        tests=tuple(Test(Call("f", (x,)), expected=e) for x, e in ((1, 0.333), (300, 99.98))),
-    )  # fmt: skip
+    tests = (Test(Call("f", (x,)), expected=e) for x, e in ((1, 0.333), (300, 99.98)))
+    thirds = problem_of("4", "def f(x):\n    return x / 3\n", *tests, atol=0.01, rtol=0.0)
     assert graded(thirds, tmp_path) == (0.0, 0.5)
 
 
 @pytest.mark.sandbox
 def test_no_program_earns_nothing_and_the_cases_are_gone_before_one_runs(tmp_path):
     spy = f"import glob\nprint(len(glob.glob('{tmp_path}/tasks/*/tests/cases.json')))\n"
-    seen = Problem(
-        id="mine/3", split="train", statement="", limits=LIMITS, gold=(spy,),
-        tests=(Test(input=Stdin(""), expected="0"),),
-    )  # fmt: skip
+    seen = problem_of("3", spy, Test(input=Stdin(""), expected="0"))
     assert graded(seen, tmp_path) == (1.0, 1.0)
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "app").mkdir()
@@ -187,12 +178,11 @@ def test_an_instruction_names_what_the_reference_defines_and_shows_no_test(tmp_p
 def test_the_same_problems_give_the_same_bytes(tmp_path):
     for name in ("a", "b"):
         export([CALLS, PAIRS], tmp_path / name)
-    files = [
-        one.relative_to(tmp_path / "a") for one in (tmp_path / "a").rglob("*") if one.is_file()
-    ]
-    assert len(files) == 16
-    for one in files:
-        assert (tmp_path / "a" / one).read_bytes() == (tmp_path / "b" / one).read_bytes()
+    a, b = (
+        {str(one.relative_to(root)): one.read_bytes() for one in root.rglob("*") if one.is_file()}
+        for root in (tmp_path / "a", tmp_path / "b")
+    )
+    assert a == b and len(a) == 16
 
 
 def test_what_cannot_be_a_task_is_set_aside_with_its_reason(tmp_path):
@@ -256,10 +246,9 @@ def test_tasks_that_are_test_only_make_no_training_rows(tmp_path):
     folder(tmp_path / "tasks" / "human-eval-7")
     loaded = load("tasks", path=tmp_path / "tasks")
     assert [problem.split for problem in loaded.problems] == ["test"] * 3
-    written = write_training_files(
-        loaded.problems, tmp_path / "rows", Plan(use=Role.validation)
-    ).rows
-    assert written == {"rl_validation": 3}
+    plan = Plan(use=Role.validation)
+    written = write_training_files(loaded.problems, tmp_path / "rows", plan)
+    assert written.rows == {"rl_validation": 3}
     with pytest.raises(ConfigError, match="test only"):
         write_training_files(loaded.problems, tmp_path / "rows", Plan())
 

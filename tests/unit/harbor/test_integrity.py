@@ -143,17 +143,8 @@ def test_check_names_what_is_wrong_with_a_task(tmp_path):
 def test_the_command_checks_as_it_is_asked(tmp_path, capsys):
     made(tmp_path / "good", READS, WRITES, APART)
     made(tmp_path / "gpu", READS, WRITES, {"task.toml": "[environment]\ngpus = 1\n"})
-    command = [
-        "harbor",
-        "check",
-        str(tmp_path),
-        "--runs",
-        "2",
-        "--no-forgeries",
-        "--environment",
-        "rooms",
-    ]
-    assert main([*command, "--workers", "2"]) == 1
+    options = ["--runs", "2", "--no-forgeries", "--environment", "rooms", "--workers", "2"]
+    assert main(["harbor", "check", str(tmp_path), *options]) == 1
     good, gpu = map(json.loads, capsys.readouterr().out.splitlines())
     assert good["ok"] and good["runs"] == [{"reward": 1.0}] * 2 and good["forged"] == []
     assert not gpu["ok"] and "no accelerators" in gpu["problems"][0]

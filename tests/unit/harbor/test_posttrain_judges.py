@@ -33,16 +33,9 @@ def problem(number, statement, gold=()):
     return Problem(id=f"garden/{number}", split="test", statement=statement, tests=tests, gold=gold)
 
 
-TESTS = (
-    problem(1, LONG.format(n="twenty")),
-    problem(
-        2,
-        "Read a list of city names and print the one that comes last in the order of a dictionary",
-    ),
-)
-ALLOWED = (
-    problem(7, "Read a list of city names and print the first of them in lower case letters"),
-)
+CITIES = "Read a list of city names and print the one that comes last in the order of a dictionary"
+TESTS = (problem(1, LONG.format(n="twenty")), problem(2, CITIES))
+ALLOWED = (problem(7, CITIES.replace("one that comes last", "first of them in small letters")),)
 
 
 def judged(*texts, allowed=ALLOWED):
@@ -238,23 +231,15 @@ def completion(text):
 
 def ask(server):
     url = f"http://127.0.0.1:{server.server_port}/v1"
-    files = [
-        Left(path="/app/train.py", text="print('train')"),
-        Left(path="/app/x", unread="broken"),
-    ]
-    return language_judge.judge(
-        Endpoint(url=url, model="judge"), files, model="the tiny model", benchmark="tinycode"
-    )
+    left = [Left(path="/app/train.py", text="print('train')"), Left(path="/app/x", unread="broken")]
+    judge = Endpoint(url=url, model="judge")
+    return language_judge.judge(judge, left, model="the tiny model", benchmark="tinycode")
 
 
 def test_a_language_model_is_shown_the_files_and_its_verdict_counts(endpoint):
-    clean = '{"contamination": false, "disallowed_model": false, "reason": "nothing"}'
-    endpoint.answers = [
-        completion(clean),
-        completion(
-            'I see.\n{"contamination": true, "disallowed_model": false, "reason": "copied"}'
-        ),
-    ]
+    clean = '{"contamination": false, "disallowed_model": false, "reason": "copied"}'
+    bad = f"I see.\n{clean.replace('false', 'true', 1)}"
+    endpoint.answers = [completion(clean), completion(bad)]
     assert ask(endpoint).verdict is Verdict.accepted
     assert b"print('train')" in endpoint.asked[0]
     assert b"not read: broken" in endpoint.asked[0]

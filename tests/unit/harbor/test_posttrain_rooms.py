@@ -28,22 +28,25 @@ except ImportError:
 """
 
 
-def in_a_room(folder, label, script):
+def in_a_room(folder, label, use):
     (folder / "Dockerfile").write_text(f"FROM python:3.11-slim\n{label}WORKDIR /app\n")
 
-    async def use(environments):
+    async def body(environments):
         room = await environments.create(folder, EnvironmentConfig(), {})
         try:
-            await room.write_file("/app/look.py", script.encode())
-            return await room.run_command("python3 look.py")
+            return await use(room)
         finally:
             await room.cleanup()
 
-    return run_in_environments(use)
+    return run_in_environments(body)
+
+
+def run_there(folder, label, script):
+    return in_a_room(folder, label, lambda room: room.run_command(f"python3 -c '{script}'"))
 
 
 def test_a_label_mounts_the_installed_modules_and_not_this_package(tmp_path):
-    found = in_a_room(tmp_path, f"LABEL {PACKAGES_LABEL}=installed\n", LOOK)
+    found = run_there(tmp_path, f"LABEL {PACKAGES_LABEL}=installed\n", LOOK)
     where, written, package = found.stdout.splitlines()
     assert where.endswith("/site-packages/orjson/__init__.py")
     assert written == "Read-only file system"
@@ -52,7 +55,7 @@ def test_a_label_mounts_the_installed_modules_and_not_this_package(tmp_path):
 
 @pytest.mark.parametrize("label", ["", "LABEL maintainer=somebody\n"])
 def test_without_it_a_room_has_none_of_them(tmp_path, label):
-    found = in_a_room(tmp_path, label, "import transformers")
+    found = run_there(tmp_path, label, "import transformers")
     assert found.exit_code == 1
     assert "ModuleNotFoundError" in found.stderr
 
@@ -74,13 +77,9 @@ def test_programs_answer_as_in_any_sandbox():
     ]
     (called,) = ran("def f(x):\n    return (x, {1})", Call("f", ("a",)))
     assert called.value == ("a", {1})
-    asserted = ran(
-        "def f(x):\n    return x",
-        Asserts("assert f(1) == 1", "f"),
-        Asserts("assert f(1) == 2", "f"),
-    )
-    assert asserted[0].value is True
-    assert asserted[1].value == "line 1: assert f(1) == 2"
+    tests = (Asserts(f"assert f(1) == {n}", "f") for n in (1, 2))
+    passes, fails = ran("def f(x):\n    return x", *tests)
+    assert (passes.value, fails.value) == (True, "line 1: assert f(1) == 2")
 
 
 def test_each_input_has_an_answer_whatever_the_program_does():
@@ -110,18 +109,12 @@ for path, mode in (("/tests/x", "r"), ("/logs/verifier/reward.txt", "w"), ("/app
 
 
 def test_programs_of_a_verifier_lose_its_folders(tmp_path):
-    (tmp_path / "Dockerfile").write_text("FROM python:3.11-slim\nWORKDIR /app\n")
+    async def use(room):
+        await room.begin_verifier()
+        await room.write_file("/tests/x", b"secret")
+        await room.write_file("/app/kernel.py", Path(kernel.__file__).read_bytes())
+        await room.write_file("/app/close.py", CLOSE.encode())
+        return await room.run_command("python3 close.py; cat /tests/x")
 
-    async def use(environments):
-        room = await environments.create(tmp_path, EnvironmentConfig(), {})
-        try:
-            await room.begin_verifier()
-            await room.write_file("/tests/x", b"secret")
-            await room.write_file("/app/kernel.py", Path(kernel.__file__).read_bytes())
-            await room.write_file("/app/close.py", CLOSE.encode())
-            return await room.run_command("python3 close.py; cat /tests/x")
-        finally:
-            await room.cleanup()
-
-    ended = run_in_environments(use)
+    ended = in_a_room(tmp_path, "", use)
     assert ended.stdout == "no /tests/x\nno /logs/verifier/reward.txt\n/app/y\nsecret"

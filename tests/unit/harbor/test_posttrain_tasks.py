@@ -32,6 +32,14 @@ ROWS = {
 }  # fmt: skip
 
 
+ONE = ("--benchmark", "tinycode", "--model", "tiny")
+TINY = (*ONE, "--num-hours", "0.5", "--limit", "5")
+
+
+def posttrain(out, *words):
+    return main(["harbor", "posttrain", *map(str, words), "--out", str(out)])
+
+
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("model") / "base")
@@ -40,8 +48,7 @@ def base(tmp_path_factory):
 @pytest.fixture(scope="module")
 def tiny_task(base, tmp_path_factory):
     out = tmp_path_factory.mktemp("tiny") / "tasks"
-    words = ["--benchmark", "tinycode", "--model", "tiny", "--num-hours", "0.5", "--limit", "5"]
-    assert main(["harbor", "posttrain", *words, "--base", str(base), "--out", str(out)]) == 0
+    assert posttrain(out, *TINY, "--base", base) == 0
     return load_task(out / "posttrain-tinycode-tiny")
 
 
@@ -52,8 +59,7 @@ def test_all_benchmarks_and_models_become_tasks(base, tmp_path, capsys):
         words += ["--data-file", f"{name}={tmp_path / name}.jsonl"]
     out, nowhere = tmp_path / "tasks", tmp_path / "nowhere"
     nowhere.mkdir()
-    command = ["harbor", "posttrain", "--all", "--base", str(base), "--data-dir", str(nowhere)]
-    assert main([*command, *words, "--out", str(out)]) == 0
+    assert posttrain(out, "--all", "--base", base, "--data-dir", nowhere, *words) == 0
     folders = sorted(path.name for path in out.iterdir())
     assert folders == sorted(f"posttrain-{b}-{m}" for b in BENCHMARKS for m in BASE_MODELS)
     for name in folders:
@@ -66,9 +72,8 @@ def test_all_benchmarks_and_models_become_tasks(base, tmp_path, capsys):
 
 
 def test_without_data_all_names_the_benchmarks_it_leaves_out(base, tmp_path, capsys):
-    out = tmp_path / "tasks"
-    command = ["harbor", "posttrain", "--all", "--base", str(base), "--limit", "2"]
-    assert main([*command, "--data-dir", str(tmp_path), "--out", str(out)]) == 0
+    words = ("--all", "--base", base, "--limit", "2", "--data-dir", tmp_path)
+    assert posttrain(tmp_path / "tasks", *words) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert said["left_out"] == ["gsm8k", "humaneval", "ifeval", "mbpp"]
     assert said["tasks"] == len(BASE_MODELS)
@@ -105,9 +110,8 @@ def test_the_instruction_asks_for_what_works(name, tmp_path):
         path = tmp_path / f"{key}.jsonl"
         path.write_text("".join(f"{json.dumps(row)}\n" for row in given))
         words += ["--data-file", f"{key}={path}"]
-    out = tmp_path / "tasks"
-    assert main(["harbor", "posttrain", *words, "--data-dir", str(nowhere), "--out", str(out)]) == 0
-    (task,) = out.iterdir()
+    assert posttrain(tmp_path / "tasks", *words, "--data-dir", nowhere) == 0
+    (task,) = (tmp_path / "tasks").iterdir()
     instruction = (task / "instruction.md").read_text()
     context = task / "environment" / "task_context"
     if name == "ifeval":
@@ -132,19 +136,13 @@ def test_the_clock_starts_with_the_agent(tiny_task):
 
 
 def test_the_same_input_gives_the_same_bytes(tiny_task, base, tmp_path):
-    words = ["--benchmark", "tinycode", "--model", "tiny", "--num-hours", "0.5", "--limit", "5"]
-    out = tmp_path / "again"
-    assert main(["harbor", "posttrain", *words, "--base", str(base), "--out", str(out)]) == 0
-    again = out / "posttrain-tinycode-tiny"
-    files = sorted(p.relative_to(again) for p in again.rglob("*") if p.is_file())
-    assert files == sorted(
-        p.relative_to(tiny_task.path) for p in tiny_task.path.rglob("*") if p.is_file()
+    assert posttrain(tmp_path / "again", *TINY, "--base", base) == 0
+    found, again = (
+        {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+        for root in (tiny_task.path, tmp_path / "again" / "posttrain-tinycode-tiny")
     )
-    for name in files:
-        assert (again / name).read_bytes() == (tiny_task.path / name).read_bytes(), name
-
-
-ONE = ("--benchmark", "tinycode", "--model", "tiny")
+    assert found.keys() == again.keys()
+    assert [name for name in found if found[name] != again[name]] == []
 
 
 @pytest.mark.parametrize(
@@ -163,24 +161,19 @@ ONE = ("--benchmark", "tinycode", "--model", "tiny")
 )
 def test_bad_input_is_one_line(words, said, tmp_path, capsys, monkeypatch, base):
     monkeypatch.chdir(tmp_path)
-    given = words if "--base" in words else (*words, "--base", str(base))
-    assert main(["harbor", "posttrain", *given, "--out", "out"]) == 2
+    given = words if "--base" in words else (*words, "--base", base)
+    assert posttrain("out", *given) == 2
     error = capsys.readouterr().err.strip()
     assert said in error
     assert "\n" not in error
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_holds_something_is_left_alone(base, tmp_path, capsys):
+def test_neither_a_folder_with_files_nor_a_base_model_with_code_is_used(base, tmp_path, capsys):
     (tmp_path / "there").write_text("")
-    command = ["harbor", "posttrain", *ONE, "--base", str(base), "--out", str(tmp_path)]
-    assert main(command) == 2
+    assert posttrain(tmp_path, *ONE, "--base", base) == 2
     assert "is not empty" in capsys.readouterr().err
-
-
-def test_a_base_model_that_holds_code_is_refused(tmp_path, capsys):
     folder = write_model(tmp_path / "base")
     (folder / "modeling.py").write_text("import os")
-    command = ["harbor", "posttrain", *ONE, "--base", str(folder), "--out", str(tmp_path / "out")]
-    assert main(command) == 2
+    assert posttrain(tmp_path / "out", *ONE, "--base", folder) == 2
     assert "modeling.py" in capsys.readouterr().err

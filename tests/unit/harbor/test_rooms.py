@@ -5,7 +5,6 @@ import contextlib
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -49,20 +48,6 @@ def test_files_and_background_processes_last_and_end_with_the_room(tmp_path):
     assert in_a_room(tmp_path, use) == ("0\ntask\n/app\n", "1\ntask\n")
     end_rooms()
     assert not below("keeper")
-
-
-def test_a_time_out_ends_all_that_the_command_started_and_nothing_else(tmp_path):
-    async def use(room):
-        await room.run_command("sleep 500 &")
-        started = time.monotonic()
-        daemons = "setsid sh -c 'trap \"\" TERM; sleep 600 & sleep 601' & sleep 602"
-        ended = await room.run_command(daemons, timeout_s=0.5)
-        left = await room.run_command("ps -eo args | grep ^sleep")
-        return ended, left.stdout, time.monotonic() - started
-
-    ended, left, seconds = in_a_room(tmp_path, use)
-    assert ended.timed_out and ended.exit_code == 137 and seconds < 10
-    assert left == "sleep 500\n"
 
 
 HOG = """
@@ -116,7 +101,7 @@ CHAIN += "for n in range(2000):\n    os.symlink(f'l{n}', f'l{n + 1}')\n"
         ("ln -s /proc/1/root/x /tmp/y; ln -s loop loop; ln -s /proc/self/fd/99 /tmp/z", None),
         (f'python3 -c "{CHAIN}"', None),
         (
-            "mkdir shut; chmod 000 shut; rmdir /tests; touch /tests; rm -r /logs; ln -s /app /logs",
+            "mkdir shut; chmod 0 shut; rmdir /tests; touch /tests; rm -r /logs; ln -s /app /logs",
             None,
         ),
         (f'python3 -c "{DEEP}"', "too long"),
@@ -138,27 +123,6 @@ def test_an_agent_leaves_nothing_by_which_its_environment_fails(tmp_path, leaves
     assert in_a_room(tmp_path, use) == ("" if error else "1")
 
 
-def test_a_huge_log_is_cut_and_waited_for_by_nobody(tmp_path):
-    async def use(room):
-        log = await room.run_command("echo first; head -c 300000000 /dev/zero; echo last; exit 3")
-        held = await room.run_command("sleep 60 & echo at once")
-        return log, held
-
-    log, held = in_a_room(tmp_path, use)
-    assert log.exit_code == 3 and log.stdout.startswith("first") and log.stdout.endswith("last\n")
-    assert len(log.stdout) < 1.1 * (1 << 20) and "bytes left out" in log.stdout
-    assert held.stdout == "at once\n"
-
-
-def test_an_agent_that_is_cancelled_leaves_a_room_that_can_be_used(tmp_path):
-    async def use(room):
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(room.run_command("echo $$ > pid; sleep 100"), 0.5)
-        return await room.run_command("kill -0 $(cat pid) 2>/dev/null; echo $?")
-
-    assert in_a_room(tmp_path, use).stdout == "1\n"
-
-
 def test_limits(tmp_path):
     async def use(room):
         memory = await room.run_command("python3 -c 'x = bytearray(1 << 30)'")
@@ -174,28 +138,7 @@ def test_limits(tmp_path):
     assert disk.exit_code != 0 and "No space left" in disk.stderr
 
 
-ESCAPES = """
-ls {here} && echo sees the host
-echo x > {secret} && echo writes to the host
-cat /etc/shadow && echo reads passwords
-touch /usr/x || rm /usr/bin/env || mv /usr /usr2 && echo changes programs
-rm -rf /bin /lib64; mv /etc /etc2 && echo moves etc
-echo /app/x.so > /etc/ld.so.preload && echo preloads
-mount -t tmpfs x /mnt && echo mounts
-unshare -Ur true && echo makes namespaces
-chroot /app /bin/true && echo changes root
-mknod disk b 254 0 && echo makes devices
-cp /bin/sh suid && chmod u+s suid && ./suid -c 'echo x > /proc/sys/vm/overcommit_memory' && echo rules
-head -c 1 /proc/1/mem && echo reads its keeper
-kill -9 1; kill -0 1 || echo ends its keeper
-ls /proc/1/root/ && echo enters its keeper
-grep -r {here} /proc/1/cmdline && echo sees paths
-python3 -c 'import ctypes; exit(ctypes.CDLL(None).ptrace(0, 0, 0, 0) < 0)' && echo traces
-python3 -c 'import socket; socket.socket(40, 1)' && echo talks to the hypervisor
-python3 -c 'import socket; socket.create_connection(("{address}", {port}), 2)' && echo talks to the host
-grep -E '^Cap(Inh|Prm|Eff|Amb)' /proc/self/status | grep -v 0000000000000000 && echo has rights
-true
-"""
+ESCAPES = Path(__file__).with_name("escapes.sh").read_text()
 
 
 def test_nothing_gets_out(tmp_path):

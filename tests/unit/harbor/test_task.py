@@ -23,10 +23,8 @@ def test_an_empty_task_toml_has_every_default(tmp_path):
     assert (task.name, task.instruction, task.has_steps) == ("mine", "Do it.\n", False)
     assert (step.verifier.timeout_sec, step.agent.timeout_sec) == (600.0, None)
     assert step.agent.network_mode is NetworkMode.public
-    assert (step.tests, step.test_script) == (
-        (task.path / "tests",),
-        task.path / "tests" / "test.sh",
-    )
+    assert step.tests == (task.path / "tests",)
+    assert step.test_script == task.path / "tests" / "test.sh"
     assert task.warnings == ()
 
 
@@ -178,9 +176,8 @@ def test_a_task_gets_only_variables_that_the_user_named(tmp_path, monkeypatch):
         check_env(task, oracle=True)
     (refused,) = read_tasks([tmp_path / "task"], {}, oracle=True)
     assert isinstance(refused, Refused)
-    (passed,) = read_tasks(
-        [tmp_path / "task"], passed_variables(["KEY"], "--pass-env"), oracle=True
-    )
+    given = passed_variables(["KEY"], "--pass-env")
+    (passed,) = read_tasks([tmp_path / "task"], given, oracle=True)
     assert isinstance(passed, Task) and passed.environ == {"KEY": "secret"}
     assert withheld(passed) == ()
     assert withheld(task, {"KEY": "x"}) == ()

@@ -23,13 +23,12 @@ from coding_model_project.harbor.rooms import rooms
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import ErrorType, Problem
 from tests.processes import below
-from tests.unit.harbor.folders import folder
+from tests.unit.harbor.folders import CHECK, folder
 from tests.unit.harbor.rooms import end_rooms, run_in_environments
 
 pytestmark = pytest.mark.sandbox
 
 POORER = Path(__file__).parents[1] / "sandbox" / "poorer.py"
-CHECK = "#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt\n"
 IMAGE = "FROM python:3.12-slim\nWORKDIR /app\n"
 
 
@@ -63,11 +62,8 @@ def test_an_agent_that_fails_or_is_late_is_verified_all_the_same(tmp_path):
 
 def test_the_verifiers_variables(tmp_path):
     toml = '[environment.env]\nA = "e"\n[verifier.env]\nB = "${TAKEN}"\nC = "task"\n'
-    task = made(
-        tmp_path,
-        toml,
-        test='#!/bin/bash\n[ "$A$B$C" = ehc ] && echo 1 > /logs/verifier/reward.txt\n',
-    )
+    test = '#!/bin/bash\n[ "$A$B$C" = ehc ] && echo 1 > /logs/verifier/reward.txt\n'
+    task = made(tmp_path, toml, test=test)
     settings = {"environ": {"TAKEN": "h"}, "verifier_env": {"C": "c"}}
     assert outcome(task, **settings).rewards == {"reward": 1.0}
 
@@ -157,18 +153,15 @@ def test_what_a_container_engine_is_needed_for_is_one_line(tmp_path):
     task = made(tmp_path)
     (task / "environment" / "Dockerfile").write_text("FROM nvidia/cuda:12\n")
     ended = outcome(task)
-    assert ended.exception == "SandboxBuildFailedError" and "--environment podman" in str(
-        ended.error
-    )
+    assert ended.exception == "SandboxBuildFailedError"
+    assert "--environment podman" in str(ended.error)
 
 
 # ── the grader ────────────────────────────────────────────────────────────────────────────────────
 
 
 def verdicts(task: Path, *codes: str | None, language: str = "bash"):
-    problem = Problem(
-        id="t/1", split="train", statement="", tests=(), language=language, task=str(task)
-    )
+    problem = replace(Problem.simple("", tests=[]), language=language, task=str(task))
 
     async def use(_):
         async with HarborGrader(limiter=Limiter(2)) as grader:
@@ -280,10 +273,7 @@ def test_a_verifier_without_its_tools_gives_no_verdict(tmp_path):
     for agent in (Oracle(), Script("echo 1 > answer")):
         ended = outcome(task, agent)
         assert (ended.rewards, ended.reward_valid) == (None, False)
-        assert (ended.exception, ended.failure_cause) == (
-            "VerifierUnusableError",
-            "verifier_failed",
-        )
+        assert ended.failure_cause == "verifier_failed"
         assert "no-such-tool: command not found" in str(ended.error)
     with pytest.raises(VerifierUnusableError, match="--environment"):
         verdicts(task, "echo 1 > answer")

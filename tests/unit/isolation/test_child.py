@@ -99,11 +99,8 @@ with Helper.starting({ZYGOTE!r}, "rlimit", "", "") as helper:
 @pytest.mark.parametrize("how", ["killed", "exits"])
 @pytest.mark.parametrize("after_s", [0.0, 0.03, 0.3])
 def test_a_helper_does_not_outlive_a_host_that_ends_amid_the_start(how, after_s):
-    host = subprocess.Popen(
-        [sys.executable, "-c", _HOST, str(after_s), how],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    command, pipe = [sys.executable, "-c", _HOST, str(after_s), how], subprocess.PIPE
+    host = subprocess.Popen(command, stdin=pipe, stdout=pipe)
     with host:
         assert host.stdout is not None
         helper = psutil.Process(int(host.stdout.readline()))
@@ -134,14 +131,10 @@ def test_an_exception_interrupts_a_command_and_waits_for_it(tmp_path):
 
 
 def test_rooms_open_beside_many_files_of_their_host():
-    async def enter():
-        try:
-            async with Rooms():
-                pass
-        except EnvironmentFailed as error:
-            pytest.skip(f"no tier namespaces: {error}")
-
-    asyncio.run(enter())
+    try:
+        asyncio.run(_open_rooms())
+    except EnvironmentFailed as error:
+        pytest.skip(f"no tier namespaces: {error}")
     files = []
     while not files or files[-1].fileno() < 247:  # the next have numbers that a keeper uses itself
         files.append(socket.socket())

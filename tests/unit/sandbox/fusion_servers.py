@@ -91,21 +91,26 @@ class PlainServer(httpx.AsyncBaseTransport):
                 for path in body["fetch_files"]
                 if (Path(folder) / path).is_file()
             }
-        ran = {
-            "status": status,
-            "execution_time": time.monotonic() - started,
-            "return_code": code,
-            "stdout": out.decode("utf-8", "replace")[:CUT],
-            "stderr": err.decode("utf-8", "replace")[:CUT],
-        }
-        return {
-            "status": "Success" if code == 0 else "Failed",
-            "message": "",
-            "compile_result": None,
-            "run_result": ran,
-            "executor_pod_name": None,
-            "files": files,
-        }
+        printed = [stream.decode("utf-8", "replace")[:CUT] for stream in (out, err)]
+        ran = phase(status, code, *printed, execution_time=time.monotonic() - started)
+        return ran_code(status="Success" if code == 0 else "Failed", run_result=ran, files=files)
+
+
+def phase(status="Finished", code: int | None = 0, stdout="", stderr="", execution_time=0.5):
+    """A phase of an answer of /run_code."""
+    return {
+        "status": status,
+        "execution_time": execution_time,
+        "return_code": code,
+        "stdout": stdout,
+        "stderr": stderr,
+    }
+
+
+def ran_code(**fields: object) -> dict:
+    """An answer of /run_code, with these fields."""
+    nothing = dict.fromkeys(("compile_result", "run_result", "executor_pod_name"))
+    return {"status": "Success", "message": "", "files": {}} | nothing | fields
 
 
 def respond(status: int, *, text: str = "", **headers: str) -> Handler:
@@ -116,15 +121,7 @@ def respond(status: int, *, text: str = "", **headers: str) -> Handler:
 
 def answer(**fields: object) -> Handler:
     """A fault: an answer of /run_code with these fields."""
-    content = {
-        "status": "Success",
-        "message": "",
-        "compile_result": None,
-        "run_result": None,
-        "executor_pod_name": None,
-        "files": {},
-    }
-    return lambda _request: httpx.Response(200, json=content | fields)
+    return lambda _request: httpx.Response(200, json=ran_code(**fields))
 
 
 def broken(error: type[httpx.TransportError]) -> Handler:
@@ -148,15 +145,19 @@ def program_of_a_probe(source: str, given) -> Execution:
     """Answer the start-up probe as a working server does; any other program prints its input."""
     text = given.text if isinstance(given, Stdin) else ""
     if "getrlimit" in source:
-        return Execution(
-            status=Status.finished,
-            stdout=json.dumps({"echo": text.strip(), "stack": -1, "cores": CORES}),
-        )
-    if "* 300000" in source:
-        return Execution(status=Status.finished, stdout="x" * 300_000)
-    if "input()" in source:
-        return Execution(status=Status.finished, stdout=f"{text}\n")
+        text = json.dumps({"echo": text.strip(), "stack": -1, "cores": CORES})
+    elif "* 300000" in source:
+        text = "x" * 300_000
+    elif "input()" in source:
+        text = f"{text}\n"
     return Execution(status=Status.finished, stdout=text)
+
+
+def fake(
+    answer=program_of_a_probe, machine: str = "rlimit/cpython-3.11", kind=FakeSandbox
+) -> FakeSandbox:
+    """A sandbox that says it is one of this machine."""
+    return kind(answer, identity=f"fake/{machine}")
 
 
 class Server(httpx.AsyncBaseTransport):
@@ -169,9 +170,7 @@ class Server(httpx.AsyncBaseTransport):
         token: str | None = None,
         at_once: int = CORES,
     ):
-        self.sandbox = sandbox or FakeSandbox(
-            program_of_a_probe, identity="fake/rlimit/cpython-3.11"
-        )
+        self.sandbox = sandbox or fake()
         settings = Settings(token=token, hosts=("*",))
         app = create_app(self.sandbox, Admission(at_once, 512), settings)  # type: ignore[arg-type]
         self._inner = httpx.ASGITransport(app)
@@ -188,6 +187,16 @@ class Server(httpx.AsyncBaseTransport):
             if self.faults[host]:
                 return self.faults[host].pop(0)(request)
         return await self._inner.handle_async_request(request)
+
+
+class Hosts(httpx.AsyncBaseTransport):
+    """Servers by host."""
+
+    def __init__(self, **servers: httpx.AsyncBaseTransport) -> None:
+        self.servers = servers
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await self.servers[request.url.host].handle_async_request(request)
 
 
 def fusion(server: httpx.AsyncBaseTransport, *hosts: str, **options) -> FusionSandbox:

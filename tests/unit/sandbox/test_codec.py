@@ -101,33 +101,10 @@ def test_numbers_of_numpy_are_what_they_hold_at_any_depth_and_its_other_values_o
             found = answers.decode(answers.encode([{"a": (form,)}]), MAX_BYTES)
             assert same(found, [{"a": (value,)}]), repr(form)
     assert answers.decode(answers.encode({np.int64(1): {np.int64(2)}}), MAX_BYTES) == {1: {2}}
-    others = [
-        np.array([1]),
-        np.datetime64(1, "ns"),
-        np.dtype(int),
-        np.add,
-        np.int64,
-        np.longdouble(1),
-    ]
-    others += [np.array(None), np.array([(1, 2)], "i,i")[0], np.zeros((1, 1))]
+    others = [np.array([1]), np.datetime64(1, "ns"), np.dtype(int), np.add, np.int64]
+    others += [np.array(None), np.array([(1, 2)], "i,i")[0], np.zeros((1, 1)), np.longdouble(1)]
     for value in others:
         assert type(answers.decode(answers.encode(value), MAX_BYTES)) is Opaque, repr(value)
-
-
-def test_a_class_that_claims_to_be_numpys_crosses_as_plain_data_or_not_at_all():
-    class Equal(int):
-        __eq__ = __ne__ = lambda *_: True
-        __hash__ = int.__hash__
-
-    def claims(item):
-        numbers = {"kind": "i"}
-        dtype = type("dtype", (), numbers)()
-        names = {"__module__": "numpy", "ndim": 0, "dtype": dtype, "item": lambda _: item}
-        return type("int64", (), names)()
-
-    for item in (Equal(6), [6], claims(6), object(), None):
-        assert answers.decode(answers.encode(claims(item)), MAX_BYTES) == Opaque("int64")
-    assert answers.decode(answers.encode(claims(6)), MAX_BYTES) == 6  # as if it had returned 6
 
 
 def test_too_much_or_too_deep_is_undecodable():
@@ -159,11 +136,8 @@ def test_elements_that_share_a_hash_are_refused_and_not_compared(picture):
 def test_equal_elements_and_few_that_share_a_hash_are_honest():
     objects = answers.encode([object() for _ in range(5_000)])
     assert answers.decode(b'{"s": %s}' % objects, MAX_BYTES) == {Opaque("object")}
-    few = [k * (2**61 - 1) for k in range(12)]
-    assert answers.decode(answers.encode({*few, *range(1, 50_000)}), MAX_BYTES) == {
-        *few,
-        *range(1, 50_000),
-    }
+    few = {*(k * (2**61 - 1) for k in range(12)), *range(1, 50_000)}
+    assert answers.decode(answers.encode(few), MAX_BYTES) == few
 
 
 @pytest.mark.parametrize("element", ["[]", "{}", '{"s":[]}', '{"d":[]}', '{"t":[]}', '""', "0.5"])

@@ -15,7 +15,7 @@ import pytest
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox import conformance, conformance_cases, embedded
+from coding_model_project.sandbox import conformance, conformance_cases
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, compiled_loop
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import Asserts, Call, Limits, Opaque, Program, Status, Stdin
@@ -24,8 +24,6 @@ pytestmark = pytest.mark.sandbox
 
 LIMITS = Limits(cpu_s=5, wall_s=10, memory_mb=256, output_kb=64)
 ECHO = Program(source="print(input())")
-ZYGOTE = f"{embedded.__name__}.zygote"
-SLEEP = Program(source="import time\ntime.sleep(0.5)\nprint(input())")
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["compiled loop", "in Python"])
@@ -291,13 +289,11 @@ async def test_preloaded_modules_are_there_and_named():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (
-            {"preload": ("nothing_of_this_name",)},
-            "cannot import nothing_of_this_name: ModuleNotFound",
-        ),
+        ({"preload": ("nothing_of_this_name",)}, "cannot import nothing_of_this_name"),
         ({"preload": ("os; print(1)",)}, "is not a module name"),
         ({"python": "/bin/true"}, "is not CPython: its version is ''"),
         ({"python": "/bin/false"}, "is not Python: exit code 1"),
+        ({"python": "/no/such/python"}, "/no/such/python is not Python: .*No such file"),
     ],
 )
 async def test_an_interpreter_that_cannot_be_used_is_refused_with_a_reason(options, says):
@@ -307,8 +303,7 @@ async def test_an_interpreter_that_cannot_be_used_is_refused_with_a_reason(optio
 
 
 async def test_an_old_interpreter_is_refused(tmp_path):
-    old = tmp_path / "python"
-    old.write_text("#!/bin/sh\necho CPython 3.9.18\n")
+    (old := tmp_path / "python").write_text("#!/bin/sh\necho CPython 3.9.18\n")
     old.chmod(0o755)
     with pytest.raises(ConfigError, match=r"is CPython 3.9.18; it must be 3.11 or later"):
         async with EmbeddedSandbox(workers=1, python=str(old)):

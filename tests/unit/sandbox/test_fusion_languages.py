@@ -9,42 +9,27 @@ import httpx
 import pytest
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
-from coding_model_project.sandbox.fusion import (
-    other_languages,
-    wire,
-)
-from coding_model_project.types import (
-    Call,
-    Execution,
-    Program,
-    Status,
-    Stdin,
-)
+from coding_model_project.sandbox.fusion import other_languages, wire
+from coding_model_project.types import Call, Execution, Program, Status, Stdin
 from tests.fakes import FakeSandbox
 from tests.unit.sandbox.fusion_servers import (
     FACTS,
     LIMITS,
+    Hosts,
     Server,
     broken,
+    fake,
     fusion,
+    phase,
     program_of_a_probe,
+    ran_code,
 )
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
 
-def phase(status="Finished", code: int | None = 0, stdout="", stderr="") -> dict:
-    return {
-        "status": status,
-        "execution_time": 0.5,
-        "return_code": code,
-        "stdout": stdout,
-        "stderr": stderr,
-    }
-
-
 def response(status="Success", compiled: dict | None = None, ran: dict | None = None):
-    content = {"status": status, "message": "m", "compile_result": compiled, "run_result": ran}
+    content = ran_code(status=status, message="m", compile_result=compiled, run_result=ran)
     return wire.Response.parse(json.dumps(content).encode())
 
 
@@ -78,40 +63,37 @@ async def test_a_language_without_a_toolchain_is_the_configurations_fault():
             await sandbox.run(Program(source="x", language="cpp"), [Stdin("")], LIMITS)
 
 
-async def test_other_languages_take_standard_input_one_request_each():
-    def hello(source: str, given) -> Execution:
-        if "puts" in source:
-            return Execution(status=Status.finished, stdout="hello\n")
-        return program_of_a_probe(source, given)
-
-    server = Server(sandbox=FakeSandbox(hello, identity="fake/rlimit/cpython-3.11"))
-    program = Program(source="int main() {}", language="cpp")
-    async with fusion(server) as sandbox:
-        server.asked.clear()
-        executions = await sandbox.run(program, [Stdin("a"), Stdin("b")], LIMITS)
-        assert [e.stdout for e in executions] == ["a", "b"]
-        assert len(server.asked) == 3  # the toolchain is asked for once
-        with pytest.raises(DataError, match="Call inputs are for python"):
-            await sandbox.run(program, [Call(function="f")], LIMITS)
-        (bad,) = await sandbox.run(Program(source="\ud800", language="cpp"), [Stdin("")], LIMITS)
-        assert bad.status is Status.compile_error
+CPP = Program(source="int main() {}", language="cpp")
 
 
 def of_hello(source: str, given) -> Execution:
+    """A machine that has the compilers."""
     if "puts" in source or "console.log" in source:
         return Execution(status=Status.finished, stdout="hello\n")
     return program_of_a_probe(source, given)
 
 
+async def test_other_languages_take_standard_input_one_request_each():
+    server = Server(sandbox=fake(of_hello))
+    async with fusion(server) as sandbox:
+        server.asked.clear()
+        executions = await sandbox.run(CPP, [Stdin("a"), Stdin("b")], LIMITS)
+        assert [e.stdout for e in executions] == ["a", "b"]
+        assert len(server.asked) == 3  # the toolchain is asked for once
+        with pytest.raises(DataError, match="Call inputs are for python"):
+            await sandbox.run(CPP, [Call(function="f")], LIMITS)
+        (bad,) = await sandbox.run(Program(source="\ud800", language="cpp"), [Stdin("")], LIMITS)
+        assert bad.status is Status.compile_error
+
+
 async def test_an_outage_at_the_first_program_of_a_language_ends_with_the_outage():
-    server = Server(sandbox=FakeSandbox(of_hello, identity="fake/rlimit/cpython-3.11"))
-    program = Program(source="int main() {}", language="cpp")
+    server = Server(sandbox=fake(of_hello))
     async with fusion(server, retry_s=0.2) as sandbox:
         server.always["one"] = broken(httpx.ConnectError)
         with pytest.raises(SandboxError):
-            await sandbox.run(program, [Stdin("a")], LIMITS)
+            await sandbox.run(CPP, [Stdin("a")], LIMITS)
         server.always.clear()
-        (execution,) = await sandbox.run(program, [Stdin("a")], LIMITS)
+        (execution,) = await sandbox.run(CPP, [Stdin("a")], LIMITS)
         assert execution.stdout == "a"
 
 
@@ -126,21 +108,12 @@ class Bare(FakeSandbox):
 
 @pytest.mark.parametrize("language", ["cpp", "nodejs"])
 async def test_a_server_of_a_fleet_without_the_toolchain_judges_no_program(language):
-    one = Server("one", sandbox=FakeSandbox(of_hello, identity="fake/rlimit/cpython-3.11"))
-    two = Server("two", sandbox=Bare(program_of_a_probe, identity="fake/rlimit/cpython-3.11"))
-
-    class Both(httpx.AsyncBaseTransport):
-        examined = False
-
-        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-            to_two = self.examined and request.url.host == "two"
-            return await (two if to_two else one).handle_async_request(request)
-
-    one.faults["two"] = []
-    program, both = Program(source="x", language=language), Both()
+    one = Server("one", "two", sandbox=fake(of_hello))
+    two = Server("two", sandbox=fake(kind=Bare))
+    program, both = Program(source="x", language=language), Hosts(one=one, two=one)
     async with fusion(both, "one", "two") as sandbox:
         await sandbox.run(program, [Stdin("")], LIMITS)
-        both.examined = True
+        both.servers["two"] = two  # after it was examined
         runs = (sandbox.run(program, [Stdin(str(n))], LIMITS) for n in range(20))
         found = [execution for (execution,) in await asyncio.gather(*runs)]
         assert [execution.stdout for execution in found] == [str(n) for n in range(20)]
@@ -148,14 +121,13 @@ async def test_a_server_of_a_fleet_without_the_toolchain_judges_no_program(langu
 
 
 async def test_another_server_at_the_address_of_a_killed_one_is_examined_first():
-    server = Server(sandbox=FakeSandbox(of_hello, identity="fake/rlimit/cpython-3.11"))
-    program = Program(source="int main() {}", language="cpp")
+    server = Server(sandbox=fake(of_hello))
     async with fusion(server, retry_s=1.5) as sandbox:
-        await sandbox.run(program, [Stdin("a")], LIMITS)
+        await sandbox.run(CPP, [Stdin("a")], LIMITS)
         server.sandbox.identity = "fake/namespaces/other"
         server.faults["one"] = [broken(httpx.ConnectError)]
         with pytest.raises(SandboxError, match=r"differ: rlimit/cpython-3\.11 and namespaces/o"):
-            await sandbox.run(program, [Stdin("a")], LIMITS)
+            await sandbox.run(CPP, [Stdin("a")], LIMITS)
         server.sandbox.identity = "fake/rlimit/cpython-3.11"
-        (execution,) = await sandbox.run(program, [Stdin("a")], LIMITS)
+        (execution,) = await sandbox.run(CPP, [Stdin("a")], LIMITS)
         assert execution.stdout == "a"

@@ -10,22 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coding_model_project.sandbox.fusion import (
-    bundle,
-    driver_messages,
-)
-from coding_model_project.types import (
-    Asserts,
-    Call,
-    Execution,
-    Opaque,
-    Program,
-    Status,
-    Stdin,
-)
-from tests.unit.sandbox.fusion_servers import (
-    LIMITS,
-)
+from coding_model_project.sandbox.fusion import bundle, driver_messages
+from coding_model_project.types import Asserts, Call, Execution, Opaque, Program, Status, Stdin
+from tests.unit.sandbox.fusion_servers import LIMITS
 from tests.unit.sandbox.test_codec import PLAIN, same
 
 
@@ -99,11 +86,8 @@ def test_answers_survive_the_way(outcomes):
         assert got.lost == sent.lost
         for one, other in zip(got.executions, sent.executions, strict=True):
             assert same(one.value, other.value) or one.value == other.value
-            assert (one.status, one.stdout, one.exit_code) == (
-                other.status,
-                other.stdout,
-                other.exit_code,
-            )
+            for name in ("status", "stdout", "exit_code"):
+                assert getattr(one, name) == getattr(other, name)
 
 
 @given(OUTCOMES, st.data())

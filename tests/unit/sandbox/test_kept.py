@@ -13,9 +13,9 @@ LIMITS = Limits(cpu_s=0.4, wall_s=20)
 COUNTS = "seen = []\ndef f(): seen.append(1); print(len(seen)); return len(seen)"
 
 
-def asserts(*sources, continues=True):
+def asserts(*sources):
     return [
-        Asserts(source=source, entry_point="f", continues=continues and number > 0)
+        Asserts(source=source, entry_point="f", continues=number > 0)
         for number, source in enumerate(sources)
     ]
 
@@ -43,14 +43,11 @@ async def test_asserts_that_continue_see_what_those_before_them_left(ends_of):
 
 
 async def test_a_program_may_have_a_name_of_the_tests(ends_of):
-    ends, _ = await ends_of(
-        "candidate = 5\ncheck = 1\ndef f(x): return x",
-        asserts(
-            "assert candidate(1) == 1",
-            "def check(c):\n    assert c(2) == 2",
-            "def check(c):\n    assert c(2) == 1",
-        ),
-    )
+    tests = [
+        "assert candidate(1) == 1",
+        *(f"def check(c):\n    assert c(2) == {n}" for n in (2, 1)),
+    ]
+    ends, _ = await ends_of("candidate = 5\ncheck = 1\ndef f(x): return x", asserts(*tests))
     assert ends == [True, True, "line 2: assert c(2) == 1"]
 
 
@@ -85,25 +82,6 @@ async def test_what_ends_the_processes_leaves_new_ones_to_the_next(ends_of, sour
     ends, _ = await ends_of(source, asserts(*sources))
     assert ends[1] in ("raised", "cpu_timeout", "output_limit")
     assert [ends[0], *ends[2:]] == [True] * 3
-
-
-async def test_each_has_its_own_limits(ends_of):
-    source = (
-        "import time\n"
-        "def f():\n"
-        "    end = time.process_time() + 0.2\n"
-        "    while time.process_time() < end: pass\n"
-        "    print('a' * 600_000)\n"
-    )
-    limits = Limits(cpu_s=0.5, wall_s=20, output_kb=1024)
-    ends, found = await ends_of(source, asserts(*["f()"] * 4), limits)
-    assert ends == [True] * 4
-    assert sum(one.cpu_s for one in found) > limits.cpu_s
-
-
-async def test_tests_that_do_not_continue_see_nothing(ends_of):
-    ends, _ = await ends_of(COUNTS, asserts("assert f() == 1", "assert f() == 1", continues=False))
-    assert ends == [True, True]
 
 
 def calls(*arguments, isolation=Isolation.shared):
@@ -147,20 +125,16 @@ async def test_a_call_ends_as_in_a_process_of_its_own(ends_of):
     assert apart[4] == "raised"  # to exit is no answer
     assert [one.stderr_tail for one in details[:3]] == [one.stderr_tail for one in others[:3]]
     # An exception ends the call only; what ends the process leaves a new one to the next call.
-    assert shared[1::2] == [
-        [0, 100],
-        [0, 100, 1, 101],
-        [102],
-        [103],
-        [104],
-        [105],
-        [106],
-        [106, 7, 107],
-        [106, 7, 107, 8, 108],
-    ]
+    after = [[0, 100], [0, 100, 1, 101], [102], [103], [104], [105], [106], [106, 7, 107]]
+    assert shared[1::2] == [*after, [106, 7, 107, 8, 108]]
 
 
-async def test_each_call_has_its_own_limits(ends_of):
+@pytest.mark.parametrize(
+    ("inputs", "end"),
+    [(asserts(*["f(0)"] * 4), True), (calls(*range(4)), "b" * 600_000)],
+    ids=["asserts", "calls"],
+)
+async def test_each_has_its_own_limits(ends_of, inputs, end):
     source = (
         "import time\n"
         "def f(x):\n"
@@ -170,8 +144,8 @@ async def test_each_call_has_its_own_limits(ends_of):
         "    return 'b' * 600_000\n"
     )
     limits = Limits(cpu_s=0.5, wall_s=20, output_kb=1024)
-    ends, found = await ends_of(source, calls(*range(4)), limits)
-    assert ends == ["b" * 600_000] * 4
+    ends, found = await ends_of(source, inputs, limits)
+    assert ends == [end] * 4
     assert sum(one.cpu_s for one in found) > limits.cpu_s
 
 
@@ -198,13 +172,9 @@ async def test_calls_use_one_object_of_their_class(ends_of):
 
 
 async def test_a_program_that_fails_at_its_start_fails_each_call(ends_of):
-    for source, end in (
-        ("1 / 0", "raised"),
-        ("def g(): pass", "raised"),
-        ("def f(", "syntax_error"),
-    ):
+    for source in ("1 / 0", "def g(): pass", "def f("):
         ends, _ = await ends_of(source, calls(1, 2, 3))
-        assert ends == [end] * 3
+        assert ends == ["syntax_error" if source == "def f(" else "raised"] * 3
 
 
 async def test_calls_end_with_the_run_that_stops_them(any_sandbox):

@@ -146,7 +146,6 @@ def test_binaries_are_whole_or_not_there_and_bounded(tmp_path):
         ("pyhton", r"language=pyhton: no such language; did you mean python\?; the .* python, cpp"),
         ("javscript", r"did you mean javascript\?"),
         ("tyepscript", r"did you mean typescript\?"),
-        ("cobol", "language=cobol: no such language; the embedded"),
         ("ruby", r"language=ruby: the embedded sandbox runs .*; a SandboxFusion server can run it"),
     ],
 )

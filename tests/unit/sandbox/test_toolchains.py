@@ -114,18 +114,9 @@ def test_what_a_probe_cannot_do_is_one_line(bin_folder, tmp_path):
         found.prepare()
 
 
-@pytest.mark.parametrize(
-    ("alias", "language"), [("golang", "go"), ("rs", "rust"), ("java", "java"), ("sh", "bash")]
-)
-def test_languages_have_other_names(alias, language):
-    assert toolchains.named(alias) == language
-
-
 def test_a_refusal_names_the_way_out(monkeypatch):
     monkeypatch.setattr(toolchains, "_found", lambda _: "go is not installed")
-    with pytest.raises(
-        ConfigError, match=r"^go programs do not run here: go is not .*SandboxFusion"
-    ):
+    with pytest.raises(ConfigError, match=r"^go programs do not run here: .*SandboxFusion"):
         toolchains.toolchain("golang", Tier.namespaces)
     assert "not go (go is not installed)" in toolchains.summary(Tier.namespaces)
 
@@ -144,11 +135,7 @@ MAIN = "public static void main(String[] args) {}"
         (f"class A {{ }} class B {{ {MAIN} }}", "B.java", "B"),
         (f"package a.b;\n\npublic final class A {{ {MAIN} }}", "A.java", "a.b.A"),
         (f"// public class X {{\n/* class Y {{ */ class Z {{ {MAIN} }}", "Z.java", "Z"),
-        (
-            f'class A {{ String s = "}} class B {{ void main("; }} class C {{ {MAIN} }}',
-            "C.java",
-            "C",
-        ),
+        (f'class A {{ String s = "}} class B {{ void"; }} class C {{ {MAIN} }}', "C.java", "C"),
         (f"class A {{ char c = '}}'; static class B {{ {MAIN} }} }}", "A.java", "A"),
         (f'class A {{ String s = """\n }} " public class X {{ """; {MAIN} }}', "A.java", "A"),
         (f"@Deprecated public record R(int a) {{ {MAIN} }}", "R.java", "R"),
@@ -169,20 +156,8 @@ def test_a_java_source_names_its_file_and_its_main_class(source, file, main):
 
 @pytest.mark.timeout(20)
 def test_names_in_a_long_java_source_take_no_time():
-    for piece in (
-        "class A {",
-        "public ",
-        "\n",
-        "package ",
-        '"',
-        '\\"',
-        '"""',
-        "'",
-        "/*",
-        "a.b ",
-        "{",
-        "void main",
-    ):
+    pieces = ["class A {", "public ", "\n", "package ", "a.b ", "{", "void main", "/*"]
+    for piece in (*pieces, '"', '\\"', '"""', "'"):
         java_names.names(piece * 20_000)
 
 

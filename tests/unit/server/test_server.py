@@ -76,21 +76,15 @@ async def test_limits_are_those_of_the_request_within_the_servers():
             {},
         ):
             await client.post("/run_code", json=PRINT | request)
-    assert [(limits.wall_s, limits.memory_mb) for limits in seen] == [
-        (3, 64),
-        (20, 1000),
-        (10, 1000),
-    ]
+    found = [(limits.wall_s, limits.memory_mb) for limits in seen]
+    assert found == [(3, 64), (20, 1000), (10, 1000)]
 
 
 async def test_a_sandbox_that_fails_is_a_sandbox_error():
     async with client_of(FakeSandbox(failures=1)) as client:
         body = (await client.post("/run_code", json=PRINT)).json()
-    assert (body["status"], body["message"], body["run_result"]) == (
-        "SandboxError",
-        "the fake is down",
-        None,
-    )
+    assert (body["status"], body["run_result"]) == ("SandboxError", None)
+    assert body["message"] == "the fake is down"
 
 
 @pytest.mark.parametrize(
@@ -211,9 +205,7 @@ async def test_beyond_capacity_429_and_nothing_lost():
         assert len(refused) == 15
         assert all(int(response.headers["retry-after"]) >= 1 for response in refused)
         answered = [(n, r) for n, r in enumerate(responses) if r.status_code == 200]
-        assert [r.json()["run_result"]["stdout"] for _, r in answered] == [
-            str(n) for n, _ in answered
-        ]
+        assert all(r.json()["run_result"]["stdout"] == str(n) for n, r in answered)
         assert sandbox.most_running == 2
         assert len(sandbox.calls) == 5
         text = (await client.get("/metrics")).text
@@ -233,10 +225,7 @@ def test_others_need_a_token():
 def test_a_port_that_is_taken():
     with listen("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
-        said = (
-            f"--port={port}: cannot listen on 127.0.0.1:{port}: .*such as --port 0 for a free one"
-        )
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=f"--port={port}: .*--port 0"):
             listen("127.0.0.1", port)
     with pytest.raises(ConfigError, match=r"--host=192\.0\.2\.1: .*--host 127\.0\.0\.1"):
         listen("192.0.2.1", 0)
@@ -320,9 +309,7 @@ async def test_a_large_source_does_not_block_others():
     async with client_of(FakeSandbox(echo)) as client:
         body = PRINT | {"code": "x=" + "[" * 90 + "]" * 90 + "\n" * 2_000_000, "fetch_files": ["a"]}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                builtins, "compile", lambda *_, **__: pytest.fail("compiled in the server")
-            )
+            patch.setattr(builtins, "compile", lambda *_, **__: pytest.fail("compiled here"))
             assert (await client.post("/run_code", json=body)).status_code == 200
 
 
@@ -330,9 +317,8 @@ async def test_a_large_source_does_not_block_others():
     ("limits", "says"), [({"memory_mb": 9999}, "memory_mb=9999"), ({"cpu_s": -1.0}, "cpu_s=-1")]
 )
 async def test_a_batchs_limits_are_checked(limits, says):
-    task = driver_messages.Task(
-        program=Program(source="1"), inputs=(Stdin(""),), limits=Limits(**limits)
-    )
+    given = {"program": Program(source="1"), "inputs": (Stdin(""),)}
+    task = driver_messages.Task(**given, limits=Limits(**limits))
     request = capabilities.new_request([task], budget_s=1.0)
     body = bundle.native_body(driver_messages.encode_request(request), run_s=10.0)
     async with client_of(FakeSandbox()) as client:

@@ -19,17 +19,12 @@ from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.runs.checkpoint_store import CheckpointStore
 from coding_model_project.runs.inputs import inputs_of, with_local_inputs
 from coding_model_project.storage.fetching import CACHE_VARIABLE, cache_dir, folder_on_disk, on_disk
-from coding_model_project.types import Problem, Stdin, Test
+from tests.fakes import stdin_problem
 from tests.moto_server import s3_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("moto")]
 
-PROBLEM = Problem(
-    id="mine/1",
-    statement="Add two numbers.",
-    tests=(Test(input=Stdin("1 2"), expected="3"),),
-    split="train",
-)
+PROBLEM = stdin_problem(("1 2", "3"), id="mine/1", split="train")
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +114,7 @@ def test_commands_read_and_write_urls(s3, tmp_path, capsys):
     assert main(rows) == 0
     assert {"out/rows/rl_train.parquet", "out/rows/manifest.json"} <= set(s3.objects("out/rows"))
     assert main(["grade", "--problems", "s3://bucket/none", "--completions", completions]) == 2
-    assert capsys.readouterr().err.endswith(
-        "error: --problems: s3://bucket/none: no such object or folder; correct the URL\n"
-    )
+    assert "error: --problems: s3://bucket/none: no such object" in capsys.readouterr().err
 
 
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────
@@ -142,10 +135,9 @@ def test_an_endpoint_that_is_down(s3, monkeypatch):
     S3FileSystem.clear_instance_cache()
     with s3.outage(), pytest.raises(DownloadError) as raised:
         on_disk("s3://bucket/x")
-    assert str(raised.value) == (
-        f"s3://bucket/x: the endpoint http://127.0.0.1:{s3.port} cannot be reached (connection refused); "
-        "check the network and AWS_ENDPOINT_URL"
-    )
+    said = str(raised.value)
+    assert said.startswith(f"s3://bucket/x: the endpoint http://127.0.0.1:{s3.port} ")
+    assert said.endswith("AWS_ENDPOINT_URL")
 
 
 def test_no_credentials(s3, monkeypatch):
@@ -167,7 +159,7 @@ def test_no_client_library():
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode == 2
-    assert "error: s3://bucket/x: s3fs, which reads s3://, is not installed; run: " in done.stderr
+    assert "error: s3://bucket/x: s3fs, which reads s3://, is not installed" in done.stderr
 
 
 class _Refuses(BaseHTTPRequestHandler):

@@ -1,0 +1,13 @@
+"""Programs that stand in text files: a line `=== name | mark` before each; the mark may be missing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_CASE = re.compile(r"^=== (.+?)(?: \| (.+))?\n([^\0]*?)(?=^=== |\Z)", re.M)
+
+
+def text_cases(module: str, file: str) -> list[tuple[str, str, str]]:
+    """Return the names, marks and texts in a file beside a module, which is given by its `__file__`."""
+    return _CASE.findall(Path(module).with_name(file).read_text())
