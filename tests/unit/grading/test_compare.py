@@ -137,3 +137,5 @@ def test_without_a_tolerance_floats_are_exact():
     assert not same_value(0.3, 0.1 + 0.2, exact)
     assert same_output("2.0", "2", "tokens", exact)
     assert not same_output("0.3", "0.30000000000000004", "tokens", exact)
+    assert same_value(2.0, 3.0, Tolerance(atol=1, rtol=0.5))
+    assert not same_value(2.0, 3.5, Tolerance(atol=1, rtol=0.5)), "the larger one, not the sum"

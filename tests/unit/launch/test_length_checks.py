@@ -50,6 +50,7 @@ def test_prompts_that_are_too_long_name_both_keys_to_set(world):
     assert said.startswith("data.max_prompt_length=96: 2 of 3 prompts") and "longest 143" in said
     assert said.endswith(f"set data.max_prompt_length=160 {MODEL_LEN}=256")
     assert refusal(*world("grpo", rows, f"{MODEL_LEN}=512")).endswith("_length=160")
+    assert length_checks.check(*world("grpo", [{"prompt": talk(93)}])) == 96 + 96  # just fits
     longer = world("grpo", rows, "data.max_prompt_length=160", f"{MODEL_LEN}=256")
     assert length_checks.check(*longer) == 143 + 96
 

@@ -38,7 +38,9 @@ def test_a_step_that_is_done_again_counts_once(tmp_path):
     write(tmp_path, [replace(ROW, step=step, attempt=2) for step in (3, 4)])
     read = [(row.step, row.attempt) for row in read_rollouts(tmp_path)]
     assert read == [(1, 1), (2, 1), (3, 2), (4, 2)]
-    write(tmp_path, [replace(ROW, step=4, split="validation")])  # which is not its training
+    write(
+        tmp_path, [replace(ROW, step=4, attempt=3, split="validation")]
+    )  # which is not its training
     assert [row.split for row in read_rollouts(tmp_path)] == ["train"] * 4 + ["validation"]
 
 
