@@ -10,6 +10,7 @@ from coding_model_project.launch.compose import compose_recipe
 
 COLOCATE, SEPARATE = "coding.mode=colocate_async", "coding.mode=separate_async"
 ROLLOUT = "actor_rollout_ref.rollout"
+SYNC_STEP = "trainer.v1.separate_async.parameter_sync_step"
 
 
 @pytest.mark.parametrize("recipe", ["grpo", "repair", "harbor"])
@@ -29,9 +30,8 @@ def test_the_mode_and_the_bound_choose_verls_keys(recipe, asked, mode, versions,
     assert v1.trainer_mode == f"coding_{mode}"
     assert v1.sampler.max_off_policy_threshold == versions
     assert v1.sampler.max_off_policy_strategy == "drop"
-    assert (correction.rollout_is, correction.bypass_mode) == (
-        ("token", False) if corrected else (None, True)
-    )
+    found = (correction.rollout_is, correction.bypass_mode)
+    assert found == (("token", False) if corrected else (None, True))
     if mode != "sync":
         assert v1[mode].num_warmup_batches == min(1, versions - 1)
 
@@ -55,44 +55,25 @@ def test_gpu_profiles_generate_on_nodes_of_their_own(profile):
         (["coding.max_staleness=2"], "coding.max_staleness=2: coding.mode=sync"),
         ([COLOCATE, "coding.max_staleness=-1"], "coding.max_staleness=-1: set it to a whole"),
         ([COLOCATE, "trainer.v1.trainer_mode=sync"], "trainer.v1.trainer_mode=sync: "),
-        (
-            [COLOCATE, "trainer.v1.sampler.max_off_policy_threshold=8"],
-            "trainer.v1.sampler.max_off_policy_threshold=8: follows from coding.max_staleness",
+        *(
+            ([COLOCATE, override], f"{override}: ")
+            for override in (
+                "trainer.v1.sampler.max_off_policy_threshold=8",
+                "trainer.v1.sampler.max_off_policy_strategy=wait",
+                "trainer.v1.sampler.custom_sampler.path=mine.py",
+                "trainer.v1.colocate_async.num_warmup_batches=2",
+                "algorithm.rollout_correction.bypass_mode=true",
+                "algorithm.rollout_correction.rollout_is=null",
+                f"{ROLLOUT}.calculate_log_probs=false",
+                f"{ROLLOUT}.full_determinism=true",
+            )
         ),
-        (
-            [COLOCATE, "trainer.v1.sampler.max_off_policy_strategy=wait"],
-            "trainer.v1.sampler.max_off_policy_strategy=wait: only drop",
-        ),
-        (
-            [COLOCATE, "trainer.v1.sampler.custom_sampler.path=mine.py"],
-            "trainer.v1.sampler.custom_sampler.path=mine.py: ",
-        ),
-        (
-            [COLOCATE, "trainer.v1.colocate_async.num_warmup_batches=2"],
-            "trainer.v1.colocate_async.num_warmup_batches=2: ",
-        ),
-        (
-            [COLOCATE, "algorithm.rollout_correction.bypass_mode=true"],
-            "algorithm.rollout_correction.bypass_mode=true: with coding.max_staleness=1",
-        ),
-        (
-            [COLOCATE, "algorithm.rollout_correction.rollout_is=null"],
-            "algorithm.rollout_correction.rollout_is=null: ",
-        ),
-        ([COLOCATE, f"{ROLLOUT}.calculate_log_probs=false"], f"{ROLLOUT}.calculate_log_probs="),
         ([COLOCATE, "coding.training.sampler=online"], "coding.training.sampler=online with"),
         ([COLOCATE, "experiment=stable"], "coding.training.max_resampling="),
-        ([COLOCATE, f"{ROLLOUT}.full_determinism=true"], f"{ROLLOUT}.full_determinism=true: "),
         ([SEPARATE, "actor_rollout_ref.hybrid_engine=true"], "actor_rollout_ref.hybrid_engine="),
         ([SEPARATE, f"{ROLLOUT}.checkpoint_engine.backend=naive"], f"{ROLLOUT}.checkpoint_engine"),
-        (
-            [SEPARATE, "trainer.v1.separate_async.parameter_sync_step=2"],
-            "trainer.v1.separate_async.parameter_sync_step=2: data.train_batch_size=32 has 1 ",
-        ),
-        (
-            [SEPARATE, "actor_rollout_ref.actor.ppo_mini_batch_size=24"],
-            "data.train_batch_size=32 is not a multiple of ",
-        ),
+        ([SEPARATE, f"{SYNC_STEP}=2"], f"{SYNC_STEP}=2: data.train_batch_size=32 has 1 "),
+        ([SEPARATE, "actor_rollout_ref.actor.ppo_mini_batch_size=24"], "data.train_batch_size=32 "),
         ([SEPARATE, f"{ROLLOUT}.n_gpus_per_node=0"], f"{ROLLOUT}.n_gpus_per_node=0: "),
     ],
 )

@@ -9,7 +9,6 @@ from coding_model_project.configs.reference import presets
 from coding_model_project.configs.typed import coding_of, evaluation_settings
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.protocols import GREEDY
-from coding_model_project.launch.checks.checks import check_values
 from coding_model_project.launch.compose import compose_recipe, recorded_config
 
 pytestmark = pytest.mark.slow
@@ -29,18 +28,6 @@ def test_composes_and_resolves(recipe, hardware):
     assert resolved["data"]["train_files"].startswith(resolved["coding"]["data_dir"])
 
 
-def test_code_golf_on_harbor_tasks_composes_for_several_nodes():
-    config = composed("grpo", "hardware=gpu_multi", "experiment=golf", "coding.dataset=tinygolf")
-    check_values(config)
-    gpus = config.trainer.nnodes * config.trainer.n_gpus_per_node
-    rollout = config.actor_rollout_ref.rollout
-    assert config.data.train_batch_size * rollout.n % gpus == 0
-    assert gpus % rollout.tensor_model_parallel_size == 0
-    assert config.actor_rollout_ref.model.path == "Qwen/Qwen3-8B"
-    assert config.data.apply_chat_template_kwargs == {"enable_thinking": False}
-    assert config.coding.reward.shaping.length_weight > 0
-
-
 @pytest.mark.parametrize("hardware", PROFILES)
 def test_the_baseline_composes_to_settings(hardware):
     config = compose_recipe("baseline", [f"hardware={hardware}", "coding.seed=7"])
@@ -55,80 +42,55 @@ def test_a_server_has_the_defaults_of_chat_models_on_any_hardware():
     config = compose_recipe("baseline", server)
     assert evaluation_settings(coding_of(config)).protocol == GREEDY
     assert config.coding.min_memory_gb == 0
-    given = ["coding.prompt=bare", "coding.evaluation.max_tokens=96"]
-    explicit = evaluation_settings(
-        coding_of(compose_recipe("baseline", [*server, *given]))
-    ).protocol
+    given = [*server, "coding.prompt=bare", "coding.evaluation.max_tokens=96"]
+    explicit = evaluation_settings(coding_of(compose_recipe("baseline", given))).protocol
     assert (explicit.prompt, explicit.sampling.max_tokens) == ("bare", 96)
-
-
-def test_a_misspelt_key_of_an_evaluation_names_the_right_one():
-    with pytest.raises(ConfigError, match=r"did you mean coding\.evaluation\.protocol\?"):
-        compose_recipe("baseline", ["hardware=cpu", "coding.evaluation.protocl=greedy"])
 
 
 def test_fields_of_requests_and_variables_of_templates_are_the_users_own():
     keys = ("extra_body.reasoning_effort=low", "chat_template_kwargs.enable_thinking=false")
-    config = compose_recipe(
-        "baseline", ["hardware=cpu", *(f"+coding.evaluation.{k}" for k in keys)]
-    )
+    given = [f"+coding.evaluation.{key}" for key in keys]
+    config = compose_recipe("baseline", ["hardware=cpu", *given])
     evaluation = coding_of(config).evaluation
     assert evaluation.extra_body == {"reasoning_effort": "low"}
     assert evaluation.chat_template_kwargs == {"enable_thinking": False}
 
 
+@pytest.mark.parametrize("hardware", ["cpu", "gpu_8x"])
+@pytest.mark.parametrize("recipe", ["repair", "harbor"])
+def test_repair_and_harbor_are_grpo_with_room_for_an_episode(recipe, hardware):
+    grpo, other = (composed(name, f"hardware={hardware}") for name in ("grpo", recipe))
+    assert leaves(other).keys() == leaves(grpo).keys()
+    assert other.coding.run_dir != grpo.coding.run_dir
+    assert grpo.coding.repair.rounds == grpo.coding.bash.turns == 0
+    if recipe == "repair":
+        assert other.coding.repair.rounds > 0
+        assert other.coding.repair.attempt_tokens == grpo.data.max_response_length
+    else:
+        replies = (other.coding.bash.turns + 1) * other.coding.bash.reply_tokens
+        assert 0 < replies <= other.data.max_response_length
+    episode = other.data.max_prompt_length + other.data.max_response_length
+    assert other.actor_rollout_ref.rollout.max_model_len == episode
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_one_seed_reaches_data_sampling_and_training(recipe):
     config = compose_recipe(recipe, ["hardware=cpu", "coding.seed=7"])
-    keys = {
-        "sft": ["trainer.seed"],
-        "dpo": ["trainer.seed"],
-        "grpo": [
-            "data.seed",
-            "actor_rollout_ref.rollout.seed",
-            "actor_rollout_ref.actor.data_loader_seed",
-        ],
-    }
-    keys["repair"] = keys["harbor"] = keys["grpo"]
-    assert [OmegaConf.select(config, key) for key in keys[recipe]] == [7] * len(keys[recipe])
-
-
-@pytest.mark.parametrize("hardware", ["cpu", "gpu_8x"])
-def test_repair_is_grpo_with_room_for_an_episode(hardware):
-    grpo, repair = (composed(name, f"hardware={hardware}") for name in ("grpo", "repair"))
-    assert leaves(repair).keys() == leaves(grpo).keys()
-    assert (repair.coding.repair.rounds, grpo.coding.repair.rounds) == (2, 0)
-    assert repair.coding.repair.attempt_tokens == grpo.data.max_response_length
-    episode = repair.data.max_prompt_length + repair.data.max_response_length
-    assert repair.actor_rollout_ref.rollout.max_model_len == episode
-    assert repair.coding.run_dir != grpo.coding.run_dir
-
-
-@pytest.mark.parametrize("hardware", ["cpu", "gpu_8x"])
-def test_harbor_is_grpo_with_room_for_an_episode(hardware):
-    grpo, harbor = (composed(name, f"hardware={hardware}") for name in ("grpo", "harbor"))
-    assert leaves(harbor).keys() == leaves(grpo).keys()
-    assert harbor.coding.bash.turns > 0 == grpo.coding.bash.turns
-    replies = (harbor.coding.bash.turns + 1) * harbor.coding.bash.reply_tokens
-    assert replies <= harbor.data.max_response_length
-    episode = harbor.data.max_prompt_length + harbor.data.max_response_length
-    assert harbor.actor_rollout_ref.rollout.max_model_len == episode
-    assert harbor.coding.run_dir != grpo.coding.run_dir
+    actor = "actor_rollout_ref.actor.data_loader_seed"
+    keys = ["data.seed", "actor_rollout_ref.rollout.seed", actor]
+    keys = ["trainer.seed"] if recipe in ("sft", "dpo") else keys
+    assert [OmegaConf.select(config, key) for key in keys] == [7] * len(keys)
 
 
 def test_tool_calls_have_data_of_their_own_and_room_for_a_longer_form():
     block = composed("harbor", "hardware=cpu")
     tools = composed("harbor", "hardware=cpu", "coding.bash.calls=tools")
-    assert (block.coding.data_dir, tools.coding.data_dir) == (
-        *("data/tinyshell", "data/tinyshell_tools"),
-    )
+    assert block.coding.data_dir == "data/tinyshell"
+    assert tools.coding.data_dir == "data/tinyshell_tools"
     assert tools.actor_rollout_ref.model.path == "data/tinyshell_tools/base"
-    sizes = [(c.data.max_prompt_length, c.data.max_response_length) for c in (block, tools)]
-    assert sizes == [(128, 128), (192, 224)]
-    for config in (block, tools):
-        assert config.actor_rollout_ref.rollout.max_model_len == (
-            config.data.max_prompt_length + config.data.max_response_length
-        )
+    assert tools.data.max_response_length > block.data.max_response_length
+    length = tools.data.max_prompt_length + tools.data.max_response_length
+    assert tools.actor_rollout_ref.rollout.max_model_len == length
     own = composed("harbor", "hardware=cpu", "coding.bash.calls=tools", "coding.data_dir=mine")
     assert own.coding.data_dir == "mine"
     with pytest.raises(ConfigError, match=r"coding\.bash\.calls"):
@@ -185,24 +147,6 @@ def test_presets_override_the_profile_and_the_command_line_overrides_them():
     assert steps("experiment=[long,quick]") == 4
 
 
-def test_presets_are_what_they_are_called():
-    def grpo(*overrides):
-        return composed("grpo", "hardware=gpu_8x", *overrides)
-
-    dr_grpo = grpo("experiment=dr_grpo")
-    assert dr_grpo.algorithm.norm_adv_by_std_in_grpo is False
-    assert not dr_grpo.algorithm.filter_groups.enable
-    actor = dr_grpo.actor_rollout_ref.actor
-    assert actor.loss_agg_mode == "seq-mean-token-sum-norm"
-    assert actor.loss_scale_factor == dr_grpo.data.max_response_length
-    assert actor.clip_ratio_high == actor.clip_ratio_low
-    dapo = grpo("experiment=dapo")
-    assert dapo.algorithm.filter_groups.enable
-    assert (
-        dapo.actor_rollout_ref.actor.clip_ratio_high > dapo.actor_rollout_ref.actor.clip_ratio_low
-    )
-
-
 @pytest.mark.parametrize(
     ("presets", "key"),
     [
@@ -218,24 +162,12 @@ def test_presets_that_choose_different_losses_or_rewards_are_refused_together(pr
         assert word in str(caught.value)
 
 
-def test_presets_of_different_things_go_together():
-    config = composed("grpo", "hardware=cpu", "experiment=[stable,dense,quick]")
-    assert config.coding.training.mask_truncated
-    assert config.coding.reward.kind == "dense"
-    assert config.trainer.total_training_steps == 4
-
-
 def test_an_unknown_preset_names_the_choices():
     with pytest.raises(ConfigError) as caught:
         compose_recipe("grpo", ["experiment=fast", "hardware=cpu"])
     assert caught.value.exit_code == 2
     assert " ".join(PRESETS) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_presets_are_not_for_sft():
-    with pytest.raises(ConfigError, match="experiment"):
-        compose_recipe("sft", ["experiment=quick", "hardware=cpu"])
 
 
 @pytest.mark.verl

@@ -44,11 +44,8 @@ def test_a_key_that_would_have_no_effect_or_fail_late_is_refused(override, says)
 
 def test_all_refusals_come_at_once():
     unknown = refused("trainer.mine=1", "reward_model.sandbox_fusion.url=u", "data.train_batch=1")
-    assert [line.split("=")[0] for line in unknown] == [
-        "trainer.mine",
-        "reward_model.sandbox_fusion.url",
-        "data.train_batch",
-    ]
+    keys = ["trainer.mine", "reward_model.sandbox_fusion.url", "data.train_batch"]
+    assert [line.split("=")[0] for line in unknown] == keys
     assert "did you mean" not in unknown[0]
     assert "sandbox=fusion coding.sandbox.urls" in unknown[1]
     assert "did you mean data.train_batch_size?" in unknown[2]
@@ -68,11 +65,9 @@ def test_what_verl_accepts_and_does_not_use_is_said():
     given = ["hardware=cpu", "data.return_raw_chat=true", "algorithm.kl_ctrl.kl_coef=0.1"]
     given += ["+algorithm.mask_truncated_samples=true", "trainer.total_training_steps=3"]
     lines = [*compose.without_effect("grpo", given, compose_recipe("grpo", given))]
-    assert [line.split("=")[0] for line in lines] == [
-        "data.return_raw_chat",
-        "algorithm.kl_ctrl.kl_coef",
-        "+algorithm.mask_truncated_samples",
-    ]
+    keys = ["data.return_raw_chat", "algorithm.kl_ctrl.kl_coef"]
+    keys += ["+algorithm.mask_truncated_samples"]
+    assert [line.split("=")[0] for line in lines] == keys
     assert "set coding.training.mask_truncated=true" in lines[2]
 
 

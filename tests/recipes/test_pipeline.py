@@ -26,12 +26,8 @@ class Kitchen:
         self.n_made = 0
 
     def bake(self, *options):
-        step = Step(
-            phase="sft",
-            verb="rows",
-            command=("bake", f"--from={self.ingredient}", *options),
-            reads=(self.ingredient,),
-        )
+        command = ("bake", f"--from={self.ingredient}", *options)
+        step = Step(phase="sft", verb="rows", command=command, reads=(self.ingredient,))
         return carry_out(step, self.root, self._make)
 
     def _make(self, folder):
@@ -177,10 +173,7 @@ def test_costs_sum_over_the_steps_that_make_a_model(tmp_path, kitchen):
         replace(done, name="sft/train", folder=str(run), seconds=4.0),
         replace(done, name="sft/evaluation", folder=str(run), seconds=8.0),
     ]
-    phases = [
-        phase(tmp_path, "baseline", 1),
-        replace(phase(tmp_path, "sft", 2), steps=tuple(steps)),
-    ]
-    row = outcome.table_rows(phases)[1]
+    sft = replace(phase(tmp_path, "sft", 2), steps=tuple(steps))
+    row = outcome.table_rows([phase(tmp_path, "baseline", 1), sft])[1]
     assert (row.making.generated, row.making.trained, row.making.judge_s) == (7, 5, 1.5)
     assert (row.making.seconds, row.measuring.seconds) == (6.0, 8.0)

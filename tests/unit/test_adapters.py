@@ -9,14 +9,9 @@ from coding_model_project.errors import CheckpointError
 pytestmark = pytest.mark.verl
 
 SMALL = {
-    "hidden_size": 8,
-    "intermediate_size": 16,
-    "num_hidden_layers": 1,
-    "vocab_size": 11,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 4,
-}
+    "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "vocab_size": 11,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4,
+}  # fmt: skip
 
 
 @pytest.fixture

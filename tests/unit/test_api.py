@@ -1,13 +1,11 @@
 """The public Python API: light to import, and usable from scripts, event loops, threads and forks."""
 
-import asyncio
 import contextlib
 import socket
 import subprocess
 import sys
-import threading
 import time
-import typing
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 
 import coding_model_project as cmp
 from coding_model_project.grading.wellformed import check_problem
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from tests import api_page
 
 ADD = cmp.Problem.simple("Add two numbers.", tests=[cmp.Test(cmp.Stdin("1 2"), expected="3")])
@@ -43,6 +42,7 @@ def alive(pid: int) -> bool:
 
 
 def test_importing_the_package_imports_nothing_heavy():
+    assert (Path(cmp.__file__).parent / "py.typed").exists()
     done = script("import coding_model_project, sys; print(*sorted(sys.modules))")
     found = set(done.stdout.split())
     assert not found & {"numpy", "pydantic", "asyncio", "httpx", "rich", "hashlib", "omegaconf"}
@@ -56,33 +56,21 @@ def test_every_public_name_is_there_and_listed():
         cmp.juge  # noqa: B018
 
 
-def test_the_package_is_typed():
-    assert (Path(cmp.__file__).parent / "py.typed").exists()
-    assert typing.get_type_hints(cmp.judge)["return"] is cmp.Verdict
-
-
 def test_the_page_shows_the_docstrings():
     assert api_page.PAGE.read_text() == api_page.page(), "run: python -m tests.api_page --write"
     assert set(api_page.ORDER) == set(cmp.__all__) - {"__version__"}
 
 
 @pytest.mark.sandbox
-def test_maths_and_instructions_are_judged_too():
-    sums = cmp.Problem(
-        id="sums/1", split="train", statement="?", tests=(), answer="1/2", language="text"
-    )
+async def test_maths_and_instructions_are_judged_too_inside_a_running_loop():
+    asked = {"split": "train", "statement": "?", "tests": (), "language": "text"}
+    sums = cmp.Problem(id="sums/1", answer="1/2", **asked)
     assert cmp.judge(sums, r"It is \boxed{\frac{4}{8}}").passed
     rule = cmp.Instruction("punctuation:no_comma")
-    rules = cmp.Problem(
-        id="rules/1", split="train", statement="?", tests=(), instructions=(rule,), language="text"
-    )
+    rules = cmp.Problem(id="rules/1", instructions=(rule,), **asked)
     assert cmp.judge(rules, "a, b").error is cmp.ErrorType.wrong_answer
-
-
-def test_the_same_statement_has_the_same_id():
     again = cmp.Problem.simple("Add two numbers.", tests=[])
     assert again.id == ADD.id != cmp.Problem.simple("Add three.", tests=[]).id
-    assert cmp.Problem.simple("x", tests=[], id="mine/1").id == "mine/1"
 
 
 @pytest.mark.parametrize("given", ["docker", "", [], ["http://a", "b"], None, 3])
@@ -111,30 +99,18 @@ async def test_a_server_that_does_not_answer_is_given_up_after_retry_s():
 
 
 def test_a_printed_verdict_shows_its_outcome_and_its_repr_every_field():
-    results = (
-        cmp.TestResult(error=None),
-        cmp.TestResult(error=cmp.ErrorType.wrong_answer, detail="expected '3', got '4'"),
-    )
+    right = cmp.TestResult(error=None)
+    wrong = cmp.TestResult(error=cmp.ErrorType.wrong_answer, detail="got 4")
     verdict = cmp.Verdict(
-        problem_id="mine/1",
-        code="print(4)",
-        extraction="given",
-        results=results,
-        n_tests=2,
-        comparison="tokens",
-        sandbox="fake",
-        grader_version="0",
-    )
-    assert str(verdict) == (
-        "Verdict('mine/1', passed=False, error='wrong_answer', 1 of 2 tests, "
-        """detail="expected '3', got '4'")"""
-    )
-    assert str(replace(verdict, results=results[:1] * 2)) == (
-        "Verdict('mine/1', passed=True, 2 of 2 tests)"
-    )
-    assert str(replace(verdict, code=None, results=())) == (
-        "Verdict('mine/1', passed=False, error='no_code', 0 of 2 tests)"
-    )
+        problem_id="mine/1", code="print(4)", extraction="given", results=(right, wrong),
+        n_tests=2, comparison="tokens", sandbox="fake", grader_version="0",
+    )  # fmt: skip
+    failed = "passed=False, error='wrong_answer', 1 of 2 tests, detail='got 4'"
+    assert str(verdict) == f"Verdict('mine/1', {failed})"
+    passed = replace(verdict, results=(right, right))
+    assert str(passed) == "Verdict('mine/1', passed=True, 2 of 2 tests)"
+    none = replace(verdict, code=None, results=())
+    assert str(none) == "Verdict('mine/1', passed=False, error='no_code', 0 of 2 tests)"
     assert repr(verdict).startswith("Verdict(problem_id='mine/1', code='print(4)', extraction=")
 
 
@@ -156,9 +132,7 @@ def test_problems_of_a_file(tmp_path):
     )
     assert [problem.id for problem in cmp.load(path)] == ["a/1", "a/2"]
     assert [problem.id for problem in cmp.load(str(path), split="test")] == ["a/2"]
-    with pytest.raises(
-        cmp.ConfigError, match=r"split=validation \(--split\): mine has only train, test"
-    ):
+    with pytest.raises(cmp.ConfigError, match=r"split=validation.*: mine has only train, test"):
         cmp.load(path, split="validation")
     with pytest.raises(cmp.ConfigError, match="no such data set"):
         cmp.load("no_such_set")
@@ -226,29 +200,6 @@ def test_judging_in_a_script_that_then_ends_cleanly():
 
 
 @pytest.mark.sandbox
-async def test_judging_inside_a_running_loop():
-    assert cmp.judge(ADD, RIGHT, bare=True).passed
-    assert cmp.judge(ADD, f"```python\n{RIGHT}\n```").passed
-
-
-@pytest.mark.sandbox
-def test_judging_from_threads_at_once():
-    seen = {}
-
-    def one(number: int) -> None:
-        seen[number] = cmp.judge(ADD, f"print({number})", bare=True).error
-
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [seen[n] for n in range(6)] == [
-        None if n == 3 else cmp.ErrorType.wrong_answer for n in range(6)
-    ]
-
-
-@pytest.mark.sandbox
 def test_a_forked_child_judges_with_a_sandbox_of_its_own():
     code = PRELUDE + (
         "cmp.judge(problem, RIGHT, bare=True)\n"
@@ -291,18 +242,12 @@ async def test_a_judge_of_many():
         with pytest.raises(cmp.DataError, match="has no hidden tests"):
             await judge.grade_many([ADD, untested], [RIGHT, RIGHT])
         kept, lost = await judge.grade_many([ADD, untested], [RIGHT, "1"], return_errors=True)
+    async with cmp.Judge(sandbox=EmbeddedSandbox(workers=1)) as own:
+        with ThreadPoolExecutor(4) as pool:  # `judge` from threads, beside it
+            calls = [pool.submit(cmp.judge, ADD, f"print({n})", bare=True) for n in range(2, 5)]
+            assert (await own.grade(ADD, RIGHT, bare=True)).passed
+            assert [call.result().passed for call in calls] == [False, True, False]
     assert [verdict.error for verdict in verdicts] == [None, "wrong_answer", "runtime_error", None]
     assert verdicts[3].cached or verdicts[0].cached
     assert kept.cached
     assert isinstance(lost, cmp.DataError)
-
-
-@pytest.mark.sandbox
-def test_a_sandbox_of_ones_own():
-    from coding_model_project.sandbox.embedded import EmbeddedSandbox
-
-    async def main() -> cmp.Verdict:
-        async with cmp.Judge(sandbox=EmbeddedSandbox(workers=1)) as judge:
-            return await judge.grade(ADD, RIGHT, bare=True)
-
-    assert asyncio.run(main()).passed

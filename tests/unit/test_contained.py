@@ -44,11 +44,7 @@ def test_a_name_is_below_its_folder_or_refused(name):
 def test_any_text_becomes_the_name_of_one_file(text):
     assert relative(f"{file_name(text)}.json") == f"{file_name(text)}.json"
     assert "/" not in file_name(text)
-
-
-def test_usual_names_keep_their_words():
-    assert file_name("mbpp/12") == "mbpp-12"
-    assert file_name("gsm8k_5shot") == "gsm8k_5shot"
+    assert file_name("mbpp/gsm8k_5shot") == "mbpp-gsm8k_5shot"
 
 
 @pytest.mark.parametrize("target", ["/etc", "../..", "inside/../../.."])

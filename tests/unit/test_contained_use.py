@@ -72,17 +72,8 @@ SAFE = """
 """
 """Joins with names that are made here, of files that exist here, or checked before. A new one belongs
 here only if its name cannot come from outside; otherwise use `contained.below`."""
-WORDS = [
-    "extractall",
-    "unpack_archive",
-    "copytree",
-    "gettempdir",
-    "O_CREAT",
-    "flock",
-    "open_lock",
-    "OmegaConf.load",
-    "/tmp",
-]
+WORDS = ("extractall", "unpack_archive", "copytree", "gettempdir", "O_CREAT", "flock")
+WORDS += ("open_lock", "OmegaConf.load", "/tmp")
 
 
 @cache

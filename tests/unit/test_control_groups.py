@@ -55,11 +55,6 @@ def limit_cpus(group, quota):
     (group / "cpu.max").write_text(f"{quota} 100000\n")
 
 
-def test_a_machine_without_groups_has_no_limits(root):
-    assert usable_cores(root) == 8
-    assert free_memory(root) == math.inf
-
-
 @pytest.mark.parametrize(
     ("quota", "cores"),
     [("max", 8), (400_000, 4), (250_000, 2), (50_000, 1), (9_900_000, 8)],
@@ -70,6 +65,7 @@ def test_cores_within_a_containers_quota(root, quota, cores):
 
 
 def test_a_containers_memory(root):
+    assert (usable_cores(root), free_memory(root)) == (8, math.inf)  # no groups
     limit_memory(container(root), "max")
     assert free_memory(root) == math.inf
     limit_memory(container(root), 16 * GIB, used=6 * GIB, cache=GIB)

@@ -51,17 +51,7 @@ def test_a_problem_is_exit_1(found, capsys):
     assert cli.main(["doctor", "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)
     assert answer["counts"] == {"ok": 1, "warning": 1, "problem": 1}
-    assert answer["findings"][2] == {
-        "name": "disk",
-        "status": "problem",
-        "finding": "full",
-        "remedy": "delete",
-    }
-
-
-def test_help_answers_without_looking(capsys):
-    assert cli.main(["doctor", "--help"]) == 0
-    assert "--deep" in capsys.readouterr().out
+    assert list(answer["findings"][2].values()) == ["disk", "problem", "full", "delete"]
 
 
 @pytest.mark.sandbox

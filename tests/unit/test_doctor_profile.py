@@ -33,11 +33,31 @@ def test_a_node_of_eight_cards_fits(ask, recipe):
     assert answer["gpu_gb"]["update"]["weights"] == 3.55  # 4 bytes × 7,615,616,512 / 8 GPUs, in GiB
 
 
-def test_several_nodes_are_needed_as_the_profile_says(ask):
-    code, findings, _ = ask("gpu_multi", *NODE)
-    assert code == 1
-    assert findings["gpus"]["remedy"] == "set trainer.nnodes=1"
-    assert ask("gpu_multi", *NODE, "--nodes", "4")[0] == 0
+UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units=1"
+HEADS = "actor_rollout_ref.rollout.tensor_model_parallel_size"
+LARGE = "actor_rollout_ref.model.path=Qwen/Qwen2.5-Coder-7B-Instruct"
+CARD = ["--gpus", "1", "--gpu-memory-gb", "80", "--cpus", "16", "--memory-gb", "128"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "machine", "name", "remedy", "way"),
+    [
+        ("gpu_multi", NODE, "gpus", "set trainer.nnodes=1", ["--nodes", "4"]),
+        ("gpu_8x", [*NODE, "--gpus", "4"], "gpus", "set trainer.n_gpus_per_node=4", None),
+        ("gpu_1x", [*CARD, "--cpus", "5"], "cpus", UNITS, [UNITS]),
+        ("gpu_1x", [*CARD, LARGE], "update", "experiment=lora", ["experiment=lora"]),
+        ("gpu_8x", [*NODE, f"{HEADS}=8"], "values", "set it to 4", [f"{HEADS}=4"]),
+        ("cpu", ["--cpus", "2", "--memory-gb", "4"], "memory", "", ["--memory-gb", "16"]),
+    ],
+    ids=["nodes", "cards", "cpus", "a large model", "a divisor", "memory"],
+)
+def test_what_a_machine_lacks_has_a_way_out_that_leads_out(
+    ask, profile, machine, name, remedy, way
+):
+    code, findings, _ = ask(profile, *machine)
+    assert (code, findings[name]["status"]) == (1, "problem")
+    assert remedy in findings[name]["remedy"]
+    assert ask(profile, *machine, *(way or [remedy.removeprefix("set ")]))[0] == 0
 
 
 def test_a_rollout_with_its_own_gpus(ask):
@@ -51,24 +71,6 @@ def test_a_rollout_with_its_own_gpus(ask):
     code, findings, answer = ask("gpu_8x", *both)
     assert code == 0, findings
     assert "weights" not in answer["gpu_gb"]["generation"], "the trainer's are on other GPUs"
-
-
-def test_fewer_gpus_than_the_profile(ask):
-    four = [*NODE, "--gpus", "4"]
-    code, findings, _ = ask("gpu_8x", *four)
-    assert code == 1
-    assert findings["gpus"]["remedy"] == "set trainer.n_gpus_per_node=4"
-    assert ask("gpu_8x", *four, "trainer.n_gpus_per_node=4")[0] == 0
-
-
-def test_too_few_cpus_are_refused_as_the_run_would_be(ask):
-    small = ["--gpus", "1", "--gpu-memory-gb", "80", "--memory-gb", "64", "--cpus", "5"]
-    code, findings, _ = ask("gpu_1x", *small)
-    assert code == 1
-    assert findings["cpus"]["finding"].startswith("6 reserved of 5")
-    way = "transfer_queue.backend.SimpleStorage.num_data_storage_units=1"
-    assert findings["cpus"]["remedy"].startswith(way)
-    assert ask("gpu_1x", *small, way)[0] == 0
 
 
 def test_ways_out_of_a_smaller_card_lead_out(ask):
@@ -88,46 +90,15 @@ def test_ways_out_of_a_smaller_card_lead_out(ask):
     assert overrides
 
 
-def test_a_model_too_large_for_one_card_says_so(ask):
-    machine = ["--gpus", "1", "--gpu-memory-gb", "80", "--cpus", "16", "--memory-gb", "128"]
-    model = "actor_rollout_ref.model.path=Qwen/Qwen2.5-Coder-7B-Instruct"
-    code, findings, _ = ask("gpu_1x", *machine, model)
-    assert code == 1
-    assert "experiment=lora" in findings["update"]["remedy"]
-    assert ask("gpu_1x", *machine, model, "experiment=lora")[0] == 0
-
-
 def test_a_cache_that_holds_no_whole_sample(ask):
     model = "actor_rollout_ref.model.path=Qwen/Qwen2.5-Coder-7B-Instruct"
     share = "actor_rollout_ref.rollout.gpu_memory_utilization"
     _, findings, _ = ask("gpu_8x", *NODE, model, f"{share}=0.21")
     assert findings["generation"]["status"] == "problem"
-    assert (
-        "too small for one sample of max_model_len=6144 tokens" in findings["generation"]["finding"]
-    )
+    assert "max_model_len=6144" in findings["generation"]["finding"]
     assert findings["generation"]["remedy"].startswith(f"set {share}=0.7")
     null = "actor_rollout_ref.rollout.max_model_len=null"
     assert ask("gpu_8x", *NODE, model, null)[0] == 0
-
-
-def test_values_that_do_not_divide_are_a_problem_with_the_way_out(ask):
-    key = "actor_rollout_ref.rollout.tensor_model_parallel_size"
-    code, findings, _ = ask("gpu_8x", *NODE, f"{key}=8")
-    assert code == 1
-    assert findings["values"]["finding"].startswith(f"{key}=8")
-    assert findings["values"]["remedy"] == "set it to 4"
-
-
-def test_little_host_memory(ask):
-    code, findings, _ = ask("gpu_8x", *NODE, "--memory-gb", "64")
-    assert code == 1
-    assert findings["memory"]["status"] == "problem"
-
-
-def test_the_cpu_profile(ask):
-    assert ask("cpu", "--cpus", "2", "--memory-gb", "16")[0] == 0
-    code, findings, _ = ask("cpu", "--cpus", "2", "--memory-gb", "4")
-    assert (code, findings["memory"]["status"]) == (1, "problem")
 
 
 def test_the_table(capsys):
@@ -148,10 +119,7 @@ def test_the_table(capsys):
         (["--profile", "gpu_8x", "--recipe", "demo"], "expected one of grpo"),
         (["--profile", "gpu_8x", "--gpus", "8"], "--gpu-memory-gb"),
         (["--profile", "gpu_8x", *NODE, "actor_rollout_ref.model.path=some/model"], "some/model"),
-        (
-            ["--profile", "gpu_8x", *NODE, "data.train_batch=1"],
-            "did you mean data.train_batch_size",
-        ),
+        (["--profile", "gpu_8x", *NODE, "data.train_batch=1"], "data.train_batch_size"),
     ],
 )
 def test_bad_input_is_one_line(arguments, said, capsys, monkeypatch):

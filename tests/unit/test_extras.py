@@ -30,19 +30,15 @@ def wheel(monkeypatch):
 
 
 def test_a_missing_library_names_its_extra(wheel):
-    with pytest.raises(
-        ConfigError, match=r"^scipy is .*: pip install 'coding-model-project\[stats\]'$"
-    ):
+    with pytest.raises(ConfigError, match=r"^scipy is .*'coding-model-project\[stats\]'$"):
         mcnemar(5, 1)
 
 
 def test_a_command_ends_in_one_line(wheel, tmp_path, capsys):
     write_run(tmp_path / "run", rollouts=list(training(n_steps=1)))
     assert cli.main(["report", str(tmp_path / "run"), "--serve"]) == 2
-    error = capsys.readouterr().err
-    assert error == (
-        "error: fastapi is not installed; run: pip install 'coding-model-project[serve]'\n"
-    )
+    (error,) = capsys.readouterr().err.splitlines()
+    assert "fastapi" in error and "pip install 'coding-model-project[serve]'" in error
 
 
 def test_a_module_of_ours_that_is_missing_is_a_bug_and_no_advice():

@@ -118,11 +118,8 @@ _CALL = {"name": "bash", "arguments": {"command": "ls"}}
 def test_tool_calls(parts):
     reply = parse("".join(f"<tool_call>{part}</tool_call>" for part in parts))
     for call in (*reply.calls, *(ToolCall(name="bash", arguments=part) for part in parts)):
-        usable(
-            for_template([{"role": "assistant", "tool_calls": [call.openai("1")]}])
-            if call in reply.calls
-            else 0
-        )
+        if call in reply.calls:
+            usable(for_template([{"role": "assistant", "tool_calls": [call.openai("1")]}]))
         try:
             bash_command(call).encode()
         except ArgumentsError as error:

@@ -26,10 +26,8 @@ def test_an_outage_has_two_lines_however_often_it_is_tried(clock):
         clock.now += 5
     service.worked()
     service.worked()
-    assert said == [
-        "the server http://x does not answer (gone); next attempt in 1.0 s, retrying until 14:05:30",
-        "the server http://x is back after 70 s",
-    ]
+    assert "http://x does not answer (gone); next attempt in 1.0 s" in said[0]
+    assert said[1:] == ["the server http://x is back after 70 s"]
 
 
 def test_moments_are_announced_ever_more_rarely_and_a_long_outage_always(clock):

@@ -1,6 +1,5 @@
 """Every key explains itself, and the page made of that is up to date."""
 
-from enum import Enum
 from pathlib import Path
 
 import pytest
@@ -42,28 +41,6 @@ def leaves(node, prefix=""):
             yield f"{prefix}{name}"
 
 
-def test_types_and_defaults_read_as_they_are_typed():
-    class Colour(Enum):
-        red = "r"
-        blue = "b"
-
-    hints = {"several": list[str], "colour": Colour, "n": int | None, "more": dict[str, int]}
-    shown = {name: reference._type(kind) for name, kind in hints.items()}
-    assert shown == {
-        "several": "list of str",
-        "colour": "`red`, `blue`",
-        "n": "int or null",
-        "more": "mapping",
-    }
-    defaults = [["a", "${b}"], Colour.blue, True, None, 1.5]
-    shown = [reference._default(schema.key(value, "It is.")) for value in defaults]
-    assert shown == ["[a, ${b}]", "blue", "true", "null", "1.5"]
-
-
-def test_a_mutable_default_is_not_shared():
-    assert schema.SandboxConfig().kwargs is not schema.SandboxConfig().kwargs
-
-
 @pytest.mark.parametrize("preset", reference.presets(), ids=lambda preset: preset.name)
 def test_presets_say_what_they_do_and_are_merged_into_the_root(preset):
     folder = ROOT / "coding_model_project" / "configs" / "experiment"
@@ -79,9 +56,3 @@ def test_the_command_prints_or_writes_it(tmp_path, capsys):
     path = tmp_path / "docs" / "page.md"
     assert cli.main(["config", "reference", "--out", str(path)]) == 0
     assert path.read_text() == reference.render()
-
-
-@pytest.mark.parametrize("command", [["config"], ["config", "reference"]], ids=" ".join)
-def test_help(command, capsys):
-    assert cli.main([*command, "--help"]) == 0
-    assert "Usage:" in capsys.readouterr().out

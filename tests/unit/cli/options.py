@@ -40,11 +40,7 @@ def commands(here: Any = None, name: tuple[str, ...] = ()) -> Iterator[tuple[str
 def options() -> list[Option]:
     """All options but --help."""
     return [
-        Option(
-            command=name,
-            names=(*one.opts, *one.secondary_opts),
-            help=one.help or "",
-        )
+        Option(command=name, names=(*one.opts, *one.secondary_opts), help=one.help or "")
         for name, command in commands()
         for one in command.params
         if one.param_type_name == "option" and one.name != "help"

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from coding_model_project.cli import main
 from coding_model_project.data import catalogue
 from coding_model_project.data.governance import Role, role
@@ -20,11 +18,8 @@ def listed(capsys, folder):
     return {one["name"]: one for one in json.loads(capsys.readouterr().out)}
 
 
-def test_the_page_is_up_to_date():
+def test_the_page_is_up_to_date(tmp_path):
     assert PAGE.read_text() == catalogue.render(), f"out of date; run: {catalogue.COMMAND}"
-
-
-def test_it_is_written_by_the_command(tmp_path, capsys):
     assert main(["data", "list", "--out", str(tmp_path / "docs" / "page.md")]) == 0
     assert (tmp_path / "docs" / "page.md").read_text() == PAGE.read_text()
 
@@ -56,12 +51,3 @@ def test_roles_are_those_of_the_governance(tmp_path, capsys):
     assert found["taco"]["splits"] == {"train": "train", "test": "test"}
     assert found["tinycode_asserts"]["splits"]["test"] == "test"
     assert found["gsm8k"]["splits"]["train"] == role("gsm8k", "train") == Role.train
-
-
-@pytest.mark.parametrize("entry", catalogue.catalogue(), ids=lambda entry: entry.name)
-def test_every_set_says_what_it_is(entry):
-    assert entry.tests
-    assert entry.splits
-    assert entry.licence
-    assert entry.hub or entry.files or entry.status in (catalogue.GENERATED, catalogue.BY_PATH)
-    assert "|" not in entry.uses + entry.tests + entry.licence

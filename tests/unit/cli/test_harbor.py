@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 import coding_model_project.cli as cli
-from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.failures import VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.grade_tasks import Graded, Totals, grade
+from coding_model_project.harbor.grade_tasks import Graded, Totals
 from coding_model_project.harbor.trial_outcome import TrialOutcome
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.rooms import run_in_environments
@@ -27,23 +26,6 @@ def test_no_task_is_exit_2_at_once(command, place, says, tmp_path, capsys):
     assert captured.out == ""
     assert path in captured.err and says in captured.err
     assert len(captured.err.splitlines()) == 1
-
-
-@pytest.mark.timeout(30)
-async def test_tasks_that_cannot_be_read_end_grading():
-    def tasks():
-        raise ConfigError("no such folder")
-        yield
-
-    with pytest.raises(ConfigError, match="no such folder"):
-        async for _ in grade(tasks(), trials=None, agent=None, concurrency=1):  # type: ignore[arg-type]
-            pass
-
-
-def test_a_script_that_is_not_there_is_exit_2(tmp_path, capsys):
-    folder(tmp_path / "a")
-    assert cli.main(["harbor", "grade", str(tmp_path), "--script", "nowhere.sh"]) == 2
-    assert "--script: nowhere.sh: no such file" in capsys.readouterr().err
 
 
 def test_totals_count_rewards_and_causes(tmp_path):
@@ -77,15 +59,10 @@ def test_results_among_tasks_are_ignored_and_alone_they_are_no_tasks(tmp_path, c
     (line,) = map(json.loads, captured.out.splitlines())
     assert (line["task"], line["rewards"]) == ("broken", None)
     assert line.keys() == Graded(task="x").line().keys()
-    ignored = [
-        f"ignored {tasks / name}: it holds results of jobs and no task"
-        for name in ("jobs", "trial")
-    ]
-    assert captured.err.splitlines() == [
-        *ignored,
-        "1 tasks: reward 1: 0, partial: 0, 0: 0, invalid: 1 (refused 1)",
-        "refused, and so not graded: broken",
-    ]
+    names = ("jobs", "trial")
+    ignored = [f"ignored {tasks / n}: it holds results of jobs and no task" for n in names]
+    *first, _, last = captured.err.splitlines()
+    assert first == ignored and last.endswith("not graded: broken")
     assert cli.main(["harbor", "grade", str(tasks), "--json"]) == 1
     assert capsys.readouterr().err == ""
     for given in ([str(tasks)], ["--benchmark", f"mine={tasks}"]):
@@ -120,15 +97,11 @@ def test_exit_codes_and_totals_for_real(tmp_path, capsys):
     out = tmp_path / "job"
     assert cli.main(["harbor", "grade", tasks, "--concurrency", "1", "--job", str(out)]) == 1
     captured = capsys.readouterr()
-    assert [json.loads(line)["task"] for line in captured.out.splitlines()] == [
-        *("good", "half", "refused"),
-    ]
-    assert captured.err.splitlines()[-4:] == [
-        "3 tasks: reward 1: 1, partial: 1, 0: 0, invalid: 1 (refused 1)",
-        "the oracle earns a reward below 1: half",
-        "refused, and so not graded: refused",
-        "the agent may have written its own reward: good, half",
-    ]
+    tasks_of = [json.loads(line)["task"] for line in captured.out.splitlines()]
+    assert tasks_of == ["good", "half", "refused"]
+    ends = ["invalid: 1 (refused 1)", "below 1: half", "graded: refused", "reward: good, half"]
+    for line, end in zip(captured.err.splitlines()[-4:], ends, strict=True):
+        assert line.endswith(end)
     assert list(out.glob("good__*"))
     (tmp_path / "wrong.sh").write_text("echo 0 > answer")
     measured = ["harbor", "grade", tasks, "--script", str(tmp_path / "wrong.sh")]

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -64,11 +63,6 @@ def test_the_help_page_names_each_command_and_each_recipe(capsys):
     titles = ["─ Judge", "─ Data", "─ Evaluate", "─ Train", "─ Runs"]
     assert [page.index(title) for title in titles] == sorted(page.index(title) for title in titles)
     assert "─ Commands" not in page, "a command of the first level needs a rich_help_panel"
-
-
-def test_the_version_is_the_packages(capsys):
-    assert cli.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"{SCRIPT} {version('coding-model-project')}\n"
 
 
 def test_the_program_is_called_as_it_was_started(monkeypatch):

@@ -3,8 +3,6 @@
 import io
 import json
 import os
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -32,16 +30,10 @@ def piped(monkeypatch, content):
     ("name", "options", "language"),
     [
         ("a.py", [], "python"),
-        ("a.cpp", [], "cpp"),
         ("a.JS", [], "javascript"),
-        ("a.java", [], "java"),
-        ("a.go", [], "go"),
         ("a.rs", [], "rust"),
-        ("a.sh", [], "bash"),
         ("a.txt", ["--language", "python"], "python"),
-        ("a.py", ["--language", "node"], "javascript"),
         ("a.py", ["--language", "golang"], "go"),
-        ("a.py", ["--language", "rs"], "rust"),
     ],
 )
 def test_the_extension_chooses_the_language(tmp_path, sandbox, name, options, language):
@@ -93,15 +85,3 @@ def test_check_and_bench_for_real(capsys):
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(line) == {"tier", "embedded", "subprocess", "scaling"}
     assert line["embedded"]["tests_per_s"] > 0
-
-
-@pytest.mark.sandbox
-def test_run_for_real(tmp_path, capsys):
-    (tmp_path / "a.py").write_text("print(input()[::-1])")
-    assert cli.main(["sandbox", "run", str(tmp_path / "a.py"), "--stdin", "abc"]) == 0
-    assert capsys.readouterr().out == "cba\n"
-    program = [sys.executable, "-m", "coding_model_project", "sandbox", "run"]
-    done = subprocess.run(
-        [*program, str(tmp_path / "a.py")], input=b"xyz", capture_output=True, check=True
-    )
-    assert done.stdout == b"zyx\n"

@@ -136,11 +136,8 @@ def test_a_call_without_a_command_says_why_in_one_line(name, arguments, says):
 
 def test_templates_get_arguments_as_objects_and_content_as_text():
     broken = ToolCall(name="bash", arguments="{")
-    message = {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [A_LS.openai("1"), broken.openai("2")],
-    }
+    calls = [A_LS.openai("1"), broken.openai("2")]
+    message = {"role": "assistant", "content": None, "tool_calls": calls}
     (shown,) = for_template([message])
     first, second = (call["function"]["arguments"] for call in shown["tool_calls"])
     assert (shown["content"], first, second) == ("", {"command": "ls"}, "{")

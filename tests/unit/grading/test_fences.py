@@ -119,34 +119,12 @@ def test_a_fence_after_code_ends_what_nothing_else_does():
 
 
 LINES = st.lists(
-    st.sampled_from(
-        [
-            "```",
-            "~~~",
-            "````",
-            "```python",
-            "   ```",
-            "    ```",
-            "> ```",
-            "- ```",
-            "> x",
-            "x = 1",
-            "'''",
-            '"""',
-            "x```",
-            "[DONE]",
-            "",
-            "```text",
-            "\t~~~",
-            "# '''",
-            "<<E",
-            "E",
-            'R"(',
-            ')"',
-        ]
-    ),
+    st.sampled_from([
+        "```", "~~~", "````", "```python", "   ```", "    ```", "> ```", "- ```", "> x", "x = 1",
+        "'''", '"""', "x```", "[DONE]", "", "```text", "\t~~~", "# '''", "<<E", "E", 'R"(', ')"',
+    ]),
     max_size=25,
-)
+)  # fmt: skip
 
 
 @given(LINES, st.sampled_from(["python", "bash", "cpp"]))

@@ -22,9 +22,7 @@ OUT = "print(sum(xs), *xs, sep='\\n')"
 
 HONEST = {
     "input": f"n = int(input())\nxs = list(map(int, input().split()))\n{OUT}",
-    "buffer": f"import sys\nxs = [*map(int, sys.stdin.buffer.read().split())][1:]\n{OUT}",
     "open_0": f"xs = [int(x) for x in open(0).read().split()[1:]]\n{OUT}",
-    "stdin_lines": f"import sys\n_, l = sys.stdin\nxs = [int(x) for x in l.split()]\n{OUT}",
     "readline": "import sys\ninput = sys.stdin.readline\ninput()\n"
     f"xs = [*map(int, input().split())]\n{OUT}",
     "eof_loop": f"""ls = []
@@ -35,12 +33,6 @@ while True:
         break
 xs = [int(x) for x in ls[1].split()]
 {OUT}""",
-    "main_guard": f"""def main():
-    input()
-    xs = [*map(int, input().split())]
-    {OUT}
-if __name__ == "__main__":
-    main()""",
     "after_the_guard": f"""if __name__ == "__main__":
     input()
 xs = [*map(int, input().split())]
@@ -49,10 +41,8 @@ xs = [*map(int, input().split())]
     "assert os.path.dirname(os.path.abspath(__file__)) == os.getcwd()\n"
     f"input()\nxs = [*map(int, input().split())]\n{OUT}",
     "exit": f"input()\nxs = [*map(int, input().split())]\n{OUT}\nexit()",
-    "sys_exit_0": f"import sys\ninput()\nxs = [*map(int, input().split())]\n{OUT}\nsys.exit(0)",
     "fileinput": f"import fileinput\nxs = [int(x) for x in [*fileinput.input()][1].split()]\n{OUT}",
     "os_read": f"import os\nxs = [int(x) for x in os.read(0, 1 << 20).split()[1:]]\n{OUT}",
-    "no_newline": "input()\nxs = [*map(int, input().split())]\nprint(sum(xs), *xs, end='')",
     "stdout_write": "import sys\ninput()\nxs = input().split()\n"
     "sys.stdout.write(str(sum(map(int, xs))) + '\\n' + '\\n'.join(xs))",
     "deep_thread": f"""import sys, threading
@@ -71,12 +61,6 @@ t.join()""",
     "buffered_bytes": "import sys, io, atexit\nb = io.StringIO()\n"
     "atexit.register(lambda: sys.stdout.write(b.getvalue()))\n"
     "input()\nxs = [*map(int, input().split())]\nprint(sum(xs), *xs, sep='\\n', file=b)",
-    "globals_in_functions": f"""def read():
-    global xs
-    input()
-    xs = [*map(int, input().split())]
-read()
-{OUT}""",
     "os_exit_after_flush": f"import os, sys\ninput()\nxs = [*map(int, input().split())]\n{OUT}\n"
     "sys.stdout.flush()\nos._exit(0)",
 }
@@ -102,8 +86,6 @@ FORGED_CALLS = {
     "always_equal": ALWAYS_EQUAL.format(base="") + "def solve(n): return Always()",
     "always_equal_items": ALWAYS_EQUAL.format(base="(int)")
     + "def solve(n): return [Always(), Always()]",
-    "always_equal_list": ALWAYS_EQUAL.format(base="(list)") + "def solve(n): return Always([n])",
-    "exit_at_once": "import os\nos._exit(0)",
     "exit_in_the_call": "import os\ndef solve(n): os._exit(0)",
     "sys_exit": "import sys\ndef solve(n): sys.exit(0)",
     "frames": """import sys, gc
@@ -126,11 +108,8 @@ def solve(n):
 }
 
 FORGED_SCRIPTS = {
-    "first_line_only": "input()\nprint(sum(map(int, input().split())))",
     "first_token_only": "print(open(0).read().split()[-1])",
-    "nothing": "pass",
     "all_permuted": "input()\nxs=[*map(int,input().split())]\nprint(*xs, sum(xs))",
-    "exit_first": "import os\nos._exit(0)",
     "right_then_fails": HONEST["input"] + "\nraise SystemExit(1)",
     "reads_files": "import os, glob\nfor p in glob.glob('*') + glob.glob('/proc/*/cmdline'):\n"
     "    try: print(open(p).read())\n    except OSError: pass",

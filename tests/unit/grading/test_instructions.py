@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +24,17 @@ from coding_model_project.grading.instructions import (
     follows,
     follows_loosely,
 )
-from coding_model_project.grading.instructions.verbs import starts_with_verb
-from tests.unit.grading.instruction_examples import EXAMPLES, IFBENCH, IFEVAL, IFEVALG
 
 SHARED = Path(__file__).parents[4] / "shared"
 RECORDED = SHARED / "corpora" / "ifbench"
 PROMPTS = SHARED / "data" / "IFBench_test.jsonl"
 
-RECORDED_OTHERWISE = {
-    (
-        "258",
-        "words:start_verb",
-    ): '"Understand Galois theory by …" starts with a verb; the tagger says noun',
-}
-"""Verdicts of the publisher that its own prompt contradicts: a prompt's key and a kind, and why."""
+RECORDED_OTHERWISE = {("258", "words:start_verb")}
+"""Verdicts of the publisher that its own prompt contradicts: "Understand …" starts with a verb."""
 
+FROZEN = Path(__file__).parents[2] / "frozen" / "instruction_examples.jsonl"
+EXAMPLES = [json.loads(line) for line in FROZEN.read_text("utf-8").splitlines()]
+"""A kind, its arguments, a response that follows and one that does not; none is of a data set."""
 ONE_SENTENCE = {"relation": "at least", "num_sentences": 1}
 ARGUMENTS = {kind: arguments for kind, arguments, _, _ in EXAMPLES}
 IDS = [f"{kind}-{number}" for number, (kind, *_) in enumerate(EXAMPLES)]
@@ -53,30 +49,24 @@ def test_an_example_follows_and_its_counterpart_does_not(kind, arguments, good, 
 
 def test_every_kind_has_an_example():
     assert {kind for kind, *_ in EXAMPLES} == KINDS
-    assert len({kind for kind, *_ in IFEVAL}) == 25
-    assert len({kind for kind, *_ in IFBENCH}) == 58
-    assert len({kind for kind, *_ in IFEVALG}) == 29
 
 
 @pytest.mark.parametrize(
-    ("strict", "loose"),
+    ("kind", "response", "loose"),
     [
-        pytest.param("No comma.", True, id="as it is"),
-        pytest.param("Sure, here:\nNo comma.", True, id="without the first line"),
-        pytest.param("No comma.\nDone, bye.", True, id="without the last line"),
-        pytest.param("Sure, here:\nNo comma.\nDone, bye.", True, id="without both"),
-        pytest.param("One, two.", False, id="nothing else to try"),
-        pytest.param("Sure, here:", False, id="what remains is blank"),
+        ("punctuation:no_comma", "Sure, here:\nNo comma.", True),
+        ("punctuation:no_comma", "No comma.\nDone, bye.", True),
+        ("punctuation:no_comma", "Sure, here:\nNo comma.\nDone, bye.", True),
+        ("punctuation:no_comma", "One, two.", False),
+        ("punctuation:no_comma", "Sure, here:", False),
+        ("startend:end_checker", "**Sure:**\n*the end*", True),
     ],
+    ids=["first line", "last line", "both", "nothing to leave out", "all of it", "asterisks"],
 )
-def test_the_loose_verdict_leaves_out_lines(strict, loose):
-    assert follows_loosely("punctuation:no_comma", {}, strict) is loose
-
-
-def test_the_loose_verdict_leaves_out_asterisks():
-    bold = "**Sure:**\n*the end*"
-    assert not follows("startend:end_checker", {"end_phrase": "the end"}, bold)
-    assert follows_loosely("startend:end_checker", {"end_phrase": "the end"}, bold)
+def test_the_loose_verdict_leaves_out_lines_and_asterisks(kind, response, loose):
+    arguments = {"end_phrase": "the end"} if "end" in kind else {}
+    assert not follows(kind, arguments, response)
+    assert follows_loosely(kind, arguments, response) is loose
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\n\t ", "\u2003"])
@@ -86,70 +76,43 @@ def test_a_blank_response_follows_nothing(blank):
         assert not follows_loosely(kind, arguments, blank), kind
 
 
-WRONG = {
-    "an unknown kind": ("punctuation:no_coma", {}, "did you mean punctuation:no_comma?"),
-    "nothing like it": ("?", {}, "known: change_case:capital_word_frequency,"),
-    "missing": ("count:numbers", {}, "count:numbers needs N; it takes N"),
-    "None is missing": ("count:numbers", {"N": None}, "needs N"),
-    "unknown": ("punctuation:no_comma", {"N": 1}, "does not take N; it takes none"),
-    "misspelled": ("count:numbers", {"n": 1}, "does not take n; it takes N"),
-    "a string for a number": ("count:numbers", {"N": "2"}, "N='2' is not a whole number"),
-    "a fraction": ("count:numbers", {"N": 2.5}, "N=2.5 is not a whole number of at least 0"),
-    "not finite": ("count:numbers", {"N": float("inf")}, "N=inf is not a whole number"),
-    "a truth value": ("count:numbers", {"N": True}, "N=True is not a whole number"),
-    "negative": ("count:numbers", {"N": -1}, "N=-1 is not a whole number of at least 0"),
-    "the zeroth": (
-        "sentence:keyword",
-        {"word": "a", "N": 0},
-        "N=0 is not a whole number of at least 1",
-    ),
-    "a percentage": ("ratio:stop_words", {"percentage": 101}, "is not a number from 0 to 100"),
-    "a blank string": ("format:list", {"sep": " "}, "sep=' ' is not a string that is not blank"),
-    "a word for a list": ("keywords:existence", {"keywords": "cat"}, "is not a list of strings"),
-    "no words": ("keywords:existence", {"keywords": []}, "is not a list of strings"),
-    "numbers for words": ("keywords:existence", {"keywords": [1]}, "is not a list of strings"),
-    "a language": ("language:response_language", {"language": "xx"}, "is not a language code"),
-    "no language": ("language:response_language", {"language": ["en"]}, "is not a language code"),
-    "a relation": (
-        "length_constraints:number_words",
-        {"relation": "at most", "num_words": 3},
-        """relation='at most' is not "less than" or "at least\"""",
-    ),
-    "two letters": (
-        "keywords:letter_frequency",
-        {"letter": "ab", "let_relation": "at least", "let_frequency": 1},
-        "letter='ab' is not a single character",
-    ),
-    "the wrong way round": (
-        "count:word_count_range",
-        {"min_words": 9, "max_words": 3},
-        "min_words=9 is more than max_words=3",
-    ),
-}
+LIMITS = {"relation": "at most", "num_words": 3}
+LETTER = {"letter": "ab", "let_relation": "at least", "let_frequency": 1}
+WRONG = [
+    ("punctuation:no_coma", {}, "did you mean punctuation:no_comma?"),
+    ("?", {}, "known: change_case:"),
+    ("count:numbers", {"N": None}, "needs N; it takes N"),
+    ("punctuation:no_comma", {"N": 1}, "does not take N; it takes none"),
+    *(("count:numbers", {"N": n}, f"N={n!r} is not") for n in ("2", 2.5, float("inf"), True, -1)),
+    ("sentence:keyword", {"word": "a", "N": 0}, "at least 1"),
+    ("ratio:stop_words", {"percentage": 101}, "from 0 to 100"),
+    ("format:list", {"sep": " "}, "sep=' '"),
+    *(("keywords:existence", {"keywords": one}, "a list of strings") for one in ("cat", [], [1])),
+    *(("language:response_language", {"language": x}, "language code") for x in ("xx", ["en"])),
+    ("length_constraints:number_words", LIMITS, '"less than" or "at least"'),
+    ("keywords:letter_frequency", LETTER, "single character"),
+    ("count:word_count_range", {"min_words": 9, "max_words": 3}, "max_words=3"),
+]
 
 
-@pytest.mark.parametrize(("kind", "arguments", "message"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(("kind", "arguments", "message"), WRONG)
 def test_wrong_arguments_are_named_in_one_line(kind, arguments, message):
     for ask in (check_arguments, lambda kind, given: follows(kind, given, "A response.")):
         with pytest.raises(DataError) as error:
             ask(kind, arguments)
-        assert message in str(error.value)
-        assert "\n" not in str(error.value)
+        assert message in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_arguments_that_are_none_are_dropped(kind):
-    check_arguments(kind, ARGUMENTS[kind] | {"no_such_argument": None})
+def test_arguments_that_are_none_are_dropped():
+    for kind, arguments in ARGUMENTS.items():
+        check_arguments(kind, arguments | {"no_such_argument": None})
 
 
-RESPONSES = st.one_of(
-    st.text(st.characters(), max_size=60),
-    st.text(".?!*-\n\"'[]{}()<>`, aA1\u3042\ud800\x00\ue000\ufe0f", max_size=60),
-    st.lists(
-        st.sampled_from(
-            ["Question 1", "<i>", "</em>", "U.S. ", "P.S.", "```json", "Dr.", "😀", "***"]
-        )
-    ).map("".join),
+PARTS = ["Question 1", "<i>", "</em>", "U.S. ", "P.S.", "```json", "Dr.", "😀", "***"]
+RESPONSES = (
+    st.text(max_size=60)
+    | st.text(".?!*-\n\"'[]{}()<>`, aA1\u3042\ud800\x00\ue000\ufe0f", max_size=60)
+    | st.lists(st.sampled_from(PARTS)).map("".join)
 )
 
 
@@ -157,10 +120,9 @@ RESPONSES = st.one_of(
 @given(RESPONSES)
 def test_no_response_raises(response):
     for kind, arguments in ARGUMENTS.items():
-        assert follows(kind, arguments, response) in (True, False), kind
-        assert follows_loosely(kind, arguments, response) >= follows(kind, arguments, response), (
-            kind
-        )
+        strict = follows(kind, arguments, response)
+        assert strict in (True, False), kind
+        assert follows_loosely(kind, arguments, response) >= strict, kind
 
 
 ODD = {
@@ -216,50 +178,18 @@ def test_a_machine_that_is_too_slow_gives_no_verdict(monkeypatch):
 
 def test_verdicts_are_the_same_in_every_thread_and_time():
     """langdetect draws at random, and its profiles are loaded by whichever thread is first."""
-    hard, verdicts = "Hotel taxi OK: 3 km, sofa, radio", []
-    asked = [(code, hard) for code in ("en", "it", "es", "fi", "sk", "tr", "et", "tl")] * 3
+    hard, codes = (
+        "Hotel taxi OK: 3 km, sofa, radio",
+        ["en", "it", "es", "fi", "sk", "tr", "et", "tl"],
+    )
 
-    def judge() -> None:
-        verdicts.append(
-            [
-                follows("language:response_language", {"language": code}, text)
-                for code, text in asked
-            ]
-        )
+    def judge(_: int) -> list[bool]:
+        kind = "language:response_language"
+        return [follows(kind, {"language": code}, hard) for code in codes]
 
-    threads = [threading.Thread(target=judge) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(verdicts) == 4
+    with ThreadPoolExecutor(4) as pool:
+        verdicts = list(pool.map(judge, range(12)))
     assert all(one == verdicts[0] for one in verdicts)
-    assert verdicts[0][:8] == verdicts[0][8:16]
-
-
-@pytest.mark.parametrize(
-    ("words", "verb"),
-    [
-        ("Consider the sea", True),
-        ("Is it so", True),
-        ("Understand Galois", True),
-        ("Nestled in hills", True),
-        ("Tries to win", True),
-        ("Use it", True),
-        ("Classify fish", True),
-        ("Time flies", False),
-        ("Level 7", False),
-        ("Roses bloom", False),
-        ("Please write", False),
-        ("Can you", False),
-        ("Morning has", False),
-        ("* Write", False),
-        ("AI is", False),
-        ("", False),
-    ],
-)
-def test_verbs_at_the_start(words, verb):
-    assert starts_with_verb(words.split()) is verb
 
 
 def test_importing_loads_no_library_of_the_extra():
@@ -294,7 +224,7 @@ def test_verdicts_are_those_that_the_publisher_recorded(file, judge: Callable[..
         ):
             if judge(kind, arguments, recorded["response"]) is not expected:
                 differ.add((asked["key"], kind))
-    assert differ == set(RECORDED_OTHERWISE)
+    assert differ == RECORDED_OTHERWISE
 
 
 @pytest.mark.parametrize("name", ["IFBench_test.jsonl", "ifeval_input_data.jsonl"])

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,13 +30,14 @@ def test_rewards_are_bounded_and_the_sum_of_their_parts(errors, kind):
     assert (given_reward.total == 1.0) == (not any(errors))
 
 
-def test_dense_is_the_share_of_tests_and_sparse_all_or_nothing():
-    half = verdict([None, ErrorType.timeout])
-    assert reward(RewardKind.dense)(stdin_problem(), half).total == 0.5
-    assert reward(RewardKind.sparse)(stdin_problem(), half).total == 0.0
-
-
-def test_no_code_and_tests_that_did_not_run_earn_nothing():
-    for kind in RewardKind:
-        assert reward(kind)(stdin_problem(), verdict([], 3, code=None)).total == 0.0
-    assert reward(RewardKind.sparse)(stdin_problem(), verdict([None], 3)).total == 0.0
+@pytest.mark.parametrize(
+    ("found", "dense", "sparse"),
+    [
+        (verdict([None, ErrorType.timeout]), 0.5, 0.0),
+        (verdict([], 3, code=None), 0.0, 0.0),
+        (verdict([None], 4), 0.25, 0.0),  # the others did not run
+    ],
+)
+def test_dense_is_the_share_of_tests_and_sparse_all_or_nothing(found, dense, sparse):
+    assert reward(RewardKind.dense)(stdin_problem(), found).total == dense
+    assert reward(RewardKind.sparse)(stdin_problem(), found).total == sparse

@@ -1,7 +1,6 @@
 """The reward function for TRL, called as TRL calls it; `end_to_end/test_trl.py` has the real trainer."""
 
 import asyncio
-import json
 import logging
 import pickle
 import subprocess
@@ -11,6 +10,7 @@ import threading
 import pytest
 
 import coding_model_project as cmp
+from coding_model_project.data.problems import write_problems
 from coding_model_project.integrations import trl
 from coding_model_project.integrations.trl import CodeReward
 from tests.fakes import FakeSandbox, stdin_problem
@@ -63,10 +63,7 @@ def test_what_cannot_be_judged_has_no_reward_and_one_line_of_log(caplog):
     )
     assert rewards == [None, 1.0, None, 0.0]
     (line,) = caplog.messages
-    assert line == (
-        "2 of 4 samples could not be judged and get no reward; the first: DataError: problem "
-        "fake/untested has no hidden tests"
-    )
+    assert "2 of 4 samples" in line and "DataError: problem fake/untested" in line
     assert metrics == {"judge/ungradable": 0.5, "judge/accepted": 0.5}
 
 
@@ -113,15 +110,13 @@ def test_wrong_arguments_are_refused_before_training(problems, options, message)
         CodeReward(problems, **options)
 
 
-def test_problems_of_a_file_and_another_column(tmp_path):
+def test_rows_of_problems(tmp_path):
     path = tmp_path / "mine.jsonl"
-    row = {"id": "mine/1", "split": "train", "statement": "?"}
-    path.write_text(json.dumps(row | {"tests": [{"stdin": "", "expected": "a"}]}))
-    judged = CodeReward(path, column="task", bare=True, sandbox=FakeSandbox())
-    assert judged(["a"], task=["mine/1"], problem_id=["other"]) == [1.0]
-
-
-def test_rows_of_problems():
+    write_problems(path, [ECHO])
+    judged = CodeReward(path, column="task", kind="sparse", bare=True, sandbox=FakeSandbox())
+    again = pickle.loads(pickle.dumps(judged))
+    assert again(["a"], task=["fake/echo"], problem_id=["other"]) == [1.0]
+    assert again.__name__ == "code_sparse"
     first, *_ = trl.rows(PROBLEMS)
     assert first["problem_id"] == "fake/echo"
     assert first["prompt"][0]["content"].endswith("block that holds the whole program.")
@@ -134,12 +129,21 @@ def test_batches_of_which_nothing_can_be_judged_end_training():
     assert judged(["a", "b"], problem_id=lost) == [None, None]
     assert judged(["a", "b"], problem_id=good) == [None, 0.0]  # counting begins anew
     assert judged(["a", "b"], problem_id=lost) == [None, None]
-    with pytest.raises(cmp.SandboxError) as caught:
+    with pytest.raises(cmp.SandboxError, match=r"2 batches in a row.*problem fake/untested"):
         judged(["a", "b"], problem_id=lost)
-    assert str(caught.value) == (
-        "no sample of 2 batches in a row could be judged, so training stops; the last error: "
-        "DataError: problem fake/untested has no hidden tests"
-    )
+
+
+def test_a_sandbox_that_does_not_start_ends_training(monkeypatch):
+    class Broken(FakeSandbox):
+        async def __aenter__(self):
+            raise cmp.SandboxError("no such tier here")
+
+    with pytest.raises(cmp.SandboxError, match="no such tier here"):
+        reward(Broken())(["a"], problem_id=ids(ECHO))
+    monkeypatch.setattr(trl, "usable_cores", lambda: 8)
+    for size, cores in (("1", 8), ("3", 2), ("16", 1)):  # processes of a launcher share them
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", size)
+        assert trl._share_of_cores() == cores
 
 
 def test_a_sandbox_that_often_fails_ends_training():
@@ -159,30 +163,12 @@ def test_a_sandbox_that_often_fails_ends_training():
     assert start == 10  # a fifth of at least 20 samples
 
 
-def test_a_sandbox_that_does_not_start_ends_training():
-    class Broken(FakeSandbox):
-        async def __aenter__(self):
-            raise cmp.SandboxError("no such tier here")
-
-    with pytest.raises(cmp.SandboxError, match="no such tier here"):
-        reward(Broken())(["a"], problem_id=ids(ECHO))
-
-
 async def test_it_can_be_called_where_an_event_loop_runs_and_from_threads():
     judged = reward()
     assert judged(["a"], problem_id=ids(HALF)) == [0.5]
     calls = (asyncio.to_thread(judged, [str(n), "a"], problem_id=ids(ECHO, ECHO)) for n in range(8))
     assert await asyncio.gather(*calls) == [[0.0, 1.0]] * 8
     assert sum(thread.name == "judge" for thread in threading.enumerate()) >= 1
-
-
-def test_the_cores_are_shared_among_the_processes_of_a_launcher(monkeypatch):
-    monkeypatch.setattr(trl, "usable_cores", lambda: 8)
-    assert trl._share_of_cores() == 8
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
-    assert trl._share_of_cores() == 2
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "16")
-    assert trl._share_of_cores() == 1
 
 
 SCRIPT = """
@@ -216,12 +202,6 @@ def test_forked_and_spawned_processes_judge_too_and_all_end_cleanly(tmp_path):
     four = str([[1.0, 0.0]] * 4)
     assert done.stdout.splitlines() == ["[1.0, 0.0]", four, four, "[1.0, 0.0]"], done.stderr
     assert (done.stderr, done.returncode) == ("", 0)
-
-
-def test_it_is_pickled_with_its_problems_and_settings():
-    again = pickle.loads(pickle.dumps(reward(kind="sparse", column="task")))
-    assert again.__name__ == "code_sparse"
-    assert again(["a"], task=ids(ECHO)) == [1.0]
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,8 @@
 """The reward function for verl, by itself and loaded and called by verl."""
 
 import json
-import subprocess
-import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -27,15 +26,6 @@ def problems(tmp_path_factory) -> str:
     path = tmp_path_factory.mktemp("data") / "problems.jsonl"
     write_problems(path, [ADD, stdin_problem(id="mine/untested")])
     return str(path)
-
-
-def test_it_needs_no_verl():
-    code = (
-        "import sys, coding_model_project.integrations.verl;"
-        "print({'verl', 'ray', 'torch', 'transformers'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
 
 
 @pytest.mark.parametrize(
@@ -88,6 +78,7 @@ def test_problems_by_id(problems):
         compute_score("mine", RIGHT, "mine/untested", problems=problems)
 
 
+NO_COMMA = "punctuation:no_comma"
 CASES = {
     "stdin": ({"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "8\n"]}, RIGHT, 0.5),
     "call": (
@@ -125,21 +116,11 @@ def test_tests_in_verls_own_forms(case):
 def test_one_file_may_mix_data_sets(capfd):
     rows = [
         ("taco", RIGHT, {"inputs": ["1 2\n"], "outputs": ["3\n"]}, 1.0),
-        (
-            "mine",
-            RIGHT,
-            json.dumps([{"input": "1 2\n", "output": "3\n", "testtype": "stdin"}]),
-            1.0,
-        ),
+        ("mine", RIGHT, json.dumps([{"input": "1 2", "output": "3", "testtype": "stdin"}]), 1.0),
         ("mine", "```python\ndef f(x): return x + 1\n```", json.dumps(["assert f(1) == 2"]), 1.0),
         ("numina_olympiads", "So \\boxed{1/2}.", "0.5", 1.0),
         ("numina_olympiads", "So \\boxed{1/3}.", "0.5", 0.0),
-        (
-            "ifeval",
-            "no commas",
-            {"instruction_id": ["punctuation:no_comma"], "kwargs": [None]},
-            1.0,
-        ),
+        ("ifeval", "no commas", {"instruction_id": [NO_COMMA], "kwargs": [None]}, 1.0),
     ]
     for source, completion, truth, score in rows:
         found = compute_score(source, completion, truth)
@@ -174,20 +155,15 @@ def test_verls_own_scorers_judge_what_no_form_of_ours_is():
 
 @pytest.mark.sandbox
 def test_threads_share_one_sandbox(problems):
-    scores = {}
-
     def one(number):
         completion = f"```python\nprint({number % 4})\n```"
         found = compute_score("mine", completion, "mine/add", problems=problems, min_tier="rlimit")
-        scores[number] = found["score"]
+        return found["score"]
 
     before = sum(thread.name == "judge" for thread in threading.enumerate())
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert scores == {number: float(number % 4 == 3) for number in range(12)}
+    with ThreadPoolExecutor(12) as pool:
+        scores = list(pool.map(one, range(12)))
+    assert scores == [float(number % 4 == 3) for number in range(12)]
     assert sum(thread.name == "judge" for thread in threading.enumerate()) == before + 1
 
 

@@ -62,12 +62,9 @@ def test_a_model_of_the_hub_passes_and_is_asked_for_once(hub, answer):
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (
-            (404, "RepoNotFound"),
-            "no such folder here, and no such model on the hub; check the name",
-        ),
-        ((401, "RepoNotFound"), "set HF_TOKEN if the model is private"),
-        ((403, "GatedRepo"), "the hub's model is gated; accept its terms at http"),
+        ((404, "RepoNotFound"), "check the name"),
+        ((401, "RepoNotFound"), "set HF_TOKEN"),
+        ((403, "GatedRepo"), "accept its terms at http"),
     ],
 )
 def test_a_model_that_the_hub_does_not_give_is_refused(hub, answer, says):
@@ -82,13 +79,11 @@ def test_a_model_that_the_hub_does_not_give_is_refused(hub, answer, says):
 def test_a_hub_that_cannot_be_reached_is_refused_with_the_reason(hub, monkeypatch):
     hub.shutdown()
     hub.server_close()
-    with pytest.raises(
-        ConfigError, match=r"the hub cannot be reached \(.*Error.*; download the mo"
-    ):
+    with pytest.raises(ConfigError, match=r"cannot be reached \(.*Error.*; download the mo"):
         check_model(KEY, "nope/model")
     hub_checks._why_not.cache_clear()
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(ConfigError, match=r"cannot be reached \(HF_HUB_OFFLINE is set\); download"):
+    with pytest.raises(ConfigError, match=r"cannot be reached \(HF_HUB_OFFLINE"):
         check_model(KEY, "nope/model")
 
 

@@ -47,10 +47,10 @@ def refusal(config, paths):
 def test_prompts_that_are_too_long_name_both_keys_to_set(world):
     rows = [{"prompt": talk(n)} for n in (50, 100, 140)]
     said = refusal(*world("grpo", rows))
-    assert said.startswith("data.max_prompt_length=96: 2 of 3 prompts have more tokens")
-    assert "(the longest 143)" in said
+    assert said.startswith("data.max_prompt_length=96: 2 of 3 prompts") and "longest 143" in said
     assert said.endswith(f"set data.max_prompt_length=160 {MODEL_LEN}=256")
     assert refusal(*world("grpo", rows, f"{MODEL_LEN}=512")).endswith("_length=160")
+    assert length_checks.check(*world("grpo", [{"prompt": talk(93)}])) == 96 + 96  # just fits
     longer = world("grpo", rows, "data.max_prompt_length=160", f"{MODEL_LEN}=256")
     assert length_checks.check(*longer) == 143 + 96
 
@@ -64,8 +64,8 @@ def test_the_longest_rows_of_a_large_set_are_counted(world, monkeypatch):
 def test_conversations_of_sft(world):
     rows = [{"messages": talk(100, 50)}, {"messages": talk(150, 80)}]
     said = refusal(*world("sft", rows))
-    assert said.startswith("data.max_length=192: 1 of 2 conversations have more tokens")
-    assert said.endswith("(the longest 236): set data.max_length=256")
+    assert said.startswith("data.max_length=192: 1 of 2 conv") and "longest 236" in said
+    assert said.endswith("set data.max_length=256")
     assert length_checks.check(*world("sft", rows, "data.max_length=512")) == 236
     assert length_checks.check(*world("sft", rows, "data.truncation=right")) is None
 

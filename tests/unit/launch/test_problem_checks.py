@@ -46,28 +46,18 @@ def test_rows_of_the_runs_style_pass_and_others_are_refused(tmp_path, style):
     (other,) = set(PromptStyle) - {style}
     with pytest.raises(ConfigError) as refused:
         problem_checks.check(config(other), problems, paths)
-    said = str(refused.value)
-    assert said.startswith(f"coding.prompt={other}: the ")
-    assert paths[0] in said
-    assert f"--prompt {other}" in said
-    assert f"coding.prompt={style}" in said
+    for word in (f"coding.prompt={other}: ", paths[0], f"--prompt {other}", f"prompt={style}"):
+        assert word in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [
-        {"statement": "Print 1, in a code block."},
-        {"tests": (), "answer": "1"},
-    ],
+    ("fields", "turns"),
+    [({"statement": "Print 1, in a code block."}, 0), ({"tests": (), "answer": "1"}, 0), ({}, 3)],
+    ids=["asks for a fence", "needs none", "an agent's"],
 )
-def test_bare_rows_that_need_no_fence_or_ask_for_it_themselves_pass(tmp_path, fields):
+def test_bare_rows_whose_style_does_not_matter_pass(tmp_path, fields, turns):
     problems, paths = made(tmp_path, PromptStyle.bare, **fields)
-    problem_checks.check(config(PromptStyle.fenced), problems, paths)
-
-
-def test_an_agents_rows_have_no_style(tmp_path):
-    problems, paths = made(tmp_path, PromptStyle.bare)
-    problem_checks.check(config(PromptStyle.fenced, turns=3), problems, paths)
+    problem_checks.check(config(PromptStyle.fenced, turns), problems, paths)
 
 
 def test_a_manifest_of_other_content_says_nothing(tmp_path):

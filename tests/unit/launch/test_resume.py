@@ -25,18 +25,10 @@ def url(tmp_path):
 
 
 def configured(url, folder, *, lr=0.1, mode="auto", force=False, key="secret-abc-1", every=2):
-    return OmegaConf.create(
-        {
-            "trainer": {"resume_mode": mode, "default_local_dir": str(folder / "checkpoints")},
-            "optim": {"lr": lr},
-            "coding": {
-                "checkpoints": {"url": url, "keep": every},
-                "run_dir": str(folder),
-                "force": force,
-                "sandbox": {"api_key": key},
-            },
-        }
-    )
+    trainer = {"resume_mode": mode, "default_local_dir": str(folder / "checkpoints")}
+    coding = {"checkpoints": {"url": url, "keep": every}, "run_dir": str(folder), "force": force}
+    coding["sandbox"] = {"api_key": key}
+    return OmegaConf.create({"trainer": trainer, "optim": {"lr": lr}, "coding": coding})
 
 
 def start(url, folder, inputs=None, **changed):
@@ -55,11 +47,8 @@ def made(checkpoints, step):
 
 def upload(url, checkpoints, step, succeeds=True, store=None):
     folder = made(checkpoints, step)
-    with (
-        nullcontext()
-        if succeeds
-        else pytest.raises(CheckpointError, match="another start has taken")
-    ):
+    taken = pytest.raises(CheckpointError, match="another start has taken")
+    with nullcontext() if succeeds else taken:
         (store or CheckpointStore(url, 2, print)).upload(folder)
 
 
@@ -68,20 +57,22 @@ def test_a_run_that_does_not_resume_refuses_a_url_with_checkpoints(tmp_path, url
     """Its own would be the oldest there, and deleted after their upload."""
     start(url, tmp_path / "new", mode=mode)
     upload(url, tmp_path, 100)
-    with pytest.raises(
-        ConfigError, match=rf"has checkpoints up to global_step_100, which .*={mode} does not"
-    ):
+    with pytest.raises(ConfigError, match=rf"up to global_step_100, which .*={mode} does not"):
         start(url, tmp_path / "new", mode=mode)
 
 
+def test_checkpoints_of_a_version_that_recorded_no_run_are_resumed_from(tmp_path, url):
+    upload(url, tmp_path, 7)
+    assert start(url, tmp_path / "one") == ["global_step_7"]
+
+
 def test_another_run_does_not_resume_from_them(tmp_path, url):
+    start(url, tmp_path / "any", lr=0.2)  # without checkpoints it is anybody's
     assert start(url, tmp_path / "one") == []
     upload(url, tmp_path, 7)
     with pytest.raises(ConfigError, match=r"another run \(optim\.lr: 0\.1 → 0\.2\): set another"):
         start(url, tmp_path / "two", lr=0.2)
-    with pytest.raises(
-        ConfigError, match=r"another run \(data\.train_files a\.parquet: 9 bytes → 8"
-    ):
+    with pytest.raises(ConfigError, match=r"another run \(data\.train_files a.*: 9 bytes → 8"):
         start(url, tmp_path / "two", {"data.train_files a.parquet": "8 bytes"})
     assert start(url, tmp_path / "two", lr=0.2, force=True) == ["global_step_7"]
     assert start(url, tmp_path / "two", lr=0.2) == ["global_step_7"]  # it is the owner now
@@ -93,19 +84,8 @@ def test_the_same_run_resumes_in_another_folder_with_another_key(tmp_path, url):
     start(url, tmp_path / "one")
     upload(url, tmp_path, 7)
     assert b"secret-abc" not in CheckpointStore(url, 2, print).read_owner()
-    assert start(url, tmp_path / "elsewhere" / "one", key="secret-xyz-2") == ["global_step_7"]
-
-
-def test_a_url_without_checkpoints_is_anybodys(tmp_path, url):
-    start(url, tmp_path / "one")
-    start(url, tmp_path / "two", lr=0.2)
-    upload(url, tmp_path, 7)
-    assert start(url, tmp_path / "two", lr=0.2) == ["global_step_7"]
-
-
-def test_checkpoints_of_a_version_that_recorded_no_run_are_resumed_from(tmp_path, url):
-    upload(url, tmp_path, 7)
-    assert start(url, tmp_path / "one") == ["global_step_7"]
+    elsewhere = {"key": "secret-xyz-2", "every": 5}
+    assert start(f"{url}/", tmp_path / "elsewhere" / "one", **elsewhere) == ["global_step_7"]
 
 
 def test_of_two_runs_that_started_before_any_checkpoint_only_the_later_one_uploads(tmp_path, url):
@@ -171,17 +151,9 @@ def test_a_damaged_record_is_named_with_the_way_out(tmp_path, url, content):
     start(url, tmp_path / "one")
     upload(url, tmp_path, 7)
     fsspec.filesystem("memory").pipe_file(f"{url}/owner.json", content)
-    with pytest.raises(
-        ConfigError, match=r"owner\.json there is not the record .*: delete it, or set"
-    ):
+    with pytest.raises(ConfigError, match=r"owner\.json there is not .*: delete it, or set"):
         start(url, tmp_path / "one")
     assert start(url, tmp_path / "one", force=True) == ["global_step_7"]
-
-
-def test_what_cannot_make_it_another_run_is_free(tmp_path, url):
-    start(f"{url}/", tmp_path / "one", mode="resume_path")
-    upload(url, tmp_path, 7)
-    assert start(url, tmp_path / "two", every=5) == ["global_step_7"]
 
 
 def test_a_models_revision_may_be_unknown_and_a_file_may_not(tmp_path, url):

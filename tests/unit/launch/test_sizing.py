@@ -16,16 +16,17 @@ from coding_model_project.launch.sizing.shapes import PUBLISHED, of_config
 
 pytestmark = pytest.mark.slow
 
-TINY = {
-    "model_type": "qwen2",
-    "hidden_size": 128,
-    "intermediate_size": 512,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 1024,
-    "tie_word_embeddings": True,
-}
+
+def llama_like(model_type, hidden, intermediate, layers, heads, kv_heads, vocabulary):
+    return {
+        "model_type": model_type, "hidden_size": hidden, "intermediate_size": intermediate,
+        "num_hidden_layers": layers, "num_attention_heads": heads, "vocab_size": vocabulary,
+        "num_key_value_heads": kv_heads, "tie_word_embeddings": True,
+    }  # fmt: skip
+
+
+TINY = llama_like("qwen2", 128, 512, 4, 4, 2, 1024)
+SMOLLM2 = llama_like("llama", 576, 1536, 30, 9, 3, 49152)
 
 
 def constructed(config):
@@ -154,28 +155,12 @@ def test_shards_and_offload():
 
 
 def test_an_adapter_trains_little_of_the_model():
-    whole = plan("gpu_1x", "actor_rollout_ref.model.path=Qwen/Qwen2.5-Coder-7B-Instruct")
-    assert training.total(training.update(whole)) > 140
-    lora = plan(
-        "gpu_1x",
-        "experiment=lora",
-        "actor_rollout_ref.model.path=Qwen/Qwen2.5-Coder-7B-Instruct",
-    )
+    model = "actor_rollout_ref.model.path=Qwen/Qwen2.5-Coder-7B-Instruct"
+    assert training.total(training.update(plan("gpu_1x", model))) > 140
+    lora = plan("gpu_1x", "experiment=lora", model)
     # 40,370,176 × rank 32 / 16: the adapter of all linear layers of Qwen2.5-7B.
     assert lora.trained == 80_740_352
     assert training.total(training.update(lora)) < 60
-
-
-SMOLLM2 = {
-    "model_type": "llama",
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 30,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-    "vocab_size": 49152,
-    "tie_word_embeddings": True,
-}
 
 
 @pytest.mark.parametrize(
@@ -205,9 +190,7 @@ def test_tensor_parallelism_beyond_the_heads_repeats_them():
 
 
 def test_a_model_that_is_not_known_is_named():
-    with pytest.raises(
-        ConfigError, match=r"actor_rollout_ref\.model\.path=some/model: no config\.json"
-    ):
+    with pytest.raises(ConfigError, match=r"model\.path=some/model: no config\.json"):
         plan("gpu_8x", "actor_rollout_ref.model.path=some/model")
 
 

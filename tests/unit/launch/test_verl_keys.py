@@ -66,14 +66,8 @@ def test_hydra_refuses_what_the_page_says_and_nothing_else():
     [
         (f"+{ACTOR}.of_a_fork=1", Effect.refused, "leave out"),
         (f"+{ROLLOUT}.val_kwargs.of_a_fork=1", Effect.late, "leave out"),
-        ("+critic.model.of_a_fork=1", Effect.refused, "leave out"),
         ("+data.of_a_fork=1", Effect.ignored, "leave out"),
         (f"+{ROLLOUT}.enable_sleep_mode=false", Effect.taken, ""),
-        (
-            f"{ROLLOUT}.enable_sleep_mode=false",
-            Effect.refused,
-            f"+{ROLLOUT}.enable_sleep_mode=false",
-        ),
         ("+reward.reward_kwargs.max_resp_len=9", Effect.ignored, "leave out"),
         (f"{ACTOR}.clip_ratio=0.3", Effect.ignored, "leave out"),
         (f"{ACTOR}.strategy=mine", Effect.late, f"{ACTOR}.strategy=fsdp2"),
@@ -124,17 +118,10 @@ def test_the_last_line_is_for_programs(capsys):
     command = f"python3 -m own.main {' '.join(WORKS[1:])} trainer.mine=1 data.truncation=error"
     assert cli.main(["doctor", "--json", "--verl-overrides", command]) == 1
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found == {
-        "verl": tree.version(),
-        "entry": "own.main",
-        "refused": ["trainer.mine"],
-        "ignored": ["data.truncation"],
-        "late": [],
-        "write": {
-            "trainer.mine": "leave out",
-            "data.truncation": "data.filter_overlong_prompts=True",
-        },
-    }
+    write = {"trainer.mine": "leave out", "data.truncation": "data.filter_overlong_prompts=True"}
+    assert found.pop("write") == write
+    assert (found.pop("verl"), found.pop("entry")) == (tree.version(), "own.main")
+    assert found == {"refused": ["trainer.mine"], "ignored": ["data.truncation"], "late": []}
     assert cli.main(["doctor", "--verl-overrides", " ".join(WORKS)]) == 0
     assert f"{len(WORKS)} taken" in capsys.readouterr().out
 

@@ -50,14 +50,9 @@ FAILED = {"verdict": {"error": "timeout"}, "reward": 0.0}
 @pytest.fixture
 def run(tmp_path):
     folder = write_run(tmp_path / "run", metrics={1: {"judge/accepted": 0.5}})
-    append(
-        folder,
-        {"problem": "sums/easy", "sample": "a"},
-        {"problem": "sums/easy", "sample": "b"},
-        {"problem": "code/hard", "sample": "c", **FAILED},
-        {"problem": "code/hard", "sample": "d"},
-        {"problem": "code/hard", "sample": "e", "step": 2, **FAILED},
-    )
+    easy, hard = {"problem": "sums/easy"}, {"problem": "code/hard"}
+    append(folder, easy | {"sample": "a"}, easy | {"sample": "b"}, hard | {"sample": "c", **FAILED})
+    append(folder, hard | {"sample": "d"}, hard | {"sample": "e", "step": 2, **FAILED})
     return folder
 
 
@@ -242,13 +237,7 @@ def test_what_cannot_be_served_is_refused_in_a_line(tmp_path, run, capsys):
 
 @pytest.mark.parametrize(
     "wrong",
-    [
-        {"verdict": None},
-        {"verdict": {"error": ["x"]}},
-        {"reward": None},
-        {"tokens": -1},
-        {"step": 2**63},
-    ],
+    [{"verdict": None}, {"verdict": {"error": ["x"]}}, {"reward": None}, {"step": 2**63}],
     ids=lambda wrong: next(iter(wrong)),
 )
 def test_a_value_of_another_type_is_a_damaged_sample(run, wrong):

@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 import pytest
 
 import coding_model_project.cli as cli
-from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.statistics.pass_at_k import rate_interval
 from coding_model_project.reports import write_report
 from coding_model_project.reports.chart_lines import chart_lines, chart_stacks
@@ -18,6 +17,7 @@ from coding_model_project.runs.rollouts import Rollout
 from tests.pages import packed
 from tests.synthetic_runs import rollout, training, training_metrics, write_run
 
+NAN = float("nan")
 HOSTILE = (
     '</script><script>window.hacked=1</script><img src=x onerror="hacked=1"><!-- {{ 7*7 }} \u2028'
 )
@@ -51,6 +51,8 @@ def report(out, *folders, **options):
 
 def test_rates_are_means_over_problems():
     rows = [{"problem": "p/1"}] * 3 + [{"problem": "p/1", **failed()}]
+    [line] = chart_lines(tally_of(*rows), {})["accepted"]  # no interval from one problem
+    assert (line.values, line.low, line.high) == ([0.75], [None], [None])
     rows += [{"problem": "p/2", "reward": 0.0, **failed()}]
     lines = chart_lines(tally_of(*rows), {})
     [accepted], [reward] = lines["accepted"], lines["reward"]
@@ -73,11 +75,6 @@ def test_sources_of_a_mixed_run_have_lines_of_their_own():
     assert mixed["accepted_by_source"][1].low == [rate_interval([1.0, 0.0])[0]]
 
 
-def test_no_interval_from_one_problem():
-    [line] = chart_lines(tally_of({}, failed()), {})["accepted"]
-    assert (line.values, line.low, line.high) == ([0.5], [None], [None])
-
-
 def test_steps_whose_samples_were_not_recorded_come_from_the_metrics():
     logged = {1: {"judge/accepted": 0.9}, 2: {"judge/accepted": 0.4}}
     [line] = chart_lines(tally_of({"problem": "p/1"}, {"problem": "p/2"}), logged)["accepted"]
@@ -95,9 +92,7 @@ def test_lengths_parts_and_public_failures():
     assert lines["parts"][0].values == [pytest.approx(0.5)]
     [public] = lines["public"]
     assert (public.label, public.values) == ("train", [pytest.approx(1 / 101)])
-
-
-def test_public_tests_that_were_not_run_are_no_zero():
+    # Tests that were not run are no zero.
     assert "public" not in chart_lines(tally_of(failed(public_passed=None)), {})
 
 
@@ -107,14 +102,10 @@ def test_times_add_up_to_the_step():
     times = chart_stacks(RunTally(), {1: data, 2: {"timing_s/step": 1.0, "judge/wait_s": 9.0}})[
         "times"
     ]
-    assert {part: values[0] for part, values in times.parts.items()} == {
-        "generation": 5.0,
-        "waiting for the judge": 2.0,
-        "log-probabilities": 1.0,
-        "update": 3.0,
-        "rest": 1.5,
-        "validation": 4.0,
-    }
+    names = ["generation", "waiting for the judge", "log-probabilities"]
+    seconds = {part: values[0] for part, values in times.parts.items()}
+    assert [seconds.pop(name) for name in names] == [5.0, 2.0, 1.0]
+    assert seconds == {"update": 3.0, "rest": 1.5, "validation": 4.0}
     assert sum(values[1] for values in times.parts.values()) == 1.0
 
 
@@ -126,26 +117,17 @@ def test_verdict_shares_from_samples_where_no_metrics_are():
 
 
 def test_losses_of_supervised_training(tmp_path):
-    metrics = {1: {"train/loss": 0.5}, 2: {"train/loss": 0.4, "val/loss": 0.6}}
-    run = write_run(tmp_path / "sft", recipe="sft", metrics=metrics)
+    losses = ({"train/loss": 0.5}, {"train/loss": 0.4, "val/loss": 0.6}, {"train/loss": NAN})
+    run = write_run(tmp_path / "sft", recipe="sft", metrics=dict(enumerate(losses, 1)))
     _, page = report(tmp_path / "r.html", run)
-    traces = packed(page, "figures-data")["loss"]["data"]
-    assert [(trace["name"], trace["x"], trace["y"]) for trace in traces] == [
-        ("train", [1, 2], [0.5, 0.4]),
-        ("validation", [2], [0.6]),
-    ]
-    caption = packed(page, "figures-data")["loss"]["caption"]
-    assert caption == "Last: train 0.4 at step 2; validation 0.6 at step 2."
+    figure = packed(page, "figures-data")["loss"]
+    lines = [(trace["name"], trace["x"], trace["y"]) for trace in figure["data"]]
+    assert lines == [("train", [1, 2, 3], [0.5, 0.4, None]), ("validation", [2], [0.6])]
+    assert figure["caption"] == "Last: train – at step 3; validation 0.6 at step 2."
     assert "No samples were recorded" in page
 
 
 # ── which samples ─────────────────────────────────────────────────────────────────────────────────
-
-
-def test_within_the_budget_all_are_shown():
-    rows = training(n_steps=2)
-    choice = choose(index_of(rows), 10_000_000)
-    assert sum(choice.shown) == len(rows)
 
 
 def test_choice_is_fixed_bounded_and_stratified():
@@ -154,12 +136,12 @@ def test_choice_is_fixed_bounded_and_stratified():
     budget = 400_000
     choice = choose(index, budget)
     assert choice == choose(index_of(rows), budget)
+    assert sum(choose(index, 0).shown) == 0
+    assert sum(choose(index, 10_000_000).shown) == len(rows)
 
     shown = [row for row, is_shown in zip(rows, choice.shown, strict=True) if is_shown]
     prompts = {row["problem"]: len(row["prompt"]) for row in shown}
-    texts = sum(
-        len(row["completion"]) + len(row["verdict"]["detail"]) + len(row["sample"]) for row in shown
-    )
+    texts = sum(len(one["completion"] + one["verdict"]["detail"] + one["sample"]) for one in shown)
     assert budget * 0.95 < texts + ROW_BYTES * len(shown) + sum(prompts.values()) <= budget
     assert len(shown) < len(rows) / 2
 
@@ -171,23 +153,12 @@ def test_whole_problems_can_be_followed():
     rows = training(n_steps=20, padding=300)
     choice = choose(index_of(rows), 400_000)
     assert choice.whole
-    flags = [
-        is_shown
-        for row, is_shown in zip(rows, choice.shown, strict=True)
-        if row["problem"] in choice.whole
-    ]
-    assert all(flags)
-    splits = {row["split"] for row in rows if row["problem"] in choice.whole}
-    assert splits == {"train", "validation"}
+    whole = [n for n, row in enumerate(rows) if row["problem"] in choice.whole]
+    assert all(choice.shown[n] for n in whole)
+    assert {rows[n]["split"] for n in whole} == {"train", "validation"}
 
 
-def test_nothing_fits_in_no_budget():
-    choice = choose(index_of(training(n_steps=1)), 0)
-    assert sum(choice.shown) == 0
-    assert not choice.whole
-
-
-def test_the_page_says_how_many_are_shown(tmp_path):
+def test_the_page_says_how_many_are_shown(tmp_path, capsys):
     rows = training(n_steps=10)
     run = write_run(tmp_path / "run", rollouts=rows, metrics=training_metrics(rows))
     written, page = report(tmp_path / "r.html", run, budget_bytes=100_000)
@@ -200,13 +171,9 @@ def test_the_page_says_how_many_are_shown(tmp_path):
     counted = sum(n for _, _, _, number, n, _ in table["history"] if number == problem)
     assert counted == sum(row["problem"] == "tinycode/0" for row in rows)
 
-    _, whole = report(tmp_path / "all.html", run)
-    assert f"All {len(rows):,} samples are on this page" in whole
-
-
-def test_same_files_same_page(tmp_path):
-    run = write_run(tmp_path / "run", rollouts=training(n_steps=5))
-    assert report(tmp_path / "a.html", run)[1] == report(tmp_path / "b.html", run)[1]
+    assert cli.main(["report", str(run), "--out", str(tmp_path / "all.html")]) == 0
+    assert capsys.readouterr().out.startswith(f"{tmp_path}/all.html: ")
+    assert f"All {len(rows):,} samples are on" in (tmp_path / "all.html").read_text()
 
 
 def test_long_texts_are_cut_and_say_so(tmp_path):
@@ -293,12 +260,8 @@ def test_an_evaluation_of_instructions_has_the_publishers_accuracies(tmp_path):
     info = {"model": "m", "protocol": {"name": "greedy", "hash": "0"}}
     (run / "run_info.json").write_text(json.dumps(info))
     _, page = report(tmp_path / "r.html", run)
-    for text in (
-        "pass@1 25.0%",
-        "pass@1 this judge&#39;s rule 75.0%",
-        "pass@1 loosely 50.0%",
-        "each instruction 75.0%",
-    ):
+    ours = "pass@1 this judge&#39;s rule 75.0%"
+    for text in ("pass@1 25.0%", ours, "pass@1 loosely 50.0%", "each instruction 75.0%"):
         assert f"{text} (10.0–90.0)" in page
     assert "mean of prompts and instructions 50.0%" in page
 
@@ -309,19 +272,17 @@ def test_an_evaluation_of_instructions_has_the_publishers_accuracies(tmp_path):
 @pytest.mark.parametrize("exit_code", [None, 0, 3, 130])
 def test_a_run_with_nothing_in_it(tmp_path, exit_code):
     run = write_run(tmp_path / "run", exit_code=exit_code)
-    written, page = report(tmp_path / "deep" / "r.html", run)
-    assert (written.n_shown, written.n_total) == (0, 0)
-    state = {None: "running", 0: "finished", 3: "failed", 130: "interrupted"}[exit_code]
-    assert f">{state}<" in page
-    assert "No metrics and no samples yet" in page
-
-
-def test_why_a_run_failed_is_said(tmp_path):
-    run = write_run(tmp_path / "run", exit_code=3)
     file = run / "logs" / "attempt_1" / "attempt.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"error": "the <sandbox> is gone"}))
-    _, page = report(tmp_path / "r.html", run)
-    assert "failed: the &lt;sandbox&gt; is gone" in page
+    why = {"error": "the <sandbox> is gone"} if exit_code == 3 else {}
+    file.write_text(json.dumps(json.loads(file.read_text()) | why))
+    written, page = report(tmp_path / "deep" / "r.html", run)
+    if exit_code is not None:  # a run at work grows older
+        assert page == report(tmp_path / "again.html", run)[1]
+    assert (written.n_shown, written.n_total) == (0, 0)
+    assert written.page_bytes < 1_000_000
+    states = {None: ">running<", 0: ">finished<", 130: ">interrupted<"}
+    assert states.get(exit_code, "failed: the &lt;sandbox&gt; is gone") in page
+    assert "No metrics and no samples yet" in page
 
 
 def test_samples_without_metrics(tmp_path):
@@ -330,14 +291,6 @@ def test_samples_without_metrics(tmp_path):
     lines = {"accepted", "validation", "reward", "parts", "length", "public"}
     assert packed(page, "figures-data").keys() == lines | {"errors-0", "history"}
     assert "Loss; Could not be judged; Where the time went." in page
-
-
-def test_a_number_that_is_none_is_a_gap(tmp_path):
-    run = write_run(tmp_path / "run", metrics={1: {"train/loss": float("nan")}})
-    _, page = report(tmp_path / "r.html", run)
-    [trace] = packed(page, "figures-data")["loss"]["data"]
-    assert trace["y"] == [None]
-    assert packed(page, "figures-data")["loss"]["caption"] == "Last: train – at step 1."
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path):
@@ -350,24 +303,3 @@ def test_runs_of_one_name_are_told_apart(tmp_path):
     assert packed(page, "samples-data")["runs"] == ["a/grpo", "b/grpo"]
     assert set(packed(page, "samples-data")["columns"]["run"]) == {0, 1}
     assert written.n_total == 2 * len(training(n_steps=1))
-
-
-def test_not_a_run(tmp_path, capsys):
-    with pytest.raises(ConfigError, match="not a run's folder"):
-        write_report([RunFolder(tmp_path)], tmp_path / "r.html")
-    assert cli.main(["report", str(tmp_path), "--out", str(tmp_path / "r.html")]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert not (tmp_path / "r.html").exists()
-
-
-def test_command(tmp_path, capsys):
-    run = write_run(tmp_path / "run", rollouts=training(n_steps=1))
-    assert cli.main(["report", str(run), "--out", str(tmp_path / "r.html")]) == 0
-    assert capsys.readouterr().out.startswith(f"{tmp_path}/r.html: ")
-    assert not list(tmp_path.glob("*.partial"))
-
-
-def test_the_page_of_a_small_run_is_small(tmp_path):
-    rows = training(n_steps=20)
-    run = write_run(tmp_path / "run", rollouts=rows, metrics=training_metrics(rows))
-    assert report(tmp_path / "r.html", run)[0].page_bytes <= 1_000_000

@@ -4,10 +4,7 @@ import threading
 
 from fsspec.implementations.memory import MemoryFileSystem
 
-from coding_model_project.runs.checkpoints import (
-    TRACKER,
-    write_manifest,
-)
+from coding_model_project.runs.checkpoints import TRACKER, write_manifest
 
 WEIGHTS = "actor/model_world_size_1_rank_0.pt"
 FILES = {WEIGHTS: b"w" * 4000, "actor/huggingface/config.json": b"{}", "data.pt": b""}

@@ -6,9 +6,7 @@ import fsspec
 import pytest
 import stamina
 
-from coding_model_project.runs.checkpoint_store import (
-    CheckpointStore,
-)
+from coding_model_project.runs.checkpoint_store import CheckpointStore
 from tests.unit.runs.checkpoint_world import Remote, Said
 
 

@@ -11,9 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coding_model_project.errors import CheckpointError
-from coding_model_project.runs.checkpoint_store import (
-    prepare_resume,
-)
+from coding_model_project.runs.checkpoint_store import prepare_resume
 from coding_model_project.runs.checkpoints import (
     MANIFEST,
     TRACKER,
@@ -36,24 +34,12 @@ pytestmark = pytest.mark.usefixtures("remote")
 def test_a_manifest_says_what_is_there(tmp_path):
     folder = save(tmp_path, 6)
     manifest = read_manifest(folder)
-    assert manifest.step == 6
-    assert {path: record.bytes for path, record in manifest.files.items()} == {
-        path: len(content) for path, content in FILES.items()
-    }
-    assert verify(folder) == []
+    sizes = {path: record.bytes for path, record in manifest.files.items()}
+    assert (manifest.step, sizes) == (6, {path: len(text) for path, text in FILES.items()})
     assert not list(folder.rglob("*.partial"))
-
-
-def test_a_manifest_written_again_does_not_list_itself(tmp_path):
-    folder = save(tmp_path, 6)
     (folder / f"{MANIFEST}.partial").write_text("a kill left this")
     assert write_manifest(folder).files.keys() == FILES.keys()
-    assert verify(folder) == []
-
-
-def test_files_that_came_later_do_not_matter(tmp_path):
-    folder = save(tmp_path, 6)
-    (folder / "exported.safetensors").write_bytes(b"x")
+    (folder / "exported.safetensors").write_bytes(b"x")  # what came later does not matter
     assert verify(folder) == []
 
 
@@ -134,34 +120,22 @@ def test_a_damaged_one_is_moved_aside_with_a_word(tmp_path, said):
     truncate(bad)
     assert newest_good(tmp_path, said) == good
     assert tracked(tmp_path) == "6"
-    assert said == [
-        f"checkpoint global_step_12 is damaged ({WEIGHTS}: size 10, not 4,000): moved aside, "
-        "resuming from global_step_6"
-    ]
+    assert f"global_step_12 is damaged ({WEIGHTS}: size 10, not 4,000)" in said[0]
+    assert said[0].endswith("resuming from global_step_6")
     assert (tmp_path / "global_step_12.corrupt" / WEIGHTS).read_bytes() == b"w" * 10
     assert newest_good(tmp_path, said) == good
     assert len(said) == 1
 
 
-def test_one_that_a_kill_left_half_written_is_passed_over(tmp_path, said):
-    good = save(tmp_path, 6)
-    save(tmp_path, 12, complete=False)
-    assert newest_good(tmp_path, said) == good
-    assert "no manifest.json: it was not written to the end" in said[0]
-
-
 def test_nothing_that_was_moved_aside_is_overwritten(tmp_path, said):
+    assert newest_good(tmp_path / "none", said) is None
+    assert said == []
     for _ in range(3):
         save(tmp_path, 12, complete=False)
         assert newest_good(tmp_path, said) is None
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {f"global_step_12.corrupt{n}" for n in ("", "2", "3")}
-    assert said[-1].endswith("moved aside, none is whole, starting from the beginning")
-
-
-def test_a_run_without_checkpoints_starts_anew(tmp_path, said):
-    assert newest_good(tmp_path / "none", said) is None
-    assert said == []
+    assert "no manifest.json" in said[-1] and said[-1].endswith("starting from the beginning")
 
 
 def test_shells_of_verls_retention_are_removed(tmp_path):
@@ -170,16 +144,10 @@ def test_shells_of_verls_retention_are_removed(tmp_path):
     sft = save(tmp_path, 6, files={"model.pt": b"w", "huggingface/config.json": b"{}"})
     shutil.rmtree(sft / "huggingface")
     unknown = save(tmp_path, 8, complete=False, files={"data.pt": b"d"})
+    half = save(tmp_path, 10, files={"actor/a.pt": b"a", "critic/c.pt": b"c"})
+    shutil.rmtree(half / "critic")
     assert remove_shells(tmp_path) == [shell]
-    assert kept.exists() and sft.exists() and unknown.exists()
-
-
-@pytest.mark.parametrize("roles_left", [["actor"], ["critic"]])
-def test_what_still_has_weights_is_no_shell(tmp_path, roles_left):
-    folder = save(tmp_path, 2, files={"actor/a.pt": b"a", "critic/c.pt": b"c", "data.pt": b"d"})
-    for role in {"actor", "critic"} - set(roles_left):
-        shutil.rmtree(folder / role)
-    assert remove_shells(tmp_path) == []
+    assert all(one.exists() for one in (kept, sft, unknown, half))
 
 
 @pytest.mark.verl
@@ -222,11 +190,9 @@ def test_one_nodes_shards_are_no_checkpoint(tmp_path):
     folder = sharded(tmp_path / "global_step_2", [0])
     with pytest.raises(CheckpointError) as caught:
         write_manifest(folder, patience_s=0)
-    assert str(caught.value) == (
-        f"{folder}: actor/extra_state_world_size_2_rank_1.pt (and 2 more) is not on "
-        f"{socket.gethostname()}: its rank saved it on another node's disk, and the checkpoint is not "
-        "complete; set coding.run_dir to a folder that all nodes share"
-    )
+    said = str(caught.value)
+    missing = "actor/extra_state_world_size_2_rank_1.pt (and 2 more)"
+    assert f"{missing} is not on {socket.gethostname()}" in said and "set coding.run_dir" in said
     assert not (folder / MANIFEST).exists()
 
 
@@ -253,15 +219,12 @@ def test_a_manifest_of_one_nodes_shards_is_never_whole(tmp_path, said, store):
     files = {path: record for path, record in whole.files.items() if "rank_1" not in path}
     partial = replace(whole, files=files).text()
     (folder / MANIFEST).write_text(partial)
-    assert verify(folder) == [
-        "manifest.json: lacks actor/extra_state_world_size_2_rank_1.pt: not all ranks' shards are there"
-    ]
-    fsspec.filesystem("remote").pipe_file(
-        "/bucket/run/global_step_2/manifest.json", partial.encode()
-    )
+    assert "lacks actor/extra_state_world_size_2_rank_1.pt" in verify(folder)[0]
+    there = "/bucket/run/global_step_2/manifest.json"
+    fsspec.filesystem("remote").pipe_file(there, partial.encode())
     assert store.steps() == []
     assert prepare_resume(tmp_path, store, said) == good
-    assert "checkpoint global_step_2 is damaged (manifest.json: lacks actor/extra" in said[0]
+    assert "global_step_2 is damaged (manifest.json: lacks" in said[0]
 
 
 # Retention
@@ -272,8 +235,5 @@ def test_only_the_newest_whole_ones_are_left_after_restarts(tmp_path):
         save(tmp_path, step)
     save(tmp_path, 8, complete=False)
     prune(tmp_path, keep=2)
-    assert sorted(folder.name for folder in tmp_path.glob("global_step_*")) == [
-        "global_step_4",
-        "global_step_6",
-        "global_step_8",
-    ]
+    left = {folder.name for folder in tmp_path.glob("global_step_*")}
+    assert left == {"global_step_4", "global_step_6", "global_step_8"}

@@ -78,23 +78,23 @@ def test_how_it_ended_is_kept(tmp_path, error, state, reason):
     assert RunFolder(tmp_path).attempts()[-1].error == reason
 
 
-def test_a_process_that_is_gone_was_killed(tmp_path):
+def test_a_process_that_is_gone_or_another_of_its_id_is_a_killed_run(tmp_path):
     attempt = start(tmp_path)
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    _write_attempt(RunFolder(tmp_path), replace(attempt, pid=gone.pid))
-    assert RunFolder(tmp_path).state is State.killed
+    for changed in ({"pid": gone.pid}, {"pid_ticks": attempt.pid_ticks - 100}):
+        _write_attempt(RunFolder(tmp_path), replace(attempt, **changed))
+        assert RunFolder(tmp_path).state is State.killed
 
 
-def test_a_process_id_that_came_again_is_not_the_run(tmp_path):
-    attempt = start(tmp_path)
-    _write_attempt(RunFolder(tmp_path), replace(attempt, pid_ticks=attempt.pid_ticks - 100))
-    assert RunFolder(tmp_path).state is State.killed
-
-
-def test_a_run_that_has_logged_nothing_may_change(tmp_path):
-    end_attempt(tmp_path, start(tmp_path), ConfigError("a batch that does not divide"))
-    assert start(tmp_path, seed=4).number == 2
+def test_the_same_settings_go_on_without_a_word(tmp_path):
+    said = []
+    end_attempt(tmp_path, start(tmp_path), KeyboardInterrupt())
+    created = RunFolder(tmp_path).provenance()["created"]
+    (tmp_path / "rollouts.jsonl").write_text("kept\n")
+    assert start(tmp_path, say=said.append).number == 2
+    assert RunFolder(tmp_path).provenance()["created"] == created
+    assert not said and (tmp_path / "rollouts.jsonl").exists()
 
 
 def test_another_configuration_is_refused_with_the_difference(tmp_path):
@@ -148,22 +148,13 @@ def test_other_data_or_another_model_is_refused_with_the_difference(tmp_path):
     data.write_bytes(b"rows, other ones")
     (model / "model.safetensors").write_bytes(b"weights")
     after = inputs_of(named, "model.path")
-    changed = (
-        r"data\.train_files rl\.parquet: 4 bytes, sha256 \w+ → 16 bytes, .*model\.path model\.saf"
-    )
+    changed = r"data\.train_files rl\.parquet: 4 bytes.* → 16 bytes, .*model\.path model\.saf"
     with pytest.raises(ConfigError, match=changed):
         start(path, inputs=after)
     with pytest.raises(ConfigError, match=changed):
         refuse_other_inputs(run, after)
     assert start(path, inputs=after, force=True).number == 3
     assert run.inputs() == after
-
-
-def test_the_same_configuration_goes_on(tmp_path):
-    end_attempt(tmp_path, start(tmp_path), KeyboardInterrupt())
-    created = RunFolder(tmp_path).provenance()["created"]
-    assert start(tmp_path).number == 2
-    assert RunFolder(tmp_path).provenance()["created"] == created
 
 
 def test_an_attempt_that_made_nothing_does_not_bind_the_next(tmp_path):
@@ -175,21 +166,11 @@ def test_an_attempt_that_made_nothing_does_not_bind_the_next(tmp_path):
     (tmp_path / "rollouts.jsonl").write_text("of the step that crashed\n")
     assert start(tmp_path, seed=4, say=said.append).number == 2
     (line,) = said
-    assert f"{tmp_path}: the last attempt failed without results; restarting" in line
-    assert "coding.seed: 3 → 4" in line
+    assert "failed without results" in line and "coding.seed: 3 → 4" in line
     assert run.provenance()["seeds"] == {"coding.seed": 4}
     assert not (tmp_path / "completions.jsonl").exists()
     assert not (tmp_path / "rollouts.jsonl").exists()
     assert run.log_dir(1).exists()
-
-
-def test_the_same_settings_go_on_without_a_word(tmp_path):
-    said = []
-    end_attempt(tmp_path, start(tmp_path), KeyboardInterrupt())
-    (tmp_path / "rollouts.jsonl").write_text("kept\n")
-    start(tmp_path, say=said.append)
-    assert not said
-    assert (tmp_path / "rollouts.jsonl").exists()
 
 
 def test_one_completion_binds(tmp_path):
@@ -204,8 +185,8 @@ def test_one_completion_binds(tmp_path):
     ("folder", "says"),
     [
         ("/proc/x", "coding.run_dir=/proc/x: cannot be written"),
-        ("{}/file", "/file is a file, not a folder; set coding.run_dir to"),
-        ("{}/file/below", "/file is a file, not a folder; set coding.run_dir to"),
+        ("{}/file", "/file is a file, not a folder; set coding.run_dir"),
+        ("{}/file/below", "/file is a file"),
         ("", "coding.run_dir=: no folder given"),
     ],
 )
@@ -214,13 +195,6 @@ def test_a_folder_that_cannot_be_a_runs(tmp_path, folder, says):
     with pytest.raises(ConfigError) as caught:
         refuse_unusable("coding.run_dir", folder.format(tmp_path))
     assert says in str(caught.value)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_of_somebody_else(tmp_path):
-    tmp_path.chmod(0o555)
-    with pytest.raises(ConfigError, match="cannot be written"):
-        refuse_unusable("coding.run_dir", str(tmp_path))
 
 
 def test_what_children_print_is_in_the_log_too(tmp_path, capfd):
@@ -241,11 +215,10 @@ def test_output_goes_on_after_a_sigterm_of_all_processes(tmp_path):
     """As Slurm sends it, to the run and to all that the run has started."""
     log = tmp_path / "console.log"
     code = f"""if True:
-        import os, signal, time
+        import os, signal, time, psutil
         from pathlib import Path
-        import psutil
         from coding_model_project.runs.console import output_copied_to
-        from coding_model_project.runs.stopping import StopSignal, stop_requested
+        from coding_model_project.runs.stopping import StopSignal
         with output_copied_to(Path({str(log)!r})):
             with StopSignal(Path({str(tmp_path)!r}), listen=True):
                 time.sleep(1)
@@ -274,21 +247,13 @@ def test_sigterm_asks_once_and_then_insists(tmp_path, monkeypatch):
         raise AssertionError("the second one did nothing")
 
 
-def test_a_run_that_was_asked_to_stop_is_interrupted_not_finished(tmp_path):
-    with pytest.raises(KeyboardInterrupt), StopSignal(tmp_path, listen=True):
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
 def test_a_killed_attempt_costs_the_time_until_its_last_words(tmp_path):
     run = RunFolder(write_run(tmp_path / "run", exit_code=None))
     log = run.log_dir(1)
     (log / "console.log").write_text("step 1")
     started = run.attempts()[0].started
-    about = json.loads((log / "attempt.json").read_text()) | {
-        "host": socket.gethostname(),
-        "pid": 0,
-    }
-    (log / "attempt.json").write_text(json.dumps(about))
+    about = json.loads((log / "attempt.json").read_text())
+    (log / "attempt.json").write_text(json.dumps(about | {"host": socket.gethostname(), "pid": 0}))
     for file in log.iterdir():
         os.utime(file, (started + 90, started + 90))
     assert run.state is State.killed
@@ -302,6 +267,6 @@ def test_a_file_system_without_locks_is_one_line(tmp_path, monkeypatch):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    message = rf"^{tmp_path}: cannot be locked \(Function not implemented\); mount"
+    message = rf"^{tmp_path}: cannot be locked.*; mount"
     with pytest.raises(StorageError, match=message), sole_writer(tmp_path, "evaluation"):
         pass

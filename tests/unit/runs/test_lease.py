@@ -69,11 +69,9 @@ def test_a_live_attempt_elsewhere_is_refused_whatever_its_clock_says(tmp_path, s
         said = []
         with pytest.raises(ConfigError) as caught:
             start(tmp_path, force=True, say=said.append)
-    assert f"coding.run_dir={tmp_path}: the run is running (process 1 on node-b, its last" in str(
-        caught.value
-    )
-    assert re.search(r"heartbeat \d+ s ago\); end it there, or choose", str(caught.value))
-    assert len(said) == 1 and "attempt 1 on node-b has not ended; watching its heartbeat" in said[0]
+    where = rf"coding.run_dir={tmp_path}: .* \(process 1 on node-b, its last heartbeat \d+ s ago\)"
+    assert re.match(where, str(caught.value))
+    assert len(said) == 1 and "watching its heartbeat" in said[0]
 
 
 def test_a_dead_host_is_taken_over_by_the_same_command(tmp_path, short_lease):
@@ -84,7 +82,7 @@ def test_a_dead_host_is_taken_over_by_the_same_command(tmp_path, short_lease):
     said = []
     assert RunFolder(tmp_path).attempts()[0].state is State.running  # not known any better yet
     assert start(tmp_path, say=said.append).number == 2
-    assert said[1] == f"{tmp_path}: attempt 1 on node-b is dead: taking over"
+    assert "attempt 1 on node-b is dead: taking over" in said[1]
     assert [one.state for one in RunFolder(tmp_path).attempts()] == [State.killed, State.running]
 
 
@@ -292,10 +290,3 @@ def test_an_interrupt_is_heard_while_a_run_beats_and_ignored_as_before_after_it(
         signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_leaving_in_peace_says_nothing(tmp_path):
-    attempt = start(tmp_path)
-    with Heartbeat(attempt.log_dir, beat_s=0.01):
-        time.sleep(0.1)
-    assert RunFolder(tmp_path).state is State.running

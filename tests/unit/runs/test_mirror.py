@@ -22,7 +22,6 @@ from coding_model_project.runs.mirror.replica import Followed
 from coding_model_project.runs.mirror.restoring import restore
 from coding_model_project.storage.fetching import CACHE_VARIABLE
 from tests.moto_server import s3_server
-from tests.synthetic_runs import write_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("moto")]
 URL = "s3://bucket/runs/grpo"
@@ -87,12 +86,16 @@ def test_a_run_is_followed_from_elsewhere(s3, run, capsys):
     shown = capsys.readouterr().out
     assert URL in shown
     assert "1/4" in shown
+    for key in s3.objects():  # by somebody else
+        s3.client.delete_object(Bucket="bucket", Key=key)
     append(run, "metrics.jsonl", '{"step": 2, "data": {}}\n')
     at_work.sync()
     assert main(["runs", "--root", URL]) == 0
     assert "2/4" in capsys.readouterr().out
     assert main(["runs", "s3://bucket/nothing"]) == 2
-    assert "no run is mirrored at this URL or below it" in capsys.readouterr().err
+    assert "no run is mirrored" in capsys.readouterr().err
+    assert main(["report", URL, "--out", "s3://bucket/pages/report.html"]) == 0
+    assert b"<html" in s3.content("pages/report.html")[:200]
 
 
 def test_what_grows_is_sent_from_its_last_part_on(s3, run, small_parts, monkeypatch):
@@ -149,10 +152,8 @@ def test_the_end_of_a_run_does_not_wait_for_a_slow_store(s3, run, monkeypatch):
     background = BackgroundMirror(at_work, said.append)
     background.close()
     assert not slow.is_set()
-    assert said == [
-        f"the mirror {URL} lacks the end of this run (the upload takes too long), which is in the run's "
-        "folder; run the same command again to complete the mirror"
-    ]
+    (line,) = said
+    assert f"the mirror {URL} lacks the end of this run" in line and "same command" in line
     slow.set()
 
 
@@ -195,8 +196,8 @@ def test_an_outage_is_said_once_and_caught_up_with(s3, run):
     assert spoken.wait(60)
     background.close()
     assert len(said) == 2
-    assert said[0].startswith(f"mirror {URL}: the endpoint http://127.0.0.1:{s3.port} cannot be")
-    assert said[1] == f"the mirror {URL} is up to date again"
+    assert f"{URL}: the endpoint http://127.0.0.1:{s3.port} cannot be" in said[0]
+    assert "is up to date again" in said[1]
     assert b'"step": 2' in s3.content("runs/grpo/metrics.jsonl")
 
 
@@ -215,9 +216,7 @@ def test_an_empty_machine_goes_on_where_a_dead_one_ended(s3, run, tmp_path, monk
     last = restored.attempts()[-1]
     assert (last.exit_code, last.error) == (137, restoring._DIED)
     mirror(restored.path).sync()
-    with pytest.raises(
-        TakenOverError, match="another process has resumed this run, and mirrors it now"
-    ):
+    with pytest.raises(TakenOverError, match="another process has resumed this run"):
         dead.sync()  # it was but cut off
 
 
@@ -246,9 +245,7 @@ def test_another_run_is_not_written_over(s3, run, tmp_path):
     mirror(run).sync()
     other = tmp_path / "other"
     other.mkdir()
-    with pytest.raises(
-        ConfigError, match="another run is mirrored there; give each run its own URL"
-    ):
+    with pytest.raises(ConfigError, match=r"another run.*its own URL"):
         mirror(other)
 
 
@@ -264,14 +261,6 @@ def test_a_new_run_at_the_url_of_a_deleted_one_shows_nothing_of_it(s3, run, tmp_
     followed.pull()
     found = {path.name for path in followed.root.rglob("*") if path.is_file()}
     assert found == {"run.json", "mirror.json"}
-
-
-def test_a_report_is_made_of_a_mirror(s3, tmp_path, capsys):
-    folder = write_run(tmp_path / "grpo")
-    mirror(folder).sync(final=True)
-    out = "s3://bucket/pages/report.html"
-    assert main(["report", URL, "--out", out]) == 0
-    assert b"<html" in s3.content("pages/report.html")[:200]
 
 
 def test_a_reader_follows_a_run_at_work(s3, run):
@@ -328,14 +317,3 @@ def test_a_round_that_fails_in_its_middle_is_made_up_for(s3, run, monkeypatch):
     followed.pull()
     for name in ("metrics.jsonl", "ungradable.jsonl"):
         assert (followed.root / name).read_bytes() == (run / name).read_bytes()
-
-
-def test_a_mirror_that_somebody_deleted_is_made_anew(s3, run):
-    at_work = mirror(run)
-    at_work.sync()
-    for key in s3.objects():
-        s3.client.delete_object(Bucket="bucket", Key=key)
-    at_work.sync()
-    followed = Followed(URL)
-    followed.pull()
-    assert (followed.root / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()

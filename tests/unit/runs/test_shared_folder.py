@@ -65,12 +65,9 @@ def test_nodes_that_share_the_folder_are_fine(tmp_path):
 def test_each_node_without_the_folder_is_named(tmp_path):
     private = ('mount(path / "run")', "")
     said = refusal(tmp_path, {"node-a": ("", ""), "node-b": private, "node-c": private})
-    lacks = f"coding.run_dir={tmp_path}/run is not the folder that the driver writes into"
-    assert said == (
-        f"node node-b: {lacks}; node node-c: {lacks}: a run on several nodes needs one folder that all "
-        "of them share, and the same files and packages on each; mount it there, or set the key to a "
-        "folder that is shared"
-    )
+    lacks = f"coding.run_dir={tmp_path}/run is not the folder"
+    assert f"node-b: {lacks}" in said and f"node-c: {lacks}" in said and "node-a" not in said
+    assert "mount it there, or set the key" in said
 
 
 @pytest.mark.parametrize(
@@ -111,9 +108,7 @@ def test_nodes_whose_files_are_not_seen_are_waited_for_together(tmp_path):
         fine = Answer(host="x", problems=(), full_disk="", clock=time.time())
         began = time.monotonic()
         with pytest.raises(ConfigError, match="what it writes is not seen here"):
-            conclude(
-                asked, dict.fromkeys(map(str, range(60)), fine), (began, began), patience_s=0.6
-            )
+            conclude(asked, {str(n): fine for n in range(60)}, (began, began), patience_s=0.6)
     assert time.monotonic() - began < 20  # each of them for 0.6 s would be 36
 
 
@@ -125,7 +120,7 @@ def test_a_full_disk_for_temporary_files_is_named(tmp_path):
     )
     with pytest.raises(StorageError) as caught:
         ask(tmp_path, {"node-b": (full, "")})
-    assert str(caught.value).startswith(f"node node-b; the disk of {tmp_path}/data is full (")
+    assert f"node node-b; the disk of {tmp_path}/data is full (" in str(caught.value)
 
 
 @pytest.mark.parametrize(("hours", "side"), [(1, "ahead of"), (-1, "behind")])
@@ -142,7 +137,5 @@ def test_a_silent_node_is_a_cluster_error_that_names_it(tmp_path):
         mine = answer(asked, "here")
         assert isinstance(mine, Answer) and not mine.problems
         answers = {"here": mine, "b": Unanswered("node b did not answer within 300 s")}
-        with pytest.raises(
-            ClusterError, match=r"^node b did not answer within 300 s; .*`ray stop`"
-        ):
+        with pytest.raises(ClusterError, match=r"^node b did not answer .*`ray stop`"):
             conclude(asked, answers, (0.0, 1.0))

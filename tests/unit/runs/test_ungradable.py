@@ -23,21 +23,19 @@ from tests.hosts import host, needs_namespaces
 from tests.unit.runs.test_folder import start
 
 
+def lost(folder, *, step=1, host="", reason="x" * 400):
+    row = Ungradable(
+        step=step, problem="a/1", sample="uid_0", error="SandboxError", reason=reason, at=1.0,
+        host=host,
+    )  # fmt: skip
+    note(folder, row)
+    return row
+
+
 def test_every_row_and_the_last_reason(tmp_path):
     assert last_reason(tmp_path, 0) == ""
-    rows = [
-        Ungradable(
-            step=step,
-            problem="a/1",
-            sample=f"uid_{step}",
-            error="SandboxError",
-            reason=reason_of(SandboxError(f"down\n{step}" + "!" * 9999)),
-            at=1.0,
-        )
-        for step in (1, 2)
-    ]
-    for row in rows:
-        note(tmp_path, row)
+    said = [reason_of(SandboxError(f"down\n{step}" + "!" * 9999)) for step in (1, 2)]
+    rows = [lost(tmp_path, reason=reason) for reason in said]
     with (tmp_path / "ungradable.jsonl").open("ab") as file:
         file.write(b'{"step": 3, "pro')  # killed
     assert list(read_ungradable(tmp_path)) == rows
@@ -80,31 +78,14 @@ def test_rows_of_several_nodes_are_read_as_one(tmp_path):
     lost(tmp_path, step=2, host=socket.gethostname())
     with host("node-b", NOTE, tmp_path) as b, host("node-c", NOTE, tmp_path) as c:
         assert [process.communicate()[1] for process in (b, c)] == ["", ""]
-    names = sorted(path.name for path in tmp_path.glob("ungradable*"))
-    assert [re.sub(r"-\w{8}\.", "-MACHINE.", name) for name in names] == [
-        "ungradable.jsonl",
-        "ungradable.node-b-MACHINE.jsonl",
-        "ungradable.node-c-MACHINE.jsonl",
-    ]
+    names = " ".join(sorted(path.name for path in tmp_path.glob("ungradable*")))
+    machines = r"ungradable.node-b-\w{8}.jsonl ungradable.node-c-\w{8}.jsonl"
+    assert re.fullmatch(f"ungradable.jsonl {machines}", names)
     assert len(list(read_ungradable(tmp_path))) == 401
     rows = list(read_attempt(tmp_path, 1))
     assert len({row.sample for row in rows if row.step == 1}) == 400
     assert [row.problem for row in rows if row.step == 2] == ["a/1"]
     assert re.fullmatch(r"SandboxError on node-[bc]: (down)+", last_reason(tmp_path, 1))
-
-
-def lost(folder, *, step=1, host=""):
-    row = Ungradable(
-        step=step,
-        problem="a/1",
-        sample="uid_0",
-        error="SandboxError",
-        reason="x" * 400,
-        at=1.0,
-        host=host,
-    )
-    note(folder, row)
-    return row
 
 
 FULL = """
@@ -139,12 +120,8 @@ def test_a_full_disk_costs_the_row_that_did_not_fit_and_no_other(tmp_path):
     assert out.splitlines() == ["No space left on device", "True"], err
 
 
-ROW = {
-    "global_steps": 3,
-    "reward_model": {"ground_truth": "a/1"},
-    "uid": "u",
-    "session_id": 0,
-}
+TRUTH = {"ground_truth": "a/1"}
+ROW = {"global_steps": 3, "reward_model": TRUTH, "uid": "u", "session_id": 0}
 
 
 def test_what_cannot_be_noted_does_not_hide_why(tmp_path, capsys):
@@ -160,19 +137,14 @@ def test_a_full_disk_below_the_judge_is_noted_with_its_node(tmp_path):
     with pytest.raises(SandboxError, match="No space left"), leaving_out(tmp_path, ROW):
         raise OSError(28, "No space left on device", "/tmp/x")
     (row,) = read_ungradable(tmp_path)
-    assert (
-        row.reason == f"node {socket.gethostname()}: [Errno 28] No space left on device: '/tmp/x'"
-    )
     assert row.host == socket.gethostname()
+    assert f"node {row.host}" in row.reason and "/tmp/x" in row.reason
 
 
 def test_a_node_without_the_problems_is_named(tmp_path):
     from coding_model_project.configs.schema import CodingConfig
 
     path = str(tmp_path / "problems.jsonl")
-    with pytest.raises(DataError) as caught:
+    named = f"coding.problems={path}: node {socket.gethostname()} cannot read it"
+    with pytest.raises(DataError, match=re.escape(named)):
         JudgePool(CodingConfig(problems=[path]))
-    assert str(caught.value) == (
-        f"coding.problems={path}: node {socket.gethostname()} cannot read it ({path}: no such file of "
-        "problems); put it where every node can"
-    )

@@ -17,15 +17,8 @@ from coding_model_project.synthetic import tinymix
 from coding_model_project.synthetic.prepare import prepare_tinycode
 from coding_model_project.types import Problem, Stdin, Test
 
-MINE = [
-    Problem(
-        id="mine/1",
-        split="train",
-        statement="Do it.",
-        tests=(Test(input=Stdin("1"), expected="1"),),
-        gold=("print(1)",),
-    )
-]
+TESTS = (Test(input=Stdin("1"), expected="1"),)
+MINE = [Problem(id="mine/1", split="train", statement="?", tests=TESTS, gold=("print(1)",))]
 
 
 def test_files_are_made_once_their_manifest_has_the_same_settings(tmp_path):

@@ -17,9 +17,7 @@ def test_a_model_that_is_there_is_not_made_again(tmp_path, monkeypatch):
 
     once()
     assert made == [(tmp_path / "base", "corpus")]
-    assert said == [
-        f"pre-training a tiny model from scratch into {tmp_path / 'base'} (once, a minute)"
-    ]
+    assert str(tmp_path / "base") in said[0] and "a minute" in said[0]
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "config.json").touch()
     once()

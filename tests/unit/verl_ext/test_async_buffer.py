@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
+from omegaconf import OmegaConf
 
 from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.harbor.integrity import NotIsolatedError
+from coding_model_project.runs.ungradable import Ungradable, note
 
 pytestmark = pytest.mark.verl
 
@@ -63,23 +68,14 @@ def buffer_of(tmp_path, *, refill, allowed=0.5, max_staleness=1, groups_per_step
     from coding_model_project.verl_ext.trainers.outages import Outages
 
     made = ReplayBufferAsync(
-        trainer_mode="colocate_async",
-        trainer_config={},
-        max_off_policy_threshold=max_staleness + 1,
-        max_off_policy_strategy="drop",
-        sampler_kwargs={},
-        poll_interval=0.0,
-        refill_fn=refill,
-    )
+        trainer_mode="colocate_async", trainer_config={}, sampler_kwargs={}, poll_interval=0.0,
+        max_off_policy_threshold=max_staleness + 1, max_off_policy_strategy="drop", refill_fn=refill,
+    )  # fmt: skip
     evicted = []
-    outages = Outages(tmp_path, allowed)
     buffer = CodingBuffer.in_place_of(
-        made,
-        outages=outages,
-        groups_per_step=groups_per_step,
-        samples_per_group=N,
-        on_evicted=evicted.append,
-    )
+        made, outages=Outages(tmp_path, allowed), groups_per_step=groups_per_step,
+        samples_per_group=N, on_evicted=evicted.append,
+    )  # fmt: skip
     return buffer, evicted
 
 
@@ -147,33 +143,24 @@ def test_the_share_of_failed_groups_is_that_of_the_step_and_not_of_a_mini_batch(
 
 def test_a_group_dropped_by_integrity_excuses_no_other_loss(queue, tmp_path, monkeypatch):
     """Of two samples of a trained group one was lost to an outage; a replaced group was not isolated."""
-    from types import SimpleNamespace
-
-    from coding_model_project.harbor.integrity import NotIsolatedError
-    from coding_model_project.runs.ungradable import Ungradable, note
     from coding_model_project.verl_ext.trainers import async_trainer
     from coding_model_project.verl_ext.trainers.outages import Outages
     from coding_model_project.verl_ext.trainers.ppo_trainer import SeparateAsyncTrainer
     from coding_model_project.verl_ext.trainers.token_account import TokenAccount
 
-    rollout = SimpleNamespace(n=N)
     trainer = SeparateAsyncTrainer.__new__(SeparateAsyncTrainer)
-    trainer.config = SimpleNamespace(
-        data=SimpleNamespace(train_batch_size=1),
-        actor_rollout_ref=SimpleNamespace(rollout=rollout),
-    )
+    rollout = {"rollout": {"n": N}}
+    sizes = {"data": {"train_batch_size": 1}, "actor_rollout_ref": rollout}
+    trainer.config = OmegaConf.create(sizes)
     trainer.parameter_sync_step, trainer._groups = 1, set()
     trainer._outages, trainer._account = Outages(tmp_path, 0.2), TokenAccount()
     trainer.replay_buffer = SimpleNamespace(failed={"g1"})
     monkeypatch.setattr(async_trainer, "model_tokens", lambda keys, _: [5] * len(keys))
+    lost = Ungradable(
+        step=1, problem="p", sample="", error=NotIsolatedError.__name__, reason="r", at=1.0
+    )
     for session in range(N):
-        error = NotIsolatedError.__name__
-        note(
-            tmp_path,
-            Ungradable(
-                step=1, problem="p", sample=f"g1_{session}", error=error, reason="r", at=1.0
-            ),
-        )
+        note(tmp_path, replace(lost, sample=f"g1_{session}"))
     batch = SimpleNamespace(keys=["g0_0_0"], partition_id="train")
     with pytest.raises(SandboxError, match="50% of this step's samples could not be judged"):
         trainer._balance_batch(batch, {})
@@ -208,7 +195,6 @@ def test_the_asynchronous_trainers_sample_from_it(queue, tmp_path):
 
 
 def test_a_queue_of_another_number_of_storage_units_names_the_key(queue, monkeypatch):
-    from omegaconf import OmegaConf
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
     from coding_model_project.verl_ext.trainers.ppo_trainer import ColocateAsyncTrainer

@@ -91,13 +91,11 @@ async def test_what_the_shell_said_is_not_trained_on_and_the_verifier_rewards(co
     assert tokenizer.decode(output.prompt_ids).startswith("<|im_start|>system\nYou do a task")
 
     score, info, sample = await graded(config(), tokenizer, output)
-    assert (score, info["acc"]) == (0.5, 0.0)
+    assert (score, info["acc"], info["bash_ended_done"]) == (0.5, 0.0, 1.0)
     assert (info["bash_commands"], info["bash_failed_commands"]) == (2.0, 1.0)
-    assert info["bash_ended_done"] == 1.0
     assert sample["tokens"] == len(own)
-    assert [reply["command"] for reply in sample["extra"]["replies"]] == [
-        *("echo 0.5 > answer\n", "cat answer; exit 3\n", None)
-    ]
+    commands = [reply["command"] for reply in sample["extra"]["replies"]]
+    assert commands == ["echo 0.5 > answer\n", "cat answer; exit 3\n", None]
     sparse, _, _ = await graded(config("coding.reward.kind=sparse"), tokenizer, output)
     assert sparse == 0.0
 
@@ -133,14 +131,11 @@ async def test_in_form_tools_the_schema_is_in_the_prompt_and_outcomes_are_the_to
     assert own == [t for answer in model.answers for t in answer + eos]
     # By its last reply the model has seen exactly the template of the whole conversation.
     asked = opening("Do it.", Calls.tools)
+    second = [wrong.openai("2"), bash_call("rm answer").openai("3")]
     said_so_far = [
         {"role": "assistant", "content": "I do.", "tool_calls": [first.openai("1")]},
         {"role": "tool", "content": "exit code 0"},
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [wrong.openai("2"), bash_call("rm answer").openai("3")],
-        },
+        {"role": "assistant", "content": "", "tool_calls": second},
         {"role": "tool", "content": "error: no tool 'python'; the only one is bash"},
         {"role": "tool", "content": NOT_RUN},
     ]
@@ -191,12 +186,6 @@ async def test_a_rollout_that_cannot_be_reached_is_no_wrong_answer(config, token
     assert lost.error == "GenerationError"
 
 
-def test_a_configuration_of_ones_own_is_accepted(config):
-    from coding_model_project.launch.checks.checks import check_values
-
-    check_values(config("actor_rollout_ref.model.path=own/model"))
-
-
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
@@ -210,6 +199,7 @@ def test_bad_input_is_named(config, wrong, named):
     from coding_model_project.launch.checks.checks import check_values
 
     roomy = "actor_rollout_ref.model.path=own/model"  # the tiny model's context is 512
+    check_values(config(roomy))
     with pytest.raises(ConfigError, match=named):
         check_values(config(roomy, wrong))
 

@@ -38,34 +38,41 @@ def node(number: int, gpus: float):
     return Node(id=str(number), host=f"node{number}", address=where, port=1, cpus=4, gpus=gpus)
 
 
-def test_nodes_are_checked_before_the_run_waits_for_free_resources(monkeypatch, tmp_path):
+@pytest.fixture
+def train(monkeypatch, tmp_path):
+    """Return a function that starts a training without a Ray, and the list of Ray's ends."""
     import ray
 
-    from coding_model_project.verl_ext.cluster import membership, session
+    from coding_model_project.verl_ext.cluster import session
     from coding_model_project.verl_ext.trainers import grpo
 
-    monkeypatch.setattr(grpo, "_check_by_verl", lambda _: None)
-    monkeypatch.setattr(grpo, "_choose_loop", lambda _: None)
-    monkeypatch.setattr(grpo, "check_capacity", lambda _: pytest.fail("waited for resources"))
+    for name in ("_check_by_verl", "_choose_loop", "check_capacity"):
+        monkeypatch.setattr(grpo, name, lambda _: None)
     monkeypatch.setattr(session, "start_ray", lambda _: None)
-    monkeypatch.setattr(membership, "alive_nodes", lambda: [node(1, 1), node(2, 0)])
     ended = []
     monkeypatch.setattr(ray, "shutdown", lambda: ended.append(True))
     run = OmegaConf.merge(config(), {"coding": {"run_dir": str(tmp_path)}})
+    return lambda: grpo._train(run, None), ended
+
+
+def test_nodes_are_checked_before_the_run_waits_for_free_resources(monkeypatch, train):
+    from coding_model_project.verl_ext.cluster import membership
+    from coding_model_project.verl_ext.trainers import grpo
+
+    start, ended = train
+    monkeypatch.setattr(grpo, "check_capacity", lambda _: pytest.fail("waited for resources"))
+    monkeypatch.setattr(membership, "alive_nodes", lambda: [node(1, 1), node(2, 0)])
     message = r"trainer\.nnodes=2: .*node1 \(10\.0\.0\.1\) has 1, node2 .* has 0; run `ray start"
     with pytest.raises(ClusterError, match=message):
-        grpo._train(run, None)
+        start()
     assert ended
 
 
-def test_full_disks_of_nodes_are_looked_for_before_the_runs_processes_there_end(
-    monkeypatch, tmp_path
-):
+def test_full_disks_of_nodes_are_looked_for_before_the_runs_processes_there_end(monkeypatch, train):
     """A guard that ends takes the processes of its node along, also those that would answer."""
-    import ray
     from ray.exceptions import RayError
 
-    from coding_model_project.verl_ext.cluster import membership, session
+    from coding_model_project.verl_ext.cluster import membership
     from coding_model_project.verl_ext.trainers import grpo
 
     guarded: list[bool] = []
@@ -81,17 +88,11 @@ def test_full_disks_of_nodes_are_looked_for_before_the_runs_processes_there_end(
     def fail(_: Any) -> None:
         raise RayError("a rank died")
 
-    monkeypatch.setattr(grpo, "_check_by_verl", lambda _: None)
-    monkeypatch.setattr(grpo, "_choose_loop", lambda _: None)
-    monkeypatch.setattr(grpo, "check_capacity", lambda _: None)
     monkeypatch.setattr(grpo, "_run_trainer", fail)
     monkeypatch.setattr(grpo, "full_disks", lambda: "; its disk is full" if guarded else "")
-    monkeypatch.setattr(session, "start_ray", lambda _: None)
     monkeypatch.setattr(membership, "in_cluster", in_cluster)
-    monkeypatch.setattr(ray, "shutdown", lambda: None)
-    run = OmegaConf.merge(config(), {"coding": {"run_dir": str(tmp_path)}})
     with pytest.raises(TrainingError, match=r"^a rank died; its disk is full$"):
-        grpo._train(run, None)
+        train[0]()
 
 
 @pytest.mark.parametrize(("own", "asked"), [("1", []), ("head", ["1"])])
@@ -184,14 +185,9 @@ def test_judges_go_to_nodes_that_train_first_and_to_none_that_is_dead(monkeypatc
     from coding_model_project.verl_ext.rewards.placement import judging_nodes
 
     def ray_node(name: str, alive: bool = True, **resources: float) -> dict[str, Any]:
-        return {
-            "NodeID": name,
-            "Alive": alive,
-            "NodeManagerHostname": f"host-{name}",
-            "NodeManagerAddress": "10.0.0.1",
-            "NodeManagerPort": 1,
-            "Resources": resources,
-        }
+        where = {"Hostname": f"host-{name}", "Address": "10.0.0.1", "Port": 1}
+        manager = {f"NodeManager{key}": value for key, value in where.items()}
+        return {"NodeID": name, "Alive": alive, "Resources": resources, **manager}
 
     head, dead = ray_node("head", CPU=4.0), ray_node("dead", alive=False, CPU=4.0, GPU=8.0)
     one, other = ray_node("a", CPU=4.0, GPU=8.0), ray_node("b", CPU=4.0, GPU=8.0)
@@ -245,8 +241,4 @@ def test_a_killed_worker_is_named_with_its_node_and_how_it_ended():
         [sys.executable, "-c", KILLED], capture_output=True, text=True, check=True
     )
     (cause,) = [line for line in done.stdout.splitlines() if line.startswith("cause: ")]
-    assert re.fullmatch(
-        r"cause: Worker on \d+\.\d+\.\d+\.\d+ died \(Worker unexpectedly exits with a connection "
-        r"error code 2\. End of file; its node's `dmesg` shows whether memory ran out\)",
-        cause,
-    )
+    assert re.fullmatch(r"cause: Worker on \d+\.\d+\.\d+\.\d+ died \(Worker .*`dmesg`.*\)", cause)

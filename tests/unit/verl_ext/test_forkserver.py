@@ -84,13 +84,6 @@ def test_it_is_the_process_that_was_asked_for(script):
     assert len({one["pid"] for one in seen}) == 3
 
 
-def test_it_can_have_a_name_of_its_own():
-    named = "import setproctitle, json; setproctitle.setproctitle('VLLM::Mine'); "
-    told = "print(json.dumps(open('/proc/self/cmdline').read().strip(chr(0) + ' ')))"
-    with forkserver.running(("json",)) as python:
-        assert said(started(python, "-c", named + told)) == "VLLM::Mine"
-
-
 def test_a_worker_of_rays_has_the_name_that_ray_gives_it(tmp_path):
     """`ps` and `top` show it, and soak tests strike by it."""
     worker = tmp_path / "default_worker.py"

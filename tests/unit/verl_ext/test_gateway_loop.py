@@ -20,9 +20,7 @@ from tests.unit.verl_ext.test_repair_loop import ROW, Model, a_loop, graded
 pytestmark = [pytest.mark.verl, pytest.mark.sandbox]
 
 CALL = bash_call("echo 0.5 > answer; echo out").text()
-ANOTHER = (
-    'post("/chat/completions", {"messages": [{"role": "user", "content": "Sum up."}]})\n' + AGENT
-)
+ANOTHER = 'post("/chat/completions", {"messages": [{"role": "user", "content": "Sum up."}]})'
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +91,9 @@ async def test_what_the_model_generated_is_trained_on_and_nothing_else(config, t
 
 async def test_each_conversation_is_an_output_and_the_longest_comes_last(config, tokenizer):
     run = config()
-    path = Path(run.coding.agent.folder, "my_agent.py")
-    parts = AGENT.replace("RUN", SHELL).split("TOOLS =")
-    path.write_text(f"{parts[0]}\n{ANOTHER.splitlines()[0]}\nTOOLS ={parts[1]}")
+    with_another(run)
     found, model = await outputs(run, tokenizer, "Short.", CALL, "Done.")
-    assert [len(output.prompt_ids) for output in found] == [
-        len(model.prompts[0]),
-        len(model.prompts[1]),
-    ]
+    assert [len(output.prompt_ids) for output in found] == [*map(len, model.prompts[:2])]
     n = sum(len(answer) + 1 for answer in model.answers)
     assert sum(sum(output.response_mask) for output in found) == n
     assert [output.extra_fields["agent_work"] is None for output in found] == [True, False]
@@ -112,16 +105,27 @@ async def test_each_conversation_is_an_output_and_the_longest_comes_last(config,
     assert [len(output.prompt_ids) for output in only] == [len(model.prompts[1])]
 
 
-async def test_a_reply_that_was_cut_off_is_closed_before_the_next_message(config, tokenizer):
-    run = config("coding.agent.reply_tokens=3")
-    path = Path(run.coding.agent.folder, "my_agent.py")
-    path.write_text(
+def twice(changes: str = "") -> str:
+    """Return an agent that asks twice in one conversation."""
+    return (
         AGENT.partition("TOOLS =")[0]
-        + "m = [{'role': 'user', 'content': 'Do it.'}]\n"
-        + "for _ in range(2):\n"
+        + "m = [{'role': 'user', 'content': 'Do it.'}]\nfor _ in range(2):\n"
         + "    m.append(post('/chat/completions', {'messages': m})['choices'][0]['message'])\n"
+        + changes
         + "    m.append({'role': 'user', 'content': 'on'})\n"
     )
+
+
+def with_another(run) -> None:
+    """Let the agent begin with another conversation."""
+    first, _, rest = AGENT.replace("RUN", SHELL).partition("TOOLS =")
+    text = f"{first}\n{ANOTHER}\nTOOLS ={rest}"
+    Path(run.coding.agent.folder, "my_agent.py").write_text(text)
+
+
+async def test_a_reply_that_was_cut_off_is_closed_before_the_next_message(config, tokenizer):
+    run = config("coding.agent.reply_tokens=3")
+    Path(run.coding.agent.folder, "my_agent.py").write_text(twice())
     (output,), model = await outputs(run, tokenizer, "Done. Done. Done.", "Done.")
     assert output.response_mask[:5] == [1, 1, 1, 0, 0]
     assert output.response_ids[3] == tokenizer.eos_token_id
@@ -131,14 +135,8 @@ async def test_a_reply_that_was_cut_off_is_closed_before_the_next_message(config
 
 async def test_what_an_agent_adds_to_a_reply_is_a_message_of_its_own(config, tokenizer):
     run = config()
-    Path(run.coding.agent.folder, "my_agent.py").write_text(
-        AGENT.partition("TOOLS =")[0]
-        + "m = [{'role': 'user', 'content': 'Do it.'}]\n"
-        + "for _ in range(2):\n"
-        + "    m.append(post('/chat/completions', {'messages': m})['choices'][0]['message'])\n"
-        + "    m[-1]['content'] += ' out'\n"
-        + "    m.append({'role': 'user', 'content': 'on'})\n"
-    )
+    agent = twice("    m[-1]['content'] += ' out'\n")
+    Path(run.coding.agent.folder, "my_agent.py").write_text(agent)
     (output,), model = await outputs(run, tokenizer, "Done.", "Done.")
     assert tokenizer.decode(output.response_ids) == (
         "Done.<|im_end|>\n<|im_start|>assistant\nout<|im_end|>\n<|im_start|>user\non<|im_end|>\n"
@@ -215,9 +213,7 @@ async def test_verl_rewards_several_outputs_by_the_last_and_stores_all_of_them(c
     from coding_model_project.verl_ext.trainers.step_samples import final_keys
 
     run = config()
-    path = Path(run.coding.agent.folder, "my_agent.py")
-    parts = AGENT.replace("RUN", SHELL).split("TOOLS =")
-    path.write_text(f"{parts[0]}\n{ANOTHER.splitlines()[0]}\nTOOLS ={parts[1]}")
+    with_another(run)
     found, _ = await outputs(run, tokenizer, "Short.", CALL, "Done.")
     manager = CodeRewardManager(run, tokenizer)
 

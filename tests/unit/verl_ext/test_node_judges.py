@@ -51,15 +51,9 @@ class Cluster:
         monkeypatch.setattr(node_pool, "_FIRST_WAIT_S", 0.02)
 
     def nodes(self):
+        where = {"address": "10.0.0.1", "port": 1, "gpus": 0}
         return [
-            Node(
-                id=f"{number + 1:056x}",
-                host=f"node{number}",
-                address="10.0.0.1",
-                port=1,
-                cpus=cpus,
-                gpus=0,
-            )
+            Node(id=f"{number + 1:056x}", host=f"node{number}", cpus=cpus, **where)
             for number, cpus in enumerate(self.cpus)
         ]
 
@@ -113,13 +107,8 @@ def real_sandbox_afterwards(monkeypatch):
 
 
 def opened(said):
-    return node_judges.open_node_judges(
-        SandboxConfig(),
-        style=PromptStyle.bare,
-        stop_early=False,
-        join=nullcontext,
-        say=said.append,
-    )
+    how = {"style": PromptStyle.bare, "stop_early": False, "join": nullcontext}
+    return node_judges.open_node_judges(SandboxConfig(), **how, say=said.append)
 
 
 PROBLEMS = [stdin_problem(("", "1"), id=f"toy/{n}") for n in range(20)]
@@ -134,9 +123,7 @@ async def test_a_problem_is_sent_once_and_verdicts_are_those_of_one_judge(monkey
     cluster, said = Cluster(monkeypatch), []
     async with opened(said) as graders:
         verdicts = await judged(graders)
-        assert graders.hidden.identity.startswith("11/same/hidden/all") or "same" in (
-            graders.hidden.identity
-        )
+        assert "same" in graders.hidden.identity
     assert [one.passed for one in verdicts] == [k == 1 for _ in PROBLEMS for k in range(10)]
     assert verdicts[0].error is ErrorType.wrong_answer
     assert set(cluster.sent.values()) == {1}
@@ -204,27 +191,15 @@ async def test_what_a_node_lacks_is_named_with_the_node(monkeypatch):
             pass
 
 
-class Hanging:
-    """A node on which Ray starts no process, and does not say so."""
-
-    name = "node3"
-    closed = False
-
-    async def open(self) -> NodeFacts:
-        await asyncio.sleep(60)
-        raise AssertionError
-
-    def close(self) -> None:
-        self.closed = True
-
-
 async def test_a_node_that_hangs_does_not_hold_up_the_others(monkeypatch):
+    """A node on which Ray starts no process, and does not say so."""
     monkeypatch.setattr(node_judges, "_OPEN_WITHIN_S", 0.05)
-    node = Hanging()
+    closed = []
+    hangs = {"name": "node3", "open": asyncio.Event().wait, "close": lambda: closed.append(True)}
     async with asyncio.timeout(60):
-        error = await node_judges._opened(node)
+        error = await node_judges._opened(SimpleNamespace(**hangs))
     assert isinstance(error, SandboxError) and "no judge started there within" in str(error)
-    assert node.closed
+    assert closed
 
 
 async def test_checkouts_of_one_version_but_another_source_differ(monkeypatch, tmp_path):

@@ -62,16 +62,10 @@ def row(answer, truth, data_source="taco"):
     import torch
 
     tokens = torch.tensor(list(map(ord, answer)))
+    mask = torch.ones(len(tokens) + 1, dtype=torch.long)
+    about = {"data_source": data_source, "reward_model": {"ground_truth": truth}, "extra_info": {}}
     item = SimpleNamespace(
-        batch={
-            "responses": tokens,
-            "attention_mask": torch.ones(len(tokens) + 1, dtype=torch.long),
-        },
-        non_tensor_batch={
-            "data_source": data_source,
-            "reward_model": {"ground_truth": truth},
-            "extra_info": {},
-        },
+        batch={"responses": tokens, "attention_mask": mask}, non_tensor_batch=about
     )
 
     class Rows(list):

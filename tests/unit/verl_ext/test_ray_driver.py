@@ -30,16 +30,10 @@ def judging(tmp_path, monkeypatch):
     (tmp_path / "c.jsonl").write_text('{"problem_id": "fake/1", "completion": "1"}\n')
 
     def run(*more):
-        given = [
-            "--problems",
-            str(tmp_path / "p.jsonl"),
-            "--completions",
-            str(tmp_path / "c.jsonl"),
-        ]
+        given = [f"--problems={tmp_path}/p.jsonl", f"--completions={tmp_path}/c.jsonl"]
         command = [sys.executable, "-m", "coding_model_project", "grade", *given]
-        done = subprocess.run(
-            [*command, "--cluster", "ray", *more], capture_output=True, text=True, check=False
-        )
+        command += ["--cluster", "ray", *more]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         said = done.stderr.splitlines()
         return done.returncode, [line for line in said if line.startswith("error:")]
 
@@ -61,9 +55,7 @@ def test_an_address_is_needed_and_of_one_form(judging, monkeypatch):
     code, (line,) = judging()
     assert code == 2 and "--ray-address HOST:PORT" in line and "RAY_ADDRESS" in line
     for wrong in ("ray://10.0.0.1:10001", "10.0.0.1", "10.0.0.1:port", ":6379", "auto"):
-        with pytest.raises(
-            ConfigError, match=f"--ray-address={re.escape(wrong)}: must be HOST:PORT"
-        ):
+        with pytest.raises(ConfigError, match=f"--ray-address={re.escape(wrong)}: must be"):
             head_address(wrong)
     monkeypatch.setenv("RAY_ADDRESS", "ray://x:1")
     with pytest.raises(ConfigError, match="RAY_ADDRESS=ray://x:1"):
@@ -76,10 +68,7 @@ def test_an_address_is_needed_and_of_one_form(judging, monkeypatch):
     [
         (RuntimeError("Version mismatch: Ray: 2.9.0"), "versions differ from the head's"),
         (RuntimeError("AuthenticationError: invalid token"), "RAY_AUTH_TOKEN"),
-        (
-            ValueError("no node at\nthis address"),
-            r"\(no node at this address\); run `ray start --add",
-        ),
+        (ValueError("no node at\nthis address"), r"no node at this address.*`ray start --add"),
         (ConnectionError(), r"cannot join \(ConnectionError\)"),
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -80,14 +82,9 @@ def a_loop(cls, config, model):
 
     wrapped = DictConfigWrap(config)
     return cls(
-        trainer_config=wrapped,
-        server_manager=model,
-        tokenizer=model.tokenizer,
-        processor=None,
-        dataset_cls=None,
-        data_config=DictConfigWrap(config.data),
-        hf_model_type="qwen2",
-    )
+        trainer_config=wrapped, server_manager=model, tokenizer=model.tokenizer, processor=None,
+        dataset_cls=None, data_config=DictConfigWrap(config.data), hf_model_type="qwen2",
+    )  # fmt: skip
 
 
 ROW = {
@@ -153,24 +150,17 @@ async def test_the_model_is_told_and_only_its_own_tokens_count(config, tokenizer
     assert "runtime_error\nsolve(3)\nexpected 6, got NameError: name 'y' is not defined" in text
     assert text.count("<|im_start|>assistant") == 2
     whole = tokenizer.decode(output.prompt_ids + output.response_ids)
-    assert "71717" not in whole
-    assert "143434" not in whole
+    assert "71717" not in whole and "143434" not in whole
     # The model trains on exactly the tokens of its last request.
     assert model.prompts[-1] == (output.prompt_ids + output.response_ids)[: len(model.prompts[-1])]
-    logprobs = [
-        -p for p, m in zip(output.response_logprobs, output.response_mask, strict=True) if m
-    ]
-    assert logprobs == own
+    logged = zip(output.response_logprobs, output.response_mask, strict=True)
+    assert [-p for p, m in logged if m] == own
     assert output.extra_fields["min_global_steps"] == 1
 
     score, info, sample = await graded(config(), tokenizer, output)
     assert score == 1.0
     assert (info["acc"], info["repairs"], info["repaired"]) == (1.0, 2.0, 1.0)
-    assert [attempt["completion"] for attempt in sample["extra"]["attempts"]] == [
-        WRONG,
-        CRASHES,
-        RIGHT,
-    ]
+    assert [one["completion"] for one in sample["extra"]["attempts"]] == [WRONG, CRASHES, RIGHT]
     assert sample["tokens"] == len(own)
 
 
@@ -201,17 +191,7 @@ async def test_best_pays_for_the_best_attempt_less_for_each_repair(config, token
     run = config(
         "coding.repair.reward=best", "coding.repair.discount=0.5", "coding.reward.kind=dense"
     )
-    write_problems(
-        run.coding.problems[0],
-        [
-            Problem(
-                id=PROBLEM.id,
-                split="train",
-                statement=PROBLEM.statement,
-                tests=(public, *hidden),
-            )
-        ],
-    )
+    write_problems(run.coding.problems[0], [replace(PROBLEM, tests=(public, *hidden))])
     output, _ = await episode(run, tokenizer, CRASHES, WRONG, CRASHES)
     score, info, sample = await graded(run, tokenizer, output)
     assert score == 0.25  # x + 2 is right for 2: half, after one repair
@@ -230,14 +210,8 @@ async def test_an_outage_leaves_the_sample_out_and_is_never_told(config, tokeniz
     run = config()
     with pytest.raises(SandboxError):
         await episode(run, tokenizer, WRONG, RIGHT, judge=Down())
-    (lost,) = read_ungradable_of(run)
+    (lost,) = read_ungradable(Path(run.coding.run_dir))
     assert (lost.problem, lost.sample, lost.reason) == ("mine/1", "u_0", "the sandbox is gone")
-
-
-def read_ungradable_of(config):
-    from pathlib import Path
-
-    return list(read_ungradable(Path(config.coding.run_dir)))
 
 
 async def test_no_rounds_are_verls_own_single_turn(config, tokenizer):
@@ -270,8 +244,6 @@ def test_bad_input_is_named(config, wrong, named):
 
 
 def test_data_without_public_tests_cannot_be_repaired(config):
-    from dataclasses import replace
-
     from coding_model_project.launch.checks import repair_checks
 
     run = config()

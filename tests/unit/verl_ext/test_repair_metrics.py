@@ -5,13 +5,8 @@ from coding_model_project.verl_ext.trainers.step_metrics import repair_metrics
 
 def test_shares_are_of_all_samples_and_rise_to_the_accepted_share():
     samples = [
-        {
-            "acc": acc,
-            "repairs": repairs,
-            "repaired": float(acc and repairs > 0),
-            "public_judge_s": 0.5,
-        }
-        for acc, repairs in [(1.0, 0.0), (1.0, 1.0), (1.0, 2.0), (0.0, 2.0)]
+        {"acc": acc, "repairs": n, "repaired": float(acc and n > 0), "public_judge_s": 0.5}
+        for acc, n in [(1.0, 0.0), (1.0, 1.0), (1.0, 2.0), (0.0, 2.0)]
     ]
     found = repair_metrics(samples, 2)
     by_round = [found[f"repair/accepted_by_round_{number}"] for number in range(3)]

@@ -1,6 +1,7 @@
 """The job log: appended only, whole after a crash, a table for people."""
 
 import multiprocessing
+from dataclasses import replace
 
 import pytest
 
@@ -20,9 +21,7 @@ def test_a_job_is_read_back_as_it_was_written(tmp_path):
     log.note_state(job.name, JobState.running)  # no news
     log.note_state(job.name, JobState.finished)
     entry = log.entry(job.name)
-    assert entry.job.evaluation == job.evaluation
-    assert entry.job.overrides == job.overrides
-    assert (entry.job.handle, entry.state) == ({"id": "7"}, JobState.finished)
+    assert entry.job == replace(job, handle={"id": "7"}) and entry.state is JobState.finished
     assert entry.ended is not None
     assert len((tmp_path / "jobs" / "jobs.jsonl").read_text().splitlines()) == 4
 
@@ -57,12 +56,8 @@ def _add(folder, number):
 
 
 def test_processes_append_whole_lines(tmp_path):
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=_add, args=(tmp_path, n)) for n in range(8)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
+    with multiprocessing.get_context("fork").Pool(8) as pool:
+        pool.starmap(_add, [(tmp_path, number) for number in range(8)])
     assert set(JobLog(tmp_path).entries()) == {f"job-{n}" for n in range(8)}
 
 

@@ -110,6 +110,7 @@ def test_a_job_goes_up_with_its_package_and_its_resources(job, package, serve):
     backend = serve(head, driver_cpus=2, resources={"driver": 1}, environment={"A": "b"})
     backend.check(job)
     assert backend.state(job) is JobState.unknown
+    assert (backend.log(job), backend.ask_to_stop(job)) == (b"", False)
     backend.submit(job, package)
     sent = head.jobs["sft-1"]
     (name,) = head.packages
@@ -155,9 +156,7 @@ def test_another_version_of_ray_is_refused_unless_it_is_asked_for(job, serve):
 
 
 def test_an_unreachable_head_is_one_line_with_a_way_out(job):
-    with pytest.raises(
-        JobError, match=r"--address=http://127\.0\.0\.1:9: no answer \(connection refused\).*8265"
-    ):
+    with pytest.raises(JobError, match=r"--address=http://127\.0\.0\.1:9: .*refused.*8265"):
         RayBackend(address="http://127.0.0.1:9").check(job)
     for address in ("head:8265", "ray://head:10001", "http://", "auto"):
         with pytest.raises(ConfigError, match="expected the URL"):
@@ -208,21 +207,16 @@ def test_the_driver_keeps_a_gpu_beside_the_evaluation(tmp_path, serve):
     ],
 )
 def test_rays_states_are_ours(job, serve, status, code, state):
-    backend = serve(
-        Head(jobs={"sft-1": {"status": status, "driver_exit_code": code, "message": "why"}})
-    )
+    ended = {"status": status, "driver_exit_code": code, "message": "why"}
+    backend = serve(Head(jobs={"sft-1": ended}))
     assert backend.state(job) is state
     if state is JobState.failed:
         assert b"[ray: why]" in backend.log(job)
 
 
 def running(**fields: object) -> dict:
-    return {
-        "status": "RUNNING",
-        "driver_node_id": "n1",
-        "runtime_env": {"working_dir": "gcs://_ray_pkg_1.zip"},
-        **fields,
-    }
+    where = {"driver_node_id": "n1", "runtime_env": {"working_dir": "gcs://_ray_pkg_1.zip"}}
+    return {"status": "RUNNING", **where, **fields}
 
 
 @pytest.mark.parametrize(
@@ -252,17 +246,14 @@ def test_a_run_is_asked_to_stop_on_its_drivers_node(job, serve, ended, saves):
     assert list(head.jobs) == ["sft-1"]
 
 
-def test_a_job_is_killed_by_rays_own_stop(job, serve):
-    head = Head(jobs={"sft-1": running()})
-    serve(head).kill(job)
-    assert head.jobs["sft-1"]["status"] == "STOPPED"
-
-
 def test_a_job_without_a_place_cannot_be_stopped(job, serve, monkeypatch):
     class Queue(Head):
         def _stop(self, name):
             return reply(200, {"stopped": False})
 
+    head = Head(jobs={"sft-1": running()})
+    serve(head).kill(job)
+    assert head.jobs["sft-1"]["status"] == "STOPPED"
     monkeypatch.setattr(ray_jobs, "_PENDING_STOP_S", 0.0)
     with pytest.raises(JobError, match="waits for resources"):
         serve(Queue(jobs={"sft-1": running(status="PENDING")})).kill(job)
@@ -274,20 +265,12 @@ def test_a_package_that_ray_refuses(job, serve, package, monkeypatch):
         serve(Head()).submit(job, package)
 
 
-def test_a_job_that_the_head_does_not_know(job, serve):
-    assert serve(Head()).state(job) is JobState.unknown
-    assert serve(Head()).log(job) == b""
-    assert serve(Head()).ask_to_stop(job) is False
-
-
 def test_the_python_of_a_node_is_checked_before_the_recipe(job):
     words = shlex.split(RayBackend(address=HEAD).text(job))
     assert words[:2] == ["python", "-c"]
     code = words[2]
     told = code.replace("sys.version_info[:2]", "(3, 9)")
-    with pytest.raises(
-        SystemExit, match=r"error: python=3\.9 on this node, expected 3\.11 or 3\.12"
-    ):
+    with pytest.raises(SystemExit, match=r"python=3\.9 on this node, expected 3\.11"):
         exec(told)
     with pytest.raises(SystemExit) as caught:
         exec(code)

@@ -27,9 +27,8 @@ def test_a_package_has_the_tree_as_it_is_without_what_git_ignores(repo, tmp_path
     source = read_source(changed(repo), max_mb=1)
     write_package(source, tmp_path / "p.zip")
     unpack(tmp_path / "p.zip", tmp_path / "out")
-    found = {
-        str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()
-    }
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    found = {str(path.relative_to(tmp_path / "out")) for path in files}
     shipped = {".job_source/state.json", ".job_source/uncommitted.patch"}
     assert found == {".gitignore", "tool.sh", "new.py", "staged.bin", *shipped}
     assert (tmp_path / "out" / "tool.sh").stat().st_mode & 0o777 == 0o755
@@ -41,9 +40,8 @@ def test_commit_and_patch_give_the_tree_again(repo, tmp_path):
     assert git(repo, "status", "--porcelain") == status  # the user's own index is as it was
     git(tmp_path, "clone", "--quiet", str(repo), "again")
     git(tmp_path / "again", "checkout", "--quiet", source.commit)
-    subprocess.run(
-        ["git", "apply", "--binary"], cwd=tmp_path / "again", input=source.patch, check=True
-    )
+    apply = ["git", "apply", "--binary"]
+    subprocess.run(apply, cwd=tmp_path / "again", input=source.patch, check=True)
     assert read_source(tmp_path / "again", max_mb=1).patch_hash == source.patch_hash
     assert (tmp_path / "again" / "staged.bin").read_bytes() == b"\0\xff"
 
@@ -78,9 +76,7 @@ def test_a_package_has_no_earlier_packages(repo):
 
 def test_a_huge_untracked_file_is_named(repo):
     (repo / "model.bin").write_bytes(bytes(2_000_000))
-    with pytest.raises(
-        ConfigError, match=r"--max-package-mb=1: .*model\.bin \(2\.0 MB, untracked\)"
-    ):
+    with pytest.raises(ConfigError, match=r"--max-package-mb=1: .*model\.bin .*untracked"):
         read_source(repo, max_mb=1)
 
 
