@@ -266,7 +266,8 @@ def _sharing(owners: NDArray[np.int64], items: Hashes, most: int) -> Iterator[tu
     n = int(owners.max(initial=0)) + 1
     pairs, counts = np.unique(owners[a] * n + owners[b], return_counts=True)
     for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
-        yield *divmod(pair, n), count
+        first, second = divmod(pair, n)
+        yield first, second, count
 
 
 def _words(documents: Sequence[Document]) -> tuple[Sets, NDArray[np.float32], Any] | None:

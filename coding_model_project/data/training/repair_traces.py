@@ -93,7 +93,9 @@ async def observed(
         verdict = await grader.grade_code(one.problem, one.code)
         advance()
         seen = observation(one.problem, verdict, style=style, max_bytes=max_bytes)
-        return seen and Trace(wrong=one, error=str(verdict.error), observation=seen)
+        if seen is None:
+            return None
+        return Trace(wrong=one, error=str(verdict.error), observation=seen)
 
     async with sandbox:
         grader = ExecutionGrader(sandbox, stop_early=True, public=True)
