@@ -46,7 +46,7 @@ def loads(data: bytes) -> Plain | Opaque:
         ValueError: the bytes are not an encoded value.
     """
     try:
-        return json.loads(data, object_pairs_hook=_tagged)
+        return json.loads(data, object_pairs_hook=tagged)
     except (TypeError, LookupError, OverflowError, RecursionError) as error:
         raise ValueError(f"not an encoded value: {error}") from error
 
@@ -149,11 +149,11 @@ def from_json(picture: Any) -> Any:
     if isinstance(picture, list):
         return [from_json(item) for item in picture]
     if isinstance(picture, dict):
-        return _tagged([(tag, from_json(content)) for tag, content in picture.items()])
+        return tagged([(tag, from_json(content)) for tag, content in picture.items()])
     return picture
 
 
-def _tagged(pairs: list[tuple[str, Any]]) -> Any:
+def tagged(pairs: list[tuple[str, Any]]) -> Any:
     """Decode a one-key object whose content is already decoded.
 
     JSON's parser calls it from the inside out, so the whole JSON form never exists in memory: it would

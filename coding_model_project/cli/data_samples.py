@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,7 +23,8 @@ from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
-    from coding_model_project.data.training.sft_rows import Candidate, Counts
+    from coding_model_project.data.training.samples import Sample
+    from coding_model_project.data.training.sft_rows import Counts
     from coding_model_project.evaluation.judged import JudgedSamples
     from coding_model_project.types import Problem
 
@@ -69,21 +70,22 @@ def sft_rows(
     read = [read_judged(path, known) for path in evaluations or []]
     style = _style(prompt, read)
     targets = list({name: one for each in read for name, one in each.problems.items()}.values())
-    candidates = [] if gold == "only" else [c for each in read for c in each.accepted_programs()]
+    complete = [] if gold == "only" else [one for each in read for one in each.complete()]
+    samples = [one for one in complete if one.error is None]
     rejected: tuple[str, ...] = ()
     if gold is not None:
         targets = targets or _training(known.values())
-        solved = {candidate.problem for candidate in candidates}
+        solved = {one.problem.id for one in samples}
         unsolved = [one for one in targets if one.gold and one.id not in solved]
         more, rejected = _gold(unsolved, Checking(sandbox=sandbox, where=where))
-        candidates += more
-    kept, counts = chosen_of(candidates, targets, n=n, how=choose, seed=seed)
+        samples += more
+    kept, counts = chosen_of(samples, targets, n=n, how=choose, seed=seed)
     if not kept:
         raise ConfigError(
             f"no SFT rows: none of {len(targets)} problems has an accepted sample"
             + ("" if gold else "; draw more samples, or use gold solutions with --gold missing")
         )
-    rows = [sft_row(known[one.problem], one.code, style) for one in kept]
+    rows = [sft_row(one.problem, one.program, style) for one in kept]
     write_rows(out, rows, trains=True)
     report = _sft_report(read, counts, rejected, kept, rows, tokenizer)
     settings = {"per_problem": n, "choose": choose, "gold": gold, "prompt": style, "seed": seed}
@@ -137,13 +139,11 @@ def _training(problems: Iterable[Problem]) -> list[Problem]:
     return found
 
 
-def _gold(
-    problems: Sequence[Problem], checking: Checking
-) -> tuple[list[Candidate], tuple[str, ...]]:
+def _gold(problems: Sequence[Problem], checking: Checking) -> tuple[list[Sample], tuple[str, ...]]:
     """Return solutions that pass all tests, and ids of problems with a solution that fails."""
     from dataclasses import replace
 
-    from coding_model_project.data.training.sft_rows import gold_candidates
+    from coding_model_project.data.training.samples import gold_samples
 
     if not problems:
         return [], ()
@@ -151,14 +151,14 @@ def _gold(
     with progress_bar("solutions", len(problems)) as advance:
         found = asyncio.run(run_preflight(judged, checking, advance))
     rejected = tuple(found.quarantined)
-    return gold_candidates(one for one in problems if one.id not in rejected), rejected
+    return gold_samples(one for one in problems if one.id not in rejected), rejected
 
 
 def _sft_report(
     read: Sequence[JudgedSamples],
     counts: Counts,
     rejected: Sequence[str],
-    kept: Sequence[Candidate],
+    kept: Sequence[Sample],
     rows: Sequence[Mapping[str, Any]],
     tokenizer: str | None,
 ) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _sft_report(
         **asdict(counts),
         "gold_rejected": list(rejected),
         "tokens": None if tokenizer is None else _tokens(rows, tokenizer),
-        "rows": [[one.problem, one.origin] for one in kept],
+        "rows": [[one.problem.id, one.origin] for one in kept],
     }
 
 
@@ -258,7 +258,7 @@ def pairs(
     from coding_model_project.data.training.pairs import bias_report, make_pairs, pair_rows
     from coding_model_project.data.training.pairs import split as divided
     from coding_model_project.data.training.rows import write_rows
-    from coding_model_project.evaluation.judged import judged_for_pairs
+    from coding_model_project.evaluation.judged import left_out, one_style, read_judged
     from coding_model_project.types import ErrorType
 
     known = [str(error) for error in ErrorType]
@@ -273,11 +273,18 @@ def pairs(
         per_problem=per_problem,
         seed=seed,
     )
-    judged, style, left_out = judged_for_pairs(evaluations, source.load())
-    paired = make_pairs(judged, controls, style)
+    problems = source.load()
+    read = [read_judged(path, problems) for path in evaluations]
+    tried = {result.problem for each in read for _, result in each.samples}
+    if not tried:
+        raise ConfigError(f"{', '.join(map(str, evaluations))}: no judged samples")
+    style = one_style(read)
+    members = [one for one in problems.values() if one.id in tried]
+    samples = (one for each in read for one in each.complete())
+    paired = make_pairs(samples, members, controls, style)
     train, held_out = divided(paired.pairs, validation, seed)
     report = bias_report(paired)
-    report["left_out"] = {**report["left_out"], **left_out}
+    report["left_out"] = {**report["left_out"], **left_out(read)}
     files = {out: train, out.with_name(f"{out.stem}_validation{out.suffix}"): held_out}
     for path, members in files.items():
         if members:
@@ -348,13 +355,9 @@ def repair_traces(
     Wrong programs are samples that fail a hidden test and a public test; the command runs the public
     tests. Right programs are accepted samples of the same problem, else its first gold solution.
     """
-    from coding_model_project.data.training.repair_traces import (
-        choose_traces,
-        distinct,
-        observed,
-        trace_row,
-    )
+    from coding_model_project.data.training.repair_traces import choose_traces, observed, trace_row
     from coding_model_project.data.training.rows import write_rows
+    from coding_model_project.data.training.samples import by_problem, distinct
     from coding_model_project.evaluation.judged import one_style, read_judged
 
     if out.suffix != ".parquet":
@@ -364,32 +367,28 @@ def repair_traces(
     style = one_style(read)
     for line in filter(None, (one.held_out_line() for one in read)):
         print(line)
-    rejected = [one for each in read for one in each.rejected_programs()]
-    right: dict[str, list[str]] = defaultdict(list)
-    for one in (one for each in read for one in each.accepted_programs()):
-        right[one.problem].append(one.code)
-    for problem in known.values():
-        if problem.id not in right and problem.gold:
-            right[problem.id] = [problem.gold[0]]
-    candidates = distinct((one for one in rejected if known[one.problem].public_tests), known)
+    complete = [one for each in read for one in each.complete()]
+    rejected = [one for one in complete if one.error is not None and one.code is not None]
+    groups = by_problem(one for one in complete if one.error is None)
+    right = {name: [one.program for one in several] for name, several in groups.items()}
+    right |= {name: [one.gold[0]] for name, one in known.items() if name not in right and one.gold}
+    candidates = distinct(one for one in rejected if one.problem.public_tests)
     if not candidates:
         raise ConfigError(
             f"no repair traces: no problem of the {len(rejected)} rejected samples has public tests"
         )
     embedded = embedded_sandbox(sandbox)
     with progress_bar("public tests", len(candidates)) as advance:
-        wrong = asyncio.run(
-            observed(candidates, known, style, observation_bytes, embedded, advance)
-        )
+        wrong = asyncio.run(observed(candidates, style, observation_bytes, embedded, advance))
     traces = choose_traces(wrong, right, n=n)
     if not traces:
         raise ConfigError(
             f"no repair traces: {len(wrong)} of {len(candidates)} wrong programs fail a public test, and "
             "none of their problems has an accepted sample or a gold solution"
         )
-    rows = [trace_row(known[one.wrong.problem], one, style) for one in traces]
+    rows = [trace_row(one, style) for one in traces]
     write_rows(out, rows, trains=True)
-    errors = Counter(one.wrong.error for one in traces)
+    errors = Counter(one.error for one in traces)
     print(f"rejected samples: {len(rejected)}, distinct with public tests: {len(candidates)}")
     print(f"pass the public tests, so they have no observation: {len(candidates) - len(wrong)}")
     print(", ".join(f"{error} {count}" for error, count in errors.most_common()))

@@ -9,37 +9,10 @@ from pathlib import Path
 from coding_model_project.data.governance import Role, role
 from coding_model_project.data.loaders import LOADERS, Loader
 from coding_model_project.data.loaders.table import matching
+from coding_model_project.data.pages import rendered
 
 COMMAND = "python -m coding_model_project data list --out docs/data-sets.md"
 """The command that regenerates the page."""
-
-_PAGE = """\
-# Data sets known by name
-
-Every command that takes a data set (`NAME`, `NAME=PATH` or `--dataset NAME[=PATH]`) accepts these names,
-each optionally followed by a split: `mbpp_train`, `codecontests_valid`. The loader searches for the
-publisher's file names under `--data-dir` (`$CODING_DATA_DIR`, else `./data`), including a clone of the
-set's repository there, and then on the hub. `python -m coding_model_project data list` prints this table
-with the files found on this machine; `--json` prints it for programs.
-
-Only splits with the use "train" can get into a training file
-([data governance](../experiment_design/data_governance.md)). `data dedup` removes training problems that
-repeat an evaluation problem. The licence is the publisher's: read the set's card before you use it.
-
-| name | permitted use: splits | tests | licence | hub | file names |
-|---|---|---|---|---|---|
-{rows}
-
-`hardtests` needs two repositories: the tests that the table names, and `sigcp/hardtests_problems`, with
-the statements.
-
-To read a file whose columns have other names, use `--map FIELD=COLUMN` ([your own problems](my-data.md)).
-Rows made for verl load under any name: `NAME=PATH`. From KodCode's pytest modules, the loader converts
-plain test functions. It sets aside rows that need more of pytest, other libraries or files, and counts
-them by reason.
-
-This page is generated: `{command}`.
-"""
 
 ROLE_WORDS = {Role.train: "train", Role.validation: "validation", Role.test: "test only"}
 
@@ -113,13 +86,4 @@ def _entry(name: str, loader: Loader, data_dir: Path | None) -> Entry:
 
 def render() -> str:
     """Return docs/data-sets.md as Markdown."""
-    rows = [
-        f"| `{one.name}` | {one.uses} | {one.tests} | {one.licence} | {_code(one.hub)} | "
-        f"{', '.join(map(_code, one.files)) or one.status} |"
-        for one in catalogue()
-    ]
-    return _PAGE.format(command=COMMAND, rows="\n".join(rows))
-
-
-def _code(word: str | None) -> str:
-    return f"`{word}`" if word else ""
+    return rendered(Path(__file__).with_suffix(".md.j2"), entries=catalogue(), command=COMMAND)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from coding_model_project.codec import MAX_DEPTH, from_json
-from coding_model_project.data.row_readers import Malformed, fail
+from coding_model_project.codec import MAX_DEPTH, tagged
+from coding_model_project.data.row_readers import fail
 
 
 def value_of(picture: Any, path: str, depth: int = 0) -> Any:
@@ -26,17 +25,14 @@ def value_of(picture: Any, path: str, depth: int = 0) -> Any:
         return [value_of(item, path, depth + 1) for item in picture]
     if isinstance(picture, (str, int, float)) or not isinstance(picture, Mapping):
         return picture
-
-    def inner(item: Any) -> Any:
-        return value_of(item, path, depth + 1)
-
     tag = next(iter(picture)) if len(picture) == 1 else None
+    inner = {key: value_of(item, path, depth + 1) for key, item in picture.items()}
     if tag not in _TAGS:
-        return {key: inner(item) for key, item in picture.items()}
+        return inner
     try:
-        return _decoded(tag, picture[tag], inner)
-    except Malformed:
-        raise
+        if tag == "o" or (tag == "c" and len(inner[tag]) != 2):
+            raise ValueError(f"not the content of {tag!r}")
+        return tagged([(tag, inner[tag])])
     except (TypeError, ValueError, OverflowError) as error:
         if tag in "dsz" and isinstance(error, TypeError):
             fail(
@@ -66,26 +62,3 @@ _TAGS = {
     "o": ("a value that is not data", '{"o": "name"}'),
 }
 """`codec`'s tags: the meaning of a one-key object with that key, and an example."""
-
-_TEXTS = {"i": "-?0x[0-9a-f]+", "f": "nan|-?inf", "b": "([0-9a-f]{2})*"}
-"""The exact form of tagged texts; `codec` reads more."""
-
-_COLLECTIONS: dict[str, Callable[[Iterable[Any]], Any]] = {"t": tuple, "s": set, "z": frozenset}
-
-
-def _decoded(tag: str, content: Any, inner: Callable[[Any], Any]) -> Any:
-    """Decode a tagged value.
-
-    Raises:
-        TypeError, ValueError, OverflowError: the content does not fit the tag.
-    """
-    match content:
-        case str() if tag in _TEXTS and re.fullmatch(_TEXTS[tag], content):
-            return from_json({tag: content})
-        case list() if tag in _COLLECTIONS:
-            return _COLLECTIONS[tag](map(inner, content))
-        case list() if tag == "d" and all(isinstance(pair, list) for pair in content):
-            return {inner(key): inner(item) for key, item in content}
-        case [real, imaginary] if tag == "c" and bool not in (type(real), type(imaginary)):
-            return complex(inner(real), inner(imaginary))
-    raise ValueError(f"not the content of {tag!r}")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.data.governance import is_held_out, split_word
-from coding_model_project.data.training.pairs import Candidate as PairCandidate
-from coding_model_project.data.training.pairs import Judged
 from coding_model_project.data.training.rows import refuse_training, source
-from coding_model_project.data.training.sft_rows import Candidate
+from coding_model_project.data.training.samples import Sample
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation.protocols import data_version
 from coding_model_project.evaluation.results import (
@@ -59,39 +57,35 @@ class JudgedSamples:
     def ungradable(self) -> int:
         return sum(result.ungradable is not None for _, result in self.samples)
 
-    def accepted_programs(self) -> list[Candidate]:
-        """Return the accepted programs of complete answers.
+    def complete(self) -> list[Sample]:
+        """Return the judged answers that were not cut off.
 
         Raises:
             DataError: a completion differs from the judged one.
         """
         return [
-            self._program(generated, result)
+            self._sample(generated, result)
             for generated, result in self.samples
-            if result.passed and not result.truncated
+            if result.passed is not None and not result.truncated
         ]
 
-    def rejected_programs(self) -> list[Candidate]:
-        """Return programs of complete answers that failed a hidden test.
-
-        Raises:
-            DataError: as `accepted_programs`.
-        """
-        return [
-            self._program(generated, result)
-            for generated, result in self.samples
-            if result.passed is False and result.program is not None and not result.truncated
-        ]
-
-    def _program(self, generated: Generated, result: Result) -> Candidate:
+    def _sample(self, generated: Generated, result: Result) -> Sample:
         problem, bare = self.problems[result.problem], self.style is PromptStyle.bare
         code = extract_for(problem, generated.completion, bare=bare).code
-        if code is None or program_hash(code) != result.program:
+        judged = None if code is None else program_hash(code)
+        if judged != result.program and (result.passed or result.program is not None):
             raise DataError(
                 f"{self.path}: sample {result.sample} of {result.problem}: its program differs from the "
                 "judged one; evaluate again"
             )
-        return Candidate(problem=problem.id, code=code, origin=f"{self.path.name}/{result.sample}")
+        return Sample(
+            problem=problem,
+            completion=generated.completion,
+            code=code,
+            error=None if result.error is None else ErrorType(result.error).group,
+            tokens=result.tokens,
+            origin=f"{self.path.name}/{result.sample}",
+        )
 
 
 def read_judged(path: Path, problems: Mapping[str, Problem]) -> JudgedSamples:
@@ -187,36 +181,14 @@ def _evaluated(evaluation: Evaluation, problems: Mapping[str, Problem]) -> list[
     return found
 
 
-def judged_for_pairs(
-    folders: Sequence[Path], problems: Mapping[str, Problem]
-) -> tuple[list[Judged], PromptStyle, dict[str, int]]:
-    """Return the samples of all evaluations by problem, the style of their prompts, and what is left out.
-
-    Raises:
-        ConfigError: the evaluations do not match each other or the problems.
-        DataError: a file is damaged.
-    """
-    candidates: dict[str, list[PairCandidate]] = defaultdict(list)
-    left_out: Counter[str] = Counter()
-    read = [read_judged(folder, problems) for folder in folders]
-    for generated, result in (sample for one in read for sample in one.samples):
-        usable = candidates[result.problem]
-        if result.passed is None:
-            left_out["ungradable samples"] += 1
-        elif result.truncated:  # a pair would teach an end that nobody wrote
-            left_out["samples cut off by the token limit"] += 1
-        else:
-            error = None if result.error is None else ErrorType(result.error).group
-            usable.append(
-                PairCandidate(completion=generated.completion, error=error, tokens=result.tokens)
-            )
-    judged = [
-        Judged(problem=problem, candidates=tuple(candidates[name]))
-        for name, problem in problems.items()
-        if name in candidates
-    ]
-    if not judged:
-        raise ConfigError(f"{', '.join(map(str, folders))}: no judged samples")
-    for split, n in (held_out for one in read for held_out in one.held_out.items()):
-        left_out[f"samples of {split} problems"] += n
-    return judged, one_style(read), left_out
+def left_out(read: Sequence[JudgedSamples]) -> dict[str, int]:
+    """Return the numbers of samples that are not `complete`, by reason."""
+    found: Counter[str] = Counter()
+    for one in read:
+        found["ungradable samples"] += one.ungradable
+        found["samples cut off by the token limit"] += sum(
+            result.passed is not None and result.truncated for _, result in one.samples
+        )
+        for split, n in one.held_out.items():
+            found[f"samples of {split} problems"] += n
+    return dict(+found)

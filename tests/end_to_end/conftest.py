@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from coding_model_project.data.problems import write_problems
-from coding_model_project.data.training.pairs import Candidate, Pair, pair_rows
+from coding_model_project.data.training.pairs import Pair, pair_rows
 from coding_model_project.data.training.rows import rl_rows, sft_rows, write_rows
+from coding_model_project.data.training.samples import Sample
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.types import Call, ErrorType, Problem, Test
@@ -154,13 +155,14 @@ def problem(number: int) -> Problem:
 def pairs(problems: list[Problem]) -> list[Pair]:
     """Three for each problem, of unequal lengths."""
     wrong = ("return x", "y = x * 2\n    return y - 1", "return [x for _ in range(9)][-1]")
+
+    def sample(one: Problem, code: str, error: ErrorType | None = None) -> Sample:
+        return Sample(problem=one, completion=code, code=code, error=error, origin="eval")
+
     return [
         Pair(
-            problem=one,
-            chosen=Candidate(completion=one.gold[0], error=None),
-            rejected=Candidate(
-                completion=f"def solve(x):\n    {body}\n", error=ErrorType.wrong_answer
-            ),
+            chosen=sample(one, one.gold[0]),
+            rejected=sample(one, f"def solve(x):\n    {body}\n", ErrorType.wrong_answer),
             similarity=0.5,
         )
         for one in problems

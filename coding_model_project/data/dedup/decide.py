@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coding_model_project.data.dedup.contamination import contaminated
 from coding_model_project.data.dedup.documents import Document
 from coding_model_project.data.dedup.search import Match, Say, matches
 
@@ -34,6 +33,11 @@ class Decision:
     pairs: Counter[tuple[str, str, str]]
     """Number of pairs by (set, other set, kind)."""
 
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Numbers of removals by the repeated problem's role and by kind, as "test:exact"."""
+        return dict(Counter(f"{one.other_role}:{one.kind}" for one in self.removed).most_common())
+
 
 def decide(documents: Sequence[Document], say: Say = lambda _: None) -> Decision:
     """Search for duplicates, and remove training problems that repeat an evaluation problem or an
@@ -43,9 +47,6 @@ def decide(documents: Sequence[Document], say: Say = lambda _: None) -> Decision
         documents: the documents of training and evaluation sets, distinguished by their roles.
     """
     found = matches(documents, say)
-    say("searching n-grams of evaluation sets")
-    known = {(match.a, match.b) for match in found}
-    found += [match for match in contaminated(documents) if (match.a, match.b) not in known]
     trains = [document.role.may_train for document in documents]
     removed = _removed(documents, found, trains)
     return Decision(

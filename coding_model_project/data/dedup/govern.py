@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from coding_model_project.atomic import write_json, write_lines
-from coding_model_project.data.dedup import contamination, search
+from coding_model_project.data.dedup import search
 from coding_model_project.data.dedup.decide import Decision, decide
 from coding_model_project.data.dedup.documents import Document, document
 from coding_model_project.data.dedup.search import Say
 from coding_model_project.data.governance import EVALUATION_SETS, Role
 from coding_model_project.data.json_files import file_hash
 from coding_model_project.data.loaders import Place, Trail, data_dir, find, given_set, stream
+from coding_model_project.data.pages import rendered
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.types import Problem
@@ -191,7 +193,7 @@ def as_json(governed: Governed) -> dict[str, Any]:
         "not_checked": dict(governed.absent),
         "kept": len(decision.kept),
         "removed": len(decision.removed),
-        "removed_by": _reasons(decision),
+        "removed_by": decision.reasons,
         "removals": decision.removed,
         "pairs": [[*sets, count] for sets, count in sorted(decision.pairs.items())],
         "between_evaluations": decision.between_evaluations,
@@ -202,70 +204,14 @@ def as_json(governed: Governed) -> dict[str, Any]:
             "paraphrase_short": search.PARAPHRASE_SHORT,
             "paraphrase_with_triples": [search.PARAPHRASE_WITH_TRIPLES, search.SHARED_TRIPLES],
             "shared_cases": [search.MIN_SHARED_CASES, search.MIN_SHARED_SHARE],
-            "ngram_words": contamination.N,
-            "ngram_share": contamination.MIN_SHARE,
+            "ngram_words": search.RUN_WORDS,
+            "ngram_share": search.MIN_RUN_SHARE,
         },
         "seconds": round(governed.seconds, 1),
     }
 
 
-def _reasons(decision: Decision) -> dict[str, int]:
-    """Count removals by the repeated problem's role and by kind."""
-    counts = Counter(f"{one.other_role}:{one.kind}" for one in decision.removed)
-    return dict(counts.most_common())
-
-
 def as_markdown(governed: Governed) -> str:
     """Return the report as Markdown."""
-    decision = governed.decision
-    sets = (*governed.training, *governed.evaluation)
-    uses = ["training"] * len(governed.training) + ["evaluation"] * len(governed.evaluation)
-    parts = [
-        "# Data governance report",
-        f"{len(decision.kept)} training problems kept, {len(decision.removed)} removed; "
-        f"{governed.documents} documents searched in {governed.seconds:.0f} s.",
-        _table(
-            ("set", "use", "problems", "may train", "set aside", "licence", "from"),
-            *(
-                (one.name, use, one.problems, one.roles["train"], sum(one.set_aside.values()),
-                 one.licence, one.origin)
-                for one, use in zip(sets, uses, strict=True)
-            ),
-        ),
-    ]  # fmt: skip
-    if governed.absent:
-        parts += [
-            "**Not checked**, since these evaluation sets were not found:",
-            _list(f"`{name}`: {why}" for name, why in governed.absent),
-        ]
-    parts += [
-        "## Removed",
-        _table(
-            ("role of the repeated problem", "signal", "problems"),
-            *((*reason.split(":"), count) for reason, count in _reasons(decision).items()),
-        ),
-        f"The first {N_SHOWN} (all in `removed.jsonl`):",
-        _list(
-            f"`{one.id}` repeats `{one.other}` ({one.kind}, {one.score:g})"
-            for one in decision.removed[:N_SHOWN]
-        ),
-        "## Set aside by the loaders",
-        _list(
-            f"{one.name}: {n} × {why}"
-            for one in sets
-            for why, n in one.set_aside.most_common(N_SHOWN)
-        ),
-        f"Pairs of equal evaluation problems (kept, all in the manifest): "
-        f"{len(decision.between_evaluations)}.",
-    ]
-    return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _table(*rows: Sequence[object]) -> str:
-    """Return a Markdown table; the first row is its head."""
-    head, *others = (f"| {' | '.join(map(str, row))} |" for row in rows)
-    return "\n".join([head, f"|{'---|' * len(rows[0])}", *others])
-
-
-def _list(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
+    page = rendered(Path(__file__).parent / "report.md.j2", governed=governed, n_shown=N_SHOWN)
+    return re.sub("\n{3,}", "\n\n", page)

@@ -1,4 +1,4 @@
-"""Search for pairs of documents that are the same problem, by six signals.
+"""Search for pairs of documents that are the same problem, by seven signals.
 
 exact       equal statements
 normalised  statements that are equal except for case, signs and blanks
@@ -6,6 +6,7 @@ near        skeletons that share most word triples
 paraphrase  a high cosine over the rarer words, weighted by rarity
 tests       at least three shared test cases, and half of those of the document with fewer
 code        gold solutions that are equal except for names
+ngrams      half of an evaluation statement's runs of eight words in one training statement
 
 The candidates for near and paraphrase come from `sketches`, in time linear in the number of documents.
 Their similarity is then computed exactly, so a sketch can miss a pair but not invent one.
@@ -15,7 +16,7 @@ Completely reworded texts are found only by their tests or code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coding_model_project.data.dedup.documents import Document, Words, hashed_64
+from coding_model_project.data.dedup.documents import Document, Hashes, Words, hashed_64
 from coding_model_project.data.dedup.sketches import (
     MAX_GROUP,
     Sets,
@@ -60,6 +61,12 @@ MAX_WORD_SHARE = 0.1
 MAX_SHINGLE_DOCUMENTS, MAX_SHINGLE_SHARE = 20, 0.005
 """Maximum number and share of documents with a run; beyond both, the near signal ignores the run."""
 
+RUN_WORDS, MIN_RUNS, MIN_RUN_SHARE = 8, 4, 0.5
+"""Length of the n-grams, and minimum number and share of common ones; fewer may be chance."""
+MAX_RUN_DOCUMENTS = 10
+"""Maximum number of training or evaluation documents with a run; beyond it, the run is boilerplate ("the
+first line contains a single integer")."""
+
 MIN_WORDS = 8
 """Minimum number of words of a statement; shorter ones share words by chance."""
 
@@ -78,7 +85,6 @@ class Kind(StrEnum):
     code = "code"
     paraphrase = "paraphrase"
     ngrams = "ngrams"
-    """See `contamination`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +110,7 @@ def matches(documents: Sequence[Document], say: Say = lambda _: None) -> list[Ma
             known = best.get((match.a, match.b))
             if known is None or order.index(match.kind) < order.index(known.kind):
                 best[match.a, match.b] = match
-    return sorted(best.values(), key=lambda match: (match.a, match.b))
+    return sorted(best.values(), key=lambda one: (one.kind is Kind.ngrams, one.a, one.b))
 
 
 def equal_texts(documents: Sequence[Document]) -> Iterator[Match]:
@@ -215,15 +221,53 @@ def ngrams(words: Words, n: int) -> NDArray[np.uint64]:
 def shared_cases(documents: Sequence[Document]) -> Iterator[Match]:
     """Yield documents that share rare test cases."""
     n_cases = [len(document.cases) for document in documents]
-    owners = np.repeat(np.arange(len(documents)), n_cases)
-    keys = np.concatenate([*(document.cases for document in documents), np.empty(0, np.uint64)])
-    a, b = equal_pairs(keys, MAX_CASE_DOCUMENTS)
-    pairs, counts = np.unique(owners[a] * len(documents) + owners[b], return_counts=True)
-    for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
-        first, second = divmod(pair, len(documents))
-        share = count / min(n_cases[first], n_cases[second])
+    cases = (document.cases for document in documents)
+    for a, b, count in _sharing(*_owned(cases), MAX_CASE_DOCUMENTS):
+        share = count / min(n_cases[a], n_cases[b])
         if count >= MIN_SHARED_CASES and share >= MIN_SHARED_SHARE:
-            yield Match(a=first, b=second, kind=Kind.tests, score=round(share, 3))
+            yield Match(a=a, b=b, kind=Kind.tests, score=round(share, 3))
+
+
+def contaminated(documents: Sequence[Document]) -> Iterator[Match]:
+    """Yield an evaluation and a training document with a large share of the former's runs of words."""
+    trains = np.array([document.role.may_train for document in documents], np.bool_)
+    _, known = _owned(_runs(document) for document in documents if not document.role.may_train)
+    if not len(known):
+        return
+    known = np.unique(known)
+    owners, runs = _owned(found[places(found, known)[1]] for found in map(_runs, documents))
+    _, at = np.unique(runs, return_inverse=True)
+    is_rare = [
+        np.bincount(at, side) <= MAX_RUN_DOCUMENTS for side in (trains[owners], ~trains[owners])
+    ]
+    usable = (is_rare[0] & is_rare[1])[at]
+    owners, runs = owners[usable], runs[usable]
+    totals = np.bincount(owners, minlength=len(documents))
+    for a, b, count in _sharing(owners, runs, 2 * MAX_RUN_DOCUMENTS):
+        share = count / totals[b if trains[a] else a]
+        if trains[a] != trains[b] and count >= MIN_RUNS and share >= MIN_RUN_SHARE:
+            yield Match(a=a, b=b, kind=Kind.ngrams, score=round(float(share), 3))
+
+
+def _runs(document: Document) -> Hashes:
+    return np.unique(ngrams(document.words, RUN_WORDS))
+
+
+def _owned(parts: Iterable[Hashes]) -> tuple[NDArray[np.int64], Hashes]:
+    """Return the items of all documents, and the position of each one's document."""
+    held = list(parts)
+    owners = np.repeat(np.arange(len(held)), [len(one) for one in held])
+    return owners, np.concatenate([*held, np.empty(0, np.uint64)])
+
+
+def _sharing(owners: NDArray[np.int64], items: Hashes, most: int) -> Iterator[tuple[int, int, int]]:
+    """Yield pairs of documents with their number of common items, of those that at most `most` have."""
+    a, b = equal_pairs(items, most)
+    n = int(owners.max(initial=0)) + 1
+    pairs, counts = np.unique(owners[a] * n + owners[b], return_counts=True)
+    for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+        first, second = divmod(pair, n)
+        yield first, second, count
 
 
 def _words(documents: Sequence[Document]) -> tuple[Sets, NDArray[np.float32], Any] | None:
@@ -261,4 +305,5 @@ _SEARCHES: dict[str, Callable[[Sequence[Document]], Iterator[Match]]] = {
     "words": similar,
     "shared tests": shared_cases,
     "solutions": equal_code,
+    "n-grams of evaluation sets": contaminated,
 }

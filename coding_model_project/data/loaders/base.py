@@ -200,17 +200,3 @@ def text(row: Row, field: str) -> str:
     if not isinstance(value, str):
         raise Unusable(f"field '{field}' is not text")
     return value.replace("\r\n", "\n")
-
-
-def texts(row: Row, field: str) -> tuple[str, ...]:
-    """Return a field that must be a list of texts; null and a missing field give an empty one.
-
-    Raises:
-        Unusable: it is not a list of texts.
-    """
-    value = row.get(field)
-    if value is None:
-        return ()
-    if not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value):
-        raise Unusable(f"field '{field}' is not a list of texts")
-    return tuple(item.replace("\r\n", "\n") for item in value)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from functools import partial
 
-from coding_model_project.data.loaders.base import Part, Row, Unusable, text, texts
+from coding_model_project.data.loaders.base import Part, Row, Unusable, text
+from coding_model_project.data.loaders.rows import texts_of
 from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Asserts, Harness, Predicted, Prediction, Test
 
@@ -64,17 +65,17 @@ def mbpp(row: Row, _part: Part) -> Row:
     nothing else gives the function's name and arguments; a model trained on these tasks therefore sees
     its tests.
     """
-    setup, challenge = text(row, "test_setup_code"), texts(row, "challenge_test_list")
+    setup, challenge = text(row, "test_setup_code"), texts_of(row.get("challenge_test_list"))
     return _mbpp(row, text(row, "text"), setup, challenge)
 
 
 def mbpp_sanitized(row: Row, _part: Part) -> Row:
     """Prepare a row of the sanitized set; `mbpp_reg` is its test split, for quick regression checks."""
-    return _mbpp(row, text(row, "prompt"), "\n".join(texts(row, "test_imports")))
+    return _mbpp(row, text(row, "prompt"), "\n".join(texts_of(row.get("test_imports"))))
 
 
 def _mbpp(row: Row, task: str, setup: str, challenge: tuple[str, ...] = ()) -> Row:
-    asserts = texts(row, "test_list")
+    asserts = texts_of(row.get("test_list"))
     entry_point = _entry_point(text(row, "code"), asserts)
     lead = f"{setup.strip()}\n" if setup.strip() else ""
     shown = "\n".join(asserts)

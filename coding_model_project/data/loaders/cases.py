@@ -16,6 +16,7 @@ from coding_model_project.data.loaders.answers import NESTED, answer_of
 from coding_model_project.data.loaders.base import NoTests, Unusable
 from coding_model_project.data.loaders.checks import language_of
 from coding_model_project.data.loaders.modules import instance, pieces
+from coding_model_project.data.loaders.safe_pickle import HostilePickle, decode
 from coding_model_project.data.loaders.values import decoded_of, json_of, looks_like_code
 from coding_model_project.data.problem_rows import problem_of
 from coding_model_project.data.row_readers import Malformed, shown
@@ -29,6 +30,8 @@ _CODE = ("functional", "test_code", "code", "assertion", "assert", "test")
 _SETUP = ("import_prefix", "test_setup_code", "setup", "prefix")
 _CALL_TYPES = ("function_call", "functional", "call")
 _STDIN_TYPES = ("stdin_stdout", "stdin", "stdio", "standard_input")
+_PACKED = re.compile(r"e[AFJN][A-Za-z0-9+/]{9}")
+"""The start of base64 of zlib's formats."""
 ONE_ITEM = "value_or_only_item"
 """The comparison for values that a data set may have wrapped in a list of one."""
 
@@ -96,6 +99,11 @@ def tests_of(value: Any, hints: Hints = Hints()) -> Truth:
     Raises:
         Unusable: there are none, or their form is unknown; says what was seen.
     """
+    if isinstance(value, str) and _PACKED.match(value):
+        try:
+            value = decode(value)
+        except HostilePickle as error:
+            raise Unusable(f"field '{hints.field}': {error}") from error
     decoded = decoded_of(value)
     if decoded is None or decoded == "" or decoded == [] or decoded == {}:
         raise NoTests("no hidden tests")

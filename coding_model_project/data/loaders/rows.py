@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
@@ -63,6 +63,10 @@ _OWN = ("limits", "comparison", "atol", "rtol", "isolation", "base_tests", "prel
         "prediction", "harness", "instructions", "task", "grader", "checker")  # fmt: skip
 """Fields in our own schema alone."""
 
+_IMAGES = dict.fromkeys(("images", "image", "videos"), "the row has images")
+_NOTHING = ("", "0", "0.0", "stdio")
+"""Values, as text, of columns with nothing to refuse."""
+
 _MADE = (Checker, Harness, Prediction)
 """Types of values that a set's `prepare` makes."""
 
@@ -73,12 +77,19 @@ class Form:
 
     name: str
     columns: Mapping[str, str]
-    """The column of each field: "a.b" is nested, "a|b" are alternatives, "a+b" are both."""
+    """The column of each field: "a.b" is nested, "a|b" are alternatives, "a+b" are both, and "." is the
+    whole row."""
     id: str = "{split}/{index}"
     """The end of problem ids; `{id}` is the field of this name, and `{number}` its end after "/" or "_".
     Without the field, the default is used."""
     kind: str | None = None
     """"code" or "math", for rows that do not say so."""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """"code" or "math" by `ability`; rows of other abilities are refused."""
+    without: Sequence[str] = ()
+    """Patterns of text that is cut from prompts, such as instructions that ours replace."""
+    refuse: Mapping[str, str] = field(default_factory=dict)
+    """Columns of what cannot be judged, with the reason."""
     limits: Limits = field(default_factory=Limits)
     prepare: Callable[[Row, Part], Row] | None = None
     """A change of each row before it is read, for what no column says."""
@@ -103,17 +114,19 @@ class Form:
         Raises:
             Unusable: it cannot become a problem that its tests or answer judge.
         """
+        for column, why in {**_IMAGES, **self.refuse}.items():
+            if (value := row.get(column)) and str(value).strip() not in _NOTHING:
+                raise Unusable(why)
         row = self.prepare(row, part) if self.prepare is not None else row
-        if any(row.get(name) for name in ("images", "image", "videos") if name in row):
-            raise Unusable("the row has images")
-        prompt = prompt_of(self._get(row, "statement"), self._column("statement"))
+        row = {**row, "_config": part.config or "any"}
+        prompt = self._prompt(row)
         gold, bad = (programs_of(self._get(row, name)) for name in ("gold", "bad"))
         truth, public = self._truth(row, gold)
         function = truth.function or root(self._text(row, "entry_point"))
         prompt = _with_starter(prompt, self._get(row, "starter"), function)
         split = split_word(str(self._get(row, "split") or part.split or "train"))
         problem = Problem(
-            id=self._id(row, split, index, part),
+            id=self._id(row, split, index),
             split=split,
             statement=prompt.text,
             messages=prompt.turns,
@@ -159,17 +172,28 @@ class Form:
         value = self._get(row, name)
         return value if isinstance(value, str) and value.strip() else None
 
+    def _prompt(self, row: Row) -> Prompt:
+        column = self._column("statement")
+        value = self._get(row, "statement")
+        if "+" in column:
+            value = "\n\n".join(
+                t for one in column.split("+") for t in texts_of(value_at(row, one))
+            )
+        prompt = prompt_of(value, column)
+        if not self.without:
+            return prompt
+        return Prompt(re.sub("|".join(self.without), "", prompt.text).strip())
+
     def _language(self, row: Row) -> str:
         return language_of(self._get(row, "language"))
 
-    def _id(self, row: Row, split: str, index: int, part: Part) -> str:
+    def _id(self, row: Row, split: str, index: int) -> str:
         given = self._get(row, "id")
         source = _slug(self._get(row, "source"))
         name = f"{self.name}_{source}" if source else self.name
         if given is None and ("{id}" in self.id or "{number}" in self.id):
             return f"{name}/{index + 1}" if self.own_ids else f"{name}/{split}/{index}"
-        config = part.config or "any"
-        number = re.split("[/_]", str(given))[-1]
+        number, config = re.split("[/_]", str(given))[-1], row["_config"]
         end = self.id.format(id=given, number=number, split=split, index=index, config=config)
         return end if self.own_ids and "/" in end else f"{name}/{end}"
 
@@ -182,9 +206,12 @@ class Form:
             return Truth(
                 answer=answer_of(self._get(row, "answer"), self.columns["answer"])
             ), Truth()
+        ability = self._get(row, "ability")
+        if self.kinds and ability not in self.kinds:
+            raise Unusable(f"task type {ability!r}; judged are {', '.join(self.kinds)}")
         hints = Hints(
             field=self._column("tests"),
-            kind=kind_of(self._get(row, "ability")) or self.kind,
+            kind=self.kinds.get(ability) or kind_of(ability) or self.kind,
             function=self._text(row, "entry_point"),
             language=self._language(row),
             setup="\n".join(texts_of(self._get(row, "setup"))),
@@ -193,9 +220,9 @@ class Form:
         if "truth" in self.columns:
             hints = replace(hints, field=self.columns["truth"])
             truth = truth_of(self._get(row, "truth"), hints)
-            other = self._get(row, "ability") if self.columns.get("ability") == "ability" else None
-            if truth.answer is not None and other and hints.kind is None:
-                raise Unusable(f"ability {other!r} is neither code nor math")
+            says_kind = ability and self.columns["ability"] == "ability"
+            if truth.answer is not None and says_kind and hints.kind is None:
+                raise Unusable(f"ability {ability!r} is neither code nor math")
             return truth, Truth()
         try:
             shown_tests = _all_tests([self._get(row, "public")], replace(hints, public=True))
@@ -283,11 +310,13 @@ def has_column(row: Row, column: str) -> bool:
 def _nested(value: Any, column: str) -> Any:
     value = decoded_of(value)
     head, dot, rest = column.partition(".")
+    if column == ".":
+        return value
     if isinstance(value, Mapping):
         if column in value:
             return value[column]
         return _nested(value[head], rest) if dot and head in value else None
-    if isinstance(value, list) and head.isdigit() and int(head) < len(value):
+    if isinstance(value, list) and re.fullmatch(r"\d+|-1", head) and int(head) < len(value):
         return _nested(value[int(head)], rest) if dot else value[int(head)]
     return None
 
@@ -353,7 +382,7 @@ def texts_of(value: Any) -> tuple[str, ...]:
         return (value.replace("\r\n", "\n"),) if value.strip() else ()
     if not isinstance(value, (list, tuple)):
         return ()
-    return tuple(one for one in value if isinstance(one, str))
+    return tuple(one.replace("\r\n", "\n") for one in value if isinstance(one, str))
 
 
 def difficulty_of(value: Any) -> int | None:

@@ -9,10 +9,10 @@ Keys of a set in the table, beside those of `Published` and `Form`:
     needed      the required columns; by default those of the statement and the tests
     columns     the column of each field of a problem, as in `Form`
     optional    columns that only `prepare` reads
-    prepare     a function of `quirks`, or "module.function", for what no column says
+    prepare     "module.function" of this package that changes each row, for what no column says
     source      the first part of its problems' ids; by default its name
     joined      the keys of another set, whose rows complete those with the same value in the column `key`
-    complete    a function of `_COMPLETED`, which makes its problems from those of its rows
+    complete    "module.function" of this package that makes its problems from those of its rows
     generator   a function of another room that makes the problems, in place of files
 """
 
@@ -22,32 +22,17 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 import yaml
 
-from coding_model_project.data.loaders import (
-    benchmarks,
-    evalplus,
-    evalplus_expected,
-    gsm8k_5shot,
-    humaneval_x,
-    quirks,
-)
-from coding_model_project.data.loaders.base import Loader, LoaderByName, Part, Published, Row
+from coding_model_project.data.loaders.base import Loader, LoaderByName, Part, Published
 from coding_model_project.data.loaders.rows import Form
 from coding_model_project.data.loaders.table import Joined, TableLoader
 from coding_model_project.types import Limits
 
 _NEEDED = ("statement", "tests", "truth", "answer")
-_MODULES = {
-    module.__name__.rpartition(".")[2]: module
-    for module in (benchmarks, evalplus, humaneval_x, quirks)
-}
-_COMPLETED = {
-    "evalplus": evalplus_expected.with_expected,
-    "gsm8k_5shot": gsm8k_5shot.with_examples,
-}
 _Keys = dict[str, Any]
 _Made = TypeVar("_Made")
 
@@ -60,7 +45,8 @@ def _set(name: str, keys: _Keys) -> Loader:
     ]
     alternatives = (one for column in columns.values() for one in re.split(r"[+|]", column))
     read = [one for one in alternatives if not one.startswith("_")]
-    optional = dict.fromkeys((*_heads(read), *keys.pop("optional", ())))
+    refused = keys.get("refuse", {})
+    optional = dict.fromkeys((*_heads(read), *refused, *keys.pop("optional", ())))
     form = _made(
         Form,
         keys,
@@ -82,12 +68,11 @@ def _set(name: str, keys: _Keys) -> Loader:
     if generator := keys.pop("generator", None):
         return LoaderByName(published=published, source=generator)
     joined = keys.pop("joined", None)
-    complete = keys.pop("complete", None)
     return TableLoader(
         published=published,
         to_problem=form,
         joined=_joined(dict(joined)) if joined else None,
-        complete=_COMPLETED[complete] if complete else None,
+        complete=_function(keys.pop("complete", None)),
         **keys,
     )
 
@@ -98,11 +83,8 @@ def _made(kind: Callable[..., _Made], keys: _Keys, **more: Any) -> _Made:
     return kind(**{name: keys.pop(name) for name in names}, **more)
 
 
-def _function(name: str | None) -> Callable[[Row, Part], Row] | None:
-    if name is None:
-        return None
-    module, _, function = name.rpartition(".")
-    return getattr(_MODULES[module or "quirks"], function)
+def _function(name: str | None) -> Any:
+    return name and resolve_name(f"{__package__}.{name}")
 
 
 def _parts(name: str, keys: _Keys) -> tuple[Part, ...]:
@@ -138,7 +120,6 @@ def _heads(columns: Iterable[str]) -> Iterable[str]:
 
 def _joined(keys: _Keys) -> Joined:
     key, prepare = keys.pop("key"), _function(keys.pop("prepare"))
-    assert prepare is not None
     published = _set(keys["hub"].split("/")[-1], keys).published
     return Joined(published=published, key=key, prepare=prepare)
 

@@ -9,7 +9,7 @@ from itertools import islice
 
 from coding_model_project.concurrency import each
 from coding_model_project.data.quality.mutants import mutants
-from coding_model_project.data.quality.preflight import mutant_limits
+from coding_model_project.data.quality.preflight import with_mutant_limits
 from coding_model_project.data.quality.rates import NONE, Rate, Sums
 from coding_model_project.data.quality.test_order import (
     TestOrder,
@@ -18,15 +18,13 @@ from coding_model_project.data.quality.test_order import (
     rejected_by,
     version,
 )
-from coding_model_project.grading.execution import judge_execution, program_of
+from coding_model_project.errors import CheckerError, DataError
+from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.sandbox.base import Sandbox
-from coding_model_project.types import Execution, GradedBy, Limits, Problem, Status
+from coding_model_project.types import GradedBy, Problem
 
 AT_ONCE = 16
 """Number of problems whose programs run at once."""
-
-MAX_TIMEOUTS = 2
-"""Number of time-outs after which a program's remaining tests are skipped and count as passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +84,12 @@ async def select_tests(
         SandboxError: the sandbox failed.
     """
     started = time.monotonic()
+    # A program that times out would mostly do so on all tests, which count as passed from there.
+    grader = ExecutionGrader(sandbox, stop_early=False, stop_on_timeout=True)
 
     async def select(problem: Problem) -> tuple[TestOrder, Discrimination] | str:
         try:
-            rejects = await _rejects(problem, sandbox, mutants_per_problem)
+            rejects = await _rejects(problem, grader, mutants_per_problem)
             return rejects if isinstance(rejects, str) else _selected(problem, *rejects, k)
         finally:
             progress()
@@ -99,7 +99,7 @@ async def select_tests(
     pairs = zip(problems, found, strict=True)
     return Selection(
         orders=tuple(order for order, _ in done),
-        total=sum((worth for _, worth in done), Discrimination()),
+        total=Discrimination.summed([worth for _, worth in done]),
         skipped=tuple((problem.id, one) for problem, one in pairs if isinstance(one, str)),
         seconds=time.monotonic() - started,
     )
@@ -137,44 +137,23 @@ def _selected(
 
 
 async def _rejects(
-    problem: Problem, sandbox: Sandbox, n_mutants: int
+    problem: Problem, grader: ExecutionGrader, n_mutants: int
 ) -> tuple[list[frozenset[int]], int] | str:
     """Return the programs that each test rejects and the number of programs, or a reason to skip it."""
-    tests = problem.hidden_tests
-    if not problem.gold or problem.graded_by is not GradedBy.tests or not tests:
-        return "no gold solution that runs" if tests else "no hidden tests"
-    gold = await _run(problem, problem.gold[0], problem.limits, sandbox)
-    if len(gold) < len(tests) or any(_rejected(problem, n, e) for n, e in enumerate(gold)):
-        return "its gold solution is not accepted"
-    limits = mutant_limits(problem.limits, max(execution.cpu_s for execution in gold))
-    programs = [(code, problem.limits) for code in problem.bad]
-    programs += [(m.code, limits) for m in islice(mutants(problem.gold[0]), n_mutants)]
+    if not problem.gold or problem.graded_by is not GradedBy.tests or not problem.hidden_tests:
+        return "no gold solution that runs" if problem.hidden_tests else "no hidden tests"
+    try:
+        gold = await grader.grade_code(problem, problem.gold[0])
+        if not gold.passed:
+            return "its gold solution is not accepted"
+        limited = with_mutant_limits(problem, gold)
+        programs = [(problem, code) for code in problem.bad]
+        programs += [(limited, one.code) for one in islice(mutants(problem.gold[0]), n_mutants)]
+        verdicts = [await grader.grade_code(*one) for one in programs]
+    except (DataError, CheckerError) as error:
+        return f"unusable: {error}"
     if not programs:
         return "no known-bad program"
-    ran = [await _run(problem, code, within, sandbox) for code, within in programs]
-    rejects = [
-        frozenset(p for p, row in enumerate(ran) if t < len(row) and _rejected(problem, t, row[t]))
-        for t in range(len(tests))
-    ]
-    return rejects, len(programs)
-
-
-async def _run(problem: Problem, code: str, limits: Limits, sandbox: Sandbox) -> list[Execution]:
-    n_timeouts = 0
-
-    def enough(_: int, execution: Execution) -> bool:
-        nonlocal n_timeouts
-        n_timeouts += execution.status in (Status.cpu_timeout, Status.wall_timeout)
-        return n_timeouts >= MAX_TIMEOUTS
-
-    program = program_of(problem, code)
-    inputs = [test.input for test in problem.hidden_tests]
-    return await sandbox.run(program, inputs, limits, stop_when=enough)
-
-
-def _rejected(problem: Problem, number: int, execution: Execution) -> bool:
-    """Return whether a test rejects a program; failures that a loaded machine may cause do not count."""
-    if execution.status is Status.wall_timeout:
-        return False
-    test = problem.hidden_tests[number]
-    return judge_execution(test, execution, problem).error is not None
+    failed = [{n for n, one in enumerate(verdict.results) if one.error} for verdict in verdicts]
+    tests = range(gold.n_tests)
+    return [frozenset(p for p, of in enumerate(failed) if t in of) for t in tests], len(programs)

@@ -18,10 +18,7 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from itertools import chain
-from operator import add
-from typing import Any
+from functools import partial
 
 from coding_model_project.concurrency import each
 from coding_model_project.data.quality.faults import Fault, faults
@@ -75,7 +72,7 @@ class Mutation(Sums):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preflight:
+class Preflight(Sums):
     """The results for the own solutions of one or more problems."""
 
     problems: int = 0
@@ -113,18 +110,6 @@ class Preflight:
     @property
     def passed(self) -> bool:
         return not self.complaints
-
-
-def merged(parts: Sequence[Preflight]) -> Preflight:
-    """Add the results of problems."""
-
-    def total(name: str) -> Any:
-        values = [getattr(part, name) for part in parts]
-        if isinstance(values[0], tuple):
-            return tuple(chain.from_iterable(values))
-        return reduce(add, values)
-
-    return Preflight(**{name: total(name) for name in Preflight.__slots__ if parts})
 
 
 @dataclass(slots=True)
@@ -182,7 +167,7 @@ async def check_all(
         raise SandboxError(
             f"{n_left} of {len(problems)} problems could not be checked ({failures[0]})"
         )
-    return merged(done)
+    return Preflight.summed(done)
 
 
 def result_key(problem: Problem, found: Sequence[Fault], settings: str) -> str:
@@ -279,11 +264,10 @@ class Checker:
         self, problem: Problem, gold: _Judged, wanted: int
     ) -> tuple[list[_Judged], Mutation]:
         """Judge mutants of a gold solution that a plain run of the tests rejects."""
-        slowest_s = max((result.cpu_s for result in gold.verdicts[0].results), default=0.0)
-        limits = mutant_limits(problem.limits, slowest_s)
+        limited = with_mutant_limits(problem, gold.verdicts[0])
+        limits = limited.limits
         # Twice the judge's limits: a mutant that times out here must not pass by the judge's grace.
         plain = replace(limits, cpu_s=2 * limits.cpu_s, wall_s=2 * limits.wall_s)
-        limited = replace(problem, limits=limits)
         kept: list[tuple[Operator, _Judged]] = []
         n_passing = 0
         for mutant in mutants(gold.code):
@@ -355,10 +339,15 @@ def _mutable(problem: Problem) -> bool:
     return problem.graded_by is GradedBy.tests and known
 
 
-def mutant_limits(limits: Limits, slowest_s: float) -> Limits:
-    """Return limits for mutants: ten times the gold's slowest test, at least 1 s. Many never end."""
+def with_mutant_limits(problem: Problem, gold: Verdict) -> Problem:
+    """Return a problem with limits for mutants, many of which never end.
+
+    These are ten times the gold's slowest test, at least 1 s.
+    """
+    limits, slowest_s = problem.limits, max((one.cpu_s for one in gold.results), default=0.0)
     cpu_s = min(limits.cpu_s, max(1.0, 10 * slowest_s))
-    return replace(limits, cpu_s=cpu_s, wall_s=max(3 * cpu_s, limits.wall_s * cpu_s / limits.cpu_s))
+    wall_s = max(3 * cpu_s, limits.wall_s * cpu_s / limits.cpu_s)
+    return replace(problem, limits=replace(limits, cpu_s=cpu_s, wall_s=wall_s))
 
 
 def _all_hidden(problem: Problem) -> Problem:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from itertools import chain
+from typing import Any, Self
 
 _Z = 1.959963984540054
 """The two-sided 95% quantile of the normal distribution."""
@@ -25,14 +26,24 @@ def wilson(share: float, total: float) -> tuple[float, float]:
 
 
 class Sums:
-    """A base of dataclasses that add field by field."""
+    """A base of dataclasses of numbers, tuples and other sums, which add field by field."""
 
     __slots__ = ()
 
-    def __add__(self, other: Self) -> Self:
-        return type(self)(
-            **{name: getattr(self, name) + getattr(other, name) for name in self.__slots__}
-        )
+    @classmethod
+    def summed(cls, parts: Sequence[Self]) -> Self:
+        """Return the sum of parts; of none, the defaults."""
+        found: dict[str, Any] = {}
+        for name in cls.__slots__ if parts else ():
+            values = [getattr(part, name) for part in parts]
+            match values[0]:
+                case tuple():
+                    found[name] = tuple(chain.from_iterable(values))
+                case Sums():
+                    found[name] = type(values[0]).summed(values)
+                case _:
+                    found[name] = sum(values)
+        return cls(**found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

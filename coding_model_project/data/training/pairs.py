@@ -21,8 +21,8 @@ from typing import Any
 from coding_model_project.config_key import option
 from coding_model_project.data.program_identity import normal_form
 from coding_model_project.data.training.rows import VerlRow, refuse_training, source
+from coding_model_project.data.training.samples import Sample, by_problem
 from coding_model_project.errors import ConfigError
-from coding_model_project.grading.extract import extract_for
 from coding_model_project.grading.prompts import PromptStyle, solution_message, solve_messages
 from coding_model_project.types import ErrorType, Problem
 
@@ -33,26 +33,6 @@ CONTRASTS = (
     ErrorType.syntax_error,
 )
 """Groups of error types that an accepted program may be paired with."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A judged completion."""
-
-    completion: str
-    error: ErrorType | None
-    """The group of its first failing test's error; None if it is accepted."""
-    tokens: int | None = None
-    """The length of the completion; None for a gold solution."""
-    is_gold: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """A problem's usable samples."""
-
-    problem: Problem
-    candidates: tuple[Candidate, ...]
 
 
 class Similarity(StrEnum):
@@ -99,11 +79,14 @@ class Controls:
 class Pair:
     """A chosen and a rejected answer to one problem."""
 
-    problem: Problem
-    chosen: Candidate
-    rejected: Candidate
+    chosen: Sample
+    rejected: Sample
     similarity: float
     """The programs' share of common words in order, 0 to 1 (`difflib`'s ratio)."""
+
+    @property
+    def problem(self) -> Problem:
+        return self.chosen.problem
 
     @property
     def contrast(self) -> ErrorType:
@@ -127,27 +110,31 @@ class Paired:
     """Numbers of samples or pairs left out, by reason."""
 
 
-def make_pairs(judged: Sequence[Judged], controls: Controls, style: PromptStyle) -> Paired:
+def make_pairs(
+    samples: Iterable[Sample], problems: Sequence[Problem], controls: Controls, style: PromptStyle
+) -> Paired:
     """Make pairs for all problems, in their order. The same seed gives the same pairs.
 
     Args:
-        style: the style of the prompts, which determines where the code is in a completion.
+        problems: the problems that were tried, also those without a usable sample.
+        style: the style of the prompts, in which a gold solution is written.
 
     Raises:
         ConfigError: the data must not train, or no pair can be made; names the reason.
     """
-    for one in judged:
-        refuse_training(source(one.problem), one.problem.split, "data pairs")
+    for problem in problems:
+        refuse_training(source(problem), problem.split, "data pairs")
     rng = random.Random(controls.seed)
     pairs: list[Pair] = []
     without: dict[str, list[str]] = defaultdict(list)
     left_out: Counter[str] = Counter()
-    for one in judged:
-        sides = _sides(one, controls, style, left_out)
-        made, reason = _of_problem(one.problem, *sides, controls, rng)
+    groups = by_problem(samples)
+    for problem in problems:
+        sides = _sides(problem, groups.get(problem.id, ()), controls, style, left_out)
+        made, reason = _of_sides(*sides, controls, rng)
         pairs += made
         if reason is not None:
-            without[reason].append(one.problem.id)
+            without[reason].append(problem.id)
     if controls.balance_length:
         n_before = len(pairs)
         pairs = balanced(pairs)
@@ -156,48 +143,46 @@ def make_pairs(judged: Sequence[Judged], controls: Controls, style: PromptStyle)
     if not pairs:
         counts = "; ".join(f"{len(ids)} × {reason}" for reason, ids in named.items())
         raise ConfigError(
-            f"no pair can be made from {len(judged)} problems: {counts or 'none given'}"
+            f"no pair can be made from {len(problems)} problems: {counts or 'none given'}"
         )
     return Paired(pairs=tuple(pairs), without=named, left_out=dict(+left_out))
 
 
-_Programs = dict[str, tuple[Candidate, list[str]]]
-"""Candidates with distinct programs and the words of these, by the program's normal form."""
+_Programs = dict[str, tuple[Sample, list[str]]]
+"""Samples with distinct programs and the words of these, by the program's normal form."""
 
 
 def _sides(
-    one: Judged, controls: Controls, style: PromptStyle, left_out: Counter[str]
+    problem: Problem,
+    samples: Sequence[Sample],
+    controls: Controls,
+    style: PromptStyle,
+    left_out: Counter[str],
 ) -> tuple[_Programs, _Programs]:
     """Return a problem's accepted and failing programs, without duplicates."""
     accepted: _Programs = {}
     failing: _Programs = {}
-    for candidate in one.candidates:
-        side = accepted if candidate.error is None else failing
-        found = extract_for(one.problem, candidate.completion, bare=style is PromptStyle.bare)
-        if candidate.error is not None and candidate.error not in controls.contrasts:
-            left_out[f"failing samples of no chosen contrast ({candidate.error})"] += 1
+    for one in samples:
+        side = accepted if one.error is None else failing
+        if one.error is not None and one.error not in controls.contrasts:
+            left_out[f"failing samples of no chosen contrast ({one.error})"] += 1
             continue
-        code = found.code or candidate.completion  # the whole completion if it has none
-        key = normal_form(code, one.problem.language)
+        key = normal_form(one.program, problem.language)
         left_out["samples that repeat a program"] += key in side
-        side.setdefault(key, (candidate, _WORD.findall(code)))
-    if controls.gold and not accepted and failing and one.problem.gold:
-        code = one.problem.gold[0]
-        message = solution_message(code, style=style, language=one.problem.language)
-        gold = Candidate(completion=message["content"], error=None, is_gold=True)
-        accepted[normal_form(code, one.problem.language)] = gold, _WORD.findall(code)
+        side.setdefault(key, (one, _WORD.findall(one.program)))
+    if controls.gold and not accepted and failing and problem.gold:
+        code = problem.gold[0]
+        message = solution_message(code, style=style, language=problem.language)
+        gold = Sample(problem=problem, completion=message["content"], code=code)
+        accepted[normal_form(code, problem.language)] = gold, _WORD.findall(code)
     for key in accepted.keys() & failing.keys():  # flaky verdicts
         left_out["programs both accepted and failing"] += 1
         del accepted[key], failing[key]
     return accepted, failing
 
 
-def _of_problem(
-    problem: Problem,
-    accepted: _Programs,
-    failing: _Programs,
-    controls: Controls,
-    rng: random.Random,
+def _of_sides(
+    accepted: _Programs, failing: _Programs, controls: Controls, rng: random.Random
 ) -> tuple[list[Pair], str | None]:
     """Return a problem's pairs, and the reason if there are none."""
     if not failing:
@@ -206,7 +191,6 @@ def _of_problem(
         return [], "no accepted sample"
     pool = [
         Pair(
-            problem=problem,
             chosen=chosen,
             rejected=rejected,
             similarity=SequenceMatcher(None, words, others, autojunk=False).ratio(),

@@ -6,73 +6,56 @@ never saw an observation, such as one trained from scratch, learns its meaning b
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from coding_model_project.data.program_identity import normal_form
+from coding_model_project.concurrency import each
 from coding_model_project.data.training.rows import VerlRow, sft_row
-from coding_model_project.data.training.sft_rows import Candidate
+from coding_model_project.data.training.samples import Sample
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.observation import observation
 from coding_model_project.grading.prompts import PromptStyle, solution_message
 from coding_model_project.progress import Advance
 from coding_model_project.sandbox.base import Sandbox
-from coding_model_project.types import Problem
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wrong:
-    """A program that fails a public test."""
-
-    problem: str
-    """The problem's id."""
-    code: str
-    error: str
-    """The type of its error on the public tests."""
-    observation: Mapping[str, str]
-    """The message to the model about the failure (`grading.observation`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """A demonstration."""
+    """A wrong program, which fails a public test, and a right one."""
 
-    wrong: Wrong
-    right: str
+    wrong: Sample
+    error: str
+    """The type of its error on the public tests."""
+    observation: Mapping[str, str]
+    """The message to the model about the failure (`grading.observation`)."""
+    right: str = ""
     """A program that the hidden tests accept."""
 
 
 def choose_traces(
-    wrong: Iterable[Wrong], right: Mapping[str, Sequence[str]], *, n: int
+    wrong: Iterable[Trace], right: Mapping[str, Sequence[str]], *, n: int
 ) -> list[Trace]:
-    """Choose at most n distinct wrong programs of each problem, different errors first.
+    """Choose at most n wrong programs of each problem, different errors first.
 
     Each is paired with the most similar right program of its problem; a repair is not a new program.
 
     Args:
         right: programs that pass, by problem; a problem without any has no demonstrations.
     """
-    groups: dict[str, dict[str, Wrong]] = defaultdict(dict)
+    groups: dict[str, list[tuple[int, Trace]]] = defaultdict(list)
+    seen: Counter[tuple[str, str]] = Counter()
     for one in wrong:
-        groups[one.problem].setdefault(one.code.strip(), one)
+        key = one.wrong.problem.id, one.error
+        groups[key[0]].append((seen[key], one))
+        seen[key] += 1
     return [
-        Trace(wrong=one, right=_nearest(one.code, right[problem]))
-        for problem, distinct in groups.items()
+        replace(one, right=_nearest(one.wrong.program, right[problem]))
+        for problem, ranked in groups.items()
         if right.get(problem)
-        for one in _different_errors_first(list(distinct.values()))[:n]
+        for _, one in sorted(ranked, key=lambda pair: pair[0])[:n]
     ]
-
-
-def _different_errors_first(wrong: Sequence[Wrong]) -> list[Wrong]:
-    nth: dict[str, int] = defaultdict(int)
-    ranked = []
-    for one in wrong:
-        ranked.append((nth[one.error], one))
-        nth[one.error] += 1
-    return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def _nearest(code: str, right: Sequence[str]) -> str:
@@ -80,61 +63,40 @@ def _nearest(code: str, right: Sequence[str]) -> str:
     return max(right, key=lambda one: (SequenceMatcher(None, code, one).ratio(), -len(one)))
 
 
-def trace_row(problem: Problem, trace: Trace, style: PromptStyle) -> VerlRow:
+def trace_row(trace: Trace, style: PromptStyle) -> VerlRow:
     """Return a row for verl's SFT data set in the form of `rows.sft_row`, so that both can be mixed.
 
     Use `LastAnswerDataset`, which trains on the last answer only; verl's own data set would train on the
     wrong program too.
     """
+    problem = trace.wrong.problem
     row = sft_row(problem, trace.right, style)
     *prompt, answer = row["messages"]
-    wrong = solution_message(trace.wrong.code, style=style, language=problem.language)
-    return row | {"messages": [*prompt, wrong, dict(trace.wrong.observation), answer]}
-
-
-def distinct(candidates: Iterable[Candidate], problems: Mapping[str, Problem]) -> list[Candidate]:
-    seen: dict[tuple[str, str], Candidate] = {}
-    for one in candidates:
-        form = normal_form(one.code, problems[one.problem].language)
-        seen.setdefault((one.problem, form), one)
-    return list(seen.values())
+    wrong = solution_message(trace.wrong.program, style=style, language=problem.language)
+    return row | {"messages": [*prompt, wrong, dict(trace.observation), answer]}
 
 
 async def observed(
-    candidates: Sequence[Candidate],
-    problems: dict[str, Problem],
+    samples: Iterable[Sample],
     style: PromptStyle,
     max_bytes: int,
     sandbox: Sandbox,
     advance: Advance,
-) -> list[Wrong]:
-    """Return the candidates that fail a public test, in order, with their observations.
+) -> list[Trace]:
+    """Return the samples that fail a public test, in order, with their observations.
 
     Args:
         sandbox: is started and stopped.
     """
+
+    async def look(one: Sample) -> Trace | None:
+        verdict = await grader.grade_code(one.problem, one.code)
+        advance()
+        seen = observation(one.problem, verdict, style=style, max_bytes=max_bytes)
+        if seen is None:
+            return None
+        return Trace(wrong=one, error=str(verdict.error), observation=seen)
+
     async with sandbox:
         grader = ExecutionGrader(sandbox, stop_early=True, public=True)
-        looked = [
-            _look(grader, one, problems[one.problem], style, max_bytes, advance)
-            for one in candidates
-        ]
-        found = await asyncio.gather(*looked)
-    return [one for one in found if one is not None]
-
-
-async def _look(
-    grader: ExecutionGrader,
-    candidate: Candidate,
-    problem: Problem,
-    style: PromptStyle,
-    max_bytes: int,
-    advance: Advance,
-) -> Wrong | None:
-    verdict = await grader.grade_code(problem, candidate.code)
-    message = observation(problem, verdict, style=style, max_bytes=max_bytes)
-    advance()
-    if message is None:
-        return None
-    error = str(verdict.error)
-    return Wrong(problem=problem.id, code=candidate.code, error=error, observation=message)
+        return [one for one in await each(samples, look) if one is not None]

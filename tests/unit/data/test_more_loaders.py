@@ -2,8 +2,6 @@
 
 import json
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from coding_model_project.cli import main
@@ -225,19 +223,17 @@ ADD = {"question": "Define add(a, b).", "answer": "def add(a, b):\n    return a 
     ("tests", "expected"),
     [
         ([{"call": "add", "args": [1, 2], "expected": 3}], Call(function="add", args=(1, 2))),
-        ({"fn_name": "add", "inputs": [[1, 2]], "outputs": [3]}, Call(function="add", args=(1, 2))),
-        ({"inputs": ["1 2"], "outputs": ["3"]}, Stdin("1 2")),
-        ([{"input": "1 2", "output": "3"}], Stdin("1 2")),
+        (
+            json.dumps({"fn_name": "add", "inputs": [[1, 2]], "outputs": [3]}),
+            Call(function="add", args=(1, 2)),
+        ),
         ({"input": ["1 2"], "output": ["3"]}, Stdin("1 2")),
-        (["assert add(1, 2) == 3"], Asserts(source="assert add(1, 2) == 3")),
         ("assert add(1, 2) == 3", Asserts(source="assert add(1, 2) == 3")),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("as_text", [False, True])
-def test_columns_of_other_names_and_the_usual_forms_of_tests(tmp_path, tests, expected, as_text):
-    kept = json.dumps(tests) if as_text and not isinstance(tests, str) else tests
-    path = written(tmp_path, "train.jsonl", {**ADD, "cases": kept, "colour": 1})
+def test_columns_of_other_names_and_the_usual_forms_of_tests(tmp_path, tests, expected):
+    path = written(tmp_path, "train.jsonl", {**ADD, "cases": tests, "colour": 1})
     columns = {"statement": "question", "tests": "cases", "gold": "answer"}
     (problem,) = load("mine", path=path, columns=columns).problems
     assert (problem.id, problem.split) == ("mine/1", "train")
@@ -299,22 +295,13 @@ def test_every_command_that_reads_a_data_set_maps_columns(tmp_path, capsys, comm
     given = ["data", command, f"mine={path}", *out]
     assert main([*given, "--map", "statement=text"]) == 2
     assert "no column 'text'" in capsys.readouterr().err
+    mapped = ["--map", "statement=question", "--map", "tests=cases"]
     if command == "dedup":
-        mapped = ["--map", "statement=question", "--map", "tests=cases"]
         assert main([*given, *mapped, "--against", "mine", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["kept"] == 1
-
-
-@pytest.mark.parametrize("where", ["by path", "by name=path"])
-def test_rows_are_written_of_a_mapped_file(tmp_path, where):
-    content = {**ADD, "cases": ["assert add(1, 2) == 3"]}
-    path = tmp_path / "train.parquet"
-    pq.write_table(pa.Table.from_pylist([content]), path)
-    out = tmp_path / "out"
-    word = f"mine={path}" if where == "by name=path" else str(path)
-    command = ["data", "rows", word, "--out", str(out), "--map", "statement=question"]
-    assert main([*command, "--map", "tests=cases"]) == 0
-    assert (out / "rl_train.parquet").is_file()
+    if command == "rows":
+        assert main([*given, *mapped, "--no-check"]) == 0
+        assert main(["data", "rows", str(path), *out, *mapped, "--no-check"]) == 0
 
 
 def test_map_needs_a_file():

@@ -17,15 +17,14 @@ from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.data.program_identity import normal_form
 from coding_model_project.data.training.pairs import (
     CONTRASTS,
-    Candidate,
     Controls,
-    Judged,
     Similarity,
     balanced,
     bias_report,
-    make_pairs,
     split,
 )
+from coding_model_project.data.training.pairs import make_pairs as make_pairs_of
+from coding_model_project.data.training.samples import Sample
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.protocols import data_version
 from coding_model_project.evaluation.results import (
@@ -34,6 +33,7 @@ from coding_model_project.evaluation.results import (
     RUN_INFO,
     Generated,
     Result,
+    program_hash,
     to_line,
 )
 from coding_model_project.grading.prompts import PromptStyle
@@ -53,12 +53,20 @@ def program(number: int, length: int = 0) -> str:
     return f"def solve(x):\n    return x + {number}{' + 0' * length}\n"
 
 
-def candidate(code: str, error: ErrorType | None = None) -> Candidate:
-    return Candidate(completion=code, error=error, tokens=len(code))
+def candidate(code: str, error: ErrorType | None = None) -> Sample:
+    return Sample(
+        problem=problem(), completion=code, code=code, error=error, tokens=len(code), origin="eval"
+    )
 
 
-def judged(*candidates: Candidate, of: Problem | None = None) -> Judged:
-    return Judged(problem=of or problem(), candidates=candidates)
+def judged(*candidates: Sample, of: Problem | None = None) -> tuple[Problem, list[Sample]]:
+    of = of or problem()
+    return of, [replace(one, problem=of) for one in candidates]
+
+
+def make_pairs(world, controls, style):
+    samples = [one for _, several in world for one in several]
+    return make_pairs_of(samples, [of for of, _ in world], controls, style)
 
 
 candidates = st.lists(
@@ -97,17 +105,17 @@ def test_every_pair_is_what_was_asked_for(world, asked):
         assert str(error).startswith("no pair can be made")
         return
     assert paired.pairs == make_pairs(world, asked, BARE).pairs  # the same seed, the same pairs
-    by_id = {one.problem.id: one for one in world}
+    by_id = {of.id: samples for of, samples in world}
     counts: dict[str, int] = {}
     for pair in paired.pairs:
-        one = by_id[pair.problem.id]
-        assert pair.rejected in one.candidates
+        samples = by_id[pair.problem.id]
+        assert pair.rejected in samples
         assert pair.contrast in asked.contrasts
         if pair.chosen.is_gold:
             assert asked.gold
-            assert not any(c.error is None for c in one.candidates)
+            assert not any(one.error is None for one in samples)
         else:
-            assert pair.chosen in one.candidates
+            assert pair.chosen in samples
             assert pair.chosen.error is None
         chosen, rejected = pair.chosen.completion, pair.rejected.completion
         assert normal_form(chosen) != normal_form(rejected)
@@ -211,6 +219,7 @@ def write_folder(folder, samples, prompt="bare"):
             **key, **cut, passed=None if unknown else error is None,
             pass_fraction=None, error=None if unknown else "syntax_error" if error == "cut" else error,
             ungradable="the sandbox is down" if unknown else None, judge_s=0,
+            program=program_hash(text),
         )  # fmt: skip
         results.append(result)
     (folder / COMPLETIONS).write_bytes(b"".join(map(to_line, generated)))

@@ -32,6 +32,7 @@ def test_a_file_that_does_not_tell_its_split_may_not_pass_for_training(tmp_path)
         ("mine", "train_and_test.jsonl", "train", "train"),
         ("mine", "train_and_test.jsonl", None, "unknown"),
         ("mine", "my-dev.jsonl", None, "validation"),
+        ("mine", "my-test-1.jsonl", None, "test"),
         ("acecode", "rows.jsonl", None, "train"),
         ("acecode", "rows.jsonl", "validation", "validation"),
         ("acecode", "acecode_test.jsonl", None, "test"),

@@ -252,14 +252,6 @@ def test_a_fault_that_shows_without_running_is_named_and_counted(tmp_path, sandb
     assert len(read_problems(fit)) == 1 - twice
 
 
-def test_a_negative_limit_is_refused_with_the_right_form(tmp_path, capsys):
-    row = {"id": "a/1", "split": "train", "statement": "?", "tests": [], "limits": {"cpu_s": -1}}
-    (tmp_path / "p.jsonl").write_text(json.dumps(row))
-    assert cli.main(["data", "preflight", "mine", "--path", str(tmp_path / "p.jsonl")]) == 2
-    said = capsys.readouterr().err
-    assert "limits.cpu_s" in said and "above 0, got the number -1" in said and '"limits": {' in said
-
-
 @pytest.mark.parametrize(
     ("arguments", "says", "code"),
     [

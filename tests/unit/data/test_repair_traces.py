@@ -7,8 +7,9 @@ import pytest
 
 from coding_model_project import cli
 from coding_model_project.data.problems import write_problems
-from coding_model_project.data.training.repair_traces import Wrong, choose_traces
+from coding_model_project.data.training.repair_traces import Trace, choose_traces
 from coding_model_project.data.training.rows import sft_rows, write_rows
+from coding_model_project.data.training.samples import Sample
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Call, Test
 from tests.unit.data.test_sft_rows import ADD, problem, write
@@ -17,17 +18,18 @@ HIDDEN = 71717
 SAY = {"role": "user", "content": "wrong"}
 
 
-def wrong(code, error="wrong_answer", of="mine/0"):
-    return Wrong(problem=of, code=code, error=error, observation=SAY)
+def wrong(code, error="wrong_answer", of=0):
+    sample = Sample(problem=problem(of), completion=code, code=code)
+    return Trace(wrong=sample, error=error, observation=SAY)
 
 
-def test_distinct_wrong_programs_different_errors_first_and_the_nearest_right_one():
+def test_wrong_programs_of_different_errors_first_and_the_nearest_right_one():
     right = {"mine/0": ["def f(x):\n    return x * 2\n", "lambda y: y + y"]}
-    several = [wrong("def f(x):\n    return x * 3\n"), wrong("def f(x):\n    return x * 3\n\n")]
+    several = [wrong("def f(x):\n    return x * 3\n")]
     several += [wrong("def f(x):\n    return x * 4\n"), wrong("lambda y: z + y", "runtime_error")]
-    several += [wrong("x", of="mine/9")]  # nothing right is known of it
+    several += [wrong("x", of=9)]  # nothing right is known of it
     traces = choose_traces(several, right, n=2)
-    assert [trace.wrong.error for trace in traces] == ["wrong_answer", "runtime_error"]
+    assert [trace.error for trace in traces] == ["wrong_answer", "runtime_error"]
     assert [trace.right for trace in traces] == right["mine/0"]
 
 

@@ -216,23 +216,6 @@ def test_the_refusal_of_an_unknown_file_has_a_map_that_works(tmp_path):
     assert load("mine", path=path, columns=columns).problems[0].tests[0].input == Stdin("1 2")
 
 
-@pytest.mark.parametrize(
-    ("file", "split"),
-    [("latest.jsonl", "unknown"), ("code_contests.jsonl", "unknown"), ("my-test-1.jsonl", "test")],
-)
-def test_a_part_of_a_word_is_no_split(tmp_path, file, split):
-    path = written(tmp_path, file, {"prompt": [USER], "label": "3"})
-    assert load("mine", path=path).problems[0].split == split
-
-
-def test_a_mapped_file_under_the_name_of_a_set_with_one_split_is_of_that_split(tmp_path):
-    row = {"q": "Add.", "test_cases": ["assert add(1, 2) == 3"]}
-    columns = {"statement": "q", "tests": "test_cases"}
-    path = written(tmp_path, "mine.jsonl", row)
-    assert load("acecode", path=path, columns=columns).problems[0].split == "train"
-    assert load("other", path=path, columns=columns).problems[0].split == "unknown"
-
-
 def test_rows_of_a_form_under_the_name_of_a_known_set(tmp_path):
     row = {"data_source": "openai/gsm8k", "prompt": [USER], "reward_model": {"ground_truth": "3"}}
     (problem,) = load("gsm8k", path=written(tmp_path, "train.parquet", row)).problems

@@ -288,6 +288,7 @@ def test_problems_that_no_program_could_solve_are_left_out_and_named(kind, tmp_p
         (["--max-prompt-tokens", "9"], "--tokenizer"),
         (["--order", "/nowhere"], "/nowhere"),
         (["--mixture", "taco=1"], "mine has no weight"),
+        (["--max-rate", "0.5"], "--rates FILE"),
     ],
 )
 def test_wrong_usage(tmp_path, more, says, capsys):
@@ -392,11 +393,6 @@ def test_rates_that_do_not_fit_are_refused(lines, options, said, tmp_path, capsy
     (tmp_path / "rates.jsonl").write_text(lines)
     assert rows_within(tmp_path, "--rates", tmp_path / "rates.jsonl", *options) == 2
     assert said in capsys.readouterr().err
-
-
-def test_bounds_without_rates_are_refused(tmp_path, capsys):
-    assert rows_within(tmp_path, "--max-rate", 0.5) == 2
-    assert "--rates FILE" in capsys.readouterr().err
 
 
 def test_rates_of_two_models_are_not_mixed(tmp_path, capsys):

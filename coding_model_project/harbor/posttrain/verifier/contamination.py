@@ -2,8 +2,9 @@
 
 A text contains a test problem if it has one of:
 
-statement  runs of `N` words of its statement that no allowed text has: a share of `MIN_SHARE` and at
-           least `MIN_RUNS`, in one passage of at most `WINDOW` times the statement's length
+statement  runs of `RUN_WORDS` words of its statement that no allowed text has: a share of
+           `MIN_RUN_SHARE` and at least `MIN_RUNS`, in one passage of at most `WINDOW` times the
+           statement's length
 cases      at least `MIN_SHARED_CASES` of its test cases, and half of them, in one record
 solution   a program with its reference solution's structure. A model's own samples match some by chance,
            so these count only if `MIN_SOLUTIONS` of the test problems match
@@ -23,9 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from coding_model_project.data.dedup.contamination import MIN_RUNS, MIN_SHARE, N
 from coding_model_project.data.dedup.documents import document, hashed, prose, shape, words_of
-from coding_model_project.data.dedup.search import MIN_SHARED_CASES, MIN_SHARED_SHARE, ngrams
+from coding_model_project.data.dedup.search import (
+    MIN_RUN_SHARE,
+    MIN_RUNS,
+    MIN_SHARED_CASES,
+    MIN_SHARED_SHARE,
+    RUN_WORDS,
+    ngrams,
+)
 from coding_model_project.data.problem_rows import problem_of
 from coding_model_project.data.problems import problem_line
 from coding_model_project.data.row_readers import Malformed
@@ -129,13 +136,13 @@ def _known(problems: Sequence[Problem], allowed: Sequence[Problem]) -> _Known:
     given = [document(problem) for problem in allowed]
     free = set[int]()
     for one in given:
-        free.update(ngrams(one.words, N).tolist())
+        free.update(ngrams(one.words, RUN_WORDS).tolist())
     free_whole = "\n".join(f" {_whole(problem)} " for problem in allowed)
     free_shapes = {shape(code) for one in allowed for code in (*one.gold, *one.bad)}
     free_cases = {case for one in given for case in one.cases.tolist()}
     known = _Known(given=frozenset(problem_line(one).decode().strip() for one in allowed))
     for owner, (one, problem) in enumerate(zip(documents, problems, strict=True)):
-        runs = {run for run in ngrams(one.words, N).tolist() if run not in free}
+        runs = {run for run in ngrams(one.words, RUN_WORDS).tolist() if run not in free}
         known.n_runs.append(len(runs))
         known.lengths.append(len(one.words))
         if len(runs) >= MIN_RUNS:
@@ -168,7 +175,7 @@ def _words(text: str) -> list[str]:
 def _statements(words: Sequence[str], known: _Known) -> Iterator[tuple[int, str, float]]:
     """Find statements by runs of words that are close together."""
     positions: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    hashes = ngrams(hashed(words), N)
+    hashes = ngrams(hashed(words), RUN_WORDS)
     if len(hashes) and known.runs:
         wanted = np.fromiter(known.runs, dtype=np.uint64, count=len(known.runs))
         for position in np.flatnonzero(np.isin(hashes, wanted)).tolist():
@@ -177,7 +184,7 @@ def _statements(words: Sequence[str], known: _Known) -> Iterator[tuple[int, str,
                 positions[owner].append((position, run))
     for owner, hits in positions.items():
         share = _densest(hits, WINDOW * known.lengths[owner]) / known.n_runs[owner]
-        if share >= MIN_SHARE and share * known.n_runs[owner] >= MIN_RUNS:
+        if share >= MIN_RUN_SHARE and share * known.n_runs[owner] >= MIN_RUNS:
             yield owner, "statement", share
     if known.whole:
         joined = f" {' '.join(words)} "
