@@ -85,7 +85,7 @@ async def select_tests(
     """
     started = time.monotonic()
     # A program that times out would mostly do so on all tests, which count as passed from there.
-    grader = ExecutionGrader(sandbox, stop_early=False, stop_on_timeout=True)
+    grader = ExecutionGrader(sandbox, stop_early=False, stop_at_limit=True)
 
     async def select(problem: Problem) -> tuple[TestOrder, Discrimination] | str:
         try:
