@@ -316,7 +316,12 @@ def _nested(value: Any, column: str) -> Any:
         if column in value:
             return value[column]
         return _nested(value[head], rest) if dot and head in value else None
-    if isinstance(value, list) and re.fullmatch(r"\d+|-1", head) and int(head) < len(value):
+    if (
+        isinstance(value, list)
+        and re.fullmatch(r"\d+|-1", head)
+        and value
+        and int(head) < len(value)
+    ):
         return _nested(value[int(head)], rest) if dot else value[int(head)]
     return None
 
