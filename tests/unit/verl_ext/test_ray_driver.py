@@ -48,7 +48,7 @@ def test_a_head_that_is_not_there_is_one_line_and_soon(judging):
         code, (line,) = judging("--ray-address", address)
     assert code == 3
     assert address in line and "no Ray head answers" in line and "ray start --head" in line
-    assert time.monotonic() - started < 60  # Ray would try for minutes
+    assert time.monotonic() - started < 120  # Ray would try for minutes
 
 
 def test_an_address_is_needed_and_of_one_form(judging, monkeypatch):
