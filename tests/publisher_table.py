@@ -38,6 +38,8 @@ def table() -> str:
         "|---|---|---|---|---|",
     ]
     for key, rule in RULES.items():
+        if rule.same_output is None:
+            continue
         forms = {name: form for name, form in _forms() if form.publisher == key}
         sets, (form, *_) = list(forms), forms.values()
         more, less = Counter[str](), Counter[str]()
