@@ -24,7 +24,7 @@ def strengthen() -> None:
     linux.hide_memory()
     plain = zygote.prepare
 
-    def prepare(tier: Tier) -> Confinement:
+    def prepare(tier: Tier, granted: None = None) -> Confinement:
         confinement = replace(plain(tier), filter=linux.Filter.build())
         if os.getuid() == 0 and all(map(_is_open_to_others, sys.path)):
             os.setgroups([])
