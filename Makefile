@@ -46,14 +46,14 @@ types: setup ## types only
 fast: setup ## the fast tests only
 	@$(BIN)/pytest -q $(TIMED)/fast.xml -n auto --dist loadgroup -m "not (sandbox or verl or e2e or browser or contract or slow)"
 
-# All tests, as in CI. Tests of the report's page need a browser and are skipped without one. Three processes
-# keep two cores busy, since trainings also wait (tests/conftest.py defines the groups that share one).
+# All tests, as in CI. Tests of the report's page need a browser and are skipped without one. Two processes
+# keep two cores busy (tests/conftest.py defines the groups that share one).
 BROWSER := $(and $(shell command -v chromium),$(shell command -v chromedriver))
 SLOW := (sandbox or verl or e2e or contract or slow$(if $(BROWSER), or browser)) and not soak
 ALONE = $(shell grep -rl 'mark\.alone' tests)
 test: check ## all tests, as in CI
 	@test -n "$(BROWSER)" || echo "left out: tests in a browser (apt-get install chromium chromium-driver)"
-	@$(BIN)/pytest -q $(TIMED)/slow.xml -n 3 --dist loadgroup -m "$(SLOW) and not alone"
+	@$(BIN)/pytest -q $(TIMED)/slow.xml -n 2 --dist loadgroup -m "$(SLOW) and not alone"
 	@$(BIN)/pytest -q $(TIMED)/alone.xml -m "alone and not soak" $(ALONE)
 
 # End-to-end tests (pytest, 10 minutes), then every fault injected into real GRPO runs and their judge's

@@ -125,6 +125,8 @@ class Kept:
         lives = not (is_last or is_full) and forked.lives(self.program)
         gave_none = answered is None and killed is None and not is_full
         is_unread = gave_none and not was_new and self.exchange.is_unread
+        # Tests that call nothing may end before the program is confined and runs.
+        is_early = bool(answered) and self.is_tested and forked.lives(self.program)
         code = 0 if lives else self._end(killed)
         if answered:
             del answered[:1]
@@ -132,7 +134,7 @@ class Kept:
                 code = answered[0]
                 del answered[:1]
         ended = {
-            "confined": self.compiled.confined[PROGRAM] == 1,
+            "confined": is_early or self.compiled.confined[PROGRAM] == 1,
             "exit": code,
             "killed": killed,
             "cpu_s": spent_s,
