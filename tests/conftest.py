@@ -54,15 +54,22 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 def _cpu_s() -> float:
     """CPU seconds of this process and all that it started, whether they have ended or not."""
-    total_s, pids = sum(os.times()[:4]), [os.getpid()]
+    total_s, pids = sum(os.times()[:4]), [str(os.getpid())]
     while pids:
-        for task in Path(f"/proc/{pids.pop()}/task").glob("*/children"):
+        for pid in _children(pids.pop()):
+            pids.append(pid)
             with suppress(OSError):
-                for pid in task.read_text().split():
-                    pids.append(pid)
-                    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                    total_s += sum(map(int, fields[11:15])) / _TICKS
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                total_s += sum(map(int, fields[11:15])) / _TICKS
     return total_s
+
+
+def _children(pid: str) -> Iterator[str]:
+    """Yield the ids of a process's children; it and its threads may end meanwhile."""
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                yield from (task / "children").read_text().split()
 
 
 @pytest.hookimpl(tryfirst=True)
