@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coding_model_project.data.loaders.base import Part, Published
-from coding_model_project.errors import CodingModelError, ConfigError, DownloadError
+from coding_model_project.errors import ConfigError, DownloadError
 
 _REFUSED = (400, 401, 403, 404)
 """HTTP statuses of the hub that the user can fix with another name or a token."""
@@ -81,34 +81,36 @@ def _one_line(repository: str, revision: str | None) -> Iterator[None]:
     """Convert the hub's errors into a `ConfigError`, which the user can fix, or a `DownloadError`."""
     from huggingface_hub import constants, errors
 
-    at = f"{repository} at revision {revision}" if revision else repository
-    offline = (
-        "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the network cannot be reached"
-    )
-    away = f"{at} is not in the hub's cache and {offline}"
-    reasons: list[tuple[type[Exception], type[CodingModelError], str]] = [
-        (errors.GatedRepoError, ConfigError, f"the hub's {repository} is gated: accept its terms at "
-         f"https://huggingface.co/datasets/{repository}, then set HF_TOKEN"),
-        (errors.RevisionNotFoundError, ConfigError, f"the hub's {repository} has no revision {revision}"),
-        (errors.RepositoryNotFoundError, ConfigError,
-         f"the hub has no data set {repository} that this user may read"),
-        (errors.HFValidationError, ConfigError, f"{repository}: not the name of a data set on the hub"),
-        (errors.OfflineModeIsEnabled, DownloadError, away),
-        (errors.LocalEntryNotFoundError, DownloadError, away),
-    ]  # fmt: skip
-    known = (*(of for of, _, _ in reasons), errors.HfHubHTTPError, *network_errors())
+    at = f" at revision {revision}" if revision else ""
     try:
         yield
-    except known as error:
-        for of, kind, why in reasons:
-            if isinstance(error, of):
-                raise kind(why) from error
-        if isinstance(error, errors.HfHubHTTPError):
-            status = getattr(error.response, "status_code", None)
-            kind = ConfigError if status in _REFUSED else DownloadError
-            raise kind(f"the hub answered HTTP {status} for {at}") from error
-        line = f"{type(error).__name__} {str(error).partition(chr(10))[0]}".rstrip()
-        raise DownloadError(f"the hub cannot be reached for {at}: {line}") from error
+    except errors.GatedRepoError as error:
+        page = f"https://huggingface.co/datasets/{repository}"
+        raise ConfigError(
+            f"the hub's {repository} is gated: accept its terms at {page}, then set HF_TOKEN"
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise ConfigError(f"the hub's {repository} has no revision {revision}") from error
+    except errors.RepositoryNotFoundError as error:
+        raise ConfigError(
+            f"the hub has no data set {repository} that this user may read"
+        ) from error
+    except (errors.OfflineModeIsEnabled, errors.LocalEntryNotFoundError) as error:
+        why = (
+            "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the network cannot be reached"
+        )
+        raise DownloadError(f"{repository}{at} is not in the hub's cache and {why}") from error
+    except errors.HFValidationError as error:
+        raise ConfigError(f"{repository}: not the name of a data set on the hub") from error
+    except errors.HfHubHTTPError as error:
+        status = getattr(error.response, "status_code", None)
+        kind = ConfigError if status in _REFUSED else DownloadError
+        raise kind(f"the hub answered HTTP {status} for {repository}{at}") from error
+    except network_errors() as error:
+        line = str(error).splitlines()[0] if str(error) else ""
+        raise DownloadError(
+            f"the hub cannot be reached for {repository}{at}: {type(error).__name__} {line}".rstrip()
+        ) from error
 
 
 def network_errors() -> tuple[type[Exception], ...]:

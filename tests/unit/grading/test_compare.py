@@ -67,7 +67,7 @@ def test_what_is_cut_short_or_too_long_is_wrong(words):
     ],
 )
 def test_tokens(expected, got, same):
-    """What the page's table (`test_surprising_pairs`) does not have, here and below."""
+    """Pairs beyond those of the page's table (`test_surprising_pairs`), as in the next tests."""
     assert same_output(expected, got, "tokens") is same
 
 
