@@ -85,6 +85,9 @@ async def test_a_server_is_measured_beside_the_sandbox(shared_server):
 async def test_conforms_by_its_driver(plain):
     async with over(plain, max_concurrency=4) as sandbox:
         assert [str(finding) for finding in await conformance.check(sandbox)] == []
+        if "/rlimit/" not in sandbox.identity:
+            async with EmbeddedSandbox(workers=1) as embedded:
+                assert sandbox.identity == embedded.identity.replace("embedded", "fusion")
 
 
 @pytest.mark.soak

@@ -23,7 +23,7 @@ _MAIN = """
 import marshal, posix
 lean = {"__name__": "lean"}
 exec(marshal.loads(LEAN), lean)
-lean["start"](CODES, PATH, PREFIX, FILTER, OWN_PID, LIBRARY and posix.getcwd() + "/" + LIBRARY)
+lean["start"](CODES, PATH, PREFIX, FILTERS, OWN_PID, LIBRARY and posix.getcwd() + "/" + LIBRARY)
 """
 
 
@@ -37,7 +37,7 @@ def main() -> None:
         "LEAN": _compiled("lean", given["lean"]),
         "PATH": [path for path in sys.path[1:] if Path(path).exists()],
         "PREFIX": sys.prefix,
-        "FILTER": bytes.fromhex(given["filter"]),
+        "FILTERS": tuple(map(bytes.fromhex, given["filters"])),
         "OWN_PID": given["own_pid"],
         "LIBRARY": LIBRARY if _has_loop(given["loop"], given["flags"]) else "",
     }

@@ -541,7 +541,7 @@ def start(
     codes: dict[str, bytes],
     path: list[str],
     prefix: str,
-    filter_program: bytes,
+    filters: tuple[bytes, bytes],
     own_pid: int,
     library: str,
 ) -> None:
@@ -551,8 +551,9 @@ def start(
         codes: the content of `CODES`.
         path: the `sys.path` of programs.
         prefix: prefix of the Python environment, which programs may read.
-        filter_program: program of `isolation.seccomp`, computed in advance.
-        own_pid: placeholder in it for the process's own id.
+        filters: programs of `isolation.seccomp`, computed in advance: without grants, and with
+            `OWN_FILES`.
+        own_pid: placeholder in them for the process's own id.
         library: path of the compiled loop; empty for none.
     """
     gc.disable()  # until the zygote is ready: a collection would scan all modules and find nothing
@@ -560,6 +561,9 @@ def start(
     sys.path[:] = path
     sys.prefix = sys.exec_prefix = prefix
     _loaded[f"{PACKAGE}.isolation.seccomp"] = make(
-        "seccomp", program=lambda machine, granted: filter_program, OWN_PID=own_pid
+        "seccomp",
+        program=lambda machine, granted: filters[bool(granted)],
+        OWN_FILES=True,
+        OWN_PID=own_pid,
     )
     load(f"{PACKAGE}.sandbox.fusion.inside.driver").main(library)
