@@ -16,9 +16,7 @@ Outcomes = Mapping[str, Sequence[Outcome]]
 
 
 def result(dataset: str, problem: str, sample: int, outcome: Outcome, **changes: Any) -> Result:
-    error = (
-        outcome if isinstance(outcome, str) else None if outcome in (True, None) else "wrong_answer"
-    )
+    error = "wrong_answer" if outcome is False else outcome if isinstance(outcome, str) else None
     passed = None if outcome is None else error is None
     fields = {
         "dataset": dataset,
