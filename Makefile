@@ -4,6 +4,9 @@ BIN := .venv/bin
 SET_UP := .venv/.complete
 TIMED := --junitxml=outputs/tests
 
+# Some containers set it. Then each of the thousand processes that tests and runs start compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo pipeline test check types fast soak cluster bench bench-training docs clean
 
@@ -35,9 +38,7 @@ pipeline: setup ## all five phases from nothing
 	@$(BIN)/python -m recipes.pipeline
 
 check: setup ## lint, types, import contracts and the fast tests, without torch
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory --jobs=2 types fast
 
 types: setup ## types only
@@ -46,15 +47,24 @@ types: setup ## types only
 fast: setup ## the fast tests only
 	@$(BIN)/pytest -q $(TIMED)/fast.xml -n auto --dist loadgroup -m "not (sandbox or verl or e2e or browser or contract or slow)"
 
-# All tests, as in CI. Tests of the report's page need a browser and are skipped without one. Two processes
-# keep two cores busy (tests/conftest.py defines the groups that share one).
+# All tests, as in CI. Tests of the report's page need a browser and are skipped without one. Three processes
+# keep two cores busy, since tests also wait (tests/conftest.py defines the groups that share one).
 BROWSER := $(and $(shell command -v chromium),$(shell command -v chromedriver))
-SLOW := (sandbox or verl or e2e or contract or slow$(if $(BROWSER), or browser)) and not soak
 ALONE = $(shell grep -rl 'mark\.alone' tests)
-test: check ## all tests, as in CI
+test: setup ## all tests, as in CI
 	@test -n "$(BROWSER)" || echo "left out: tests in a browser (apt-get install chromium chromium-driver)"
-	@$(BIN)/pytest -q $(TIMED)/slow.xml -n 2 --dist loadgroup -m "$(SLOW) and not alone"
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory --jobs=2 types tests
 	@$(BIN)/pytest -q $(TIMED)/alone.xml -m "alone and not soak" $(ALONE)
+
+.PHONY: lint tests
+lint: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports
+
+tests: setup
+	@$(BIN)/pytest -q $(TIMED)/all.xml -n 3 --dist loadgroup -m "not (alone or soak$(if $(BROWSER),, or browser))"
 
 # End-to-end tests (pytest, 10 minutes), then every fault injected into real GRPO runs and their judge's
 # server, 100,000 executions and 10,000 gradings: about an hour and a half.

@@ -99,7 +99,7 @@ class Helper:
             ChildProcessError: it did not start, or sent no message in time; with the last line of its
                 standard error.
         """
-        flags = ("-s", "-B", "-P", "-m")
+        flags = ("-s", "-P", "-m")
         own = {"PYTHONPATH": str(_PACKAGE_ROOT), "PYTHONUTF8": "1", "LANG": "C.UTF-8"}
         kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)

@@ -7,7 +7,6 @@ import sys
 import time
 
 import pytest
-from safetensors.torch import load_file, save_file
 
 from coding_model_project.cli import main
 from coding_model_project.data.problems import read_problems
@@ -85,6 +84,8 @@ def evaluated(world, killed, tmp_path_factory):
 
     `before` is its evaluation before that. The same process resumes the killed evaluation.
     """
+    from safetensors.torch import load_file, save_file
+
     folder, other = tmp_path_factory.mktemp("demo"), tmp_path_factory.mktemp("other") / "model"
     shutil.copytree(world.root / "model", other)
     weights = {name: -values for name, values in load_file(other / "model.safetensors").items()}

@@ -51,16 +51,21 @@ _SPAN = re.compile(r"`([^`\n]+)`")
 _MODULE = re.compile(r"python3? -m ((?:coding_model_project|recipes)[\w.]*)([^`\n;]*)")
 
 
-def strings() -> Iterator[tuple[str, str]]:
+@cache
+def strings() -> list[tuple[str, str]]:
     """Every text of the package, docstrings too, with where it stands."""
-    for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield f"{path.relative_to(ROOT)}:{node.lineno}", node.value
+    return [
+        (f"{path.relative_to(ROOT)}:{node.lineno}", node.value)
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
 
 
-TEXTS = [(where, text) for where, text in strings() if re.search(r"\s", text.strip())]
-"""Without single words, which are arguments of commands rather than advice."""
+@pytest.fixture(scope="module")
+def texts() -> list[tuple[str, str]]:
+    """Those without single words, which are arguments of commands rather than advice."""
+    return [(where, text) for where, text in strings() if re.search(r"\s", text.strip())]
 
 
 @cache
@@ -79,10 +84,10 @@ def _script_options() -> set[str]:
     return {name for page in pages for name in _OPTION.findall(page.stdout)}
 
 
-def test_options_exist():
+def test_options_exist(texts):
     unknown = [
         f"{where}: {name}"
-        for where, text in TEXTS
+        for where, text in texts
         for name in _OPTION.findall(text)
         if name not in known_options()
     ]
@@ -106,8 +111,8 @@ def test_wrong_advice_is_found(advice, wrong):
     assert found == [] if wrong is None else wrong in found[0]
 
 
-def test_commands_exist():
-    wrong = [f"{where}: {why}" for where, text in TEXTS for why in wrong_commands(text)]
+def test_commands_exist(texts):
+    wrong = [f"{where}: {why}" for where, text in texts for why in wrong_commands(text)]
     assert wrong == []
 
 
@@ -162,9 +167,9 @@ def test_keys_exist():
     assert unknown == []
 
 
-def test_make_targets_and_pages_exist():
+def test_make_targets_and_pages_exist(texts):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
-    for where, text in TEXTS:
+    for where, text in texts:
         assert targets.issuperset(re.findall(r"`make ([a-z-]+)", text)), where
         for page in re.findall(r"\bdocs/[\w-]+\.md", text):
             assert (ROOT / page).exists(), f"{where}: {page}"

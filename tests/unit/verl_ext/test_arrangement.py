@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coding_model_project.verl_ext.trainers.arrangement import order_within
+pytestmark = pytest.mark.verl
+
+
+def order_within(lengths: list[int], within: int) -> list[int]:
+    from coding_model_project.verl_ext.trainers import arrangement
+
+    return arrangement.order_within(lengths, within)
 
 
 def test_each_sample_stays_in_its_mini_batch() -> None:

@@ -7,12 +7,24 @@ import random
 
 import numpy as np
 import pytest
-import torch
 
 from coding_model_project.errors import CheckpointError
-from coding_model_project.verl_ext.trainers import weights_only
 
 pytestmark = pytest.mark.verl
+
+
+@pytest.fixture(scope="module")
+def torch():
+    import torch
+
+    return torch
+
+
+@pytest.fixture(scope="module")
+def weights_only(torch):
+    from coding_model_project.verl_ext.trainers import weights_only
+
+    return weights_only
 
 
 class Stranger:
@@ -24,7 +36,7 @@ class Stranger:
 
 
 @pytest.fixture(autouse=True)
-def _safe(monkeypatch):
+def _safe(monkeypatch, torch, weights_only):
     from transfer_queue import controller
     from transfer_queue.storage import simple_storage
 
@@ -37,7 +49,7 @@ def _safe(monkeypatch):
         yield
 
 
-def test_verls_state_loads_and_a_program_does_not_run(tmp_path):
+def test_verls_state_loads_and_a_program_does_not_run(tmp_path, torch):
     state = {
         "rng": {
             "cpu": torch.get_rng_state(),
@@ -61,11 +73,11 @@ def test_verls_state_loads_and_a_program_does_not_run(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_tensors_between_processes_are_as_before():
+def test_tensors_between_processes_are_as_before(torch):
     assert torch.equal(pickle.loads(pickle.dumps(torch.arange(3))), torch.arange(3))
 
 
-def test_a_queues_checkpoint_loads_and_a_program_does_not_run(tmp_path):
+def test_a_queues_checkpoint_loads_and_a_program_does_not_run(tmp_path, torch, weights_only):
     from transfer_queue.controller import DataPartitionStatus, FieldMeta
     from transfer_queue.storage.simple_storage import StorageUnitData
 
@@ -99,7 +111,7 @@ def test_a_queues_checkpoint_loads_and_a_program_does_not_run(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_shards_of_a_stranger_are_not_merged(tmp_path):
+def test_shards_of_a_stranger_are_not_merged(tmp_path, torch):
     from transformers import Qwen2Config
 
     from coding_model_project.verl_ext.trainers import merger
