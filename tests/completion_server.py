@@ -166,8 +166,10 @@ def serving(server: CompletionServer, port: int = 0) -> Iterator[CompletionServe
         server.url = f"http://127.0.0.1:{listening.server_port}/v1"
         thread = threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True)
         thread.start()
-        yield server
-        listening.shutdown()
+        try:
+            yield server
+        finally:  # after the socket's end the thread would run in circles
+            listening.shutdown()
 
 
 def _impossible(name: str, value: Any) -> bool:
