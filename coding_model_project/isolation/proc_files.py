@@ -10,6 +10,9 @@ MOST_WAITS = 4
 """The wall limits by which waiting for a core extends a process's wall limit at most: with its own, it
 ends after five times the limit. A program cannot make itself wait for longer than its CPU limit."""
 
+TICK_S = 0.01
+"""The longest tick of Linux's clock on the machines that are supported (CONFIG_HZ=100)."""
+
 
 def read(proc: int, path: str) -> str:
     """Return a file's content; raise OSError if the process is gone."""
@@ -91,4 +94,5 @@ def wall_limit(elapsed_s: float, wall_s: float, delayed_s: float) -> str | None:
     """
     if elapsed_s - min(delayed_s, MOST_WAITS * wall_s) < wall_s:
         return None
-    return "wall" if elapsed_s - delayed_s >= wall_s else "starved"
+    # Within a tick of the kernel's clock no process gets anything done, however idle the machine.
+    return "wall" if elapsed_s - delayed_s >= wall_s or wall_s < TICK_S else "starved"
