@@ -174,7 +174,8 @@ class Judge:
         Raises:
             ValueError: the number of problems differs from the number of completions.
             TypeError: see `grade`; raised before any completion is judged.
-            UngradableError, ConfigError: see `grade`.
+            UngradableError: see `grade`.
+            ConfigError: see `grade`.
         """
         if isinstance(completions, str):
             raise TypeError("completions: expected a list of texts, got text")

@@ -16,6 +16,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -32,7 +34,14 @@ def main() -> int:
     parser.add_argument(
         "--out", type=Path, default=ROOT / "outputs" / "site", help="Write the site to this folder."
     )
-    out: Path = parser.parse_args().out
+    parser.add_argument(
+        "--llms", action="store_true", help="Write llms.txt, the list of pages for models, instead."
+    )
+    options = parser.parse_args()
+    if options.llms:
+        (ROOT / "llms.txt").write_text(llms(), "utf-8")
+        return 0
+    out: Path = options.out
     with tempfile.TemporaryDirectory(prefix="site-") as folder:
         stage(Path(folder))
         built = subprocess.run(
@@ -61,6 +70,33 @@ def stage(folder: Path) -> None:
                 else:
                     shutil.copyfile(path, copy)
     (pages / "docs" / "command-line.md").write_text(command_line(), "utf-8")
+
+
+def llms() -> str:
+    """Return llms.txt (https://llmstxt.org): the site's pages by section, with what each is for."""
+    project = tomllib.loads((ROOT / "docs" / "zensical.toml").read_text("utf-8"))["project"]
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    wants = {
+        f"docs/{page}": want
+        for want, page in re.findall(r"^\| (.+) \| \[.+\]\((.+)\) \|$", index, re.M)
+    }
+    lines = [f"# {project['site_name']}", "", f"> {project['site_description']}"]
+    for title, pages in _sections("Start here", project["nav"]):
+        lines += ["", f"## {title}", ""]
+        for name, page in pages:
+            lines.append(f"- [{name}]({page})" + (f": {wants[page]}" if page in wants else ""))
+    return "\n".join(lines) + "\n"
+
+
+def _sections(title: str, entries: list[dict]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield each section with its pages in the repository, and then the sections below it."""
+    named = [pair for entry in entries for pair in entry.items()]
+    pages = [(name, of) for name, of in named if isinstance(of, str) and (ROOT / of).exists()]
+    if pages:
+        yield title, pages
+    for name, of in named:
+        if not isinstance(of, str):
+            yield from _sections(name, of)
 
 
 def fences_with_one_word(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Verdicts of 20,000 completions, frozen: whoever changes the judge sees which verdicts change.
+"""Verdicts of 22,000 completions, frozen: whoever changes the judge sees which verdicts change.
 
 python -m tests.frozen_verdicts           compare; exit code 1 if a verdict differs
 python -m tests.frozen_verdicts --write   freeze today's

@@ -1,13 +1,16 @@
-"""The base install does what it promises, from an empty folder, and stays small.
+"""The packages that are built do what they promise, from an empty folder, and stay small.
 
-    python -m tests.soak.base_install [HUMANEVAL_FILE]
+    python -m tests.soak.base_install [--python PYTHON]... [--humaneval FILE]
 
-Makes a fresh environment, installs the wheel there, measures it, and runs each command as a user would
-who has no checkout. Needs a package index. Takes some five minutes.
+Builds the sdist and from it the wheel, and checks their metadata by twine. For each interpreter, makes a
+fresh environment, installs the wheel there, measures it, and runs each command as a user would who has
+no checkout; then installs the sdist, and each extra but `train`, into fresh environments of their own,
+and uses it. Needs a package index. Takes some five minutes, and ten for the extras.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -22,6 +25,7 @@ import pyarrow.parquet as pq
 from coding_model_project.data.problems import write_problems
 from tests.completion_server import CompletionServer, serving
 from tests.fakes import stdin_problem
+from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import training, write_run
 
 ROOT = Path(__file__).parents[2]
@@ -38,26 +42,48 @@ if __name__ == "__main__":
     verdict = cmp.judge(problem, "```python\\n{GOLD}\\n```")
     print("passed:", verdict.passed)
 """
+SUM = {"id": "sum/1", "statement": "1 + 2?", "split": "test", "grader": "math", "answer": "3"}
+NO_COMMA = {
+    "id": "comma/1",
+    "statement": "Greet without a comma.",
+    "split": "test",
+    "grader": "instructions",
+    "instructions": [{"kind": "punctuation:no_comma"}],
+}
+EXTRAS = {
+    "stats": ("coding-model eval compare evaluated/one evaluated/two", "p-value"),
+    "rows": ("coding-model data prepare tinycode --out prepared", "tinycode is in prepared"),
+    "dedup": ("coding-model data dedup P.jsonl --against tinycode_test --out unique", "{"),
+    "math": ("coding-model grade --problems sum.jsonl --completions sums.jsonl", "100.0% accepted"),
+    "instructions": (
+        "coding-model grade --problems comma.jsonl --completions commas.jsonl",
+        "100.0% accepted",
+    ),
+    "serve": ("python -c import\tcoding_model_project.server.app", ""),
+    "s3": ("python -c import\ts3fs", ""),
+    "ray": ("python -c import\tray", ""),
+    "sagemaker": ("python -c import\tboto3", ""),
+    "sandbox-fusion": ("python -c import\tsandbox_fusion", ""),
+}
+"""For each extra a command that needs it, and a word of its output."""
 UNWANTED = ("Traceback", "make setup", "requirements/")
 """Words that no output may contain: an installed wheel has no Makefile and no checkout."""
 
 
 class Base:
-    """A fresh environment with the wheel, and an empty working folder."""
+    """A fresh environment with a built package, and an empty working folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, python: str, package: Path, extra: str = "") -> None:
         self.bin = folder / "venv" / "bin"
         self.work = folder / "work"
-        self.work.mkdir()
+        self.work.mkdir(parents=True)
         self.failed: list[str] = []
         # With PYTHONPATH pip would take what lies there for installed.
         dropped = ("PYTHONPATH", "PYTHONHOME", "CODING_DATA_DIR")
         self.environment = {k: v for k, v in os.environ.items() if k not in dropped}
         self.environment |= {"COLUMNS": "200", "HF_HUB_OFFLINE": "1"}
-        subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-        self.pip("wheel", "--no-deps", "-w", folder / "dist", ROOT)
-        (self.wheel,) = (folder / "dist").glob("*.whl")
-        self.pip("install", self.wheel)
+        subprocess.run([python, "-m", "venv", folder / "venv"], check=True)
+        self.pip("install", f"{package}[{extra}]" if extra else package)
 
     def pip(self, command: str, *arguments: str | Path) -> None:
         words = [self.bin / "pip", command, "--quiet", "--disable-pip-version-check", *arguments]
@@ -70,7 +96,7 @@ class Base:
 
     def run(self, command: str, *, code: int = 0, holds: str = "") -> str:
         """Run `coding-model ...` or `python ...`, and check its exit code and a word of its output."""
-        program, *arguments = command.split()
+        program, *arguments = command.split(" ")
         done = subprocess.run(
             [self.bin / program, *arguments],
             cwd=self.work, env=self.environment, capture_output=True, text=True,
@@ -159,23 +185,81 @@ def refusing(base: Base) -> None:
     base.run("coding-model data prepare tinycode", code=2, holds="coding-model-project[rows]")
     base.run("python -m recipes.grpo --help", holds="python -m recipes.grpo")
     base.run("python -m recipes.grpo", code=2, holds="coding-model-project[train]")
-    base.pip("install", f"{base.wheel}[report]")
     base.run("coding-model report run --out page.html", holds="samples")
 
 
+def with_extra(base: Base, extra: str) -> None:
+    """Use an extra's libraries, of `all` those of all its parts."""
+    write_problems(base.work / "P.jsonl", [PROBLEM])
+    for name, problem, completion in (("sum", SUM, "\\boxed{3}"), ("comma", NO_COMMA, "Hi.")):
+        (base.work / f"{name}.jsonl").write_text(json.dumps(problem) + "\n")
+        line = {"problem_id": f"{name}/1", "completion": completion}
+        (base.work / f"{name}s.jsonl").write_text(json.dumps(line) + "\n")
+    for name, passed in (("one", False), ("two", True)):
+        outcomes = {f"mine/{i}": [passed] for i in range(20)}
+        write_evaluation(base.work / "evaluated" / name, outcomes, model=name)
+    parts = ("stats", "rows", "dedup", "math", "instructions", "serve")
+    for part in parts if extra == "all" else (extra,):
+        command, word = EXTRAS[part]
+        base.run(command, holds=word)
+
+
+def build(folder: Path) -> tuple[Path, Path]:
+    """Build the sdist and from it the wheel, and check what an index would show of them."""
+    tools = folder / "tools"
+    subprocess.run([sys.executable, "-m", "venv", tools], check=True)
+    subprocess.run([tools / "bin" / "pip", "install", "--quiet", "build", "twine"], check=True)
+    subprocess.run(
+        [tools / "bin" / "python", "-m", "build", "--outdir", folder / "dist", ROOT],
+        check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    built = sorted((folder / "dist").iterdir(), key=lambda path: path.suffix)
+    subprocess.run([tools / "bin" / "twine", "check", "--strict", *built], check=True)
+    sdist, wheel = built
+    return sdist, wheel
+
+
+def checked(
+    folder: Path, python: str, sdist: Path, wheel: Path, humaneval: Path | None
+) -> list[str]:
+    """Return the names of the checks that failed with an interpreter."""
+    base = Base(folder / "wheel", python, wheel)
+    size = size_mb(next((folder / "wheel" / "venv" / "lib").glob("python*/site-packages")))
+    base.check("size", size <= LIMIT_MB, f"{size} MB of at most {LIMIT_MB}")
+    missing = packaged(wheel)
+    base.check("files in the wheel", not missing, ", ".join(sorted(missing)))
+    judging(base, humaneval)
+    evaluating(base)
+    refusing(base)
+    failed = base.failed
+    source = Base(folder / "sdist", python, sdist)
+    (source.work / "api.py").write_text(API)
+    source.run("python api.py", holds="passed: True")
+    failed += source.failed
+    for extra in (*EXTRAS, "all"):
+        print(f"with the extra {extra}:")
+        one = Base(folder / extra, python, wheel, extra)
+        with_extra(one, extra)
+        failed += one.failed
+    return failed
+
+
 def main() -> int:
-    humaneval = Path(sys.argv[1]) if sys.argv[1:] else None
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--python", action="append", help="Check with this interpreter; repeatable."
+    )
+    parser.add_argument("--humaneval", type=Path, help="Judge the solutions of this file, too.")
+    options = parser.parse_args()
+    failed: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory(prefix="base_install_") as folder:
-        base = Base(Path(folder))
-        size = size_mb(next((Path(folder) / "venv" / "lib").glob("python*/site-packages")))
-        base.check("size", size <= LIMIT_MB, f"{size} MB of at most {LIMIT_MB}")
-        missing = packaged(base.wheel)
-        base.check("files in the wheel", not missing, ", ".join(sorted(missing)))
-        judging(base, humaneval)
-        evaluating(base)
-        refusing(base)
-        print(json.dumps({"size_mb": size, "failed": base.failed}))
-    return 1 if base.failed else 0
+        sdist, wheel = build(Path(folder))
+        for number, python in enumerate(options.python or [sys.executable]):
+            print(f"== {python}", flush=True)
+            where = Path(folder) / str(number)
+            failed[python] = checked(where, python, sdist, wheel, options.humaneval)
+    print(json.dumps({"failed": failed}))
+    return 1 if any(failed.values()) else 0
 
 
 if __name__ == "__main__":

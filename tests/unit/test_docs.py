@@ -5,15 +5,19 @@ import importlib.util
 import itertools
 import json
 import re
+import tomllib
 from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
 import typer
 from omegaconf import OmegaConf
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from coding_model_project.cli import app
 from coding_model_project.errors import ConfigError
+from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.runs.checkpoints import write_manifest
 from coding_model_project.runs.mirror.mirror import Mirror
@@ -27,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 WITHOUT_TRAINING = [
     page
-    for page in docs.PAGES
+    for page in (*docs.PAGES, docs.ROOT / "README.md")
     if any(block.executed and not block.needs for block in docs.blocks(page))
     and not any("e2e" in block.needs for block in docs.blocks(page))
 ]
@@ -183,7 +187,11 @@ def test_keys_exist(page):
         assert known, f"{where}: no key {key}"  # Hydra's launchers are packages of their own
 
 
-@pytest.mark.parametrize("page", docs.READ, ids=lambda page: str(page.relative_to(docs.ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [*docs.READ, docs.ROOT / "CHANGELOG.md"],
+    ids=lambda page: str(page.relative_to(docs.ROOT)),
+)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name}: {target}"
@@ -193,6 +201,28 @@ def test_the_index_lists_every_page():
     text = (docs.ROOT / "docs" / "index.md").read_text()
     for page in docs.PAGES:
         assert page.name == "index.md" or f"({page.name})" in text
+
+
+def test_the_changelog_has_dated_releases_and_every_grader_version():
+    text = (docs.ROOT / "CHANGELOG.md").read_text()
+    releases = re.findall(r"^## (?:Unreleased|(\S+) \((\d{4}-\d\d-\d\d), \w{8}\))$", text, re.M)
+    assert len(releases) == text.count("\n## ")
+    dated = [(day, Version(version)) for version, day in releases if version]
+    assert dated == sorted(dated, reverse=True)
+    titles = re.findall(
+        r"^\*\*Scores change: `GRADER_VERSION` (\d+)(?: (?:to|and) (\d+))?", text, re.M
+    )
+    versions = [n for first, last in titles for n in range(int(last or first), int(first) - 1, -1)]
+    assert versions == list(range(int(GRADER_VERSION), 0, -1))
+
+
+def test_the_badges_say_what_the_package_says():
+    project = tomllib.loads((docs.ROOT / "pyproject.toml").read_text())["project"]
+    badges = re.findall(r"<text[^>]*>([^<]+)", (docs.ROOT / "docs/pictures/badges.svg").read_text())
+    pythons = SpecifierSet(project["requires-python"])
+    assert badges[2] == " | ".join(f"3.{n}" for n in range(20) if f"3.{n}" in pythons)
+    assert f"verl=={badges[4]}" in project["optional-dependencies"]["train"]
+    assert badges[6] == project["license"]
 
 
 def test_what_is_wrong_is_found(tmp_path):

@@ -1,5 +1,6 @@
 """The documentation site, as `make docs` builds it."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -37,6 +38,22 @@ def test_the_navigation_names_every_page_of_the_docs():
     navigation = (docs.ROOT / "docs" / "zensical.toml").read_text("utf-8")
     for path in sorted((docs.ROOT / "docs").glob("*.md")):
         assert f'"docs/{path.name}"' in navigation or path.name == "index.md", path.name
+
+
+def test_llms_txt_is_current_and_lists_every_page():
+    text = (docs.ROOT / "llms.txt").read_text("utf-8")
+    assert text == site_script().llms(), "write it again: python docs/site.py --llms"
+    links = re.findall(r"^- \[[^]]+\]\(([^)]+)\)", text, re.M)
+    assert all((docs.ROOT / link).is_file() for link in links)
+    assert {page.name for page in docs.PAGES} - {"index.md"} <= {Path(link).name for link in links}
+
+
+def site_script():
+    """`docs/site.py`, which is in no package."""
+    spec = importlib.util.spec_from_file_location("docs_site", docs.ROOT / "docs" / "site.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_the_command_lines_reference_has_each_command_with_its_options(site):
