@@ -23,7 +23,7 @@ PINNED = {
 }
 """Versions that verl depends on, as pinned in requirements/*.txt (a test compares)."""
 
-PYTHONS = {"cpu": ((3, 11),), "gpu": ((3, 11), (3, 12))}
+PYTHONS = {"cpu": ((3, 11),), "gpu": ((3, 11), (3, 12)), "base": ((3, 11), (3, 12), (3, 13))}
 
 HUB_TIMEOUT_S = 3.0
 _HUB = "https://huggingface.co"
@@ -49,7 +49,7 @@ def can_train() -> bool:
 
 
 def python() -> list[Finding]:
-    accepted = PYTHONS[kind()] if can_train() else PYTHONS["gpu"]
+    accepted = PYTHONS[kind() if can_train() else "base"]
     found = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info[:2] in accepted:
         return [ok("python", found)]

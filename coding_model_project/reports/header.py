@@ -13,13 +13,19 @@ from coding_model_project.evaluation.results import METRICS, RUN_INFO
 from coding_model_project.evaluation.statistics.scores import rate_text
 from coding_model_project.evaluation.tables import instruction_rates, other_readings
 from coding_model_project.reports.chart_lines import Metrics
+from coding_model_project.reports.page_data import Line
 from coding_model_project.reports.tally import RunTally
 from coding_model_project.runs.folder import RunFolder, State
 from coding_model_project.runs.metrics_log import total
 
 
-def run_facts(run: RunFolder, tally: RunTally, metrics: Metrics) -> list[tuple[str, str]]:
+def run_facts(
+    run: RunFolder, tally: RunTally, metrics: Metrics, lines: Mapping[str, Sequence[Line]]
+) -> list[tuple[str, str]]:
     """Return label and text of each known fact, in the order of the page.
+
+    Args:
+        lines: the run's lines by chart; none for an evaluation.
 
     Raises:
         ConfigError: the folder is not a run's.
@@ -29,7 +35,8 @@ def run_facts(run: RunFolder, tally: RunTally, metrics: Metrics) -> list[tuple[s
         "recipe": str(origin.get("recipe") or ""),
         "state": _state(run),
         **_evaluated(run),
-        "step": _step(tally, metrics),
+        "accepted": _accepted(lines),
+        "step": _step(tally, metrics) if lines else "",
         "started": _clock(origin.get("created")),
         "duration": _duration(run),
         "tokens": _tokens(tally, run),
@@ -60,9 +67,22 @@ def _evaluated(run: RunFolder) -> dict[str, str]:
         ]
         rates += [f"{title} {rate_text(rate)}" for title, rate in instruction_rates(found)]
         errors = [f"{error} {share:.1%}" for error, share in found["errors"].items() if share]
-        left_out = f"{found['ungradable']} of {found['samples']} samples could not be judged"
-        facts[name] = "; ".join([", ".join(rates), ", ".join(errors) or "no errors", left_out])
+        lost, samples = found["ungradable"], found["samples"]
+        left_out = f"{lost} of {samples} samples could not be judged and count nowhere"
+        judged = left_out if lost else f"all {samples} samples were judged"
+        shares = f"errors: {', '.join(errors) or 'none'}"
+        facts[name] = f"{', '.join(rates)} (95% intervals); {shares}; {judged}"
     return facts
+
+
+def _accepted(lines: Mapping[str, Sequence[Line]]) -> str:
+    """Return the accepted shares at the first and the last step, of training and validation."""
+    found = []
+    for title, chart in (("training", "accepted"), ("validation", "validation")):
+        if len(drawn := lines.get(chart, ())) == 1 and len(steps := drawn[0].steps) > 1:
+            first, last = drawn[0].values[0], drawn[0].values[-1]
+            found.append(f"{title} {first:.1%} at step {steps[0]}, {last:.1%} at step {steps[-1]}")
+    return "; ".join(found)
 
 
 def run_names(runs: Sequence[RunFolder]) -> list[str]:

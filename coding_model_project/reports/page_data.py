@@ -54,8 +54,9 @@ class RunData:
     reward_by_source, loss, parts, length, infra, public."""
     stacks: Mapping[str, Stack] = field(default_factory=dict)
     """Stacks by chart: errors (shares) and times (seconds)."""
-    months: Mapping[str, Sequence[Score]] = field(default_factory=dict)
-    """pass@1 by the problems' month of publication, by data set."""
+    scores: Mapping[str, Mapping[str, Sequence[Score]]] = field(default_factory=dict)
+    """Bars of a finished evaluation, by chart and data set: pass_at_k, and months (pass@1 by month of
+    publication)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

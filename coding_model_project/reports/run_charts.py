@@ -42,7 +42,8 @@ _ARMS = Kind(
 _LINES = {
     "accepted": Kind(
         title="Accepted, training", percent=True, band="95% interval",
-        note=_MEAN.format("share of accepted samples"),
+        note="Share of samples that pass every hidden test, as a mean over problems; 95% interval over "
+        "problems.",
     ),
     "accepted_by_source": Kind(
         title="Accepted, by source", percent=True, band="95% interval",
@@ -113,11 +114,18 @@ _STACKS = {
         "validation follows the step.",
     ),
 }  # fmt: skip
-_MONTHS = Kind(
-    title="Accepted, by month of publication", percent=True,
-    note="pass@1 of the problems of each month; 95% interval over problems. From the "
-    "cut-off on the model cannot have seen them in training.",
-)  # fmt: skip
+_BARS = {
+    "pass_at_k": Kind(
+        title="pass@k", percent=True,
+        note="Chance that at least one of k samples passes every hidden test; 95% interval over "
+        "problems.",
+    ),
+    "months": Kind(
+        title="Accepted, by month of publication", percent=True,
+        note="pass@1 of the problems of each month; 95% interval over problems. From the "
+        "cut-off on the model cannot have seen them in training.",
+    ),
+}  # fmt: skip
 _HISTORY = Kind(title="Accepted share by step", note="", percent=True)
 
 
@@ -133,22 +141,24 @@ def run_charts(
     curves = [Curve(line=arm, key=line_key(arm.label, n)) for n, arm in enumerate(arms)]
     first = [line_chart("arms", _ARMS, curves)] if curves else []
     missing = []
+    trained = [run for run in runs if not run.scores]
     for name, kind in _LINES.items():
         if curves := list(_run_curves(runs, name)):
             first.append(line_chart(name, kind, curves))
-        elif name not in _IN_SOME_RUNS:
+        elif trained and name not in _IN_SOME_RUNS:
             missing.append(kind.title)
-    months = {
-        dataset if len(runs) == 1 else f"{run.name} · {dataset}": scores
-        for run in runs
-        for dataset, scores in run.months.items()
-    }
-    if months:
-        first.append(bar_chart("months", _MONTHS, months))
+    for name, kind in _BARS.items():
+        sides = {
+            dataset if len(runs) == 1 else f"{run.name} · {dataset}": scores
+            for run in runs
+            for dataset, scores in run.scores.get(name, {}).items()
+        }
+        if sides:
+            first.append(bar_chart(name, kind, sides))
     rows = [first]
     for name, kind in _STACKS.items():
         having = [(n, run) for n, run in enumerate(runs) if name in run.stacks]
-        if not having:
+        if trained and not having:
             missing.append(kind.title)
         charts = [
             stack_chart(

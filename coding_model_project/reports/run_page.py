@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coding_model_project.evaluation.results import METRICS
@@ -92,33 +92,42 @@ def _read(runs: Sequence[RunFolder], budget_bytes: int) -> tuple[list[RunTally],
 def run_data(run: RunFolder, name: str, tally: RunTally) -> RunData:
     """Read the data of a run, given the tally of its samples."""
     metrics = read_metrics(run.metrics)
+    scores = _scores(run)  # of an evaluation, which has no steps to draw lines over
+    lines = {} if scores else chart_lines(tally, metrics, read_metrics(run.evaluations))
     return RunData(
         name=name,
         state=str(run.state),
-        facts=run_facts(run, tally, metrics),
+        facts=run_facts(run, tally, metrics, lines),
         n_rollouts=tally.n,
-        lines=chart_lines(tally, metrics, read_metrics(run.evaluations)),
-        stacks=chart_stacks(tally, metrics),
-        months=_months(run),
+        lines=lines,
+        stacks={} if scores else chart_stacks(tally, metrics),
+        scores=scores,
     )
 
 
-def _months(run: RunFolder) -> dict[str, list[Score]]:
-    """Return a finished evaluation's pass@1 by month of publication, by data set."""
+def _scores(run: RunFolder) -> dict[str, dict[str, list[Score]]]:
+    """Return a finished evaluation's rates by chart and data set."""
     if not (run.path / METRICS).exists():
         return {}
-    found = {}
+    found: dict[str, dict[str, list[Score]]] = {"pass_at_k": {}, "months": {}}
     for name, metrics in read_metrics_of(run.path).items():
+        rates = {f"pass@{k}": rate for k, rate in metrics["pass@k"].items()}
+        found["pass_at_k"][name] = _bars(rates)
         cutoff = metrics.get("cutoff", {}).get("day", "")
         if by_month := metrics.get("by_month"):
-            found[name] = [
-                Score(
-                    label=f"{month}, cut-off" if cutoff.startswith(month) else month,
-                    **{key: rates["1"][key] for key in ("value", "low", "high")},
-                )
+            months = {
+                f"{month}, cut-off" if cutoff.startswith(month) else month: rates["1"]
                 for month, rates in by_month.items()
-            ]
+            }
+            found["months"][name] = _bars(months)
     return found
+
+
+def _bars(rates: Mapping[str, Mapping[str, float]]) -> list[Score]:
+    return [
+        Score(label=label, value=rate["value"], low=rate["low"], high=rate["high"])
+        for label, rate in rates.items()
+    ]
 
 
 def _samples(

@@ -19,7 +19,7 @@ function sampleView(sample, ...actions) {
   const extra = sample.extra ? [element("h4", {}, "Extra"), element("pre", {}, sample.extra)] : [];
   if (!timeline.length) verdict.append(...extra);
   return [
-    element("div", { class: "bar" }, element("h3", {}, `${sample.problem}, step ${sample.step}`), ...actions),
+    element("div", { class: "bar" }, element("h3", {}, sample.problem + (sample.step == null ? "" : `, step ${sample.step}`)), ...actions),
     factList(sampleFacts(sample)),
     element("div", { class: "pair" },
       element("div", {}, element("h4", {}, "Completion"), completionView(sample.completion, sample.extraction)),

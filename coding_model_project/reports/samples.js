@@ -12,6 +12,7 @@ class SampleBrowser {
     this.historyFigure = historyFigure;
     this.columns = table.columns;
     this.n = this.columns.run ? this.columns.run.length : 0;
+    this.stepped = (this.columns.step || []).some((step) => step > 0);  // an evaluation has no steps
     this.lower = new Map();  // lower-case texts, cached for searches
     this.found = [];
     this.page = 0;
@@ -35,7 +36,8 @@ class SampleBrowser {
       const [, plain, points] = /^(.+?)(?:_(text|label))?$/.exec(name);
       found[plain] = points ? this.table[`${points}s`][values[i]] : values[i];
     }
-    return { ...found, problem: this.problem(i), run: this.runs.length > 1 ? this.runs[found.run] : "" };
+    const step = this.stepped ? found.step : null;
+    return { ...found, step, problem: this.problem(i), run: this.runs.length > 1 ? this.runs[found.run] : "" };
   }
 
   field(name) { return document.getElementById(`f-${name}`); }
@@ -47,6 +49,8 @@ class SampleBrowser {
       .map((number) => this.table.labels[number]).sort();
     options("run", [["", "all"], ...this.runs.map((name, n) => [String(n), name])]);
     this.field("run").closest("label").hidden = this.runs.length < 2;
+    for (const name of ["from", "to", "order"]) this.field(name).closest("label").hidden = !this.stepped;
+    document.getElementById("follow").hidden = !this.stepped;
     const verdicts = labels("error").filter((verdict) => verdict !== "accepted");
     options("verdict", [["", "all"], ["accepted", "accepted"], ["*", "any error"],
       ["public", "public passed, hidden failed"], ...verdicts.map((verdict) => [verdict, verdict.replaceAll("_", " ")])]);
@@ -137,7 +141,7 @@ class SampleBrowser {
     const many = this.runs.length > 1;
     const swatch = element("span", { class: "swatch", title: this.runs[c.run[i]] });
     swatch.style.background = `var(--run-${c.run[i] % 8})`;
-    const where = element("span", {}, ...(many ? [swatch] : []), `step ${c.step[i]} · ${this.problem(i)}`);
+    const where = element("span", {}, ...(many ? [swatch] : []), (this.stepped ? `step ${c.step[i]} · ` : "") + this.problem(i));
     const snippet = this.text(i, "completion").slice(0, 120).replace(/\s+/g, " ").trim() || "(empty)";
     const button = element("button", { type: "button", "data-sample": String(i) },
       element("span", { class: "first" }, where, verdictMark(this.verdict(i))),

@@ -51,7 +51,7 @@ NO_COMMA = {
     "instructions": [{"kind": "punctuation:no_comma"}],
 }
 EXTRAS = {
-    "stats": ("coding-model eval compare evaluated/one evaluated/two", "p-value"),
+    "stats": ("coding-model eval compare evaluated/one evaluated/two", "McNemar"),
     "rows": ("coding-model data prepare tinycode --out prepared", "tinycode is in prepared"),
     "dedup": ("coding-model data dedup P.jsonl --against tinycode_test --out unique", "{"),
     "math": ("coding-model grade --problems sum.jsonl --completions sums.jsonl", "100.0% accepted"),

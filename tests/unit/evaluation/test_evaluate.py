@@ -121,7 +121,7 @@ def test_all_that_it_leaves(problems, tmp_path):
     assert json.loads(folder.summary.read_text())["samples"] == N_PROBLEMS * N_SAMPLES
     assert "toy/3" in (folder.path / "qa_logs" / "toy.md").read_text()
     assert "samples are on this page" in (folder.path / "report.html").read_text()
-    facts = dict(run_facts(folder, RunTally(), {}))
+    facts = dict(run_facts(folder, RunTally(), {}, {}))
     assert (facts["state"], facts["model"]) == ("finished", "writer") and "pass@4" in facts["toy"]
     again, said = run(config(problems, tmp_path / "run"), Writer(fails_after=0))
     assert again == metrics
