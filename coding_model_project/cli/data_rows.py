@@ -17,6 +17,7 @@ from coding_model_project.cli.common import embedded_sandbox, print_first, print
 from coding_model_project.config_key import argument, option
 from coding_model_project.data.training.training_files import Plan
 from coding_model_project.errors import ConfigError, DataError, SandboxError
+from coding_model_project.extras import extra
 from coding_model_project.progress import Advance, progress_bar
 from coding_model_project.redaction import redacted
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
@@ -90,6 +91,8 @@ def rows(
     from coding_model_project.data.training.rates import Rates, read_rates
     from coding_model_project.data.training.training_files import write_training_files
 
+    with extra("rows"):
+        import pyarrow  # noqa: F401 - a missing library is named before problems are judged for hours
     if (plan.max_prompt_tokens is None) != (tokenizer is None):
         raise ConfigError("--max-prompt-tokens and --tokenizer need each other; pass both")
     if rates is None and (min_rate > 0 or max_rate < 1):

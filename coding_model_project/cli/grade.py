@@ -137,7 +137,10 @@ def _read_completions(
                 f'{where}: not an object with "problem_id" and "completion"'
             ) from error
         if not isinstance(problem_id, str) or problem_id not in known:
-            raise ConfigError(f"{where}: problem_id: {problem_id!r:.80} is not in {source}")
+            like = next(iter(known), None)
+            raise ConfigError(
+                f"{where}: problem_id: {problem_id!r:.80} is not in {source}, whose first is {like!r:.80}"
+            )
         if not isinstance(completion, str):
             raise ConfigError(f"{where}: completion: not text")
         rows.append((known[problem_id], completion))

@@ -150,7 +150,10 @@ async def _grade(
             print(f"refused, and so not graded: {_named(totals.refused)}", file=sys.stderr)
         if totals.in_process:
             named = _named(totals.in_process)
-            print(f"the agent may have written its own reward: {named}", file=sys.stderr)
+            print(
+                f"an agent could write its own reward (integrity in_process): {named}",
+                file=sys.stderr,
+            )
     if totals.failed:
         return 3
     return 1 if script is None and (totals.short or totals.refused) else 0

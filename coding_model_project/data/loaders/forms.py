@@ -217,17 +217,16 @@ def guessed(row: Row) -> dict[str, str]:
             break
     rest = [name for name in row if name != found.get("statement")]
     entry = row.get("entry_point")
+    gold = next((one for one in PROGRAMS if one in rest and isinstance(row[one], str)), None)
     hints = Hints(
         function=entry if isinstance(entry, str) else None,
-        programs=next(
-            (programs_of(row[one]) for one in PROGRAMS if isinstance(row.get(one), str)), ()
-        ),
+        programs=programs_of(row[gold]) if gold else (),
     )
     named = [name for name in TESTS if name in rest]
     for name in dict.fromkeys((*named, *_dotted(row, rest))):
         value = value_at(row, name)
         if name not in PROGRAMS and _fits(lambda one: tests_of(one, hints), value):
-            return {**found, "tests": name}
+            return {**found, "tests": name} | ({"gold": gold} if hints.programs and gold else {})
     for name in _ANSWERS:
         if name in rest and _fits(lambda one, of=name: answer_of(one, of), row[name]):
             return {**found, "answer": name}
