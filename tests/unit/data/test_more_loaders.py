@@ -288,6 +288,15 @@ def test_a_wrong_map_is_one_line(tmp_path, capsys, options, says):
     assert error.count("\n") == 1
 
 
+def test_the_map_that_a_refusal_advises_has_the_solutions_and_works(tmp_path, capsys):
+    row = {"prompt": "Define f(x).", "test": "assert f(1) == 1", "solution": "def f(x): return x"}
+    path = written(tmp_path, "r.jsonl", row)
+    assert main(["data", "preflight", str(path)]) == 2
+    advised = capsys.readouterr().err.split("coding_model_project ")[1].split()
+    assert "gold=solution" in advised
+    assert main(advised) == 0
+
+
 @pytest.mark.parametrize("command", ["preflight", "rows", "dedup", "select-tests"])
 def test_every_command_that_reads_a_data_set_maps_columns(tmp_path, capsys, command):
     path = written(tmp_path, "train.jsonl", {**ADD, "cases": ["assert add(1, 2) == 3"]})

@@ -1,6 +1,7 @@
 """The report says what the run's files say, shows a fair and fixed choice, and trusts no text."""
 
 import json
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -249,6 +250,16 @@ def test_an_evaluation_of_contests_has_its_months_and_the_cut_off(tmp_path):
     _, page = report(tmp_path / "r.html", run)
     assert "2024-07: livecodebench 50.0% (25.0% to 75.0%)" in page
     assert "2024-08, cut-off: livecodebench" in page
+    assert "pass@1: livecodebench 50.0% (25.0% to 75.0%)" in page
+    assert "No recorded data for" not in page, "an evaluation has no curves of a training"
+
+
+def test_the_header_says_what_a_training_gained(tmp_path):
+    rollouts = list(training(n_steps=3))
+    run = write_run(tmp_path / "run", rollouts=rollouts, metrics=training_metrics(rollouts))
+    _, page = report(tmp_path / "r.html", run)
+    share = r"\d+\.\d% at step"
+    assert re.search(rf"<dt>accepted</dt><dd>training {share} 1, {share} 3</dd>", page)
 
 
 def test_an_evaluation_of_instructions_has_the_publishers_accuracies(tmp_path):
