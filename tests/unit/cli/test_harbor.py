@@ -99,7 +99,7 @@ def test_exit_codes_and_totals_for_real(tmp_path, capsys):
     captured = capsys.readouterr()
     tasks_of = [json.loads(line)["task"] for line in captured.out.splitlines()]
     assert tasks_of == ["good", "half", "refused"]
-    ends = ["invalid: 1 (refused 1)", "below 1: half", "graded: refused", "reward: good, half"]
+    ends = ["invalid: 1 (refused 1)", "below 1: half", "graded: refused", "in_process): good, half"]
     for line, end in zip(captured.err.splitlines()[-4:], ends, strict=True):
         assert line.endswith(end)
     assert list(out.glob("good__*"))
