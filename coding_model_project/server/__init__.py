@@ -2,7 +2,8 @@
 
     app        the routes, and the checks of every request (`gate`: token, size; `admission`: capacity)
     requests   requests and answers in their wire format
-    run_code   /run_code: one program (`fetching`: with its files), or a `FusionSandbox`'s batch
+    run_code   /run_code: one program (`fetching`: with its files)
+    run_batch  /run_batch: many programs with many inputs, for `FusionSandbox`
     measures   /metrics
     listening  a socket, uvicorn (`bounded`), and graceful shutdown
 

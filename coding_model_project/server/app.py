@@ -18,14 +18,15 @@ from coding_model_project.server import requests
 from coding_model_project.server.admission import Admission, Leaving
 from coding_model_project.server.gate import Gate
 from coding_model_project.server.measures import Measures
+from coding_model_project.server.run_batch import run_batch
 from coding_model_project.server.run_code import Bounds, run_code
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """Host names of a server that only this machine reaches."""
 _CLIENT_GONE = 499
 _NO_SUCH_PATH = (
-    "this server runs programs, by /run_code, and judges no data sets; to judge completions of a data "
-    "set, use `python -m coding_model_project grade` or `python -m coding_model_project eval`"
+    "this server runs programs, by /run_code and /run_batch, and judges no data sets; to judge "
+    "completions of a data set, use `python -m coding_model_project grade` or `python -m coding_model_project eval`"
 )
 
 
@@ -109,15 +110,26 @@ def _add_errors(app: FastAPI) -> None:
 def _add_running(
     app: FastAPI, sandbox: Sandbox, bounds: Bounds, admission: Admission, measures: Measures
 ) -> None:
-    @app.post("/run_code", response_model=None)
+    @app.post(wire.RUN_CODE, response_model=None)
     async def _run_code(body: requests.RunCodeRequest, request: Request) -> Response:
         async with admission.place():
             if await request.is_disconnected():  # the client gave up while the request waited
                 return Response(status_code=_CLIENT_GONE)
             with measures.timed():
                 answer = await run_code(body, sandbox, bounds)
-        measures.count(answer)
+        measures.count(answer.status)
         return Response(answer.model_dump_json(), media_type="application/json")
+
+    @app.post(wire.RUN_BATCH, response_model=None)
+    async def _run_batch(body: requests.BatchRequest, request: Request) -> Response:
+        async with admission.place():
+            if await request.is_disconnected():
+                return Response(status_code=_CLIENT_GONE)
+            with measures.timed():
+                answer = await run_batch(body, sandbox, bounds)
+        for outcome in answer.programs:
+            measures.count(outcome.summary)
+        return AsciiJson(answer.model_dump())
 
     @app.post("/run_jupyter")
     async def _run_jupyter(body: requests.RunJupyterRequest) -> requests.RunJupyterResponse:

@@ -14,7 +14,7 @@ from coding_model_project import __version__
 from coding_model_project.control_groups import oom_kills
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.server.admission import Admission
-from coding_model_project.server.requests import RunCodeResponse
+from coding_model_project.server.requests import RunStatus
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
@@ -28,11 +28,14 @@ class Measures:
         self._sandbox = sandbox
         self._registry = CollectorRegistry()
         self._programs = Counter(
-            "sandbox_programs", "Answers of /run_code", ["status"], registry=self._registry
+            "sandbox_programs",
+            "Programs by the status of their answer",
+            ["status"],
+            registry=self._registry,
         )
         self._seconds = Histogram(
             "sandbox_run_seconds",
-            "Seconds of /run_code requests, without waiting for a place",
+            "Seconds of requests that run programs, without waiting for a place",
             buckets=_BUCKETS,
             registry=self._registry,
         )
@@ -45,8 +48,9 @@ class Measures:
         """Return a context that times a run."""
         return self._seconds.time()
 
-    def count(self, answer: RunCodeResponse) -> None:
-        self._programs.labels(answer.status).inc()
+    def count(self, status: RunStatus) -> None:
+        """Count a program."""
+        self._programs.labels(status).inc()
 
     def text(self) -> str:
         self._info.info({"identity": self._sandbox.identity, "version": __version__})

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import base64
+import math
 import signal
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from coding_model_project.errors import ConfigError, DataError, SandboxError
+from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.sandbox.base import Sandbox
-from coding_model_project.sandbox.fusion import driver_messages, wire
-from coding_model_project.sandbox.fusion.bundle import ANSWER_FILE, MARK
-from coding_model_project.sandbox.fusion.driver_messages import Answer, Budget, Outcome
+from coding_model_project.sandbox.fusion import wire
 from coding_model_project.server import fetching
-from coding_model_project.server.requests import PhaseResult, RunCodeRequest, RunCodeResponse
+from coding_model_project.server.requests import (
+    PhaseResult,
+    RunCodeRequest,
+    RunCodeResponse,
+    decoded,
+)
 from coding_model_project.types import Execution, Limits, Program, Status, Stdin
 
 _COMPILED = frozenset(
@@ -42,13 +43,15 @@ class Bounds:
         """Reject limits above these: a verdict must not depend on the server that gave it.
 
         Raises:
-            ConfigError: a limit is too high.
+            ConfigError: a limit is too high, or not positive.
         """
         most = {"wall_s": self.run_s, "memory_mb": self.memory_mb, "output_kb": self.output_kb}
-        for name, bound in most.items():
-            if getattr(limits, name) > bound:
-                setting = f"limits.{name}={getattr(limits, name):g}"
-                raise ConfigError(f"{setting}: the server allows at most {bound:g}")
+        for field in fields(limits):
+            value, bound = getattr(limits, field.name), most.get(field.name, math.inf)
+            if not 0 < value <= bound:
+                raise ConfigError(
+                    f"limits.{field.name}={value:g}: the server allows more than 0, at most {bound:g}"
+                )
 
 
 async def run_code(request: RunCodeRequest, sandbox: Sandbox, bounds: Bounds) -> RunCodeResponse:
@@ -58,8 +61,6 @@ async def run_code(request: RunCodeRequest, sandbox: Sandbox, bounds: Bounds) ->
         DataError: its files cannot be written here.
         ConfigError: this sandbox cannot run such a request.
     """
-    if request.language == "python" and request.code.startswith(MARK):
-        return await _run_batch(request.stdin or "", sandbox, bounds)
     if request.run_timeout <= 0:
         return _response(Execution(status=Status.wall_timeout), request)
     if request.language in _NO_RUNNER:
@@ -67,7 +68,7 @@ async def run_code(request: RunCodeRequest, sandbox: Sandbox, bounds: Bounds) ->
     mark, source = "", request.code
     if request.fetch_files and request.language == "python":
         source, mark = fetching.wrap(source, request.fetch_files)
-    files = _decoded(request.files)
+    files = decoded(request.files)
     program = Program(source=source, language=request.language, files=files)
     inputs, limits = [Stdin(request.stdin or "")], _limits(request, bounds)
     try:
@@ -81,45 +82,6 @@ async def run_code(request: RunCodeRequest, sandbox: Sandbox, bounds: Bounds) ->
     return _response(execution, request, mark)
 
 
-async def _run_batch(text: str, sandbox: Sandbox, bounds: Bounds) -> RunCodeResponse:
-    """Do the work of a `FusionSandbox`'s driver, which starts processes: programs here may not."""
-    try:
-        request = driver_messages.decode_request(text)
-    except ValueError as error:
-        return _sandbox_error(str(error))
-    started = time.monotonic()
-    budget = Budget(request)
-    outcomes: list[Outcome] = []
-    for task in request.tasks:
-        if outcomes and budget.is_spent:
-            break
-        try:
-            bounds.check(task.limits)
-            executions = await sandbox.run(
-                task.program, task.inputs, task.limits, stop_when=budget.stop_when(task)
-            )
-            outcomes.append(Outcome(executions=tuple(executions)))
-        except SandboxError as error:
-            if not outcomes:
-                return _sandbox_error(str(error))
-            break  # the client requests the rest again, one by one
-        except (ConfigError, DataError) as error:
-            outcomes.append(Outcome(error=(type(error).__name__, str(error))))
-    identity = sandbox.identity.partition("/")[2]
-    answer = driver_messages.encode_answer(
-        Answer(identity=identity, outcomes=tuple(outcomes)), request.secret
-    )
-    ran = PhaseResult(
-        status="Finished",
-        execution_time=time.monotonic() - started,
-        return_code=0,
-        stdout="",
-        stderr="",
-    )
-    files = {ANSWER_FILE: base64.b64encode(answer).decode()}
-    return RunCodeResponse(status="Success", run_result=ran, files=files)
-
-
 def _limits(request: RunCodeRequest, bounds: Bounds) -> Limits:
     run_s = min(request.run_timeout, bounds.run_s)
     memory_mb = request.memory_limit_MB
@@ -129,23 +91,6 @@ def _limits(request: RunCodeRequest, bounds: Bounds) -> Limits:
         memory_mb=min(memory_mb, bounds.memory_mb) if memory_mb > 0 else bounds.memory_mb,
         output_kb=bounds.output_kb,
     )
-
-
-def _decoded(files: Mapping[str, str | None]) -> dict[str, bytes]:
-    """Return a request's files, decoded.
-
-    Raises:
-        DataError: the content of one is not base64.
-    """
-    found = {}
-    for name, content in files.items():
-        if content is None:
-            continue
-        try:
-            found[name] = base64.b64decode(content)
-        except ValueError as error:
-            raise DataError(f"files[{name!r}] is not base64: {error}") from error
-    return found
 
 
 def _response(execution: Execution, request: RunCodeRequest, mark: str = "") -> RunCodeResponse:

@@ -24,7 +24,6 @@ from coding_model_project.sandbox.fusion import (
     FusionSandbox,
     bundle,
     capabilities,
-    driver_messages,
     endpoint,
     fleet,
     packing,
@@ -42,7 +41,7 @@ from coding_model_project.types import (
 )
 from tests.contract.conftest import ServerProcess
 from tests.text_cases import text_cases
-from tests.unit.sandbox.fusion_servers import PlainServer
+from tests.unit.sandbox.fusion_servers import PlainServer, driver_answer
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(300)]
 
@@ -130,9 +129,7 @@ async def test_too_old_a_python_is_refused_in_one_line(tmp_path):
 
 # ── what a program tries in a server that confines nothing ────────────────────────────────────────
 
-_FORGED = driver_messages.encode_answer(
-    driver_messages.Answer(identity="rlimit/cpython-3.11"), b"guess"
-)
+_FORGED = driver_answer(secret=b"guess")
 ATTACKS = {
     name: text.replace("FORGED", repr(_FORGED)).replace("ANSWER_FILE", bundle.ANSWER_FILE)
     for name, _, text in text_cases(__file__, "driver_attacks.txt")

@@ -2,8 +2,8 @@
 
     python -m tests.soak.fault_proxy BACKEND_PORT FOLDER
 
-Prints its port. FOLDER/fault holds "NAME SHARE": each request to /run_code with one of that share of
-programs fails so, each time it is tried again. FOLDER/hits gets a line per failed request.
+Prints its port. FOLDER/fault holds "NAME SHARE": each request to run one of that share of programs fails
+so, each time it is tried again. FOLDER/hits gets a line per failed request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 from enum import StrEnum
 from pathlib import Path
 
-from coding_model_project.sandbox.fusion.bundle import MARK
+from coding_model_project.sandbox.fusion import wire
 
 _SLOW_S = 1.0
 _HANG_S = 3600.0
@@ -135,10 +135,13 @@ class Proxy:
         await writer.drain()
 
     def _fault(self, head: bytes, body: bytes) -> Fault:
-        if not head.startswith(b"POST /run_code"):
+        path = head.split(b" ", 2)[1].decode()
+        if path not in (wire.RUN_CODE, wire.RUN_BATCH):
             return Fault.none
         name, share = (self._folder / "fault").read_text().split()
-        if name == Fault.none or min(map(_drawn, _programs(body)), default=1.0) >= float(share):
+        if name == Fault.none or min(map(_drawn, _programs(path, body)), default=1.0) >= float(
+            share
+        ):
             return Fault.none
         with (self._folder / "hits").open("a") as file:
             file.write(f"{name}\n")
@@ -156,15 +159,17 @@ class Proxy:
         return answer
 
 
-def _programs(body: bytes) -> list[str]:
+def _programs(path: str, body: bytes) -> list[str]:
     """Return the programs in a `FusionSandbox` request; none if it only probes the server."""
     content = json.loads(body)
-    if not content["code"].startswith(MARK):
-        return []
-    # A server that confines nothing itself is sent a file (`sandbox.fusion.bundle`).
-    in_file = (content.get("files") or {}).get("coding_model_project.request")
-    request = base64.b64decode(in_file) if in_file else content["stdin"]
-    return [program["source"] for program in json.loads(request)["programs"]]
+    if (
+        path == wire.RUN_CODE
+    ):  # a server that confines nothing is sent a file (`sandbox.fusion.bundle`)
+        in_file = (content.get("files") or {}).get("coding_model_project.request")
+        if in_file is None:
+            return []
+        content = json.loads(base64.b64decode(in_file))
+    return [program["source"] for program in content["programs"]]
 
 
 def _drawn(program: str) -> float:

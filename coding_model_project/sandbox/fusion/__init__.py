@@ -3,11 +3,12 @@
     FusionSandbox (`client`, this process)
       └ `packing`: groups programs into requests
           └ `fleet`: chooses servers, limits concurrency, retries
-              └ POST /run_code (`wire`), with the driver that the server has compiled (`bundle`)
+              ├ POST /run_batch: this project's own server runs them in its embedded sandbox
+              └ POST /run_code (`wire`), with the driver that another server has compiled (`bundle`)
                   └ `inside.driver`, in the server: runs each program as the embedded sandbox does
                       └ one confined process per input
 
-`driver_messages` encodes requests to the driver and its answers, `capabilities` probes servers.
+`driver_messages` encodes requests and decodes answers, `capabilities` probes servers.
 """
 
 from __future__ import annotations

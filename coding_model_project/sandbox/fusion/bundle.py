@@ -15,10 +15,6 @@ from coding_model_project.isolation.carried_source import PACKAGE, carried
 from coding_model_project.sandbox.embedded import compiled_loop
 from coding_model_project.sandbox.fusion import wire
 
-MARK = "# coding_model_project.driver/3\n"
-"""First line of the code in requests. A server that confines programs itself recognizes the driver by it
-and does the driver's work, since programs there may not start processes."""
-
 ANSWER_FILE = "coding_model_project.answer"
 """File in which the driver leaves its answer, to be fetched."""
 
@@ -89,20 +85,13 @@ class Driver:
                 request=_REQUEST,
             )
         return wire.run_code(
-            MARK + code,
+            code,
             self.language,
             stdin=None if file else request.decode("ascii"),
             run_s=run_s,
             files=carried_files,
             fetch_files=[ANSWER_FILE],
         )
-
-
-def native_body(request: bytes, run_s: float) -> wire.Body:
-    """Return the body for a server that confines programs itself; any other server runs a comment."""
-    return wire.run_code(
-        MARK, "python", stdin=request.decode("ascii"), run_s=run_s, fetch_files=[ANSWER_FILE]
-    )
 
 
 def build_body(machine: str) -> wire.Body:

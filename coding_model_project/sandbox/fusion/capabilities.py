@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +14,9 @@ from coding_model_project.sandbox import conformance_cases
 from coding_model_project.sandbox.fusion import bundle, driver_messages, wire
 from coding_model_project.sandbox.fusion.bundle import Driver
 from coding_model_project.sandbox.fusion.driver_messages import Answer, NotAnAnswer, Request, Task
-from coding_model_project.sandbox.fusion.endpoint import Unavailable
+from coding_model_project.sandbox.fusion.endpoint import NoSuchPath, Unavailable, parsed
+from coding_model_project.sandbox.fusion.fleet import Send
 from coding_model_project.types import Execution, Input, Limits, Program, Status, Stdin
-
-Send = Callable[[wire.Body, float], Awaitable[wire.Response]]
 
 TIERS = ("namespaces", "seccomp", "rlimit")
 """Tiers at which a driver can confine programs, strongest first."""
@@ -47,27 +46,42 @@ class Facts:
     tier: str
     """Tier at which programs are confined."""
     identity: str
-    """Tier and interpreter, as reported by the driver."""
+    """Tier and interpreter, as the driver or the server reports them."""
     memory_limits_stack: bool
     """True if `memory_limit_MB` also sets the stack size: threads, numpy and Node then fail to start."""
     cuts_output: bool
     """True if output above 128 KiB is silently truncated."""
     cores: int = field(default=1, compare=False)
     driver: Driver | None = None
-    """The compiled driver; None if the server confines programs itself."""
+    """The compiled driver; None for this project's own server, which confines programs itself."""
 
-    def ask(self, request: Request) -> tuple[wire.Body, float]:
-        """Return the body of a request that runs programs, and the most wall seconds that it takes."""
+    @property
+    def takes_batches(self) -> bool:
+        """Return whether it is this project's own server."""
+        return self.driver is None
+
+    def ask(self, request: Request) -> tuple[str, wire.Body, float]:
+        """Return the path and body of a request that runs programs, and the most wall seconds that it
+        takes."""
         return _ask(self.driver, self.tier, request)
 
+    def read(self, data: bytes, request: Request) -> Answer:
+        """Return the outcomes in the answer to a request.
 
-def _ask(driver: Driver | None, tier: str, request: Request) -> tuple[wire.Body, float]:
+        Raises:
+            Unavailable: the server reports its own failure, or was too slow.
+            NotAnAnswer: the answer is none to this request; with what it is.
+        """
+        return _read(self.driver, data, request)
+
+
+def _ask(driver: Driver | None, tier: str, request: Request) -> tuple[str, wire.Body, float]:
     longest_s = max(task.limits.wall_s for task in request.tasks)
     run_s = request.budget_s + longest_s + OWN_S
-    encoded = driver_messages.encode_request(request)
     if driver is None:
-        return bundle.native_body(encoded, run_s), run_s
-    return driver.body(tier, encoded, run_s), run_s
+        return wire.RUN_BATCH, driver_messages.batch(request), run_s
+    body = driver.body(tier, driver_messages.encode_request(request), run_s)
+    return wire.RUN_CODE, body, run_s
 
 
 def new_request(
@@ -96,11 +110,13 @@ async def learn(send: Send) -> Facts:
     }
     try:
         answer = await _answer(send, None, "", [_hello()])
-    except NotAnAnswer:
+        _check_hello(answer)
+    except NoSuchPath:
         driver = await _build(send, look)
         tier, identity = await _strongest_tier(send, driver)
         return Facts(tier=tier, identity=identity, driver=driver, **common)
-    _check_hello(answer)
+    except NotAnAnswer as error:
+        raise Unavailable(str(error)) from error
     return Facts(tier=answer.identity.partition("/")[0], identity=answer.identity, **common)
 
 
@@ -118,8 +134,12 @@ async def _look(send: Send) -> dict[str, Any]:
     return found
 
 
+async def _run_code(send: Send, body: wire.Body) -> wire.Response:
+    return parsed(await send(wire.RUN_CODE, body, body["run_timeout"]))
+
+
 async def _stdout(send: Send, body: wire.Body) -> str:
-    response = await send(body, body["run_timeout"])
+    response = await _run_code(send, body)
     if response.status == wire.SANDBOX_ERROR:
         raise Unavailable(response.message[:200] or "SandboxError")
     return response.ran.stdout if response.ran else ""
@@ -137,7 +157,7 @@ async def _build(send: Send, look: dict[str, Any]) -> Driver:
         body = bundle.build_body(look["machine"])
     except KeyError:
         raise ConfigError(f"no driver for machines of kind {look['machine']!r}") from None
-    response = await send(body, body["run_timeout"])
+    response = await _run_code(send, body)
     driver = bundle.built(response, look["python"], language)
     if driver is None:
         raise ConfigError(f"the server cannot compile the driver: {_last_words(response)}")
@@ -191,8 +211,7 @@ async def _check_isolation(send: Send, driver: Driver, tier: str) -> None:
 
 async def _answer(send: Send, driver: Driver | None, tier: str, tasks: Sequence[Task]) -> Answer:
     request = new_request(tasks, len(tasks) * _LIMITS.wall_s)
-    response = await send(*_ask(driver, tier, request))
-    return read_answer(response, request)
+    return _read(driver, await send(*_ask(driver, tier, request)), request)
 
 
 def _only(answer: Answer, index: int) -> Execution:
@@ -205,13 +224,10 @@ def _only(answer: Answer, index: int) -> Execution:
     return outcome.executions[0]
 
 
-def read_answer(response: wire.Response, request: driver_messages.Request) -> Answer:
-    """Return the driver's answer in a server's response.
-
-    Raises:
-        Unavailable: the server reports its own failure, or was too slow.
-        NotAnAnswer: the driver could not answer; with its or the server's error message.
-    """
+def _read(driver: Driver | None, data: bytes, request: Request) -> Answer:
+    if driver is None:
+        return driver_messages.decode_batch(data, request)
+    response = parsed(data)
     if response.status == wire.SANDBOX_ERROR:
         raise Unavailable(response.message[:200] or "SandboxError")
     if response.ran is None:

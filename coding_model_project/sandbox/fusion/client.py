@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Self
 
 import httpx
@@ -16,8 +17,8 @@ from coding_model_project.sandbox.embedded.supervisor import check_contents
 from coding_model_project.sandbox.fusion import capabilities, other_languages, wire
 from coding_model_project.sandbox.fusion.discovery import Discovery
 from coding_model_project.sandbox.fusion.driver_messages import Task, is_continued
-from coding_model_project.sandbox.fusion.endpoint import Unavailable
-from coding_model_project.sandbox.fusion.fleet import Fleet
+from coding_model_project.sandbox.fusion.endpoint import Unavailable, parsed
+from coding_model_project.sandbox.fusion.fleet import Fleet, Send
 from coding_model_project.sandbox.fusion.packing import Packing, input_size
 from coding_model_project.sandbox.sandbox_config import RETRY_S
 from coding_model_project.types import (
@@ -42,8 +43,9 @@ _NOT_STARTED = "the sandbox is not started; use it as `async with`"
 class FusionSandbox:
     """A sandbox that runs programs on SandboxFusion servers, several per request where possible.
 
-    Python programs run below a driver that confines them, since servers do not. Programs in other
-    languages run unconfined, with one request per input. Use it from one event loop only.
+    This project's own server, `sandbox serve`, confines them. On others Python programs run below a
+    driver that does so, and programs in other languages run unconfined, with one request per input. Use
+    it from one event loop only.
 
     Args:
         urls: identical servers, or sources of their addresses (`discovery`); a failing one is avoided
@@ -117,7 +119,7 @@ class FusionSandbox:
         self._packing = Packing(self._fleet, self._known(), self._max_concurrency)
         return self
 
-    async def _learn(self, send: capabilities.Send) -> None:
+    async def _learn(self, send: Send) -> None:
         facts = await capabilities.learn(send)
         if self._facts is None:
             self._facts = facts
@@ -167,16 +169,18 @@ class FusionSandbox:
         self, program: Program, inputs: Sequence[Input], limits: Limits, may_stop: bool
     ):
         """Yield executions in order, requested in batches."""
+        facts = self._known()
         if program.language != "python":
-            async for execution in self._foreign(program, inputs, limits):
-                yield execution
-            return
-        check_contents(program, inputs, self._known().tier)
-        try:
-            program.source.encode()
-        except UnicodeEncodeError as error:
+            language = await self._working(program.language)
+            if not facts.takes_batches:
+                async for execution in self._foreign(program, language, inputs, limits):
+                    yield execution
+                return
+            program = replace(program, language=language.name)
+        check_contents(program, inputs, facts.tier)
+        if not _encodable(program.source):
             for _ in inputs:
-                yield syntax_error(str(error))
+                yield syntax_error("the source is no UTF-8")
             return
         sizes = iter(_FIRST_BATCHES if may_stop else ())
         done = 0
@@ -187,14 +191,30 @@ class FusionSandbox:
                 done += 1
                 yield execution
 
-    async def _foreign(self, program: Program, inputs: Sequence[Input], limits: Limits):
-        facts, fleet = self._known(), self._open()
-        language = other_languages.language(program.language)
+    async def _working(self, name: str) -> other_languages.Language:
+        """Return a language in which a trusted program has run.
+
+        Raises:
+            ConfigError: it is unknown, or does not run there.
+            SandboxError: the servers failed.
+        """
+        language = other_languages.language(name)
         if language.name not in self._checked:
             self._checked[language.name] = asyncio.ensure_future(self._check_language(language))
         await asyncio.shield(self._checked[language.name])
+        return language
 
-        def accept(response: wire.Response) -> Execution:
+    async def _foreign(
+        self,
+        program: Program,
+        language: other_languages.Language,
+        inputs: Sequence[Input],
+        limits: Limits,
+    ):
+        facts, fleet = self._known(), self._open()
+
+        def accept(data: bytes) -> Execution:
+            response = parsed(data)
             if other_languages.lacks_toolchain(response):  # the server that was checked has it
                 raise Unavailable(f"it has no toolchain for {language.name}, unlike another server")
             return other_languages.execution(response, limits, facts)
@@ -205,7 +225,7 @@ class FusionSandbox:
                 yield Execution(status=Status.compile_error, stderr_tail="the source is no UTF-8")
                 continue
             run_s = limits.wall_s + other_languages.COMPILE_S
-            yield await fleet.run(body, run_s, accept)
+            yield await fleet.run(wire.RUN_CODE, body, run_s, accept)
 
     async def _check_language(self, language: other_languages.Language) -> None:
         """Check that a trusted program in this language runs: later failures are the programs' own.
@@ -226,9 +246,10 @@ class FusionSandbox:
             Program(source=language.hello), language, Stdin(""), limits, facts
         )
         tried = await self._open().run(
+            wire.RUN_CODE,
             body,
             limits.wall_s + other_languages.COMPILE_S,
-            lambda r: other_languages.execution(r, limits, facts),
+            lambda data: other_languages.execution(parsed(data), limits, facts),
         )
         if tried.status is not Status.finished or tried.stdout.strip() != "hello":
             reason = (tried.stderr_tail.strip().splitlines() or [str(tried.status)])[-1][:200]

@@ -1,9 +1,9 @@
-"""Encoding of requests to a driver and of its answers, with detection of damage.
+"""Encoding of requests to a driver or to `/run_batch`, and decoding of answers.
 
-A request is JSON: programs, each with its inputs. The answer is a file, signed with a secret that only
-host and driver hold: a file from a program, or a truncated one, is not an answer. Neither contains
-expected outputs. For each program a driver reports the frames with which the zygote answered; this
-project's own server reports executions.
+A request is JSON: programs, each with its inputs. A driver's answer is a file, signed with a secret that
+only host and driver hold: a file from a program, or a truncated one, is not an answer. It has the frames
+with which the zygote answered; this project's own server answers with executions. Neither request
+contains expected outputs.
 """
 
 from __future__ import annotations
@@ -12,18 +12,16 @@ import base64
 import hashlib
 import hmac
 import json
-import math
 import signal
-import time
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from coding_model_project import codec as values
 from coding_model_project.errors import DataError, OverloadError
-from coding_model_project.sandbox.base import StopWhen
 from coding_model_project.sandbox.embedded import answers, outcomes
+from coding_model_project.sandbox.fusion import wire
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -31,22 +29,16 @@ from coding_model_project.types import (
     Files,
     Input,
     Limits,
-    Opaque,
-    Plain,
     Program,
     Status,
     Stdin,
 )
 
-MOST_BYTES = 8 << 20
-"""Size of an answer after which no further input is started."""
-
 _MAX_CONTENT = 256 << 20
 """Most bytes of an unpacked answer: no valid one is longer."""
 
-_PLAIN, _PACKED = b"-", b"z"
+_PACKED = b"z"
 _SIGNATURE = hashlib.blake2b().digest_size
-_WORTH_COMPRESSING = 32 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,57 +99,28 @@ class NotAnAnswer(Exception):
 
 
 def encode_request(request: Request) -> bytes:
-    """Return a request as ASCII."""
-    content = {
-        "secret": request.secret.hex(),
-        "budget_s": request.budget_s,
-        "preload": request.preload,
-        "programs": [_task_to_json(task) for task in request.tasks],
-    }
+    """Return a request to a driver as ASCII."""
+    content = {"secret": request.secret.hex(), "preload": request.preload, **batch(request)}
     return json.dumps(content).encode("ascii")
 
 
-def decode_request(text: str) -> Request:
-    """Return the request in a text of `encode_request`.
-
-    Raises:
-        ValueError: it is not a request.
-    """
-    try:
-        content = json.loads(text)
-        return Request(
-            secret=bytes.fromhex(content["secret"]),
-            tasks=tuple(_task_from_json(picture) for picture in content["programs"]),
-            budget_s=float(content["budget_s"]),
-        )
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"not a request: {error}") from error
+def batch(request: Request) -> dict[str, Any]:
+    """Return the body of a request to `/run_batch`."""
+    return {
+        "budget_s": request.budget_s,
+        "programs": [_task_to_json(task) for task in request.tasks],
+    }
 
 
 def _task_to_json(task: Task) -> dict[str, Any]:
     files = task.program.files.items()
     return {
         "source": task.program.source,
+        "language": task.program.language,
         "files": {name: base64.b64encode(data).decode() for name, data in files},
         "limits": asdict(task.limits),
         "inputs": [_input_to_json(given) for given in task.inputs],
     }
-
-
-def _task_from_json(picture: dict[str, Any]) -> Task:
-    files = {name: base64.b64decode(data) for name, data in picture["files"].items()}
-    return Task(
-        program=Program(source=picture["source"], files=files),
-        inputs=tuple(_input_from_json(given) for given in picture["inputs"]),
-        limits=_limits(picture["limits"]),
-    )
-
-
-def _limits(picture: dict[str, Any]) -> Limits:
-    for name, value in picture.items():
-        if not 0 < value < math.inf:
-            raise ValueError(f"limits.{name}={value}")
-    return Limits(**picture)
 
 
 def _input_to_json(given: Input) -> list[Any]:
@@ -172,45 +135,7 @@ def _input_to_json(given: Input) -> list[Any]:
             return ["files", dict(given.contents)]
 
 
-def _input_from_json(picture: list[Any]) -> Input:
-    match picture:
-        case ["stdin", str(text)]:
-            return Stdin(text)
-        case ["call", str(function), str(arguments)]:
-            args = values.loads(arguments.encode())
-            if isinstance(args, tuple):
-                return Call(function=function, args=args)
-        case ["asserts", str(source), entry_point, bool(continues)]:
-            return Asserts(source=source, entry_point=entry_point, continues=continues)
-        case ["files", dict(contents)]:
-            return Files(contents=contents)
-    raise ValueError("an unknown input")
-
-
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def encode_answer(answer: Answer, secret: bytes) -> bytes:
-    """Return a signed answer with executions, in the format of the driver's with frames."""
-    head = {
-        "identity": answer.identity,
-        "programs": [
-            {
-                "executions": [_execution_to_json(one) for one in outcome.executions],
-                "lost": outcome.lost,
-                "error": outcome.error,
-            }
-            for outcome in answer.outcomes
-        ],
-        "error": answer.error,
-    }
-    encoded = json.dumps(head).encode("ascii")
-    content = len(encoded).to_bytes(4, "little") + encoded
-    if len(content) > _WORTH_COMPRESSING:
-        content = _PACKED + zlib.compress(content, 1)
-    else:
-        content = _PLAIN + content
-    return _signature(content, secret) + content
 
 
 def decode_answer(data: bytes, request: Request) -> Answer:
@@ -230,12 +155,9 @@ def decode_answer(data: bytes, request: Request) -> Answer:
             raise ValueError(f"{len(head['programs'])} answers for {len(request.tasks)} programs")
         found = []
         for report, task in zip(head["programs"], request.tasks, strict=False):
-            if "frames" in report:
-                length = sum(map(sum, report["frames"]))
-                found.append(_outcome(report, bytes(body[:length]), task))
-                body = body[length:]
-            else:
-                found.append(_outcome_of_executions(report, task))
+            length = sum(map(sum, report["frames"]))
+            found.append(_outcome(report, bytes(body[:length]), task))
+            body = body[length:]
         return Answer(identity=str(head["identity"]), outcomes=tuple(found), error=head["error"])
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, zlib.error) as error:
         raise NotAnAnswer(f"the signed answer cannot be read: {error}") from error
@@ -247,7 +169,7 @@ def _signature(content: bytes, secret: bytes) -> bytes:
 
 def _unpacked(content: bytes) -> bytes:
     if not content.startswith(_PACKED):
-        return content[len(_PLAIN) :]
+        return content[1:]
     unpacker = zlib.decompressobj()
     data = unpacker.decompress(content[len(_PACKED) :], _MAX_CONTENT)
     if unpacker.unconsumed_tail:
@@ -293,56 +215,39 @@ def _uncompiled(head: dict[str, Any]) -> Execution:
     return outcomes.syntax_error(head.get("syntax_error", "the compiler crashed"))
 
 
+# ── /run_batch ────────────────────────────────────────────────────────────────────────────────────
+
+
+def decode_batch(data: bytes, request: Request) -> Answer:
+    """Return the answer of `/run_batch` to a request.
+
+    Raises:
+        NotAnAnswer: it is none.
+    """
+    try:
+        content = json.loads(data)
+        reports = content["programs"]
+        if len(reports) > len(request.tasks):
+            raise ValueError(f"{len(reports)} answers for {len(request.tasks)} programs")
+        outcomes = map(_outcome_of_executions, reports, request.tasks)
+        return Answer(identity=str(content["identity"]), outcomes=tuple(outcomes))
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise NotAnAnswer(f"{wire.describe(data)} ({type(error).__name__}: {error})") from error
+
+
 def _outcome_of_executions(report: dict[str, Any], task: Task) -> Outcome:
-    executions = report["executions"]
-    if len(executions) > len(task.inputs):
-        raise ValueError(f"{len(executions)} answers for {len(task.inputs)} inputs")
+    found = report["executions"]
+    if len(found) > len(task.inputs):
+        raise ValueError(f"{len(found)} executions for {len(task.inputs)} inputs")
     error = report["error"]
     return Outcome(
-        executions=tuple(_execution_from_json(picture, task.limits) for picture in executions),
+        executions=tuple(_execution(fields, task.limits) for fields in found),
         lost=report["lost"],
         error=(str(error[0]), str(error[1])) if error else None,
     )
 
 
-class Budget:
-    """The budget after which this project's own server starts no further input, as the driver does."""
-
-    def __init__(self, request: Request) -> None:
-        self._until = time.monotonic() + request.budget_s
-        self._bytes = 0
-
-    @property
-    def is_spent(self) -> bool:
-        return time.monotonic() > self._until or self._bytes > MOST_BYTES
-
-    def stop_when(self, task: Task) -> StopWhen:
-        """Return the `stop_when` of `Sandbox.run`; it never stops between asserts that share state."""
-
-        def stop(index: int, execution: Execution) -> bool:
-            self._bytes += len(execution.stdout) + len(values.dumps(execution.value))
-            return self.is_spent and not is_continued(task.inputs, index)
-
-        return stop
-
-
-def _execution_to_json(execution: Execution) -> list[Any]:
-    fields = {**dict(zip(_FIELDS, astuple(execution), strict=True)), "value": None}
-    fields["value"] = values.dumps(execution.value).decode()
-    return list(fields.values())
-
-
-_FIELDS = tuple(Execution.__dataclass_fields__)
-
-
-def _execution_from_json(picture: Sequence[Any], limits: Limits) -> Execution:
-    fields = dict(zip(_FIELDS, picture, strict=True))
-    fields["status"] = Status(fields["status"])
-    fields["value"] = _value(fields["value"], limits)
-    return Execution(**fields)
-
-
-def _value(encoded: str, limits: Limits) -> Plain | Opaque:
-    if encoded == "null":
-        return None
-    return answers.decode(encoded.encode(), 2 * (limits.output_kb << 10) + 1024)
+def _execution(fields: dict[str, Any], limits: Limits) -> Execution:
+    encoded = fields["value"].encode()
+    value = answers.decode(encoded, 2 * (limits.output_kb << 10) + 1024)
+    return Execution(**{**fields, "status": Status(fields["status"]), "value": value})

@@ -23,6 +23,7 @@ _FAILURES_TO_COOL = 2
 """Failures after which a server rests: a single one may be a connection closed after an HTTP 500."""
 
 _BUSY, _LEAVING = 429, 503
+_NO_SUCH_PATH = (404, 405)
 _OUR_FAULT = (400, 413, 422)
 _NO_ENTRY = (401, 403)
 
@@ -54,6 +55,10 @@ class Unavailable(Exception):
         self.not_begun = not_begun
         self.leaving = leaving
         self.service = service
+
+
+class NoSuchPath(Unavailable):
+    """The server, or a proxy before it, knows no such path."""
 
 
 class NotSandboxFusion(Exception):
@@ -121,24 +126,25 @@ class Endpoint:
             raise ConfigError(_no_entry(self.name, status))
         raise NotSandboxFusion(f"GET /v1/ping gives HTTP {status}, {wire.describe(data)}")
 
-    async def run_code(
-        self, client: httpx.AsyncClient, body: wire.Body, timeout_s: float
-    ) -> wire.Response:
-        """Send a request to run code.
+    async def post(
+        self, client: httpx.AsyncClient, path: str, body: wire.Body, timeout_s: float
+    ) -> bytes:
+        """Send a request to run code, and return the answer's content.
 
         Raises:
+            NoSuchPath: the server does not know this path.
             Unavailable: no answer, or not that of a working SandboxFusion.
             SandboxError: it rejects this request as malformed or too large.
             ConfigError: it rejects the token.
         """
         content = json.dumps(body).encode()
-        status, headers, data = await self._exchange(
-            client, "POST", "/run_code", content, timeout_s
-        )
+        status, headers, data = await self._exchange(client, "POST", path, content, timeout_s)
         if status in _OUR_FAULT:
             raise SandboxError(f"{self.name} rejects a request with HTTP {status}: {_tail(data)}")
         if status in _NO_ENTRY:
             raise ConfigError(_no_entry(self.name, status))
+        if status in _NO_SUCH_PATH:
+            raise NoSuchPath(f"HTTP {status}: {_tail(data)}")
         if status != 200:
             leaving = status == _LEAVING and wire.LEAVING in headers
             raise Unavailable(
@@ -147,10 +153,7 @@ class Endpoint:
                 not_begun=status == _BUSY or leaving,
                 leaving=leaving,
             )
-        try:
-            return wire.Response.parse(data)
-        except ValueError as error:
-            raise Unavailable(str(error)) from error
+        return data
 
     async def _exchange(
         self,
@@ -182,6 +185,18 @@ class Endpoint:
             ) from error
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise Unavailable(f"{type(error).__name__} {error}".strip()) from error
+
+
+def parsed(data: bytes) -> wire.Response:
+    """Return an answer of /run_code.
+
+    Raises:
+        Unavailable: it is none of a working SandboxFusion.
+    """
+    try:
+        return wire.Response.parse(data)
+    except ValueError as error:
+        raise Unavailable(str(error)) from error
 
 
 def _no_entry(name: str, status: int) -> str:

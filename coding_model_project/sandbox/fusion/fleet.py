@@ -28,10 +28,13 @@ _WATCH_S, _MISSED_PINGS = 5.0, 3
 """Interval of pings to a server with a request in flight, and missed pings after which it is given up."""
 
 T = TypeVar("T")
-Accept = Callable[[wire.Response], T]
+Accept = Callable[[bytes], T]
 """Converts an answer to the result; raises Unavailable if the answer is the server's failure."""
 
-Probe = Callable[[Callable[[wire.Body, float], Awaitable[wire.Response]]], Awaitable[None]]
+Send = Callable[[str, wire.Body, float], Awaitable[bytes]]
+"""Sends a body to a path, for code that takes at most so many wall seconds, and returns the answer."""
+
+Probe = Callable[[Send], Awaitable[None]]
 """Probes a server through the given function; raises ConfigError for an unusable one."""
 
 
@@ -92,7 +95,13 @@ class Fleet:
         return self._members.places(default)
 
     async def run(
-        self, body: wire.Body, run_s: float, accept: Accept[T], *, once_begun: bool = False
+        self,
+        path: str,
+        body: wire.Body,
+        run_s: float,
+        accept: Accept[T],
+        *,
+        once_begun: bool = False,
     ) -> T:
         """Run code on a server; retry on another one if it fails.
 
@@ -125,7 +134,7 @@ class Fleet:
                         wait_jitter=_JITTER_S,
                     ):
                         with attempt:
-                            return await self._once(body, run_s, accept)
+                            return await self._once(path, body, run_s, accept)
             except Unavailable as error:
                 if once_begun and not error.not_begun:
                     raise
@@ -155,7 +164,7 @@ class Fleet:
             return error.retry_after_s + random.random() * (0.1 + error.retry_after_s)
         return True
 
-    async def _once(self, body: wire.Body, run_s: float, accept: Accept[T]) -> T:
+    async def _once(self, path: str, body: wire.Body, run_s: float, accept: Accept[T]) -> T:
         try:
             endpoint = self._members.choose()
         except Unavailable:
@@ -163,18 +172,19 @@ class Fleet:
             raise
         endpoint.in_flight += 1
         try:
-            return await self._at(endpoint, body, run_s, accept)
+            return await self._at(endpoint, path, body, run_s, accept)
         finally:
             endpoint.in_flight -= 1
 
-    async def _at(self, endpoint: Endpoint, body: wire.Body, run_s: float, accept: Accept[T]) -> T:
+    async def _at(
+        self, endpoint: Endpoint, path: str, body: wire.Body, run_s: float, accept: Accept[T]
+    ) -> T:
         """Send one request to one server, and record that server's health."""
         sent = False
         try:
             await self._make_sure(endpoint)
             sent = True
-            response = await self._send(endpoint, body, run_s)
-            result = accept(response)
+            result = accept(await self._send(endpoint, path, body, run_s))
         except Unavailable as error:
             endpoint.failed(error)
             self._failed()
@@ -211,10 +221,10 @@ class Fleet:
         except NotSandboxFusion as error:  # a proxy that stands in for it
             raise Unavailable(str(error)) from error
 
-    async def _send(self, endpoint: Endpoint, body: wire.Body, run_s: float) -> wire.Response:
+    async def _send(self, endpoint: Endpoint, path: str, body: wire.Body, run_s: float) -> bytes:
         """Send one request to one server; give up early if the server answers no pings meanwhile."""
         request = asyncio.ensure_future(
-            endpoint.run_code(self._client, body, run_s + self._timeout_s)
+            endpoint.post(self._client, path, body, run_s + self._timeout_s)
         )
         missed = 0
         try:
@@ -238,8 +248,8 @@ class Fleet:
                 f"coding.sandbox.urls: {endpoint.name} is not a SandboxFusion server: {error}"
             ) from error
 
-        async def send(body: wire.Body, run_s: float) -> wire.Response:
-            return await self._send(endpoint, body, run_s)
+        async def send(path: str, body: wire.Body, run_s: float) -> bytes:
+            return await self._send(endpoint, path, body, run_s)
 
         await self._probe(send)
         endpoint.known = True

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from coding_model_project.errors import CodingModelError, ConfigError, DataError, SandboxError
 from coding_model_project.sandbox.embedded import zygote
-from coding_model_project.sandbox.fusion import capabilities, wire
+from coding_model_project.sandbox.fusion import capabilities
 from coding_model_project.sandbox.fusion.driver_messages import Answer, NotAnAnswer, Outcome, Task
 from coding_model_project.sandbox.fusion.endpoint import Unavailable
 from coding_model_project.sandbox.fusion.fleet import Fleet
@@ -170,18 +170,18 @@ class Packing:
             Unavailable: such a request failed, perhaps because of one of its programs.
         """
         budget_s = SHARED_BUDGET_S if len(tasks) > 1 else BUDGET_S
-        request = capabilities.new_request(tasks, budget_s, _worth_importing(tasks))
-        body, run_s = self.facts.ask(request)
+        preload = () if self.facts.takes_batches else _worth_importing(tasks)
+        request = capabilities.new_request(tasks, budget_s, preload)
 
-        def accept(response: wire.Response) -> tuple[Outcome, ...]:
+        def accept(data: bytes) -> tuple[Outcome, ...]:
             try:
-                answer = capabilities.read_answer(response, request)
+                answer = self.facts.read(data, request)
             except NotAnAnswer as error:
                 raise Unavailable(str(error)) from error
             _check(answer, self.facts.identity)
             return answer.outcomes
 
-        return await self.fleet.run(body, run_s, accept, once_begun=first)
+        return await self.fleet.run(*self.facts.ask(request), accept, once_begun=first)
 
     def _wait_again(self, pack: Sequence[_Waiting], *, alone: bool) -> None:
         for one in reversed(pack):

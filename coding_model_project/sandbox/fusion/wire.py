@@ -10,6 +10,10 @@ from typing import Any, Self
 Body = dict[str, Any]
 """A request's JSON."""
 
+RUN_CODE = "/run_code"
+RUN_BATCH = "/run_batch"
+"""The path at which this project's own server takes many programs, with many inputs each."""
+
 LEAVING = "x-sandbox-leaving"
 """Header with which this project's server marks a 503 during shutdown, when it ran nothing."""
 

@@ -203,7 +203,8 @@ async def test_a_server_that_never_answers_is_given_up():
     async with fusion(server, timeout_s=0.2, retry_s=0.1) as sandbox:
         server.sandbox.delay_s = 60.0
         with pytest.raises(SandboxError, match="no answer within"):
-            await sandbox._open().run(wire.run_code("x", "python", run_s=0.1), 0.1, lambda r: r)
+            body = wire.run_code("x", "python", run_s=0.1)
+            await sandbox._open().run(wire.RUN_CODE, body, 0.1, lambda data: data)
 
 
 async def test_the_next_server_takes_over_and_the_bad_one_rests():
@@ -303,7 +304,7 @@ async def test_as_many_are_in_flight_as_the_servers_run_at_once():
 
     class Counting(Hosts):
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-            host, counts = request.url.host, request.url.path == "/run_code"
+            host, counts = request.url.host, request.url.path == wire.RUN_BATCH
             in_flight[host] += counts
             most[host] = max(most[host], in_flight[host])
             try:

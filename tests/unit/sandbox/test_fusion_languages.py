@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ from tests.unit.sandbox.fusion_servers import (
     FACTS,
     LIMITS,
     Hosts,
+    PlainServer,
     Server,
     broken,
     fake,
@@ -73,16 +75,30 @@ def of_hello(source: str, given) -> Execution:
     return program_of_a_probe(source, given)
 
 
-async def test_other_languages_take_standard_input_one_request_each():
+async def test_other_languages_share_requests_to_this_projects_servers():
     server = Server(sandbox=fake(of_hello))
     async with fusion(server) as sandbox:
         server.asked.clear()
         executions = await sandbox.run(CPP, [Stdin("a"), Stdin("b")], LIMITS)
         assert [e.stdout for e in executions] == ["a", "b"]
-        assert len(server.asked) == 3  # the toolchain is asked for once
+        assert len(server.asked) == 2  # the toolchain is asked for once
+        assert server.sandbox.languages[-2:] == ["cpp", "cpp"]
+        javascript = Program(source="x", language="js")
+        await sandbox.run(javascript, [Stdin("a")], LIMITS)
+        assert server.sandbox.languages[-1] == "nodejs"  # by its name on all servers
+
+
+async def test_other_languages_take_standard_input_one_request_each():
+    server = PlainServer()
+    async with fusion(server, "plain") as sandbox:
+        bash = Program(source="read n; echo $n", language="bash")
+        n = len(server.requests)
+        executions = await sandbox.run(bash, [Stdin("a\n"), Stdin("b\n")], LIMITS)
+        assert [e.stdout for e in executions] == ["a\n", "b\n"]
+        assert len(server.requests) - n == 3  # the toolchain is asked for once
         with pytest.raises(DataError, match="Call inputs are for python"):
-            await sandbox.run(CPP, [Call(function="f")], LIMITS)
-        (bad,) = await sandbox.run(Program(source="\ud800", language="cpp"), [Stdin("")], LIMITS)
+            await sandbox.run(bash, [Call(function="f")], LIMITS)
+        (bad,) = await sandbox.run(replace(bash, source="\ud800"), [Stdin("")], LIMITS)
         assert bad.status is Status.compile_error
 
 

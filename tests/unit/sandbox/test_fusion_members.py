@@ -209,7 +209,7 @@ class Draining(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         host = request.url.host
         response = await self._apps[host].handle_async_request(request)
-        self.n_run[host] += request.url.path == "/run_code" and response.status_code == 200
+        self.n_run[host] += request.url.path == wire.RUN_BATCH and response.status_code == 200
         return response
 
 

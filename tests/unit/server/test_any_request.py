@@ -19,7 +19,7 @@ from coding_model_project.server.app import Settings, create_app
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.filterwarnings("ignore")]
 
-_PATHS = ("/run_code", "/run_jupyter")
+_PATHS = ("/run_code", "/run_batch", "/run_jupyter")
 _LOOPBACK = {"Host": "127.0.0.1"}
 """Without a token a server answers to this name only."""
 _CHECKED = settings(

@@ -10,12 +10,11 @@ import signal
 import pytest
 
 from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.sandbox.fusion import bundle, capabilities, driver_messages, wire
 from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
 from coding_model_project.server.listening import check_exposure, listen, serve
 from coding_model_project.server.run_code import Bounds
-from coding_model_project.types import Limits, Program, Status, Stdin
+from coding_model_project.types import Status
 from tests.fakes import FakeSandbox, echo
 from tests.unit.server.clients import JSON, PRINT, client_of, ends, ran
 
@@ -313,18 +312,49 @@ async def test_a_large_source_does_not_block_others():
             assert (await client.post("/run_code", json=body)).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("limits", "says"), [({"memory_mb": 9999}, "memory_mb=9999"), ({"cpu_s": -1.0}, "cpu_s=-1")]
-)
-async def test_a_batchs_limits_are_checked(limits, says):
-    given = {"program": Program(source="1"), "inputs": (Stdin(""),)}
-    task = driver_messages.Task(**given, limits=Limits(**limits))
-    request = capabilities.new_request([task], budget_s=1.0)
-    body = bundle.native_body(driver_messages.encode_request(request), run_s=10.0)
+# ── /run_batch ────────────────────────────────────────────────────────────────────────────────────
+
+
+def batch_of(**changes) -> dict:
+    limits = {"cpu_s": 1.0, "wall_s": 2.0, "memory_mb": 64, "output_kb": 64}
+    program = {"source": "x", "limits": limits, "inputs": [["stdin", "a"], ["stdin", "b"]]}
+    return {"budget_s": 1.0, "programs": [program | changes]}
+
+
+async def test_a_batch_runs_programs_until_its_budget_is_spent():
+    whole = batch_of()
+    whole["programs"] *= 3
     async with client_of(FakeSandbox()) as client:
-        answer = wire.Response.parse((await client.post("/run_code", json=body)).content)
-    if answer.ran is None:
-        assert says in answer.message
-    else:
-        (outcome,) = capabilities.read_answer(answer, request).outcomes
-        assert says in outcome.error[1]
+        for budget_s, ran_of_each in ((60.0, [2, 2, 2]), (-1.0, [1])):
+            answer = (await client.post("/run_batch", json=whole | {"budget_s": budget_s})).json()
+            assert [len(one["executions"]) for one in answer["programs"]] == ran_of_each
+        text = (await client.get("/metrics")).text
+        assert 'sandbox_programs_total{status="Success"} 4.0' in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "says"),
+    [
+        ({"limits": {"memory_mb": 9999}}, "ConfigError", "memory_mb=9999"),
+        ({"limits": {"cpu_s": -1.0}}, "ConfigError", "cpu_s=-1"),
+        ({"files": {"a": "abcde"}}, "DataError", "not base64"),
+        ({"inputs": [["call", "f", "{]"]]}, "DataError", "the arguments of f"),
+        ({"inputs": [["call", "f", "[]"]]}, "DataError", "the arguments of f"),
+    ],
+)
+async def test_a_program_of_a_batch_that_cannot_run_says_why(changes, error, says):
+    async with client_of(FakeSandbox()) as client:
+        response = await client.post("/run_batch", json=batch_of(**changes))
+    (outcome,) = response.json()["programs"]
+    assert (outcome["executions"], outcome["lost"], outcome["error"][0]) == ([], None, error)
+    assert says in outcome["error"][1]
+
+
+@pytest.mark.parametrize("inputs", [[["stdin"]], [["stdin", 1]], [["file", "x"]], "stdin"])
+async def test_a_malformed_batch_is_refused(inputs):
+    async with client_of(FakeSandbox()) as client:
+        response = await client.post("/run_batch", json=batch_of(inputs=inputs))
+    assert (response.status_code, response.json()["detail"][0]["loc"][:2]) == (
+        422,
+        ["body", "programs"],
+    )
