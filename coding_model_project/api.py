@@ -20,7 +20,7 @@ from coding_model_project.grading.judge import AnyGrader, start_graders
 from coding_model_project.grading.wellformed import check_problem
 from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.base import Sandbox
-from coding_model_project.sandbox.embedded.languages import toolchains
+from coding_model_project.sandbox.languages import named
 from coding_model_project.sandbox.sandbox_config import RETRY_S
 from coding_model_project.types import Problem, Verdict
 
@@ -125,7 +125,7 @@ class Judge:
         if self._checked.get(problem.id) is not problem:
             check_problem(problem)
             if self._local and problem.asks_for_code and problem.language != "python":
-                toolchains.named(problem.language)
+                named(problem.language)
             self._checked[problem.id] = problem
         bare = self._bare if bare is None else bare
         found = extract_for(problem, completion, bare=bare)

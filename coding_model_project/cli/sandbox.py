@@ -72,23 +72,13 @@ async def _refusal(sandbox: Sandbox, language: str) -> str | None:
     return None
 
 
-EXTENSIONS = {
-    ".py": "python",
-    **dict.fromkeys((".cpp", ".cc", ".cxx"), "cpp"),
-    **dict.fromkeys((".js", ".mjs"), "javascript"),
-    ".java": "java",
-    ".go": "go",
-    ".rs": "rust",
-    **dict.fromkeys((".sh", ".bash"), "bash"),
-}
-"""Languages by file extension."""
 WAITS_S = 2.0
 """Seconds of waiting for the end of standard input before a note is printed."""
 
 
 @app.command()
 def run(
-    file: Path = argument(..., "A program: .py, .cpp, .js, .java, .go, .rs or .sh."),
+    file: Path = argument(..., "A program: .py, .c, .cpp, .js, .java, .go, .rs, .pl or .sh."),
     language: str | None = option(
         None, "Run the file as this language. Default: by its extension."
     ),
@@ -132,7 +122,7 @@ def _language(file: Path, given: str | None) -> str:
     Raises:
         ConfigError: neither the option nor the extension names a language.
     """
-    from coding_model_project.sandbox.embedded.languages import toolchains
+    from coding_model_project.sandbox.languages import EXTENSIONS, named
 
     if given is None and file.suffix.lower() in EXTENSIONS:
         return EXTENSIONS[file.suffix.lower()]
@@ -141,7 +131,7 @@ def _language(file: Path, given: str | None) -> str:
         raise ConfigError(
             f"{file}: unknown extension {file.suffix!r}; expected one of {known}, or pass --language"
         )
-    return given if given == "python" else toolchains.named(given)
+    return given if given == "python" else named(given).name
 
 
 def _piped() -> str:

@@ -20,7 +20,7 @@ from coding_model_project.grading.readings import SecondReading
 from coding_model_project.grading.retries import Retries
 from coding_model_project.grading.time_limits import with_limit
 from coding_model_project.grading.value_rules import VALUE_RULES, value_rule
-from coding_model_project.sandbox.base import Sandbox, SharesCalls
+from coding_model_project.sandbox.base import Sandbox, SharesCalls, identity_of
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -124,7 +124,7 @@ class ExecutionGrader:
             results=tuple(results),
             n_tests=len(tests),
             comparison="+".join(sorted({_rule(test, problem) for test in tests})),
-            sandbox=self._sandbox.identity,
+            sandbox=identity_of(self._sandbox, problem.language),
             grader_version=GRADER_VERSION,
             isolation=isolation_in(self._sandbox, problem),
             public=self._public,

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError
@@ -29,6 +29,9 @@ from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import ErrorType, GradedBy, Problem, Verdict
 
+if TYPE_CHECKING:
+    from coding_model_project.sandbox.fusion import FusionSandbox
+
 MAX_FAILURE_RATE = 0.2
 """The share of sandbox failures above which judging stops (`CircuitBreaker`)."""
 
@@ -44,22 +47,19 @@ def make_sandbox(config: SandboxConfig) -> Sandbox:
     if name == "embedded":
         from coding_model_project.sandbox.embedded import EmbeddedSandbox
 
-        return EmbeddedSandbox(
+        embedded = EmbeddedSandbox(
             workers=config.workers,
             min_tier=config.min_tier,
             preload=tuple(config.preload),
             python=config.python or sys.executable,
         )
-    if name == "fusion":
-        from coding_model_project.sandbox.fusion import FusionSandbox
+        if not config.urls:
+            return embedded
+        from coding_model_project.sandbox.with_servers import WithServers
 
-        return FusionSandbox(
-            config.urls,
-            max_concurrency=config.max_concurrency,
-            timeout_s=config.timeout_s,
-            retry_s=config.retry_s,
-            refresh_s=config.refresh_s,
-        )
+        return WithServers(embedded, _servers(config))
+    if name == "fusion":
+        return _servers(config)
     module, _, attribute = name.partition(":")
     try:
         sandbox_class = getattr(importlib.import_module(module), attribute)
@@ -69,6 +69,18 @@ def make_sandbox(config: SandboxConfig) -> Sandbox:
             f'"package.module:Class" ({error})'
         ) from error
     return sandbox_class(**config.kwargs)
+
+
+def _servers(config: SandboxConfig) -> FusionSandbox:
+    from coding_model_project.sandbox.fusion import FusionSandbox
+
+    return FusionSandbox(
+        config.urls,
+        max_concurrency=config.max_concurrency,
+        timeout_s=config.timeout_s,
+        retry_s=config.retry_s,
+        refresh_s=config.refresh_s,
+    )
 
 
 class GraderByProblem:

@@ -69,3 +69,18 @@ class SharesCalls(Protocol):
     """
 
     shares_calls: Literal[True]
+
+
+@runtime_checkable
+class RunsElsewhere(Protocol):
+    """A sandbox that runs some languages in another sandbox, which their verdicts name."""
+
+    def identity_of(self, language: str) -> str:
+        """Return the identity of the sandbox that has run programs in a language."""
+        ...
+
+
+def identity_of(sandbox: Sandbox, language: str) -> str:
+    """Return the identity of the sandbox that has run programs in a language."""
+    is_split = isinstance(sandbox, RunsElsewhere)
+    return sandbox.identity_of(language) if is_split else sandbox.identity

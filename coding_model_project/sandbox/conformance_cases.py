@@ -237,6 +237,14 @@ def _cases(language: str, unit: str, echo: str, fail: str, broken: str, loop: st
 
 
 LANGUAGES = {
+    "c": _cases(
+        "c",
+        "compile",
+        echo="#include <stdio.h>\nint main(void) { char s[9]; fputs(fgets(s, 9, stdin), stdout); }",
+        fail="int main(void) { return 3; }",
+        broken="int main(void) { return }",
+        loop="int main(void) { for (volatile int n = 0;; n++) ; }",
+    ),
     "cpp": _cases(
         "cpp",
         "compile",
@@ -280,6 +288,14 @@ LANGUAGES = {
         fail="fn main() { std::process::exit(3) }",
         broken="fn main() { return 1 }",
         loop="fn main() { loop {} }",
+    ),
+    "perl": _cases(
+        "perl",
+        "syntax",
+        echo="print scalar <STDIN>",
+        fail="exit 3",
+        broken="if (1) {",
+        loop="1 while 1",
     ),
     "bash": _cases(
         "bash",

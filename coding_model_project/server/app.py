@@ -26,7 +26,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _CLIENT_GONE = 499
 _NO_SUCH_PATH = (
     "this server runs programs, by /run_code and /run_batch, and judges no data sets; to judge "
-    "completions of a data set, use `python -m coding_model_project grade` or `python -m coding_model_project eval`"
+    "completions of a data set, use `python -m coding_model_project grade` or "
+    "`python -m coding_model_project eval`"
 )
 
 

@@ -15,7 +15,9 @@ Language = Literal[
     "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript", "sql",
     "rust", "cuda", "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit",
     "kotlin_script", "jest", "verilog", "python_gpu", "lean", "swift", "racket",
+    "c",
 ]  # fmt: skip
+"""SandboxFusion's languages, and C."""
 
 RunStatus = Literal["Success", "Failed", "SandboxError"]
 PhaseStatus = Literal["Finished", "Error", "TimeLimitExceeded"]

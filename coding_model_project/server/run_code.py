@@ -19,7 +19,7 @@ from coding_model_project.server.requests import (
 from coding_model_project.types import Execution, Limits, Program, Status, Stdin
 
 _COMPILED = frozenset(
-    {"cpp", "go", "java", "csharp", "rust", "cuda", "scala", "junit", "verilog", "swift"}
+    {"c", "cpp", "go", "java", "csharp", "rust", "cuda", "scala", "junit", "verilog", "swift"}
 )
 _NO_RUNNER = frozenset({"sql"})
 

@@ -60,3 +60,29 @@ CPP = (
     Case("templates", TEMPLATES, Status.compile_error),
     Case("a huge file", "int a[1 << 28] = {1};\nint main() {}", Status.compile_error),
 )
+
+C = (
+    Case(
+        "mathematics",
+        "#include <math.h>\n#include <stdio.h>\n"
+        'int main(void) { double a; scanf("%lf", &a); printf("%.3f", sqrt(a + 1) + pow(a, a)); }',
+        stdout="2.414",
+    ),
+    Case(
+        "C, not C++", "int main(void) { int class = 3, *new = &class; return *new; }", Status.raised
+    ),
+    Case("abort", "#include <stdlib.h>\nint main(void) { abort(); }", Status.signalled),
+    Case(
+        "loop",
+        "int main(void) { for (volatile int n = 0;; n++) ; }",
+        Status.cpu_timeout,
+        limits=BRIEF,
+    ),
+    Case("error", "int main( {", Status.compile_error, said="main.c:1:"),
+    Case(
+        "include of the host's",
+        COMPILER_READS.format("#include", "/etc/passwd"),
+        Status.compile_error,
+        said="/etc/passwd: ",
+    ),
+)

@@ -66,3 +66,20 @@ BASH = (
     Case("left behind", "sleep 1000 & disown; (setsid sleep 1000 &)", stdout=""),
     Case("syntax", "echo ran\nif true; then", Status.syntax_error, stdout="", said="main.sh: line"),
 )
+
+PERL = (
+    Case("echo", "my ($a, $b) = split ' ', <STDIN>; print $a + $b, qq(\\n)", stdout="3\n"),
+    Case(
+        "library",
+        "use List::Util qw(sum max); use POSIX qw(floor); use Data::Dumper; "
+        "print sum(1, 2) . max(4, 5) . floor(6.5)",
+        stdout="356",
+    ),
+    Case("exit code", "exit 3", Status.raised),
+    Case("died", "die 'mine'", Status.raised, said="mine at"),
+    Case("loop", "1 while 1", Status.cpu_timeout, limits=BRIEF),
+    Case("memory", "my @a; push @a, 'x' x 1000000 while 1", Status.memory_limit),
+    Case("output", "print 'x' while 1", Status.output_limit),
+    Case("attempts", program("attempts.pl"), stdout=""),
+    Case("syntax", "print 'ran'; if (1) {", Status.syntax_error, stdout="", said="main.pl line"),
+)

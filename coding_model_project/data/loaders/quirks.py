@@ -26,7 +26,7 @@ numbers by a tolerance, ignores case or order, or gives points."""
 def codecontests_plus(row: Row, _part: Part) -> Row:
     source, checker = row.get("checker"), None
     if isinstance(source, str) and source.strip() and _DOES_MORE.search(_uncommented(source)):
-        if cpp.find() is None:
+        if isinstance(cpp.find("cpp"), str):
             raise Unusable("needs its checker program: install g++ with static libraries")
         if "testlib.h" in source and not cpp.has_testlib():
             raise Unusable(f"needs its checker program: set {cpp.TESTLIB} to the path of testlib.h")

@@ -18,6 +18,7 @@ from coding_model_project import contained
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError, DataError, OverloadError, SandboxError
 from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox import languages
 from coding_model_project.sandbox.base import StopWhen
 from coding_model_project.sandbox.embedded import tiers
 from coding_model_project.sandbox.embedded.languages import toolchains
@@ -77,7 +78,7 @@ class EmbeddedSandbox:
         self._preload, self._python, self._compiled_loop = preload, python, compiled_loop
         self._threads: ThreadPoolExecutor | None = None
         self._slots: list[Slot] = []
-        self._foreign: dict[tuple[Slot, toolchains.Language], ForeignSlot] = {}
+        self._foreign: dict[tuple[Slot, str], ForeignSlot] = {}
         """Substitutes of slots for programs in other languages, made on demand."""
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._tier: Tier | None = None
@@ -240,9 +241,9 @@ class EmbeddedSandbox:
         """Return the slot's substitute for the program's language; a slot and its substitutes run one
         program at a time."""
         chain = toolchains.toolchain(program.language, self.tier)
-        language = toolchains.named(program.language)
+        language = languages.named(program.language)
         made = ForeignSlot(self.tier, self._python, language, chain)
-        return self._foreign.setdefault((slot, language), made)
+        return self._foreign.setdefault((slot, language.name), made)
 
 
 def _check_paths(names: Iterable[str]) -> None:

@@ -20,6 +20,7 @@ from coding_model_project.sandbox.fusion.driver_messages import Task, is_continu
 from coding_model_project.sandbox.fusion.endpoint import Unavailable, parsed
 from coding_model_project.sandbox.fusion.fleet import Fleet, Send
 from coding_model_project.sandbox.fusion.packing import Packing, input_size
+from coding_model_project.sandbox.languages import Language, named
 from coding_model_project.sandbox.sandbox_config import RETRY_S
 from coding_model_project.types import (
     Execution,
@@ -191,14 +192,14 @@ class FusionSandbox:
                 done += 1
                 yield execution
 
-    async def _working(self, name: str) -> other_languages.Language:
+    async def _working(self, name: str) -> Language:
         """Return a language in which a trusted program has run.
 
         Raises:
             ConfigError: it is unknown, or does not run there.
             SandboxError: the servers failed.
         """
-        language = other_languages.language(name)
+        language = named(name)
         if language.name not in self._checked:
             self._checked[language.name] = asyncio.ensure_future(self._check_language(language))
         await asyncio.shield(self._checked[language.name])
@@ -207,7 +208,7 @@ class FusionSandbox:
     async def _foreign(
         self,
         program: Program,
-        language: other_languages.Language,
+        language: Language,
         inputs: Sequence[Input],
         limits: Limits,
     ):
@@ -227,7 +228,7 @@ class FusionSandbox:
             run_s = limits.wall_s + other_languages.COMPILE_S
             yield await fleet.run(wire.RUN_CODE, body, run_s, accept)
 
-    async def _check_language(self, language: other_languages.Language) -> None:
+    async def _check_language(self, language: Language) -> None:
         """Check that a trusted program in this language runs: later failures are the programs' own.
 
         Raises:
@@ -240,7 +241,7 @@ class FusionSandbox:
             del self._checked[language.name]  # the next program checks again
             raise
 
-    async def _say_hello(self, language: other_languages.Language) -> None:
+    async def _say_hello(self, language: Language) -> None:
         facts, limits = self._known(), Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024)
         body = other_languages.ask(
             Program(source=language.hello), language, Stdin(""), limits, facts

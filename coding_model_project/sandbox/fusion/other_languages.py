@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import base64
 import signal
-from dataclasses import dataclass
-from difflib import get_close_matches
 
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.sandbox.fusion import wire
 from coding_model_project.sandbox.fusion.capabilities import Facts
 from coding_model_project.sandbox.fusion.endpoint import Unavailable
+from coding_model_project.sandbox.languages import LANGUAGES, Language
 from coding_model_project.types import (
     STDERR_TAIL,
     Execution,
@@ -31,55 +30,18 @@ _CARRIED = 128 << 10
 COMPILE_S = 30.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Language:
-    """A language's name on servers, and a program that tests its toolchain."""
-
-    name: str
-    hello: str
-    """A program that prints "hello"."""
-    native: bool = True
-    """True if programs work with a limit on stacks: they start few threads, if any."""
-
-
-_MAIN = 'public class Main { public static void main(String[] a) { System.out.println("hello"); } }'
-_LANGUAGES = {
-    "cpp": Language(name="cpp", hello='#include <cstdio>\nint main() { puts("hello"); }'),
-    "rust": Language(name="rust", hello='fn main() { println!("hello"); }'),
-    "bash": Language(name="bash", hello="echo hello"),
-    "perl": Language(name="perl", hello='print "hello\\n";'),
-    "lua": Language(name="lua", hello='print("hello")'),
-    "ruby": Language(name="ruby", hello='puts "hello"'),
-    "php": Language(name="php", hello='<?php echo "hello\\n";'),
-    "nodejs": Language(name="nodejs", hello='console.log("hello")', native=False),
-    "typescript": Language(name="typescript", hello='console.log("hello")', native=False),
-    "java": Language(name="java", hello=_MAIN, native=False),
-    "go": Language(
-        name="go",
-        hello='package main\nimport "fmt"\nfunc main() { fmt.Println("hello") }',
-        native=False,
-    ),
-    "julia": Language(name="julia", hello='println("hello")', native=False),
-}
-NAMES = tuple(_LANGUAGES)
-_ALIASES = {"c++": "cpp", "javascript": "nodejs", "js": "nodejs", "golang": "go", "rs": "rust"}
-
-
-def language(name: str) -> Language:
-    """Return the language of this name.
+def _name(language: Language, facts: Facts) -> str:
+    """Return a language's name on servers.
 
     Raises:
-        ConfigError: it is unknown here.
+        ConfigError: they do not run it.
     """
-    found = _LANGUAGES.get(_ALIASES.get(name, name))
-    if found is None:
-        known = ["python", *_LANGUAGES]
-        near = get_close_matches(name.lower(), (*known, *_ALIASES), n=1)
+    if language.on_servers is None and not facts.takes_batches:
+        known = [one.name for one in LANGUAGES.values() if one.on_servers]
         raise ConfigError(
-            f"language={name}: no such language{f'; did you mean {near[0]}?' if near else ''}; "
-            f"SandboxFusion servers run {', '.join(known)}"
+            f"language={language}: SandboxFusion servers run python, {', '.join(known)}"
         )
-    return found
+    return language.on_servers or language.name
 
 
 def ask(
@@ -92,10 +54,10 @@ def ask(
     """
     if not isinstance(given, Stdin):
         raise DataError(f"{type(given).__name__} inputs are for python, not {program.language!r}")
-    limited = language.native or not facts.memory_limits_stack
+    limited = not (language.many_threads and facts.memory_limits_stack)
     return wire.run_code(
         program.source,
-        language.name,
+        _name(language, facts),
         stdin=given.text.encode("utf-8", "replace").decode(),
         run_s=limits.wall_s,
         compile_s=COMPILE_S,

@@ -7,20 +7,33 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
 
 from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox import languages
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.sandbox.embedded.languages.binaries import Binaries
-from coding_model_project.sandbox.fusion import other_languages
-from coding_model_project.types import Call, Files, Program, Status, Stdin
+from coding_model_project.sandbox.with_servers import WithServers
+from coding_model_project.types import (
+    Call,
+    Execution,
+    Files,
+    Problem,
+    Program,
+    Status,
+    Stdin,
+    Test,
+)
 from tests.language_cases import CASES
 from tests.language_cases.case import CANARY, LIMITS, Case
 from tests.language_cases.scripts import BASH_ATTEMPTS
+from tests.unit.sandbox.fusion_servers import Server, fake, fusion, program_of_a_probe
 
 
 @pytest.fixture(scope="module", params=[Tier.namespaces, Tier.seccomp])
@@ -34,7 +47,7 @@ async def sandbox(request):
 
 
 def needs(name: str, tier: Tier) -> None:
-    if problem := toolchains.why_not(toolchains.named(name), tier):
+    if problem := toolchains.why_not(name, tier):
         pytest.skip(f"{name}: {problem}")
 
 
@@ -66,7 +79,7 @@ async def test_nothing_is_left_behind(sandbox, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     async with EmbeddedSandbox(workers=1, tier=sandbox.tier) as own:
         for name in ("cpp", "rust", "java", "bash"):
-            if toolchains.why_not(toolchains.named(name), sandbox.tier) is None:
+            if toolchains.why_not(name, sandbox.tier) is None:
                 source = f"{CASES[name][-2].source}\n# {time.time()}"
                 await own.run(Program(source=source, language=name), [Stdin("")] * 3, LIMITS)
     sleeping = [
@@ -119,9 +132,11 @@ async def test_all_of_the_cpp_library_may_be_included_again(sandbox, first):
 @pytest.mark.sandbox
 async def test_what_is_not_run_is_refused_with_the_way_out():
     async with EmbeddedSandbox(workers=1, min_tier="rlimit", tier="rlimit") as sandbox:
-        with pytest.raises(ConfigError, match=r"bash programs .* tier rlimit .*SandboxFusion"):
+        with pytest.raises(
+            ConfigError, match=r"bash programs .* tier rlimit .*coding\.sandbox\.urls"
+        ):
             await sandbox.run(Program(source="", language="bash"), [Stdin("")], LIMITS)
-        with pytest.raises(ConfigError, match=r"no such language; the embedded .* also perl"):
+        with pytest.raises(ConfigError, match=r"no such language; there are python, c, "):
             await sandbox.run(Program(source="", language="cobol"), [Stdin("")], LIMITS)
         needs("cpp", sandbox.tier)
         with pytest.raises(DataError, match="Call inputs are for python"):
@@ -143,21 +158,48 @@ def test_binaries_are_whole_or_not_there_and_bounded(tmp_path):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("pyhton", r"language=pyhton: no such language; did you mean python\?; the .* python, cpp"),
+        ("pyhton", r"language=pyhton: no such language; did you mean python\?; .* python, c, cpp"),
         ("javscript", r"did you mean javascript\?"),
-        ("tyepscript", r"did you mean typescript\?"),
-        ("ruby", r"language=ruby: the embedded sandbox runs .*; a SandboxFusion server can run it"),
+        ("Rust", r"language names are lower case; use rust"),
     ],
 )
 def test_a_language_that_does_not_exist_is_not_sent_to_a_server(name, said):
     with pytest.raises(ConfigError, match=said) as raised:
-        toolchains.named(name)
-    assert ("server can run it" in str(raised.value)) is (name == "ruby")
+        languages.named(name)
+    assert "coding.sandbox.urls" not in str(raised.value)
 
 
 def test_every_language_of_servers_runs_here_or_is_sent_there():
-    for name in other_languages.NAMES:
+    for one in languages.LANGUAGES.values():
         try:
-            assert toolchains.named(name)
+            assert toolchains.toolchain(one.name, Tier.namespaces)
         except ConfigError as error:
-            assert "a SandboxFusion server can run it" in str(error), name
+            assert ("coding.sandbox.urls" in str(error)) is (one.on_servers is not None), one
+
+
+@pytest.mark.sandbox
+async def test_only_languages_that_this_machine_lacks_go_to_servers():
+    server = Server(
+        sandbox=fake(
+            lambda source, given: (
+                Execution(status=Status.finished, stdout="hello")
+                if "hello" in source
+                else program_of_a_probe(source, given)
+            )
+        )
+    )
+    embedded = EmbeddedSandbox(workers=1, tier="rlimit", min_tier="rlimit")
+    test = Test(Stdin("a"), expected="hello")
+    problem = replace(Problem.simple("Say hello.", tests=[test]), language="julia")
+    async with WithServers(embedded, fusion(server)) as sandbox:
+        (here,) = await sandbox.run(Program(source="print(input())"), [Stdin("a")], LIMITS)
+        assert here.stdout == "a\n"
+        assert server.asked == []  # not even probed
+        grader = ExecutionGrader(sandbox, stop_early=True)
+        verdict = await grader.grade_code(problem, 'println("hello")')
+        assert (verdict.passed, verdict.sandbox) == (True, "fusion/rlimit/cpython-3.11")
+        python = replace(problem, language="python")
+        verdict = await grader.grade_code(python, 'print("hello")')
+        assert (verdict.passed, verdict.sandbox) == (True, embedded.identity)
+        with pytest.raises(ConfigError, match="no such language"):
+            await sandbox.run(Program(source="", language="cobol"), [Stdin("")], LIMITS)

@@ -1,8 +1,8 @@
-"""g++: its stages as single commands, a precompiled header, and a cache of its products.
+"""gcc and g++: their stages as single commands, a precompiled header, and a cache of their products.
 
-g++ itself only starts the compiler, the assembler and the linker. They are executed one by one instead,
-each confined without the right to start processes. Programs are linked statically, so they need no files
-to run.
+They themselves only start the compiler, the assembler and the linker. These are executed one by one
+instead, each confined without the right to start processes. Programs are linked statically, so they need
+no files to run.
 """
 
 from __future__ import annotations
@@ -28,20 +28,24 @@ from coding_model_project.types import Limits, Status
 TESTLIB = "CODING_TESTLIB"
 """Environment variable with the path of testlib.h, which checkers of several data sets include."""
 
-_SOURCE, _ASSEMBLY, _OBJECT, _PRODUCT = "main.cpp", "main.s", "main.o", "program"
+_ASSEMBLY, _OBJECT, _PRODUCT = "main.s", "main.o", "program"
 _HEADER = "bits/stdc++.h"
-_COMPILING = (
-    "-O2", "-std=gnu++17", "-w", "-fmax-errors=5", "-fdiagnostics-color=never", "-DONLINE_JUDGE",
-)  # fmt: skip
+_COMPILING = ("-O2", "-w", "-fmax-errors=5", "-fdiagnostics-color=never", "-DONLINE_JUDGE")
 _LINKING = ("-static", "-s", "-fno-use-linker-plugin")
+_COMPILERS = {
+    "c": ("gcc", "-std=gnu17", "main.c", ("libc.a", "libm.a")),
+    "cpp": ("g++", "-std=gnu++17", "main.cpp", ("libc.a", "libstdc++.a", "libm.a")),
+}
+"""Compiler, standard, file name, and the static libraries that programs are linked with."""
 _HEADER_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gpp:
-    """The `toolchains.Toolchain` of a g++ that links statically."""
+class Gcc:
+    """The `toolchains.Toolchain` of a gcc or g++ that links statically."""
 
     version: str
+    source: str
     stages: list[list[str]]
     readable: list[str]
     headers: Path
@@ -52,14 +56,16 @@ class Gpp:
     profile: Profile = Profile.native
 
     def prepare(self) -> None:
-        """Precompile the header, once for all processes; if that fails, programs compile slower."""
+        """Precompile C++'s header, once for all processes; if that fails, programs compile slower."""
+        if self.source == "main.c":
+            return
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             make_once(self.headers, _HEADER, _forward)
             make_once(self.headers, f"{_HEADER}.gch", _precompile)
 
     def recipe(self, limits: Limits, source: bytes) -> Recipe:
         return Recipe(
-            source=_SOURCE,
+            source=self.source,
             stages=self.stages,
             failure=Status.compile_error,
             product=_PRODUCT,
@@ -69,41 +75,37 @@ class Gpp:
 
 
 @lru_cache
-def find() -> Gpp | None:
-    """Return the g++ of this machine; None unless it is complete."""
-    gpp = shutil.which("g++")
+def find(language: str) -> Gcc | str:
+    """Return the gcc ("c") or g++ ("cpp") of this machine, or what is missing."""
+    name, standard, source, libraries = _COMPILERS[language]
+    kind = "c" if language == "c" else "c++"
+    missing = f"{name} with static libraries, as and ld are not installed"
+    compiler, options = shutil.which(name), (*_COMPILING, standard)
     try:
-        if gpp is None or not all(map(_finds, ("libc.a", "libstdc++.a", "libm.a"))):
-            return None
-        version = tools.output(gpp, "--version").splitlines()[0]
+        if compiler is None or not all(_finds(name, library) for library in libraries):
+            return missing
+        version = tools.output(compiler, "--version").splitlines()[0]
         folders = _include_folders(
-            tools.output(gpp, "-E", "-v", "-x", "c++", os.devnull, errors=True)
+            tools.output(compiler, "-E", "-v", "-x", kind, os.devnull, errors=True)
         )
         testlib = os.environ.get(TESTLIB, "")
-        content = Path(testlib).read_bytes() if testlib else b""
-        maker = hashlib.sha256(repr((version, tools.stamp(gpp), _COMPILING, _LINKING)).encode())
+        content = Path(testlib).read_bytes() if testlib and language == "cpp" else b""
+        maker = hashlib.sha256(repr((version, tools.stamp(compiler), options, _LINKING)).encode())
         maker.update(content)
         cache = cache_folder()
         headers = cache / f"headers-{maker.hexdigest()[:16]}"
         headers.mkdir(parents=True, exist_ok=True)
         if content:
             (headers / "testlib.h").write_bytes(content)
-        commands = tools.output(
-            gpp,
-            *_COMPILING,
-            *_LINKING,
-            f"-I{headers}",
-            "-###",
-            _SOURCE,
-            "-o",
-            _PRODUCT,
-            errors=True,
-        )
-        stages = _stages(commands)
+        given = [*options, *_LINKING, f"-I{headers}", "-###", source, "-o", _PRODUCT]
+        # C's mathematics are a library of its own, and programs do not say so.
+        given += ["-lm"] if language == "c" else []
+        stages = _stages(name, tools.output(compiler, *given, errors=True))
     except (OSError, subprocess.SubprocessError, ValueError):
-        return None
-    return Gpp(
+        return missing
+    return Gcc(
         version=version,
+        source=source,
         stages=stages,
         readable=[
             *folders,
@@ -123,8 +125,9 @@ def has_testlib() -> bool:
     return Path(os.environ.get(TESTLIB, "")).is_file()
 
 
-def _stages(printed: str) -> list[list[str]]:
-    """Return the commands of `g++ -###`, with our file names, and the linker without its wrapper.
+def _stages(compiler: str, printed: str) -> list[list[str]]:
+    """Return the commands that a compiler prints with `-###`, with our file names, and the linker without
+    its wrapper.
 
     Raises:
         ValueError: they are not the three known commands.
@@ -135,20 +138,20 @@ def _stages(printed: str) -> list[list[str]]:
         compile_[compile_.index("-o") + 1]: _ASSEMBLY,
         assemble[assemble.index("-o") + 1]: _OBJECT,
     }
-    assemble[0], link[0] = _tool("as"), _tool("ld")
+    assemble[0], link[0] = _tool(compiler, "as"), _tool(compiler, "ld")
     return [[names.get(word, word) for word in command] for command in commands]
 
 
-def _tool(name: str) -> str:
-    """Return the path of one of g++'s tools; raise ValueError if it is missing."""
-    found = shutil.which(tools.output("g++", f"-print-prog-name={name}").strip())
+def _tool(compiler: str, name: str) -> str:
+    """Return the path of one of a compiler's tools; raise ValueError if it is missing."""
+    found = shutil.which(tools.output(compiler, f"-print-prog-name={name}").strip())
     if found is None:
         raise ValueError(f"no {name}")
     return str(Path(found).resolve())
 
 
-def _finds(library: str) -> bool:
-    return Path(tools.output("g++", f"-print-file-name={library}").strip()).is_absolute()
+def _finds(compiler: str, library: str) -> bool:
+    return Path(tools.output(compiler, f"-print-file-name={library}").strip()).is_absolute()
 
 
 def _include_folders(printed: str) -> list[str]:
@@ -173,6 +176,15 @@ def _precompile(target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         source, made = Path(folder) / "all.h", Path(folder) / "made.gch"
         source.write_text(f"#include <{_HEADER}>\n")
-        command = ["g++", *_COMPILING, "-x", "c++-header", str(source), "-o", str(made)]
+        command = [
+            "g++",
+            *_COMPILING,
+            "-std=gnu++17",
+            "-x",
+            "c++-header",
+            str(source),
+            "-o",
+            str(made),
+        ]
         subprocess.run(command, capture_output=True, timeout=_HEADER_S, check=True)
         made.replace(target)

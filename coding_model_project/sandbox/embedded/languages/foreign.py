@@ -13,8 +13,9 @@ from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.isolation.proc_files import longest_s
 from coding_model_project.sandbox.embedded.languages import toolchains
-from coding_model_project.sandbox.embedded.languages.toolchains import Language, Toolchain
+from coding_model_project.sandbox.embedded.languages.toolchains import Toolchain
 from coding_model_project.sandbox.embedded.slot import COMPILE_S, Slot, ZygoteLost
+from coding_model_project.sandbox.languages import Language
 from coding_model_project.types import Execution, Limits, Program, Status, Stdin
 
 _STAGES_S = 3 * longest_s(COMPILE_S)

@@ -1,10 +1,11 @@
 """Toolchains of languages other than Python on this machine.
 
-    cpp         g++, static; compiled stage by stage in confined processes    every tier
+    c, cpp      gcc, g++; static; compiled stage by stage, confined           every tier
     javascript  node                                                          every tier
     java        javac and java, 17 or later                                   every tier
     go          its compiler and linker, one by one; no modules               every tier
     rust        rustc, then ld; static, no crates                             every tier
+    perl        perl                                                          every tier
     bash        bash and common text tools                            tier namespaces, Linux 6.14
 
 Bash programs need processes. Only a PID namespace reliably ends all of them, and only a namespace with
@@ -14,9 +15,8 @@ its own limit bounds their number.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
-from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -27,48 +27,8 @@ from coding_model_project.sandbox.embedded.languages import cpp, go, java, rust,
 from coding_model_project.sandbox.embedded.languages.binaries import Binaries
 from coding_model_project.sandbox.embedded.languages.build import Recipe
 from coding_model_project.sandbox.embedded.launch import Profile, can_bound_processes
+from coding_model_project.sandbox.languages import Language, named
 from coding_model_project.types import Limits
-
-_ELSEWHERE = "; a SandboxFusion server can run it (coding.sandbox.name=fusion)"
-
-
-class Language(StrEnum):
-    """A language that the embedded sandbox runs besides Python."""
-
-    cpp = "cpp"
-    javascript = "javascript"
-    java = "java"
-    go = "go"
-    rust = "rust"
-    bash = "bash"
-
-    @property
-    def hello(self) -> str:
-        """A program that prints "hello"."""
-        return _HELLO[self]
-
-
-_HELLO = {
-    Language.cpp: '#include <bits/stdc++.h>\nint main() { std::cout << "hello"; }',
-    Language.javascript: 'console.log("hello")',
-    Language.java: 'class Main { public static void main(String[] a) { System.out.print("hello"); } }',
-    Language.go: 'package main\nimport "fmt"\nfunc main() { fmt.Print("hello") }',
-    Language.rust: 'fn main() { print!("hello") }',
-    Language.bash: "echo hello | cat",
-}
-_ALIASES = {
-    "c++": Language.cpp,
-    "js": Language.javascript,
-    "node": Language.javascript,
-    "nodejs": Language.javascript,
-    "golang": Language.go,
-    "rs": Language.rust,
-    "sh": Language.bash,
-    "shell": Language.bash,
-}
-
-_SERVERS_ONLY = ("perl", "lua", "ruby", "php", "typescript", "julia")
-"""Languages that only SandboxFusion servers run."""
 
 
 class Toolchain(Protocol):
@@ -92,30 +52,6 @@ class Toolchain(Protocol):
     def recipe(self, limits: Limits, source: bytes) -> Recipe: ...
 
 
-def named(name: str) -> Language:
-    """Return the language of this name.
-
-    Raises:
-        ConfigError: the embedded sandbox does not run it.
-    """
-    language = _ALIASES.get(name, name)
-    if language not in list(Language):
-        known = ["python", *Language]
-        if name.lower() in (*known, *_ALIASES):
-            raise ConfigError(f"language={name}: language names are lower case; use {name.lower()}")
-        if name in _SERVERS_ONLY:
-            raise ConfigError(
-                f"language={name}: the embedded sandbox runs {', '.join(known)}{_ELSEWHERE}"
-            )
-        near = get_close_matches(name.lower(), (*known, *_ALIASES, *_SERVERS_ONLY), n=1)
-        raise ConfigError(
-            f"language={name}: no such language{f'; did you mean {near[0]}?' if near else ''}; the "
-            f"embedded sandbox runs {', '.join(known)}, and SandboxFusion servers also "
-            f"{', '.join(_SERVERS_ONLY)}"
-        )
-    return Language(language)
-
-
 def toolchain(name: str, tier: Tier) -> Toolchain:
     """Return a language's toolchain for a tier.
 
@@ -123,61 +59,56 @@ def toolchain(name: str, tier: Tier) -> Toolchain:
         ConfigError: the language does not run; with the reason and a remedy.
     """
     language = named(name)
-    if problem := why_not(language, tier):
+    if problem := why_not(language.name, tier):
         raise ConfigError(refusal(language, problem))
-    found = _found(language)
+    found = _found(language.name)
     assert not isinstance(found, str)
     return found
 
 
 def refusal(language: Language, problem: str) -> str:
-    """Return the error message for a language that does not run, with a remedy."""
-    return f"{language} programs do not run here: {problem}{_ELSEWHERE}"
+    """Return the error message for a language that does not run, with a remedy if there is one."""
+    refused = f"language={language}: {language} programs do not run here: {problem}"
+    if language.on_servers is None:
+        return refused
+    return (
+        f"{refused}; a SandboxFusion server can run them (coding.sandbox.urls=[http://host:8080])"
+    )
 
 
-def why_not(language: Language, tier: Tier) -> str | None:
+def why_not(name: str, tier: Tier) -> str | None:
     """Return why a language does not run at a tier, or None if it runs."""
-    if language is Language.bash and tier is not Tier.namespaces:
+    if name == "bash" and tier is not Tier.namespaces:
         return f"they start processes, which tier {tier} cannot reliably end (namespaces can)"
-    if language is Language.bash and not can_bound_processes():
+    if name == "bash" and not can_bound_processes():
         return "nothing limits the number of their processes before Linux 6.14"
-    found = _found(language)
+    found = _found(name)
     return found if isinstance(found, str) else None
 
 
-def available(tier: Tier) -> list[Language]:
+def available(tier: Tier) -> list[str]:
     """Return the languages that run at a tier."""
-    return [language for language in Language if why_not(language, tier) is None]
+    return [name for name in _FINDERS if why_not(name, tier) is None]
 
 
 def summary(tier: Tier) -> str:
     """Return one line with the languages that run at a tier, their versions, and why others do not."""
     parts = ["python"]
-    for language in Language:
-        problem, chain = why_not(language, tier), _found(language)
+    for name in _FINDERS:
+        problem, chain = why_not(name, tier), _found(name)
         if problem or isinstance(chain, str):
-            parts.append(f"not {language} ({problem})")
+            parts.append(f"not {name} ({problem})")
         else:
-            parts.append(f"{language} ({chain.version})")
+            parts.append(f"{name} ({chain.version})")
     return ", ".join(parts)
 
 
 @lru_cache
-def _found(language: Language) -> Toolchain | str:
+def _found(name: str) -> Toolchain | str:
     """Return a language's toolchain, or what is missing for it."""
-    match language:
-        case Language.cpp:
-            return cpp.find() or "g++ with static libraries, as and ld are not installed"
-        case Language.javascript:
-            return _find_node() or "node 16 or later is not installed"
-        case Language.java:
-            return java.find()
-        case Language.go:
-            return go.find()
-        case Language.rust:
-            return rust.find()
-        case Language.bash:
-            return _find_bash() or "bash is not installed"
+    if name not in _FINDERS:
+        return f"the embedded sandbox runs python, {', '.join(_FINDERS)}"
+    return _FINDERS[name]()
 
 
 # ── interpreters ──────────────────────────────────────────────────────────────────────────────────
@@ -224,11 +155,11 @@ class _Interpreter:
         )
 
 
-def _find_node() -> _Interpreter | None:
+def _find_node() -> _Interpreter | str:
     path = tools.which("node")
     version = tools.output_or_none(path, "--version") if path else None
     if not path or not version or int(version.lstrip("v").split(".")[0]) < _OLDEST_NODE:
-        return None
+        return f"node {_OLDEST_NODE} or later is not installed"
     return _Interpreter(
         version=f"node {version.lstrip('v')}",
         profile=Profile.runtime,
@@ -241,11 +172,31 @@ def _find_node() -> _Interpreter | None:
     )
 
 
-def _find_bash() -> _Interpreter | None:
+def _find_perl() -> _Interpreter | str:
+    path = tools.which("perl")
+    found = (
+        tools.output_or_none(path, "-e", r'print join "\n", sprintf("%vd", $^V), @INC')
+        if path
+        else None
+    )
+    if not path or not found:
+        return "perl is not installed"
+    version, *library = found.splitlines()
+    return _Interpreter(
+        version=f"perl {version}",
+        profile=Profile.native,
+        readable=[path, *(folder for folder in library if Path(folder).is_dir())],
+        source="main.pl",
+        check=[path, "-c"],
+        command=[path],
+    )
+
+
+def _find_bash() -> _Interpreter | str:
     path = tools.which("bash")
     version = tools.output_or_none(path, "-c", "echo $BASH_VERSION") if path else None
     if not path or not version:
-        return None
+        return "bash is not installed"
     commands = [found for name in _TOOLS.split() if (found := shutil.which(name))]
     folders = [name for name in ("/bin", "/usr/bin") if Path(name).is_symlink()]
     return _Interpreter(
@@ -256,3 +207,15 @@ def _find_bash() -> _Interpreter | None:
         check=[path, "-n"],
         command=[path],
     )
+
+
+_FINDERS: dict[str, Callable[[], Toolchain | str]] = {
+    "c": lambda: cpp.find("c"),
+    "cpp": lambda: cpp.find("cpp"),
+    "javascript": _find_node,
+    "java": java.find,
+    "go": go.find,
+    "rust": rust.find,
+    "perl": _find_perl,
+    "bash": _find_bash,
+}
