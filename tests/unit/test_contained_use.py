@@ -15,7 +15,7 @@ PACKAGE = Path(coding_model_project.__file__).parent
 IN_SANDBOX = [
     "grading/battery/bait.py",
     "harbor/environment/base.py",
-    "harbor/export/verifier.py",
+    "harbor/export/running.py",
     "harbor/gateway/agents.py",
     "harbor/rooms/keeper.py",
     "integrations/inspect.py",

@@ -139,7 +139,7 @@ def _asked(given: Input) -> dict[str, Any]:
         case Stdin(text=text):
             return {"kind": "stdin", "text": text}
         case Call(function=function, args=args):
-            return {"kind": "call", "function": function, "args": {"t": [to_json(a) for a in args]}}
+            return {"kind": "call", "function": function, "args": [to_json(a) for a in args]}
         case Asserts(continues=False):
             kind = {"kind": "asserts", "source": given.source}
             return {**kind, "entry_point": given.entry_point}
