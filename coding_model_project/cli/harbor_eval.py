@@ -1,4 +1,4 @@
-"""The `harbor eval` command: a served model attempts Harbor tasks with the bash agent."""
+"""The `harbor eval` command: a model attempts Harbor tasks, with the bash agent or one of the user's."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import asyncio
 import json
 import resource
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import only
-from coding_model_project.cli.common import cores, warn
+from coding_model_project.cli.common import cores, named_values, warn
 from coding_model_project.config_key import argument, option
 from coding_model_project.episodes.bash import Limits
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
-from coding_model_project.grading.base import AUTO, TaskEnvironment
+from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
+from coding_model_project.harbor.agent_config import AgentConfig, AgentPlace
 from coding_model_project.harbor.evaluation.overflow_rule import OverflowRule
 
 if TYPE_CHECKING:
@@ -28,10 +30,14 @@ _FILES, _FILES_A_TRIAL = 200, 4
 
 def evaluate(
     *,
-    base_url: str = option(
-        ..., "Query this OpenAI-compatible server, such as http://localhost:8000/v1."
+    base_url: str | None = option(
+        None,
+        "Query this OpenAI-compatible server, such as http://localhost:8000/v1. Default: vLLM in this "
+        "process loads the model.",
     ),
-    model: str = option(..., "Evaluate this model, by its name on the server."),
+    model: str = option(
+        ..., "Evaluate this model, by its name on the server; without one, a folder or a Hub name."
+    ),
     out: Path = option(..., "Write the job to this folder, or resume it."),
     task_dirs: list[Path] | None = argument(
         None, "Harbor tasks, or folders of them.", metavar="TASK_DIR"
@@ -46,6 +52,13 @@ def evaluate(
     environment: options.Where = AUTO,
     pass_env: options.PassEnv = None,
     limits: Annotated[Limits, only("turns", "command_s", "total_s")],
+    agent: Annotated[AgentConfig, only("command", "place", "folder", "wishes")],
+    agent_env: list[str] | None = option(
+        None, "Set this environment variable for the agent; repeatable.", metavar="NAME=VALUE"
+    ),
+    context_tokens: int = option(
+        131_072, "Tell the agent that a conversation may have N tokens.", min=1
+    ),
     calls: Calls = option(
         Calls.block, "Read commands from code blocks, or from calls of the tool `bash`."
     ),
@@ -61,7 +74,10 @@ def evaluate(
     ),
     as_json: options.AsJson = False,
 ) -> int:
-    """Let a model attempt tasks with shell commands: count PASS, FAIL, and ERROR by cause.
+    """Let a model attempt tasks: count PASS, FAIL, and ERROR by cause.
+
+    The bash agent runs the model's shell commands; with `--agent COMMAND` any agent does the work that
+    uses an API of OpenAI or Anthropic.
 
     With `--calls tools` the server gets the schema of a tool `bash` and must parse tool calls (vLLM:
     `--enable-auto-tool-choice --tool-call-parser hermes`).
@@ -79,20 +95,26 @@ def evaluate(
     from coding_model_project.harbor.recording import harbors_name
     from coding_model_project.runs.folder import sole_writer
 
+    agent = _checked(agent, limits, named_values("--agent-env", agent_env, empty=True), calls)
+    place = TaskEnvironment(name=environment)
+    if agent.place is AgentPlace.room:
+        place = replace(place, name=ROOMS, agent=agent.folder)
     asked = Asked(
         model=model,
         attempts=attempts,
-        environment=harbors_name(environment),
+        environment=harbors_name(place.name),
         limits=limits,
         sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
         calls=calls,
+        agent_config=agent,
+        context_tokens=context_tokens,
     )
     passed = passed_variables(pass_env or [], "--pass-env")
     tasks = runnable_tasks(
         task_dirs or [],
         benchmark or [],
         data_dir,
-        environment,
+        place.name,
         limit=limit,
         passed=passed,
         say=warn,
@@ -102,32 +124,54 @@ def evaluate(
     with sole_writer(out, "evaluation"):
         evaluation = Evaluation(out, tasks, asked)
         with evaluation.opened():
-            asyncio.run(_run(evaluation, asked, base_url, environment, at_once, retry_s))
+            asyncio.run(_run(evaluation, asked, base_url, place, at_once, retry_s))
     return _report(evaluation, as_json, context_overflow, named=bool(benchmark))
 
 
 async def _run(
     evaluation: Evaluation,
     asked: Asked,
-    base_url: str,
-    environment: str,
+    base_url: str | None,
+    place: TaskEnvironment,
     at_once: int,
     retry_s: float,
 ) -> None:
-    from coding_model_project.evaluation.backends.openai_backend import OpenAIBackend
+    from coding_model_project.evaluation.evaluation_config import EvaluationConfig
+    from coding_model_project.evaluation.settings import simple_backend
     from coding_model_project.harbor.environment.factory import environments_of
+    from coding_model_project.harbor.gateway.serving import Gateway
     from coding_model_project.harbor.trial import Trials
+    from coding_model_project.launch.device import count_gpus
     from coding_model_project.progress import progress_bar
 
     if not evaluation.missing():
         return
-    tools = {"tools": schemas} if (schemas := asked.calls.schemas) else None
-    backend = OpenAIBackend(
-        base_url, asked.model, concurrency=at_once, retry_s=retry_s, extra_body=tools
+    config = EvaluationConfig(
+        model=asked.model, base_url=base_url, concurrency=at_once, retry_s=retry_s
     )
-    async with backend, environments_of(TaskEnvironment(name=environment)) as environments:
+    backend = simple_backend(config, seed=0, on_cpu=base_url is None and count_gpus() == 0)
+    gateway = Gateway(max_bytes=asked.agent_config.request_bytes)
+    async with backend, gateway, environments_of(place) as environments:
         with progress_bar("trials", evaluation.n_total, len(evaluation.trials)) as advance:
-            await evaluation.run(Trials(environments), backend, at_once, advance)
+            await evaluation.run(Trials(environments), backend, gateway, at_once, advance)
+
+
+def _checked(agent: AgentConfig, limits: Limits, env: dict[str, str], calls: Calls) -> AgentConfig:
+    """Return the agent with the limits of all agents.
+
+    Raises:
+        ConfigError: options do not fit together.
+    """
+    if not agent.on:
+        if agent != AgentConfig() or env:
+            raise ConfigError("--agent is missing, which the other options --agent-… are for")
+        return agent
+    if calls is not Calls.block:
+        raise ConfigError(f"--calls={calls} is for the bash agent; remove it or --agent")
+    folder = agent.folder and Path(agent.folder).expanduser().resolve()
+    if folder and not folder.is_dir():
+        raise ConfigError(f"--agent-folder={agent.folder}: no such folder")
+    return replace(agent, env=env, folder=folder and str(folder), total_s=limits.total_s)
 
 
 def _allow_files(at_once: int) -> None:

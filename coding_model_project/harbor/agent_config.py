@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from coding_model_project.config_key import key
+from coding_model_project.config_key import Option, key
 
 
 class AgentPlace(StrEnum):
@@ -59,6 +59,12 @@ class AgentConfig:
         "Command of an agent that uses an API of OpenAI or Anthropic. bash runs it once for each sample "
         "with `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `ANTHROPIC_BASE_URL` and others, and the task in "
         "`TASK_FILE`. null: samples are episodes of the bash agent (`coding.bash`).",
+        option=Option(
+            "Let this command work on each task, an agent that calls the model through the gateway. "
+            "Default: the bash agent.",
+            "--agent",
+            metavar="COMMAND",
+        ),
     )
     factory: str | None = key(
         None,
@@ -69,11 +75,16 @@ class AgentConfig:
         AgentPlace.host,
         "Place where the command runs: this machine (`host`), or the task's `room`, which needs "
         "`coding.harbor.environment=rooms` or `auto`.",
+        option=Option("Run the agent on this machine or in the task's room.", "--agent-place"),
     )
     folder: str | None = key(
         None,
         "Folder of the agent's files: the command's working directory on the host, mounted read-only at "
         "/opt/agent in rooms.",
+        option=Option(
+            "Folder of the agent's files: its working directory here, /opt/agent in rooms.",
+            "--agent-folder",
+        ),
     )
     env: dict[str, str] = key({}, "Additional environment variables of the command.")
     turns: int = key(50, "Maximum replies of the model in a sample.", unit="replies")
@@ -108,6 +119,7 @@ class AgentConfig:
         False,
         "True: accept `tool_choice: required`, `response_format` and images, which the policy cannot be "
         "held to: it replies freely, the agent checks, and a note replaces images. False: refuse them.",
+        option=Option("Accept required tool calls, response formats and images as wishes."),
     )
     conversations: int = key(
         8, "Maximum conversations of a sample to train on.", unit="conversations"

@@ -3,6 +3,7 @@
 HarborError
 ├── InvalidTask                the folder or its task.toml is unusable; Harbor rejects it too
 │   └── MissingVariable        a ${VAR} of the task that the host does not set
+├── AgentAskedNothing          the agent ended before its first request to the model
 ├── VerifierUnusableError      the verifier lacked a network or a tool, whatever the agent did
 └── VerifierError              the verifier gave no reward
     ├── VerifierTimeoutError
@@ -29,6 +30,10 @@ class InvalidTask(HarborError):
 
 class MissingVariable(InvalidTask):
     """An environment variable that a task needs and the host does not set."""
+
+
+class AgentAskedNothing(HarborError):
+    """An agent that ended before its first request to the model, so that nothing measures the model."""
 
 
 class VerifierUnusableError(HarborError):
@@ -117,7 +122,7 @@ _NAMES: dict[FailureCause, str] = {
         "HealthcheckError SandboxLikelyOutOfMemoryError MemoryLimitExceededError SSHAccessError "
         "GKEExecStreamClosedError GKEPodNotFoundError RuntimeRequestError AddTestsDirError "
         "DownloadVerifierDirError "
-        "EnvironmentFailed RegistryUnreachable"  # ours
+        "EnvironmentFailed RegistryUnreachable AgentAskedNothing"  # ours
     ),
     FailureCause.model_provider_failed: (
         "ApiError ApiRateLimitError ApiInternalServerError ApiOverloadedError "

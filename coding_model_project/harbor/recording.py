@@ -16,6 +16,7 @@ from coding_model_project.atomic import write_json
 from coding_model_project.grading.base import AUTO
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import ENGINES
+from coding_model_project.harbor.format.atif import TRAJECTORY_FILE, Conversation, trajectory
 from coding_model_project.harbor.format.digest import task_digest
 from coding_model_project.harbor.format.reward_rules import JSON_FILE, Rewards
 from coding_model_project.harbor.format.task_config import VerifierMode
@@ -58,8 +59,8 @@ class Worked:
     """An agent's work in one step."""
 
     used: AgentResult
-    conversation: Sequence[Mapping[str, Any]]
-    """The messages, which are written beside the agent's logs."""
+    conversations: Sequence[Conversation]
+    """The main one first. They are written beside the agent's logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +103,10 @@ class Recorder:
         for number, work in enumerate(worked):
             name = outcome.steps[number].name if number < len(outcome.steps) else None
             folder.agent(name).mkdir(parents=True, exist_ok=True)
-            write_json(folder.agent(name) / CONVERSATION_FILE, work.conversation)
+            write_json(folder.agent(name) / CONVERSATION_FILE, work.conversations[0].messages)
+            agent = {"name": self.agent, "version": AGENT_VERSION, "model_name": self.model}
+            told = trajectory(work.conversations, session_id=folder.path.name, agent=agent)
+            write_json(folder.agent(name) / TRAJECTORY_FILE, told)
         only = steps[0] if steps and not task.has_steps else None
         agent = {"name": self.agent, "model_name": self.model, "kwargs": dict(settings or {})}
         config = trial_config(

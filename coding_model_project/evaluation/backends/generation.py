@@ -40,6 +40,8 @@ class Sampling:
     """Texts that end a completion; they are excluded from it."""
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Variables of the model's chat template, such as {"enable_thinking": False}."""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """Tools that the model may call, in the form of chat completions."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` if an option is out of its range."""
@@ -60,7 +62,7 @@ class Sampling:
 
     def optional(self) -> dict[str, Any]:
         """Return the set options by name, without temperature, top_p and max_tokens."""
-        chosen = {name: getattr(self, name) for name in OPTIONAL}
+        chosen = {name: getattr(self, name) for name in _SENT_IF_SET}
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in chosen.items()
@@ -70,7 +72,7 @@ class Sampling:
     def described(self) -> dict[str, Any]:
         """Return the options for a protocol's record and hash, without optional ones that are not set."""
         named = asdict(self)
-        return {k: v for k, v in named.items() if k not in OPTIONAL} | self.optional()
+        return {k: v for k, v in named.items() if k not in _SENT_IF_SET} | self.optional()
 
 
 _RANGES: tuple[tuple[str, float, float], ...] = (
@@ -91,7 +93,8 @@ OPTIONAL = (
     "stop",
     "chat_template_kwargs",
 )
-"""Fields of `Sampling` that are sent only if set."""
+"""Fields of `Sampling` that a user may set, and that are sent only then."""
+_SENT_IF_SET = (*OPTIONAL, "tools")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any, Self
 
+from coding_model_project.episodes.tool_calls import for_template
 from coding_model_project.errors import ConfigError, GenerationError, PromptError
 from coding_model_project.evaluation.backends.generation import (
     Completion,
@@ -164,22 +165,26 @@ class VllmBackend:
 
     async def complete(self, messages: Messages, sampling: Sampling, seed: int) -> Completion:
         """See `generation.Backend`."""
+        from jinja2 import TemplateError
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        prompt_ids = self._tokenizer.apply_chat_template(
-            messages,
-            tokenize=True,
-            add_generation_prompt=True,
-            return_dict=False,
-            **sampling.chat_template_kwargs,
-        )
+        options = sampling.optional()
+        in_prompt = {"tools": options.pop("tools", None), **options.pop("chat_template_kwargs", {})}
+        try:
+            prompt_ids = self._tokenizer.apply_chat_template(
+                for_template(messages),
+                tokenize=True,
+                add_generation_prompt=True,
+                return_dict=False,
+                **in_prompt,
+            )
+        except TemplateError as error:
+            raise PromptError(f"the chat template refuses the messages: {_said(error)}") from error
         if len(prompt_ids) >= self._max_len:
             raise PromptError(
                 f"the prompt has {len(prompt_ids)} tokens, and the model's limit is {self._max_len}"
             )
-        options = sampling.optional()
-        options.pop("chat_template_kwargs", None)  # already applied to the prompt
         params = SamplingParams(
             **options,
             temperature=sampling.temperature,
@@ -253,6 +258,7 @@ def _completion(output: Any) -> _Made:
     made = Completion(
         text=best.text,
         n_tokens=len(best.token_ids),
+        n_prompt_tokens=len(output.prompt_token_ids or ()),
         truncated=best.finish_reason == "length",
     )
     return made, best.token_ids

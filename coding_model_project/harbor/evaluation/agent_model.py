@@ -1,20 +1,21 @@
-"""A generation back end as the bash agent's model. Its errors have Harbor's names."""
+"""A generation back end behind agents: seeds of an attempt, and errors with Harbor's names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from coding_model_project.episodes.bash import ContextOverflow, Reply
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.episodes.tool_calls import parse
 from coding_model_project.errors import GenerationError, HarborError, PromptError
-from coding_model_project.evaluation.backends.generation import Backend, Sampling
+from coding_model_project.evaluation.backends.generation import Backend, Completion, Sampling
 from coding_model_project.grading.prompts import Message
 
-_TOO_LONG = re.compile(r"context|too (long|large)|max_tokens|maximum.*tokens", re.IGNORECASE)
-"""A pattern of servers' errors about conversations that leave no room for an answer."""
+_TOO_LONG = re.compile(r"context|too (long|large)|max_tokens|maximum.*tokens|limit is", re.I)
+"""A pattern of errors about conversations that leave no room for an answer."""
 
 _SEEDS_OF_AN_ATTEMPT = 100_000
 
@@ -31,25 +32,22 @@ class ModelRefused(HarborError):
     harbor_name = "BadRequestError"
 
 
-class BackendModel:
-    """A back end as `episodes.bash.Model`. One instance per trial, because it counts replies and tokens.
+class Seeded:
+    """A back end whose requests of one attempt have seeds of their own."""
 
-    Args:
-        backend: sends `tools`, in form `tools`.
-        attempt: the number of the task's attempt; its turns have seeds of their own.
-        calls: in form `tools`, the server's parsed calls are used, or else calls parsed from the text.
-    """
+    def __init__(self, backend: Backend, attempt: int) -> None:
+        self._backend, self._seed = backend, attempt * _SEEDS_OF_AN_ATTEMPT
 
-    def __init__(
-        self, backend: Backend, sampling: Sampling, attempt: int, calls: Calls = Calls.block
-    ) -> None:
-        self._backend, self._sampling, self._calls = backend, sampling, calls
-        self._seed = attempt * _SEEDS_OF_AN_ATTEMPT
-        self.prompt_tokens: list[int] = []
-        """Prompt tokens of each reply; 0 if the server does not report them."""
-
-    async def reply(self, messages: Sequence[Message], max_tokens: int | None) -> Reply:
-        """See `Model.reply`.
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        sampling: Sampling,
+        max_tokens: int | None,
+        *,
+        stop: Sequence[str] = (),
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> Completion:
+        """Generate one completion, of at most `max_tokens` and at most `sampling.max_tokens` tokens.
 
         Raises:
             ContextOverflow: the conversation leaves no room for an answer.
@@ -57,17 +55,47 @@ class BackendModel:
             ModelUnreachable: the endpoint did not answer.
             ConfigError: the endpoint rejects all requests with these settings.
         """
-        most = self._sampling.max_tokens
-        sampling = replace(self._sampling, max_tokens=min(most, max_tokens or most))
+        most = sampling.max_tokens
+        sampling = replace(
+            sampling,
+            max_tokens=min(most, max_tokens or most),
+            stop=tuple(stop),
+            tools=tuple(tools),
+        )
         self._seed += 1
         try:
-            made = await self._backend.complete(list(messages), sampling, self._seed)
+            return await self._backend.complete(list(messages), sampling, self._seed)
         except PromptError as error:
             if _TOO_LONG.search(str(error)):
                 raise ContextOverflow(str(error)) from error
             raise ModelRefused(str(error)) from error
         except GenerationError as error:
             raise ModelUnreachable(str(error)) from error
+
+
+class BackendModel:
+    """A back end as `episodes.bash.Model`. One instance per trial, because it counts replies and tokens.
+
+    Args:
+        attempt: the number of the task's attempt; its turns have seeds of their own.
+        calls: in form `tools`, the server's parsed calls are used, or else calls parsed from the text.
+    """
+
+    def __init__(
+        self, backend: Backend, sampling: Sampling, attempt: int, calls: Calls = Calls.block
+    ) -> None:
+        self._model, self._sampling, self._calls = Seeded(backend, attempt), sampling, calls
+        self.prompt_tokens: list[int] = []
+        """Prompt tokens of each reply; 0 if the server does not report them."""
+
+    async def reply(self, messages: Sequence[Message], max_tokens: int | None) -> Reply:
+        """See `Model.reply`.
+
+        Raises:
+            ContextOverflow, ModelRefused, ModelUnreachable, ConfigError: as `Seeded.complete`.
+        """
+        tools = self._calls.schemas or ()
+        made = await self._model.complete(messages, self._sampling, max_tokens, tools=tools)
         self.prompt_tokens.append(made.n_prompt_tokens or 0)
         text, calls = made.text, made.tool_calls
         if self._calls is Calls.block:

@@ -1,4 +1,4 @@
-"""A resumable Harbor job: a model attempts a folder of Harbor tasks with the bash agent.
+"""A resumable Harbor job: a model attempts a folder of Harbor tasks, with the bash agent or a command.
 
     JOB/config.json, result.json      the job's files in Harbor's format (`job_results`)
     JOB/TASK__7chars/result.json      a finished trial; written last and atomically
@@ -16,7 +16,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,14 @@ from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.evaluation.backends.generation import Backend, Sampling
 from coding_model_project.evaluation.results import refuse_another
 from coding_model_project.grading.limiter import CircuitBreaker
+from coding_model_project.harbor.agent_config import AgentConfig
 from coding_model_project.harbor.bash_agent import BashAgent
+from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.evaluation.agent_model import BackendModel
 from coding_model_project.harbor.evaluation.job_results import write_job
-from coding_model_project.harbor.failures import REGISTRY_UNREACHABLE
+from coding_model_project.harbor.evaluation.served_session import ServedSession, conversations
+from coding_model_project.harbor.failures import REGISTRY_UNREACHABLE, AgentAskedNothing
+from coding_model_project.harbor.format.atif import Conversation
 from coding_model_project.harbor.format.digest import task_digest
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.trial_results import (
@@ -44,9 +48,15 @@ from coding_model_project.harbor.format.trial_results import (
     TrialResult,
     read_trials,
 )
+from coding_model_project.harbor.gateway.agent_session import Limits as SessionLimits
+from coding_model_project.harbor.gateway.agents import GatewayAgent, Work
+from coding_model_project.harbor.gateway.serving import Gateway
 from coding_model_project.harbor.recording import Recorder, Worked
 from coding_model_project.harbor.trial import Trials
+from coding_model_project.harbor.trial_outcome import TrialOutcome
 from coding_model_project.progress import Advance
+
+_SHOWN_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +70,14 @@ class Asked:
     limits: Limits = field(default_factory=Limits)
     sampling: Sampling = field(default_factory=Sampling)
     calls: Calls = Calls.block
+    agent_config: AgentConfig = field(default_factory=AgentConfig)
+    """The agent if it is `on`, else the bash agent works."""
+    context_tokens: int = 131_072
+    """What the agent is told about the model's context."""
+
+    @property
+    def agent_name(self) -> str:
+        return GatewayAgent.name if self.agent_config.on else BashAgent.name
 
     @property
     def agent(self) -> dict[str, Any]:
@@ -71,7 +89,11 @@ class Asked:
         }
         if self.calls is not Calls.block:  # keeps jobs without this setting resumable
             settings["calls"] = str(self.calls)
-        return {"name": BashAgent.name, "model_name": self.model, "kwargs": settings}
+        if (given := self.agent_config).on:
+            chosen = ("command", "folder", "env", "wishes")
+            settings |= {name: getattr(given, name) for name in chosen}
+            settings |= {"place": str(given.place), "context_tokens": self.context_tokens}
+        return {"name": self.agent_name, "model_name": self.model, "kwargs": settings}
 
 
 class Evaluation:
@@ -125,7 +147,12 @@ class Evaluation:
         return len(self._tasks) * self._asked.attempts
 
     async def run(
-        self, trials: Trials, backend: Backend, concurrency: int, advance: Advance
+        self,
+        trials: Trials,
+        backend: Backend,
+        gateway: Gateway,
+        concurrency: int,
+        advance: Advance,
     ) -> None:
         """Run the missing trials, and write each one when it ends.
 
@@ -137,7 +164,7 @@ class Evaluation:
 
         async def one(missing: tuple[Task, int]) -> None:
             breaker.check()
-            ended = await self._one(trials, backend, *missing)
+            ended = await self._one(trials, backend, gateway, *missing)
             is_its_own = REGISTRY_UNREACHABLE in ended.exceptions  # other tasks need other images
             failed = ended.is_outage and not is_its_own
             breaker.record(SandboxError(said(ended)) if failed else None)
@@ -145,21 +172,60 @@ class Evaluation:
 
         await each(self.missing(), one, at_once=concurrency)
 
-    async def _one(self, trials: Trials, backend: Backend, task: Task, attempt: int) -> TrialResult:
+    async def _one(
+        self, trials: Trials, backend: Backend, gateway: Gateway, task: Task, attempt: int
+    ) -> TrialResult:
+        if self._asked.agent_config.on:
+            outcome, worked = await self._by_agent(trials, backend, gateway, task, attempt)
+        else:
+            outcome, worked = await self._by_bash(trials, backend, task, attempt)
+        for error in outcome.errors:
+            if isinstance(error, ConfigError):
+                raise error
+        settings = {**self._asked.agent["kwargs"], "attempt": attempt}
+        kept = self._recorder.record(outcome, worked, settings)
+        self.trials.append(kept)
+        return kept
+
+    async def _by_bash(
+        self, trials: Trials, backend: Backend, task: Task, attempt: int
+    ) -> tuple[TrialOutcome, list[Worked]]:
         calls = self._asked.calls
         model = BackendModel(backend, self._asked.sampling, attempt, calls)
         agent = BashAgent(model, self._asked.limits, calls)
         outcome = await trials.run(task, agent)
-        for error in outcome.errors:
-            if isinstance(error, ConfigError):
-                raise error
-        kept = self._recorder.record(
-            outcome,
-            _worked(agent.episodes, model.prompt_tokens),
-            {**self._asked.agent["kwargs"], "attempt": attempt},
-        )
-        self.trials.append(kept)
-        return kept
+        return outcome, _worked(agent.episodes, model.prompt_tokens, calls.schemas or ())
+
+    async def _by_agent(
+        self, trials: Trials, backend: Backend, gateway: Gateway, task: Task, attempt: int
+    ) -> tuple[TrialOutcome, list[Worked]]:
+        """Let the agent's command work; one that asked the model nothing is an outage."""
+        asked = self._asked
+        config, limits = asked.agent_config, asked.limits
+
+        def begin(environment: Environment, user: str | int | None) -> ServedSession:
+            return ServedSession(
+                backend,
+                asked.sampling,
+                attempt,
+                SessionLimits(
+                    turns=limits.turns,
+                    command_s=limits.command_s,
+                    context_tokens=asked.context_tokens,
+                ),
+                environment=environment,
+                user=user,
+                wishes=config.wishes,
+            )
+
+        agent = GatewayAgent(config=config, gateway=gateway, begin=begin)
+        outcome = await trials.run(task, agent)
+        silent = next((one for one in agent.works if not one.session.recorder.turns), None)
+        if silent is not None and not outcome.errors:
+            said = silent.said[-_SHOWN_CHARS:] or "it printed nothing"
+            why = f"the agent ended ({silent.ending}) before it asked the model: {said!r}"
+            outcome = replace(outcome, rewards=None, error=AgentAskedNothing(why))
+        return outcome, [_of_agent(work) for work in agent.works if work.session.recorder.turns]
 
     @property
     def _recorder(self) -> Recorder:
@@ -167,7 +233,7 @@ class Evaluation:
         return Recorder(
             job=self._job,
             job_id=self._id,
-            agent=BashAgent.name,
+            agent=asked.agent_name,
             environment=asked.environment,
             model=asked.model,
         )
@@ -243,7 +309,9 @@ def _attempt(trial: TrialResult) -> int:
     return int(trial.config["agent"].get("kwargs", {}).get("attempt", -1))
 
 
-def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int]) -> list[Worked]:
+def _worked(
+    episodes: Sequence[Episode], prompt_tokens: Sequence[int], tools: Sequence[Mapping[str, Any]]
+) -> list[Worked]:
     """Return each episode's usage; `prompt_tokens` has all replies' counts, in order."""
     found, at = [], 0
     for episode in episodes:
@@ -259,8 +327,32 @@ def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int]) -> list[W
                 "timeline": [_timed(turn) for turn in episode.turns],
             },
         )
-        found.append(Worked(used=used, conversation=episode.messages))
+        replies = [n for n, one in enumerate(episode.messages) if one["role"] == "assistant"]
+        n_made = (turn.reply.tokens for turn in episode.turns)
+        # A time limit may end an episode between a reply and its turn.
+        counts = zip(replies, zip(n_prompt, n_made, strict=False), strict=False)
+        told = Conversation(messages=episode.messages, tools=tools, tokens=dict(counts))
+        found.append(Worked(used=used, conversations=[told]))
     return found
+
+
+def _of_agent(work: Work) -> Worked:
+    session = work.session
+    turns, told = session.recorder.turns, conversations(session.recorder)
+    used = AgentResult(
+        n_input_tokens=sum(turn.answer.prompt_tokens for turn in turns),
+        n_output_tokens=session.recorder.n_generated + session.n_undelivered,
+        metadata={
+            "ending": work.ending,
+            "turns": len(turns),
+            "commands_s": round(sum(session.commands), 3),
+            "conversations": len(told),
+            "exit_code": work.exit_code,
+            "said": work.said,
+            "ignored": sorted(session.ignored),
+        },
+    )
+    return Worked(used=used, conversations=told)
 
 
 def _timed(turn: Turn) -> dict[str, Any]:

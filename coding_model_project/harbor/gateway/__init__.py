@@ -4,7 +4,8 @@
     chat, responses, messages   the APIs: OpenAI's chat completions and Responses, Anthropic's Messages
     matching   which recorded reply a client sends back
     recorder   conversations as a tree of turns, and their training trajectories
-    session    one sample's agent: its limits, its replies, its shell
+    agent_session   one sample's agent: its limits, its replies, its shell
+    session    an agent whose replies are a policy's; `harbor.evaluation` has one for served models
     app        the routes
     serving    uvicorn in the running event loop, on loopback or on a room's socket
     host       agents as processes of this machine

@@ -22,12 +22,13 @@ from coding_model_project.harbor.agents import (
     NonZeroAgentExitCodeError,
 )
 from coding_model_project.harbor.environment.base import Environment
-from coding_model_project.harbor.environment.tree import Tree
+from coding_model_project.harbor.environment.tree import Tree, of_bytes
 from coding_model_project.harbor.format.task import Step, Task
-from coding_model_project.harbor.gateway.host import Exit, HostProcess
+from coding_model_project.harbor.gateway import host
+from coding_model_project.harbor.gateway.agent_session import AgentSession
+from coding_model_project.harbor.gateway.host import Exit
 from coding_model_project.harbor.gateway.requests import MODEL
 from coding_model_project.harbor.gateway.serving import Gateway
-from coding_model_project.harbor.gateway.session import Session
 from coding_model_project.harbor.rooms.rooms import Room
 
 ROOM_PORT = 8321
@@ -51,7 +52,7 @@ class Factory(Protocol):
 class Work:
     """An agent's work on a step."""
 
-    session: Session
+    session: AgentSession
     ending: AgentEnding | None = None
     said: str = ""
     """The end of its output, or its exception."""
@@ -59,7 +60,7 @@ class Work:
     seconds: float = 0.0
 
 
-Begin = Callable[[Environment, str | int | None], Session]
+Begin = Callable[[Environment, str | int | None], AgentSession]
 """Makes a sample's session from the environment and the user of its commands."""
 
 
@@ -95,7 +96,7 @@ class GatewayAgent:
         if work.session.failure is not None:
             raise work.session.failure
         if work.session.refused is not None and work.ending is not AgentEnding.time:
-            work.ending = AgentEnding(work.session.refused)
+            work.ending = work.session.refused
 
     async def _work(self, work: Work, task: Task, step: Step, environment: Environment) -> None:
         """Run the agent until it ends, has no replies or time left, or the infrastructure fails."""
@@ -115,11 +116,12 @@ class GatewayAgent:
         if running.cancelled():
             return  # `run` raises the session's failure, or notes that the replies are used up
         error = running.exception()
+        ours = isinstance(error, CodingModelError) and not isinstance(error, _AGENT_ERRORS)
         if error is None:
             code = running.result().code
             work.exit_code, work.said = code, running.result().output[-_TAIL_CHARS:]
             work.ending = AgentEnding.crashed if code else AgentEnding.done
-        elif not isinstance(error, _AGENT_ERRORS) and not _is_a_crash(error):
+        elif ours or not isinstance(error, Exception):  # else it is the agent's
             raise error
         else:
             work.said = f"{type(error).__name__}: {error}"[-_TAIL_CHARS:]
@@ -158,26 +160,18 @@ class GatewayAgent:
             Path(own, _CODEX_FILE).write_text(_codex(url, work.session))
             env = {**_variables(url, work.session, own), "TMPDIR": own, **config.env}
             cwd = Path(config.folder) if config.folder else Path(own)
-            process = await HostProcess.start(config.command, cwd=cwd, env=env)
-            try:
-                return await process.wait()
-            finally:
-                await process.end()
+            return await host.run(config.command, cwd=cwd, env=env)
 
     async def _in_room(self, work: Work, step: Step, environment: Environment) -> Exit:
         config = self.config
         assert config.command is not None
         room = room_of(environment)
         url = f"http://127.0.0.1:{ROOM_PORT}/v1"
-        text = step.instruction.encode("utf-8", "replace")
-        codex = _codex(url, work.session).encode()
-        entries = (
-            (_TASK_FILE, "f", 0o644, len(text)),
-            (_CODEX_HOME, "d", 0o777, 0),  # the agent's user keeps its own files there
-            (_CODEX_FILE, "f", 0o644, len(codex)),
-        )
+        task = of_bytes(_TASK_FILE, step.instruction.encode("utf-8", "replace"))
+        home = Tree(((_CODEX_HOME, "d", 0o777, 0),))  # the agent's user keeps its own files there
+        codex = of_bytes(_CODEX_FILE, _codex(url, work.session).encode())
         try:
-            await room.write_tree(_IN_ROOM, Tree(entries, text + codex))
+            await room.write_tree(_IN_ROOM, task + home + codex)
             listening = await room.listen(ROOM_PORT)
         except OSError as error:  # the task's fault: the agent has not started
             needs = f"the gateway needs port {ROOM_PORT} and {_IN_ROOM} in the room"
@@ -209,12 +203,7 @@ class _Lent:
         return getattr(self._environment, name)
 
 
-def _is_a_crash(error: BaseException) -> bool:
-    """Return whether an exception is the agent's: not an error of ours, nor the end of this process."""
-    return isinstance(error, Exception) and not isinstance(error, CodingModelError)
-
-
-def _variables(url: str, session: Session, folder: str) -> dict[str, str]:
+def _variables(url: str, session: AgentSession, folder: str) -> dict[str, str]:
     return {
         "OPENAI_BASE_URL": url,
         "OPENAI_API_BASE": url,  # litellm reads this one
@@ -230,7 +219,7 @@ def _variables(url: str, session: Session, folder: str) -> dict[str, str]:
     }
 
 
-def _codex(url: str, session: Session) -> str:
+def _codex(url: str, session: AgentSession) -> str:
     """Return the configuration of codex, which reads no address from its environment."""
     key, wire = 'env_key = "OPENAI_API_KEY"', 'wire_api = "responses"'
     provider = f'{{name = "gateway", base_url = "{url}", {key}, {wire}}}'

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from coding_model_project.harbor.gateway.agent_session import AgentSession, IsGone, Pending
 from coding_model_project.harbor.gateway.chat import Chat
 from coding_model_project.harbor.gateway.messages import Messages, error_body
 from coding_model_project.harbor.gateway.requests import (
@@ -22,7 +23,6 @@ from coding_model_project.harbor.gateway.requests import (
     read_object,
 )
 from coding_model_project.harbor.gateway.responses import Responses
-from coding_model_project.harbor.gateway.session import IsGone, Pending, Session
 
 _CLIENT_GONE = 499
 _KEEP_ALIVE_S = 5.0
@@ -35,17 +35,17 @@ class Sessions:
     """The open sessions by key. Only hashes of keys are stored and compared."""
 
     def __init__(self) -> None:
-        self._by_hash: dict[bytes, Session] = {}
+        self._by_hash: dict[bytes, AgentSession] = {}
 
-    def add(self, session: Session) -> None:
+    def add(self, session: AgentSession) -> None:
         """Accept requests with this session's key."""
         self._by_hash[_hash(session.key)] = session
 
-    def remove(self, session: Session) -> None:
+    def remove(self, session: AgentSession) -> None:
         """Reject requests with this session's key."""
         self._by_hash.pop(_hash(session.key), None)
 
-    def of(self, request: Request) -> Session:
+    def of(self, request: Request) -> AgentSession:
         """Return the session of a request's key.
 
         Raises:
@@ -71,7 +71,7 @@ def make_app(sessions: Sessions, *, max_bytes: int) -> Starlette:
         max_bytes: most bytes of a request's body.
     """
 
-    async def read(request: Request, form: type[Exchange]) -> tuple[Session, Exchange]:
+    async def read(request: Request, form: type[Exchange]) -> tuple[AgentSession, Exchange]:
         session = sessions.of(request)
         session.admit()
         body = await _body(request, max_bytes)
@@ -95,11 +95,8 @@ def make_app(sessions: Sessions, *, max_bytes: int) -> Starlette:
 
     async def models(request: Request) -> Response:
         sessions.of(request)
-        return JSONResponse({"object": "list", "data": [_MODEL]})
-
-    async def model(request: Request) -> Response:
-        sessions.of(request)
-        return JSONResponse(_MODEL)
+        is_list = "name" not in request.path_params
+        return JSONResponse({"object": "list", "data": [_MODEL]} if is_list else _MODEL)
 
     async def shell(request: Request) -> Response:
         session = sessions.of(request)
@@ -126,7 +123,7 @@ def make_app(sessions: Sessions, *, max_bytes: int) -> Starlette:
     routes = [
         *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
         Route("/v1/models", _guarded(models), methods=["GET"]),
-        Route("/v1/models/{name:path}", _guarded(model), methods=["GET"]),
+        Route("/v1/models/{name:path}", _guarded(models), methods=["GET"]),
         Route("/", lambda _: Response(), methods=["HEAD"]),
         Route("/{path:path}", _guarded(unknown), methods=["GET", "POST", "PUT", "DELETE"]),
     ]
@@ -152,7 +149,7 @@ def _guarded(
 
 
 async def _events(
-    session: Session, exchange: Exchange, pending: Pending, is_gone: IsGone
+    session: AgentSession, exchange: Exchange, pending: Pending, is_gone: IsGone
 ) -> AsyncIterator[str]:
     """Yield a stream: its head at once, signs of life, and the reply."""
     try:
@@ -193,9 +190,8 @@ async def _body(request: Request, max_bytes: int) -> bytes:
 
 
 def _is_time(given: Any) -> bool:
-    if given is None:
-        return True
-    return isinstance(given, int | float) and not isinstance(given, bool) and given > 0
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    return given is None or (is_number and given > 0)
 
 
 def _hash(key: str) -> bytes:

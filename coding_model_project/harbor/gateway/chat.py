@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from coding_model_project.harbor.gateway import requests
-from coding_model_project.harbor.gateway.requests import MODEL, Answer, Ask, Ended, Reading, wrong
+from coding_model_project.harbor.gateway.requests import MODEL, Answer, Ended, Reading, wrong
 
 _ROLES = {name: name for name in ("system", "user", "assistant", "tool")} | {"developer": "system"}
 _REFUSED = {
@@ -26,14 +26,11 @@ _REFUSED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chat:
+class Chat(requests.Exchange):
     """See `requests.Exchange`."""
 
-    ask: Ask
-    stream: bool
     usage: bool
     """True if a stream ends with a usage chunk."""
-    id: str
 
     @classmethod
     def read(cls, body: bytes, *, wishes: bool) -> Chat:
@@ -43,9 +40,7 @@ class Chat:
         if reading.get("modalities") not in (None, ["text"]):
             raise wrong("modalities", "is not supported: the model reads and writes text")
         reading.refuse(_REFUSED)
-        form = reading.get("response_format")
-        if form is not None and not (isinstance(form, dict) and form.get("type") == "text"):
-            reading.wish("response_format", 'must be {"type": "text"}')
+        reading.text_only(reading.get("response_format"), "response_format")
         given = requests.items_of(reading.get("messages"), "messages")
         messages = [_message(reading, one, f"messages[{at}]") for at, one in enumerate(given)]
         options = reading.get("stream_options")
@@ -68,9 +63,6 @@ class Chat:
     def begin(self, prompt_tokens: int) -> Iterator[str]:
         yield self._chunk({"role": "assistant", "content": ""})
 
-    def waiting(self) -> str:
-        return ": wait\n\n"
-
     def rest(self, answer: Answer) -> Iterator[str]:
         # A text is one chunk, because the policy replies in one piece.
         message = answer.message
@@ -84,9 +76,6 @@ class Chat:
             head = self._head("chat.completion.chunk")
             yield requests.event(**head, choices=[], usage=_usage(answer))
         yield "data: [DONE]\n\n"
-
-    def failed(self, error: requests.RequestError) -> str:
-        return requests.event(**error.body())
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": int(time.time()), "model": MODEL}

@@ -34,77 +34,55 @@ class Exit:
     """The end of its output."""
 
 
-class HostProcess:
-    """A command on this machine, tethered to this process (`isolation.tether`). Made by `start`."""
+async def run(command: str, *, cwd: Path, env: Mapping[str, str]) -> Exit:
+    """Run a command, tethered to this process (`isolation.tether`), until it and its descendants end.
 
-    def __init__(self, process: asyncio.subprocess.Process, output: int) -> None:
-        self._process, self._output = process, output
-        self._tail = bytearray()
-        self._read_all = asyncio.Event()
-        asyncio.get_running_loop().add_reader(output, self._read)
+    If this is cancelled, they are ended: by SIGTERM first, then by SIGKILL.
 
-    @classmethod
-    async def start(cls, command: str, *, cwd: Path, env: Mapping[str, str]) -> HostProcess:
-        """Start the command; it ends with this process at the latest.
+    Args:
+        env: variables in addition to the few inherited ones.
 
-        Args:
-            env: variables in addition to the few inherited ones.
-
-        Raises:
-            OSError: it cannot be started.
-        """
-        kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-        ours, theirs = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(ours, False)
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *tethered(["/bin/bash", "-c", command], grace_s=_GRACE_S),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=theirs,
-                stderr=theirs,
-                cwd=cwd,
-                env={**kept, **env},
-                start_new_session=True,
-            )
-        except BaseException:
-            os.close(ours)
-            raise
-        finally:
-            os.close(theirs)
-        return cls(process, ours)
-
-    async def wait(self) -> Exit:
-        """Wait until it and all its descendants end."""
-        code = await self._process.wait()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_GRACE_S):
-                await self._read_all.wait()
-        output = bytes(self._tail).decode("utf-8", "replace").strip()
+    Raises:
+        OSError: it cannot be started.
+    """
+    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    process = await asyncio.create_subprocess_exec(
+        *tethered(["/bin/bash", "-c", command], grace_s=_GRACE_S),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=cwd,
+        env={**kept, **env},
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    tail = bytearray()
+    reading = asyncio.ensure_future(_read(process.stdout, tail))
+    try:
+        code = await process.wait()
+        await asyncio.wait((reading,), timeout=_GRACE_S)
+        output = tail.decode("utf-8", "replace").strip()
         return Exit(code=code if code >= 0 else 128 - code, output=output)
+    finally:
+        reading.cancel()
+        await _end(process)
 
-    async def end(self) -> None:
-        """End it and its descendants: SIGTERM first, then SIGKILL. May be called again."""
-        if self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                self._process.terminate()
-            try:
-                async with asyncio.timeout(_GRACE_S + _KILL_S):
-                    await self._process.wait()
-            except TimeoutError:
-                self._process.kill()
-                await self._process.wait()
-        if self._output >= 0:
-            asyncio.get_running_loop().remove_reader(self._output)
-            os.close(self._output)
-            self._output = -1
 
-    def _read(self) -> None:
-        try:
-            chunk = os.read(self._output, 1 << 16)
-        except BlockingIOError:
-            return
-        if not chunk:
-            asyncio.get_running_loop().remove_reader(self._output)
-            self._read_all.set()
-        self._tail += chunk
-        del self._tail[:-_TAIL_BYTES]
+async def _read(output: asyncio.StreamReader, tail: bytearray) -> None:
+    """Read all output, and keep its end."""
+    while chunk := await output.read(1 << 16):
+        tail += chunk
+        del tail[:-_TAIL_BYTES]
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(_GRACE_S + _KILL_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

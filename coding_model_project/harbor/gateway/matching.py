@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,23 +125,16 @@ def _functions(message: Message) -> list[dict[str, Any]]:
     return [call["function"] for call in message.get("tool_calls", ())]
 
 
-def _same_json(text: str) -> str:
+def _same_json(text: str, change: Callable[[Any], Any] = lambda value: value) -> str:
     try:
-        return json.dumps(strict_json.loads(text), sort_keys=True)
-    except ValueError:
+        return json.dumps(change(strict_json.loads(text)), sort_keys=True)
+    except (ValueError, OverflowError):
         return text.strip()
 
 
 def _loose_calls(message: Message) -> list[tuple[str, str]]:
     """Return calls as any client may write them: numbers as JavaScript's, no arguments that are null."""
-    return [(one["name"], _loose_json(one["arguments"])) for one in _functions(message)]
-
-
-def _loose_json(text: str) -> str:
-    try:
-        return json.dumps(_loose(strict_json.loads(text)), sort_keys=True)
-    except (ValueError, OverflowError):
-        return text.strip()
+    return [(one["name"], _same_json(one["arguments"], _loose)) for one in _functions(message)]
 
 
 def _loose(value: Any) -> Any:

@@ -31,12 +31,8 @@ _KINDS |= {500: "api_error", 503: "overloaded_error"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Messages:
+class Messages(requests.Exchange):
     """See `requests.Exchange`."""
-
-    ask: requests.Ask
-    stream: bool
-    id: str
 
     @classmethod
     def read(cls, body: bytes, *, wishes: bool) -> Messages:

@@ -12,12 +12,13 @@ generated token belongs to one turn, and one trajectory trains on it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from coding_model_project.harbor.agent_config import History
 from coding_model_project.harbor.gateway.matching import Reply, best, digest, identity
-from coding_model_project.harbor.gateway.requests import Ask, Ended, Message
+from coding_model_project.harbor.gateway.requests import Answer, Ask, Ended, Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +42,12 @@ class Turn:
     added: tuple[int, ...]
     """Template tokens: a conversation's opening, or the messages since the parent's reply."""
     generated: Generated
-    has_tools: bool = False
-    """True if the conversation was offered tools."""
+    said: tuple[Message, ...]
+    """The messages of `added`."""
+    tools: tuple[Mapping[str, Any], ...]
+    answer: Answer
+    text: str
+    """The reply's text after the thought with the stop text that the client did not receive."""
 
     def path(self) -> list[Turn]:
         """Return the turns from the conversation's opening to this one."""
@@ -79,6 +84,11 @@ class Place:
     """The number of these messages that the turn's tokens cover."""
     at: bytes
     """The digest of the whole conversation."""
+
+    @property
+    def new(self) -> tuple[Message, ...]:
+        """The messages that the turn's tokens do not cover."""
+        return self.messages[self.known :]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,35 +143,43 @@ class Recorder:
                 at = digest(at, identity(messages[-1]))
         return Place(after=after, messages=tuple(messages), known=known, at=at)
 
-    def add(self, place: Place, turn: Turn, reply: Reply) -> None:
+    def add(self, place: Place, turn: Turn) -> None:
         """Record a reply."""
+        reply = Reply(message=turn.answer.message, text=turn.text)
         self._after[digest(place.at, identity(reply.message))] = turn
         self._replies.setdefault(place.at, []).append(reply)
         self.turns.append(turn)
+
+    def ends(self, *, only_tools: bool = False) -> list[Turn]:
+        """Return the last turn of each conversation, first of that with the most generated tokens.
+
+        Args:
+            only_tools: leave out those that were offered no tools.
+        """
+        turns = [turn for turn in self.turns if turn.tools or not only_tools]
+        parents = {id(turn.parent) for turn in turns}
+        ends = [turn for turn in turns if id(turn) not in parents]
+        return sorted(ends, key=lambda one: _generated(one.path()), reverse=True)
 
     def trajectories(self, at_most: int, *, only_tools: bool = False) -> list[Trajectory]:
         """Return the conversations, the one with the most generated tokens last.
 
         Args:
             at_most: most conversations; those with the fewest generated tokens are dropped.
-            only_tools: leave out those that were offered no tools.
+            only_tools: see `ends`.
         """
-        turns = [turn for turn in self.turns if turn.has_tools or not only_tools]
-        parents = {id(turn.parent) for turn in turns}
-        leaves = [turn for turn in turns if id(turn) not in parents]
-        leaves.sort(key=_generated, reverse=True)
         seen: set[int] = set()
-        found = [_trajectory(leaf, seen) for leaf in leaves[:at_most]]
-        return found[::-1]
+        ends = self.ends(only_tools=only_tools)[:at_most]
+        return [_trajectory(end, seen) for end in ends][::-1]
 
     @property
     def n_generated(self) -> int:
         """The number of generated tokens in all turns."""
-        return sum(len(turn.generated.ids) for turn in self.turns)
+        return _generated(self.turns)
 
 
-def _generated(leaf: Turn) -> int:
-    return sum(len(turn.generated.ids) for turn in leaf.path())
+def _generated(turns: Sequence[Turn]) -> int:
+    return sum(turn.answer.completion_tokens for turn in turns)
 
 
 def _trajectory(leaf: Turn, seen: set[int]) -> Trajectory:

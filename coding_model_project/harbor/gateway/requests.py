@@ -6,12 +6,15 @@ Of the sampling options only a length and stop texts apply; the training sets th
 from __future__ import annotations
 
 import json
+import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from coding_model_project import strict_json
+from coding_model_project.episodes.tool_calls import ToolCall, parse, split_thought
 
 MODEL = "policy"
 """The model's name. Requests for any other name get this model."""
@@ -28,33 +31,25 @@ _MOST_STOPS = 16
 _MOST_NAMES, _NAME_CHARS = 32, 40
 
 
+@dataclass(eq=False)
 class RequestError(Exception):
-    """A rejected request, as the client receives it.
+    """A rejected request, as the client receives it."""
 
-    Args:
-        message: one line.
-        code: OpenAI's error code, if there is one.
-        param: the invalid field of the request.
-        tokens: the prompt's length and the most that is possible, if it is too long.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int = 400,
-        kind: str = "invalid_request_error",
-        code: str | None = None,
-        param: str | None = None,
-        tokens: tuple[int, int] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status, self.kind, self.code, self.param = status, kind, code, param
-        self.tokens = tokens
+    message: str
+    """One line."""
+    _: KW_ONLY
+    status: int = 400
+    kind: str = "invalid_request_error"
+    code: str | None = None
+    """OpenAI's error code, if there is one."""
+    param: str | None = None
+    """The invalid field of the request."""
+    tokens: tuple[int, int] | None = None
+    """The prompt's length and the most that is possible, if it is too long."""
 
     def body(self) -> dict[str, Any]:
         """Return the error in OpenAI's format."""
-        error = {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
+        error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
         return {"error": error}
 
 
@@ -127,16 +122,17 @@ class Answer:
         return message
 
 
-class Exchange(Protocol):
-    """A request of one API, and its reply in that API's form. Each adapter implements it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange(ABC):
+    """A request of one API, and its reply in that API's form."""
 
-    @property
-    def ask(self) -> Ask: ...
-
-    @property
-    def stream(self) -> bool: ...
+    ask: Ask
+    stream: bool
+    id: str
+    """Of the reply."""
 
     @classmethod
+    @abstractmethod
     def read(cls, body: bytes, *, wishes: bool) -> Self:
         """Read a request's body.
 
@@ -146,27 +142,26 @@ class Exchange(Protocol):
         Raises:
             RequestError: it is malformed, or uses an unsupported option.
         """
-        ...
 
+    @abstractmethod
     def whole(self, answer: Answer) -> dict[str, Any]:
         """Return the reply as one JSON object."""
-        ...
 
+    @abstractmethod
     def begin(self, prompt_tokens: int) -> Iterator[str]:
-        """Yield a stream's events before the policy has replied."""
-        ...
+        """Yield a stream's events before the model has replied."""
 
     def waiting(self) -> str:
         """Return a sign of life for a stream."""
-        ...
+        return ": wait\n\n"
 
+    @abstractmethod
     def rest(self, answer: Answer) -> Iterator[str]:
         """Yield the events of the reply, up to the stream's end."""
-        ...
 
     def failed(self, error: RequestError) -> str:
         """Return the event that ends a stream without a reply."""
-        ...
+        return event(**error.body())
 
 
 class Reading:
@@ -199,8 +194,13 @@ class Reading:
     def wish(self, name: str, problem: str, noted: str | None = None) -> None:
         """Accept an option as a wish, which the policy need not fulfil and the client has to check."""
         if not self._wishes:
-            raise wrong(name, f"{problem}; coding.agent.wishes=true takes it as a wish")
+            raise wrong(name, f"{problem}; coding.agent.wishes=true (--wishes) takes it as a wish")
         self.ignored.add(noted or name)
+
+    def text_only(self, form: Any, name: str) -> None:
+        """Check the format of a reply, which is text."""
+        if form is not None and not (isinstance(form, dict) and form.get("type") == "text"):
+            self.wish(name, 'must be {"type": "text"}')
 
     def calls_tools(self, choice: Any) -> bool:
         """Return whether the reply may call tools."""
@@ -277,6 +277,46 @@ def read_object(body: bytes) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise RequestError("the request is not a JSON object")
     return given
+
+
+def read_reply(
+    ask: Ask,
+    whole: str,
+    *,
+    ended: Ended,
+    prompt_tokens: int,
+    completion_tokens: int,
+    thought: str = "",
+    calls: Sequence[ToolCall] = (),
+) -> tuple[Answer, str]:
+    """Return a reply for its client, and its whole text after the thought.
+
+    Args:
+        whole: the model's text, perhaps with a thought and with calls.
+        thought, calls: those that a server has taken out of the text.
+    """
+    ends = [(at, stop) for stop in ask.stop if (at := whole.find(stop)) >= 0]
+    at, stopped_at = min(ends, default=(len(whole), None))
+    content = whole[:at]
+    if not ask.calls_tools or not ask.tools:
+        calls = ()
+    elif not calls and (parsed := parse(content)).calls:
+        content, calls = parsed.content or "", parsed.calls
+    own, text = split_thought(content)
+    thought = thought.strip() or own
+    answer = Answer(
+        thought=thought,
+        text=text.strip() if thought else text,
+        calls=tuple(
+            Call(id=f"call_{secrets.token_hex(12)}", name=one.name, arguments=one.arguments)
+            for one in calls[: 1 if ask.one_call else None]
+        ),
+        ended=ended,
+        stopped_at=stopped_at,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+    )
+    return answer, split_thought(whole)[1]
 
 
 def items_of(given: Any, where: str) -> list[dict[str, Any]]:

@@ -39,13 +39,10 @@ class _Tool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Responses:
+class Responses(requests.Exchange):
     """See `requests.Exchange`."""
 
-    ask: requests.Ask
-    stream: bool
     tools: Mapping[str, _Tool]
-    id: str
     created: int = field(default_factory=lambda: int(time.time()))
     numbers: Iterator[int] = field(default_factory=itertools.count)
     """Of a stream's events."""
@@ -55,9 +52,7 @@ class Responses:
         reading = Reading(body, wishes=wishes)
         reading.refuse(_REFUSED)
         text = reading.given.get("text")
-        form = text.get("format") if isinstance(text, dict) else None
-        if form is not None and not (isinstance(form, dict) and form.get("type") == "text"):
-            reading.wish("text.format", 'must be {"type": "text"}')
+        reading.text_only(text.get("format") if isinstance(text, dict) else None, "text.format")
         tools, names = _tools(reading, reading.get("tools") or [], "tools")
         stream = reading.flag("stream")
         ask = reading.ask(

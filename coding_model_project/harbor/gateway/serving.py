@@ -8,8 +8,8 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
+from coding_model_project.harbor.gateway.agent_session import AgentSession
 from coding_model_project.harbor.gateway.app import Sessions, make_app
-from coding_model_project.harbor.gateway.session import Session
 from coding_model_project.server.bounded import BoundedServer, config_of
 
 _CONNECTIONS = 512
@@ -50,7 +50,7 @@ class Gateway:
         return f"http://127.0.0.1:{self._port}/v1"
 
     @contextlib.contextmanager
-    def open(self, session: Session) -> Iterator[str]:
+    def open(self, session: AgentSession) -> Iterator[str]:
         """Accept a session's key on loopback; yields the address."""
         self._sessions.add(session)
         try:
@@ -59,7 +59,7 @@ class Gateway:
             self._sessions.remove(session)
 
     @asynccontextmanager
-    async def on(self, listening: socket.socket, session: Session) -> AsyncIterator[None]:
+    async def on(self, listening: socket.socket, session: AgentSession) -> AsyncIterator[None]:
         """Serve only this session on a socket. Its key is not accepted on loopback."""
         only = Sessions()
         only.add(session)

@@ -59,7 +59,7 @@ class EmbeddedEnvironments(Environments):
 
     identity = f"harbor/{ROOMS}"
 
-    def __init__(self, agent: Path | None = None, *, shortcuts: bool = True) -> None:
+    def __init__(self, agent: Path | None = None, shortcuts: bool = True) -> None:
         self._agent, self._shortcuts = agent, shortcuts
         self._exported: ExportedJudge | None = None
         self._rooms = Rooms()
