@@ -60,7 +60,7 @@ class Worked:
 
     used: AgentResult
     conversations: Sequence[Conversation]
-    """The main one first. They are written beside the agent's logs."""
+    """The main one first, none if the model did not reply. They are written beside the agent's logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +102,8 @@ class Recorder:
         )
         for number, work in enumerate(worked):
             name = outcome.steps[number].name if number < len(outcome.steps) else None
+            if not work.conversations:
+                continue
             folder.agent(name).mkdir(parents=True, exist_ok=True)
             write_json(folder.agent(name) / CONVERSATION_FILE, work.conversations[0].messages)
             agent = {"name": self.agent, "version": AGENT_VERSION, "model_name": self.model}

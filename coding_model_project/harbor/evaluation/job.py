@@ -220,12 +220,12 @@ class Evaluation:
 
         agent = GatewayAgent(config=config, gateway=gateway, begin=begin)
         outcome = await trials.run(task, agent)
-        silent = next((one for one in agent.works if not one.session.recorder.turns), None)
+        silent = next((one for one in agent.works if _is_silent(one)), None)
         if silent is not None and not outcome.errors:
             said = silent.said[-_SHOWN_CHARS:] or "it printed nothing"
             why = f"the agent ended ({silent.ending}) before it asked the model: {said!r}"
             outcome = replace(outcome, rewards=None, error=AgentAskedNothing(why))
-        return outcome, [_of_agent(work) for work in agent.works if work.session.recorder.turns]
+        return outcome, [_of_agent(work) for work in agent.works]
 
     @property
     def _recorder(self) -> Recorder:
@@ -334,6 +334,10 @@ def _worked(
         told = Conversation(messages=episode.messages, tools=tools, tokens=dict(counts))
         found.append(Worked(used=used, conversations=[told]))
     return found
+
+
+def _is_silent(work: Work) -> bool:
+    return not work.session.recorder.turns and work.session.refused is None
 
 
 def _of_agent(work: Work) -> Worked:

@@ -17,6 +17,7 @@ from coding_model_project.harbor.trials_benchmark import TRIVIAL, write_task
 from tests.completion_server import CompletionServer, serving
 from tests.unit.harbor.engines import engine
 from tests.unit.harbor.rooms import need_rooms
+from tests.unit.harbor.test_gateway_agents import ITSELF, SHELL, agent_in
 
 pytestmark = pytest.mark.sandbox
 NOBODY = CompletionServer(lambda *_: "", url="http://127.0.0.1:9/v1")
@@ -100,13 +101,11 @@ def test_outcomes_by_cause_and_a_second_call_that_asks_nothing(tmp_path, capsys)
 def test_commands_as_calls_of_a_tool(tmp_path, capsys, takes_calls_out):
     folder, out = tasks(tmp_path / "t", "right", "wrong", "odd"), tmp_path / "job"
 
-    def calling(prompt: str, seed: int) -> str:
-        if prompt == "odd":
-            return ToolCall(name="python", arguments="{}").text()
-        command = {"right": "echo 42 > answer", "wrong": "echo 41 > answer"}.get(prompt)
-        return f"I do:\n{bash_call(command).text()}" if command else "Done."
+    def answering(prompt: str, seed: int) -> str:
+        odd = ToolCall(name="python", arguments="{}").text()
+        return odd if prompt == "odd" else calling(prompt, seed)
 
-    with serving(CompletionServer(calling, calls=takes_calls_out)) as server:
+    with serving(CompletionServer(answering, calls=takes_calls_out)) as server:
         command = evaluate(server, folder, out)
         assert main([*command, "--calls", "tools"]) == 0
         counted, _ = last(capsys)
@@ -123,6 +122,88 @@ def test_commands_as_calls_of_a_tool(tmp_path, capsys, takes_calls_out):
     assert (first["exit_code"], second["exit_code"]) == (0, None) and first["reply_s"] > 0
     last_ones = [body["messages"][-1]["content"] for body in server.asked]
     assert sum("no tool 'python'" in one for one in last_ones) == 1
+
+
+def calling(prompt: str, seed: int) -> str:
+    """Call the tool for a task, and end after it has run."""
+    command = {"right": "echo 42 > answer", "wrong": "echo 41 > answer"}.get(prompt.strip())
+    return f"I do:\n{bash_call(command).text()}" if command else "Done."
+
+
+@pytest.mark.parametrize("takes_calls_out", [True, False])
+@pytest.mark.parametrize("place", ["host", "room"])
+def test_any_agent_works_through_the_gateway(tmp_path, capsys, place, takes_calls_out):
+    in_room = place == "room"
+    home = agent_in(tmp_path, ITSELF if in_room else SHELL)
+    folder, out = tasks(tmp_path / "t", "right", "wrong"), tmp_path / "job"
+    program = "python3 /opt/agent" if in_room else f"{sys.executable} {home}"
+    agent = (
+        "--agent",
+        f"{program}/my_agent.py",
+        "--agent-place",
+        place,
+        "--agent-folder",
+        str(home),
+    )
+    with serving(CompletionServer(calling, calls=takes_calls_out)) as server:
+        command = evaluate(server, folder, out, *agent, "--agent-env", "A=1")
+        assert main(command) == 0
+        counted, _ = last(capsys)
+        n_asked = len(server.asked)
+        assert main(command) == 0
+        assert main(evaluate(server, folder, out, *agent)) == 2  # a job is of one agent
+    assert "env" in capsys.readouterr().err
+    assert by_outcome(counted) == (1, 1, 0) and len(server.asked) == n_asked == 4
+    assert counted["failures"] == {"ended by done": 1} and counted["completion_tokens"] > 0
+    trial, conversation = trial_of(out, "right")
+    assert [message["role"] for message in conversation] == ["assistant", "tool", "assistant"]
+    (used,) = trial.usage
+    assert used.metadata is not None and used.metadata["conversations"] == 1
+    told = json.loads((out / trial.trial_name / "agent" / "trajectory.json").read_text())
+    task, called, ended = told["steps"]
+    assert [one["source"] for one in told["steps"]] == ["user", "agent", "agent"]
+    assert (task["message"].strip(), ended["message"]) == ("right", "Done.")
+    (call,) = called["tool_calls"]
+    assert call["arguments"] == {"command": "echo 42 > answer"}
+    assert called["observation"]["results"][0]["source_call_id"] == call["tool_call_id"]
+    assert called["message"] == "I do:" and called["metrics"]["completion_tokens"] > 0
+    assert told["agent"]["model_name"] == "toy"
+    assert told["agent"]["tool_definitions"][0]["function"]["name"] == "bash"
+    assert told["final_metrics"]["total_completion_tokens"] == used.n_output_tokens
+
+
+def test_what_keeps_an_agent_from_working_is_no_failure_of_the_model(tmp_path, capsys):
+    home = agent_in(tmp_path, SHELL)
+    folder, working = tasks(tmp_path / "t", "right"), f"{sys.executable} my_agent.py"
+    with serving(CompletionServer(calling)) as server:
+        for number, (agent, fault, code, errors, failures) in enumerate(
+            [
+                ("echo no such agent; exit 1", None, 3, {"sandbox_failed": 1}, {}),
+                (working, "500", 3, {"model_provider_failed": 1}, {}),
+                (working, "full", 0, {}, {"ended by context": 1}),
+            ]
+        ):
+            server.faults = [fault] if fault else []
+            out = tmp_path / f"job{number}"
+            more = ("--agent", agent, "--agent-folder", str(home), "--retry-s", "0")
+            assert main(evaluate(server, folder, out, *more)) == code
+            counted, said = last(capsys)
+            assert (counted["errors"], counted["failures"]) == (errors, failures)
+            assert code == 0 or "no such agent" in said or "500" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--agent-place", "room"], "--agent is missing"),
+        (["--agent", "x", "--calls", "tools"], "--calls=tools is for the bash agent"),
+        (["--agent", "x", "--agent-folder", "/no"], "--agent-folder=/no: no such folder"),
+    ],
+)
+def test_options_of_agents_that_do_not_fit_are_one_line(tmp_path, capsys, words, said):
+    assert main(evaluate(NOBODY, tasks(tmp_path / "t", "right"), tmp_path / "job", *words)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
 
 
 def test_an_outage_is_no_failure_and_is_tried_again(tmp_path, capsys):
