@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import shutil
 import sys
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from coding_model_project.synthetic.tinyshell.shell_generator import ShellTask
 from coding_model_project.synthetic.tinyshell.shell_traces import as_text
 from recipes.harbor.__main__ import RECIPE
 from tests import docs
+from tests.agent_recipes import installed
 from tests.end_to_end.conftest import N_PROBLEMS
 from tests.end_to_end.shell_world import TASKS, taught_model
 
@@ -47,8 +46,6 @@ case $((n % 4)) in
 esac
 """
 """Of the first 8 agents two each crash, outstay their time, begin another conversation, and do well."""
-MINI = os.environ.get("MINI_SWE_AGENT", "")
-"""A folder made by `pip install --target FOLDER mini-swe-agent`, with the rooms' Python."""
 SYSTEM = "You solve a task in a Linux shell. Call bash with one command at a time."
 MINI_TOOL = {
     "type": "function",
@@ -75,13 +72,52 @@ model:
   format_error_template: "{{{{error}}}}"
 """
 """mini-swe-agent's own prompts have some 2,000 tokens, more than the tiny model reads."""
+PI_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "bash",
+        "description": "Execute a bash command in the current working directory. Returns stdout and "
+        "stderr. Output is truncated to last 2000 lines or 50KB (whichever is hit first). If truncated, "
+        "full output is saved to a temp file. Optionally provide a timeout in seconds.",
+        "parameters": {
+            "type": "object",
+            "required": ["command"],
+            "properties": {
+                "command": {"type": "string", "description": "Bash command to execute"},
+                "timeout": {
+                    "type": "number",
+                    "description": "Timeout in seconds (optional, no default timeout)",
+                },
+            },
+        },
+        "strict": False,
+    },
+}
 
 
-def solved_as_mini_swe_agent(task: ShellTask) -> list[Message]:
+def as_mini_swe_agent(task: ShellTask) -> list[Message]:
     """Return an episode with mini-swe-agent's prompt, description of its tool, and last command."""
     commands = [*task.commands, "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"]
     *episode, _, _ = trace(task, commands, Calls.tools)
     return as_text([{"role": "system", "content": SYSTEM}, *episode[1:]], [MINI_TOOL])
+
+
+def as_pi(task: ShellTask) -> list[Message]:
+    """Return an episode with pi's prompt, which ends with a date and a folder, and its bash tool."""
+    _, *episode = trace(task, task.commands, Calls.tools)
+    where = f"{SYSTEM}\nCurrent date: 2026-11-28\nCurrent working directory: /app"
+    return as_text([{"role": "system", "content": where}, *episode], [PI_TOOL])
+
+
+AGENTS = {
+    "mini-swe-agent": (
+        as_mini_swe_agent,
+        "--exit-immediately",
+        "--exit-immediately -c /opt/agent/short.yaml",
+    ),
+    "pi": (as_pi, "pi --provider", f"pi --tools bash --system-prompt '{SYSTEM}' --provider"),
+}
+"""For each agent: demonstrations, and the change of its recipe that gives it a short prompt."""
 
 
 def steps_of_a_run(path: Path, model: Path, command: str, *more: str) -> list[dict]:
@@ -153,29 +189,33 @@ def test_a_run_trains_on_what_the_servers_counted_whatever_agents_do(tmp_path, i
 
 
 @pytest.mark.soak
-@pytest.mark.skipif(not MINI, reason="MINI_SWE_AGENT names no folder with it")
-def test_mini_swe_agent_trains_in_rooms_unmodified(tmp_path, in_ray):
-    shutil.copytree(MINI, tmp_path / "agent")
-    (tmp_path / "agent" / "short.yaml").write_text(SHORT)
-    (command,) = [b.text for b in docs.blocks(PAGE) if b.text.startswith("export PYTHONPATH")]
-    short = command.replace("--exit-immediately", "--exit-immediately -c /opt/agent/short.yaml")
-    (tmp_path / "agent" / "mini.sh").write_text(short)
-    taught_model(tmp_path / "model", solved_as_mini_swe_agent, steps=400)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_agent_that_people_run_trains_in_rooms_unmodified(tmp_path, in_ray, agent):
+    folder = installed(agent, tmp_path / "agents")
+    shows, was, short = AGENTS[agent]
+    script = (folder / "run.sh").read_text()
+    assert was in script
+    (folder / "train.sh").write_text(script.replace(was, short))
+    (folder / "short.yaml").write_text(SHORT)
+    (tmp_path / "agent").symlink_to(folder)
+    taught_model(tmp_path / "model", shows, steps=400)
     steps = steps_of_a_run(
         tmp_path,
         tmp_path / "model",
-        "bash /opt/agent/mini.sh",
+        "bash /opt/agent/train.sh",
         "coding.agent.place=room",
-        "coding.agent.total_s=120",
+        "coding.agent.total_s=300",
+        "data.max_prompt_length=700",
+        "data.max_response_length=300",
     )
     assert [step["training/global_step"] for step in steps] == [1, 2]
+    names = ("rollout/trained_tokens", "agent/untrained_tokens", "rollout/generated_tokens")
     for step in steps:
+        print(agent, {name: step[name] for name in (*names, "agent/turns", "agent/conversations")})
+        trained, untrained, generated = (step[name] for name in names)
         assert step["judge/infra_rate"] == 0.0
-        assert (
-            step["rollout/trained_tokens"] + step["agent/untrained_tokens"]
-            == step["rollout/generated_tokens"]
-            > 0
-        )
+        assert trained + untrained == generated > 0
     works = [sample.extra["agent"] for sample in read_all_rollouts(tmp_path / "run")]
     assert len(works) == 2 * N_SAMPLES and all(work["turns"] >= 1 for work in works)
     assert max(step["critic/score/mean"] for step in steps) > 0

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from coding_model_project.episodes.tool_calls import ToolCall
 from coding_model_project.harbor.agent_config import AgentConfig, AgentPlace
-from tests import docs
+from tests.agent_recipes import installed
 from tests.unit.harbor.gateway_fakes import Scripted
 from tests.unit.harbor.test_gateway_agents import trial
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.soak, pytest.mark.timeout(1800)]
 
-PAGE = docs.ROOT / "docs" / "agent-recipes.md"
 COMMAND = "echo 1 > answer"
 CALLS = {
     "mini-swe-agent": ("bash", {"command": COMMAND}),
@@ -50,45 +44,15 @@ class WithTools(Scripted):
         return made
 
 
-def recipe(agent: str) -> tuple[str, str]:
-    """The install lines and the script of a page's section."""
-    section = PAGE.read_text().split(f"\n## {agent}\n")[1].split("\n## ")[0]
-    install, script = section.split("```text\n")[1:3]
-    return install.split("```")[0], script.split("```")[0]
-
-
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory):
-    """Installs an agent once, into $AGENT_FOLDERS/NAME if that is set, and returns its folder."""
-    root = Path(os.environ.get("AGENT_FOLDERS") or tmp_path_factory.mktemp("agents"))
-    tools = root / "tools"
-
-    def install(agent: str) -> Path:
-        place = root / agent.replace(" ", "-")
-        folder = place / "agent"
-        lines, script = recipe(agent)
-        if not (place / "done").exists():
-            shutil.rmtree(place, ignore_errors=True)
-            place.mkdir(parents=True)
-            if not (tools / "bin" / "uv").exists():
-                subprocess.run([sys.executable, "-m", "venv", tools], check=True)
-                subprocess.run([tools / "bin" / "pip", "install", "-q", "uv"], check=True)
-            env = {**os.environ, "PATH": f"{tools}/bin:{os.environ['PATH']}"}
-            made = subprocess.run(
-                ["bash", "-e"], cwd=place, env=env, input=lines, text=True, capture_output=True
-            )
-            if made.returncode:
-                pytest.skip(f"{agent} cannot be installed here: {lines}{made.stderr[-800:]}")
-            (place / "done").touch()
-        (folder / "run.sh").write_text(script)
-        return folder
-
-    return install
+def folders(tmp_path_factory):
+    """Where agents are installed."""
+    return tmp_path_factory.mktemp("agents")
 
 
 @pytest.mark.parametrize("agent", CALLS)
-def test_an_agent_works_in_a_room_as_its_recipe_says(tmp_path, installed, agent):
-    folder = installed(agent)
+def test_an_agent_works_in_a_room_as_its_recipe_says(tmp_path, folders, agent):
+    folder = installed(agent, folders)
     config = AgentConfig(
         command="bash /opt/agent/run.sh", folder=str(folder), place=AgentPlace.room, total_s=300
     )

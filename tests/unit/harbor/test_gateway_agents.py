@@ -276,7 +276,7 @@ def test_other_clients_find_the_gateway_too(tmp_path, place):
 
 
 def test_an_agent_that_asks_on_after_its_last_reply_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("coding_model_project.harbor.gateway.session._LAST_S", 0.5)
+    monkeypatch.setattr("coding_model_project.harbor.gateway.agent_session._LAST_S", 0.5)
     body = """'{"messages": [{"role": "user", "content": "hi"}]}'"""
     ask = f'curl -s -H "x-api-key: $OPENAI_API_KEY" -d {body} $OPENAI_BASE_URL/chat/completions'
     config = AgentConfig(command=f"while true; do {ask}; sleep 0.2; done", total_s=300)
