@@ -8,9 +8,16 @@ import pytest
 
 from coding_model_project.episodes.tool_calls import ToolCall
 from coding_model_project.harbor.agent_config import AgentConfig, AgentPlace
+from coding_model_project.harbor.format.task import load_task
+from coding_model_project.harbor.gateway.agents import GatewayAgent
+from coding_model_project.harbor.gateway.serving import Gateway
+from coding_model_project.harbor.gateway.session import Session
+from coding_model_project.harbor.trial import Trials
 from tests.agent_recipes import installed
-from tests.unit.harbor.gateway_fakes import Scripted
-from tests.unit.harbor.test_gateway_agents import trial
+from tests.unit.harbor.engines import PROGRAMS, run_in_containers, write_image
+from tests.unit.harbor.folders import folder
+from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted
+from tests.unit.harbor.test_gateway_agents import CHECK, trial
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.soak, pytest.mark.timeout(1800)]
 
@@ -52,9 +59,9 @@ def folders(tmp_path_factory):
 
 @pytest.mark.parametrize("agent", CALLS)
 def test_an_agent_works_in_a_room_as_its_recipe_says(tmp_path, folders, agent):
-    folder = installed(agent, folders)
+    home = installed(agent, folders)
     config = AgentConfig(
-        command="bash /opt/agent/run.sh", folder=str(folder), place=AgentPlace.room, total_s=300
+        command="bash /opt/agent/run.sh", folder=str(home), place=AgentPlace.room, total_s=300
     )
     texts = [
         ToolCall(name=name, arguments=json.dumps(arguments)).text()
@@ -69,3 +76,34 @@ def test_an_agent_works_in_a_room_as_its_recipe_says(tmp_path, folders, agent):
     made = sum(len(one.ids) for one in policy.generated)
     assert sum(one.trained for one in conversations) + work.session.n_undelivered == made
     assert len(conversations[-1].spans) == 2, "the two replies are one conversation"
+
+
+def test_terminus_2_works_in_a_container_from_outside(tmp_path, folders):
+    home = installed("Terminus 2", folders)
+    task = folder(tmp_path / "task", tests__test_sh=CHECK)
+    (task / "environment" / "Dockerfile").unlink(missing_ok=True)
+    write_image(task / "environment", programs=[*PROGRAMS, "tmux", "uname", "env", "date"])
+    writes = [{"keystrokes": f"{COMMAND}\n", "duration": 1.0}]
+    replies = [
+        json.dumps({"analysis": "-", "plan": "-", "commands": commands, "task_complete": done})
+        for commands, done in ((writes, False), ([], True), ([], True))
+    ]
+    policy = Scripted(*replies)
+    config = AgentConfig(command="bash run.sh", folder=str(home), total_s=300)
+
+    async def run(environments):
+        async with Gateway(max_bytes=1 << 20) as gateway:
+            agent = GatewayAgent(
+                config=config,
+                gateway=gateway,
+                begin=lambda environment, user: Session(
+                    policy, CharCodec(), ROOMY, environment=environment, user=user
+                ),
+            )
+            return await Trials(environments).run(load_task(task), agent), agent.works[0]
+
+    outcome, work = run_in_containers(run)
+    (only,) = work.session.recorder.trajectories(99)
+    print("Terminus 2", outcome.rewards, work.ending, "opening", len(only.prompt))
+    assert (work.ending, outcome.rewards) == ("done", {"reward": 1.0}), (outcome, work)
+    assert only.trained == sum(len(made.ids) for made in policy.generated) and len(only.spans) == 3
