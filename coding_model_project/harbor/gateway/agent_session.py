@@ -225,8 +225,8 @@ class AgentSession(ABC):
     def _too_long(self, message: str, tokens: tuple[int, int] | None = None) -> RequestError:
         """Return the error of a request that does not fit into the context."""
         self.refused = AgentEnding.context
-        code, param = "context_length_exceeded", "messages"
-        return RequestError(message, code=code, param=param, tokens=tokens)
+        code = "context_length_exceeded"
+        return RequestError(message, code=code, param="messages", tokens=tokens)
 
     async def _abandoned(self, new: Pending) -> Pending | None:
         """Return the pending reply to an equal request whose client is gone, now the new client's."""

@@ -24,7 +24,6 @@ from coding_model_project.harbor.gateway.requests import (
 )
 from coding_model_project.harbor.gateway.responses import Responses
 
-_CLIENT_GONE = 499
 _KEEP_ALIVE_S = 5.0
 """Seconds between signs of life in a stream whose reply is being generated."""
 _MODEL = {"id": MODEL, "object": "model", "created": 0, "owned_by": "coding_model_project"}
@@ -140,7 +139,7 @@ def _guarded(
         try:
             return await endpoint(request)
         except ClientDisconnect:
-            return Response(status_code=_CLIENT_GONE)
+            return Response(status_code=499)  # nobody reads it
         except Exception as error:  # noqa: BLE001 - clients never get a traceback
             told = _told(error)
             return JSONResponse(body(told), told.status)

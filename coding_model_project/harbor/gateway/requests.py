@@ -259,7 +259,8 @@ class Reading:
             raise RequestError("no messages: a request must have at least one")
         if messages[-1]["role"] == "assistant":
             raise RequestError("the last message must not have the role assistant")
-        names = sorted(self.ignored | (self.given.keys() - self._read))[:_MOST_NAMES]
+        given = {name for name, value in self.given.items() if value is not None}
+        names = sorted(self.ignored | (given - self._read))[:_MOST_NAMES]
         ignored = frozenset(name[:_NAME_CHARS] for name in names)
         return Ask(messages=tuple(messages), ignored=ignored, **options)
 
