@@ -16,7 +16,6 @@ from coding_model_project.atomic import write_json
 from coding_model_project.grading.base import AUTO
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import ENGINES
-from coding_model_project.harbor.format.atif import TRAJECTORY_FILE, Conversation, trajectory
 from coding_model_project.harbor.format.digest import task_digest
 from coding_model_project.harbor.format.reward_rules import JSON_FILE, Rewards
 from coding_model_project.harbor.format.task_config import VerifierMode
@@ -40,7 +39,7 @@ _ROOMS = {"import_path": "coding_model_project.harbor.rooms.rooms:Room"}
 _AUTO = {"import_path": "coding_model_project.harbor.environment.auto:AutoEnvironments"}
 
 AGENT_VERSION = "1"
-CONVERSATION_FILE = "conversation.json"
+CONVERSATION_FILE, TRAJECTORY_FILE = "conversation.json", "trajectory.json"
 _OUTPUT_FILE = "test-stdout.txt"
 _MANIFEST_FILE = "manifest.json"
 
@@ -59,8 +58,10 @@ class Worked:
     """An agent's work in one step."""
 
     used: AgentResult
-    conversations: Sequence[Conversation]
-    """The main one first, none if the model did not reply. They are written beside the agent's logs."""
+    conversation: Sequence[Mapping[str, Any]]
+    """The messages, which are written beside the agent's logs."""
+    trajectory: Mapping[str, Any] | None = None
+    """The same in ATIF."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,13 +103,10 @@ class Recorder:
         )
         for number, work in enumerate(worked):
             name = outcome.steps[number].name if number < len(outcome.steps) else None
-            if not work.conversations:
-                continue
             folder.agent(name).mkdir(parents=True, exist_ok=True)
-            write_json(folder.agent(name) / CONVERSATION_FILE, work.conversations[0].messages)
-            agent = {"name": self.agent, "version": AGENT_VERSION, "model_name": self.model}
-            told = trajectory(work.conversations, session_id=folder.path.name, agent=agent)
-            write_json(folder.agent(name) / TRAJECTORY_FILE, told)
+            write_json(folder.agent(name) / CONVERSATION_FILE, work.conversation)
+            if work.trajectory is not None:
+                write_json(folder.agent(name) / TRAJECTORY_FILE, work.trajectory)
         only = steps[0] if steps and not task.has_steps else None
         agent = {"name": self.agent, "model_name": self.model, "kwargs": dict(settings or {})}
         config = trial_config(

@@ -45,9 +45,8 @@ def test_a_model_of_this_process_works_on_tasks(tmp_path, tool_caller, by_agent)
     counted = json.loads(ended.stdout.splitlines()[-1])
     assert counted["n_trials"] == len(TASKS) == counted["PASS"] + counted["FAIL"]
     assert counted["PASS"] > 0 and counted["prompt_tokens"] > counted["completion_tokens"] > 0
-    for trial in read_trials(tmp_path / "job"):
+    for trial in read_trials(tmp_path / "job") if by_agent else ():
         (used,) = trial.usage
-        told = json.loads(
-            (tmp_path / "job" / trial.trial_name / "agent" / "trajectory.json").read_text()
-        )
+        folder = tmp_path / "job" / trial.trial_name / "agent"
+        told = json.loads((folder / "trajectory.json").read_text())
         assert told["final_metrics"]["total_completion_tokens"] <= (used.n_output_tokens or 0)

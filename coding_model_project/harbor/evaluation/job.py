@@ -35,10 +35,10 @@ from coding_model_project.harbor.agent_config import AgentConfig
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.evaluation.agent_model import BackendModel
+from coding_model_project.harbor.evaluation.agent_trajectory import messages, trajectory
 from coding_model_project.harbor.evaluation.job_results import write_job
-from coding_model_project.harbor.evaluation.served_session import ServedSession, conversations
+from coding_model_project.harbor.evaluation.served_session import ServedSession
 from coding_model_project.harbor.failures import REGISTRY_UNREACHABLE, AgentAskedNothing
-from coding_model_project.harbor.format.atif import Conversation
 from coding_model_project.harbor.format.digest import task_digest
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.trial_results import (
@@ -51,7 +51,7 @@ from coding_model_project.harbor.format.trial_results import (
 from coding_model_project.harbor.gateway.agent_session import Limits as SessionLimits
 from coding_model_project.harbor.gateway.agents import GatewayAgent, Work
 from coding_model_project.harbor.gateway.serving import Gateway
-from coding_model_project.harbor.recording import Recorder, Worked
+from coding_model_project.harbor.recording import AGENT_VERSION, Recorder, Worked
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.harbor.trial_outcome import TrialOutcome
 from coding_model_project.progress import Advance
@@ -194,7 +194,7 @@ class Evaluation:
         model = BackendModel(backend, self._asked.sampling, attempt, calls)
         agent = BashAgent(model, self._asked.limits, calls)
         outcome = await trials.run(task, agent)
-        return outcome, _worked(agent.episodes, model.prompt_tokens, calls.schemas or ())
+        return outcome, _worked(agent.episodes, model.prompt_tokens)
 
     async def _by_agent(
         self, trials: Trials, backend: Backend, gateway: Gateway, task: Task, attempt: int
@@ -225,7 +225,7 @@ class Evaluation:
             said = silent.said[-_SHOWN_CHARS:] or "it printed nothing"
             why = f"the agent ended ({silent.ending}) before it asked the model: {said!r}"
             outcome = replace(outcome, rewards=None, error=AgentAskedNothing(why))
-        return outcome, [_of_agent(work) for work in agent.works]
+        return outcome, [_of_agent(work, asked.model) for work in agent.works]
 
     @property
     def _recorder(self) -> Recorder:
@@ -309,9 +309,7 @@ def _attempt(trial: TrialResult) -> int:
     return int(trial.config["agent"].get("kwargs", {}).get("attempt", -1))
 
 
-def _worked(
-    episodes: Sequence[Episode], prompt_tokens: Sequence[int], tools: Sequence[Mapping[str, Any]]
-) -> list[Worked]:
+def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int]) -> list[Worked]:
     """Return each episode's usage; `prompt_tokens` has all replies' counts, in order."""
     found, at = [], 0
     for episode in episodes:
@@ -327,12 +325,7 @@ def _worked(
                 "timeline": [_timed(turn) for turn in episode.turns],
             },
         )
-        replies = [n for n, one in enumerate(episode.messages) if one["role"] == "assistant"]
-        n_made = (turn.reply.tokens for turn in episode.turns)
-        # A time limit may end an episode between a reply and its turn.
-        counts = zip(replies, zip(n_prompt, n_made, strict=False), strict=False)
-        told = Conversation(messages=episode.messages, tools=tools, tokens=dict(counts))
-        found.append(Worked(used=used, conversations=[told]))
+        found.append(Worked(used=used, conversation=episode.messages))
     return found
 
 
@@ -340,9 +333,9 @@ def _is_silent(work: Work) -> bool:
     return not work.session.recorder.turns and work.session.refused is None
 
 
-def _of_agent(work: Work) -> Worked:
+def _of_agent(work: Work, model: str) -> Worked:
     session = work.session
-    turns, told = session.recorder.turns, conversations(session.recorder)
+    turns, ends = session.recorder.turns, session.recorder.ends()
     used = AgentResult(
         n_input_tokens=sum(turn.answer.prompt_tokens for turn in turns),
         n_output_tokens=session.recorder.n_generated + session.n_undelivered,
@@ -350,13 +343,18 @@ def _of_agent(work: Work) -> Worked:
             "ending": work.ending,
             "turns": len(turns),
             "commands_s": round(sum(session.commands), 3),
-            "conversations": len(told),
+            "conversations": len(ends),
             "exit_code": work.exit_code,
             "said": work.said,
             "ignored": sorted(session.ignored),
         },
     )
-    return Worked(used=used, conversations=told)
+    agent = {"name": GatewayAgent.name, "version": AGENT_VERSION, "model_name": model}
+    return Worked(
+        used=used,
+        conversation=messages(ends[0]) if ends else [],
+        trajectory=trajectory(session.recorder, agent),
+    )
 
 
 def _timed(turn: Turn) -> dict[str, Any]:

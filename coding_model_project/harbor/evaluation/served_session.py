@@ -8,13 +8,11 @@ from typing import Any
 from coding_model_project.episodes.bash import ContextOverflow
 from coding_model_project.evaluation.backends.generation import Backend, Sampling
 from coding_model_project.harbor.evaluation.agent_model import Seeded
-from coding_model_project.harbor.format.atif import Conversation
 from coding_model_project.harbor.gateway.agent_session import AgentSession, Limits, Pending
-from coding_model_project.harbor.gateway.recorder import Generated, Recorder, Turn
+from coding_model_project.harbor.gateway.recorder import Generated, Turn
 from coding_model_project.harbor.gateway.requests import (
     Ask,
     Ended,
-    Message,
     RequestError,
     read_reply,
 )
@@ -81,17 +79,3 @@ class ServedSession(AgentSession):
             answer=answer,
             text=text,
         )
-
-
-def conversations(recorder: Recorder) -> list[Conversation]:
-    """Return an agent's conversations for its trial, first the one with the most generated tokens."""
-    found = []
-    for end in recorder.ends():
-        messages: list[Message] = []
-        tokens: dict[int, tuple[int, int]] = {}
-        for turn in end.path():
-            messages += turn.said
-            tokens[len(messages)] = turn.answer.prompt_tokens, turn.answer.completion_tokens
-            messages.append(turn.answer.message)
-        found.append(Conversation(messages=messages, tools=end.tools, tokens=tokens))
-    return found
