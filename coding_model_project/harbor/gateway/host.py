@@ -60,12 +60,12 @@ async def run(command: str, *, cwd: Path, env: Mapping[str, str]) -> Exit:
     reading = asyncio.ensure_future(_read(process.stdout, tail))
     try:
         code = await process.wait()
-        await asyncio.wait((reading,), timeout=_GRACE_S)
-        output = tail.decode("utf-8", "replace").strip()
-        return Exit(code=code if code >= 0 else 128 - code, output=output)
     finally:
-        reading.cancel()
         await _end(process)
+        await asyncio.wait((reading,), timeout=_GRACE_S)
+        reading.cancel()
+    output = tail.decode("utf-8", "replace").strip()
+    return Exit(code=code if code >= 0 else 128 - code, output=output)
 
 
 async def _read(output: asyncio.StreamReader, tail: bytearray) -> None:

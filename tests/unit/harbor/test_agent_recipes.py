@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -29,7 +30,7 @@ CALLS = {
     "codex": ("exec_command", {"cmd": COMMAND}),
     "Claude Code": ("Bash", {"command": COMMAND, "description": "Answer"}),
     "Qwen Code": ("run_shell_command", {"command": COMMAND, "is_background": False}),
-    "OpenHands SDK": ("terminal", {"command": COMMAND}),
+    "OpenHands SDK": ("bash", {"command": COMMAND}),
 }
 """Each agent's shell tool."""
 LAST = {
@@ -82,7 +83,11 @@ def test_terminus_2_works_in_a_container_from_outside(tmp_path, folders):
     home = installed("Terminus 2", folders)
     task = folder(tmp_path / "task", tests__test_sh=CHECK)
     (task / "environment" / "Dockerfile").unlink(missing_ok=True)
-    write_image(task / "environment", programs=[*PROGRAMS, "tmux", "uname", "env", "date"])
+    programs = [*PROGRAMS, "tmux", "uname", "env", "date"]
+    write_image(task / "environment", "ENV LANG=C.UTF-8\n", programs)
+    root = task / "environment" / "root"
+    shutil.copytree("/usr/lib/locale/C.utf8", root / "usr/lib/locale/C.utf8")
+    (root / "tmp").mkdir()
     writes = [{"keystrokes": f"{COMMAND}\n", "duration": 1.0}]
     replies = [
         json.dumps({"analysis": "-", "plan": "-", "commands": commands, "task_complete": done})
