@@ -209,7 +209,7 @@ def _add(reading: Reading, messages: list[Message], item: Mapping[str, Any], whe
             said = reading.content(item.get("output"), f"{where}.output")
             messages.append({"role": "tool", "tool_call_id": text("call_id"), "content": said})
         case kind:
-            raise wrong(f"{where}.type", f"{kind!r:.60} is not supported: nothing is stored")
+            raise wrong(f"{where}.type", f"{kind!r:.60}: nothing is stored; set store=false")
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────
