@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, Protocol, cast
 
 from coding_model_project.errors import CodingModelError, ConfigError, HarborError
 from coding_model_project.harbor.agent_config import AgentConfig, AgentEnding, AgentPlace
@@ -73,7 +73,7 @@ class GatewayAgent:
     begin: Begin
     works: list[Work] = field(default_factory=list)
     """One per step that began."""
-    name: ClassVar[str] = "gateway"
+    name = "gateway"
 
     async def run(self, task: Task, step: Step, environment: Environment) -> None:
         """See `Agent.run`.

@@ -94,7 +94,7 @@ def test_terminus_2_works_in_a_container_from_outside(tmp_path, folders):
         for commands, done in ((writes, False), ([], True), ([], True))
     ]
     policy = Scripted(*replies)
-    config = AgentConfig(command="bash run.sh", folder=str(home), total_s=300)
+    config = AgentConfig(command="bash run.sh", folder=str(home), total_s=900)
 
     async def run(environments):
         async with Gateway(max_bytes=1 << 20) as gateway:
