@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import iscoroutinefunction
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from coding_model_project.harbor.environment.base import (
     NeedsContainer,
 )
 from coding_model_project.harbor.environment.definition import defined
+from coding_model_project.harbor.environment.sandboxes import FactoryEnvironments
 from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments, planned
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ def environments_of(where: TaskEnvironment) -> Environments:
 
     Args:
         where: name: `auto`, `rooms`, `docker`, `podman`, `harbor:TYPE` for one of Harbor's own
-            environments, or `package.module:Factory`, which is called without arguments.
+            environments, or `package.module:Factory`: a `SandboxFactory`, if it is an async function,
+            else called without arguments.
 
     Raises:
         ConfigError: the name is unknown.
@@ -47,7 +50,8 @@ def environments_of(where: TaskEnvironment) -> Environments:
         from coding_model_project.harbor.environment.of_harbor import HarborEnvironments
 
         return HarborEnvironments(name.removeprefix(_HARBOR_PREFIX))
-    return _factory(name)()
+    factory = _factory(name)
+    return FactoryEnvironments(factory) if iscoroutinefunction(factory) else factory()
 
 
 def check_supported(where: str, task: Task) -> None:

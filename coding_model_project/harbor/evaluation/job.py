@@ -25,7 +25,7 @@ from uuid import UUID, uuid4
 import orjson
 
 from coding_model_project.concurrency import each
-from coding_model_project.episodes.bash import Episode, Limits, Turn
+from coding_model_project.episodes.bash import Episode, Limits
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.evaluation.backends.generation import Backend, Sampling
@@ -44,7 +44,8 @@ from coding_model_project.harbor.format.trial_results import (
     TrialResult,
     read_trials,
 )
-from coding_model_project.harbor.recording import Recorder, Worked
+from coding_model_project.harbor.recording import AGENT_VERSION, Recorder, Worked
+from coding_model_project.harbor.trajectory import of_episode
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.progress import Advance
 
@@ -155,7 +156,7 @@ class Evaluation:
                 raise error
         kept = self._recorder.record(
             outcome,
-            _worked(agent.episodes, model.prompt_tokens),
+            _worked(agent.episodes, model.prompt_tokens, self._asked.model),
             {**self._asked.agent["kwargs"], "attempt": attempt},
         )
         self.trials.append(kept)
@@ -243,8 +244,8 @@ def _attempt(trial: TrialResult) -> int:
     return int(trial.config["agent"].get("kwargs", {}).get("attempt", -1))
 
 
-def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int]) -> list[Worked]:
-    """Return each episode's usage; `prompt_tokens` has all replies' counts, in order."""
+def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int], model: str) -> list[Worked]:
+    """Return each episode's work; `prompt_tokens` has all replies' counts, in order."""
     found, at = [], 0
     for episode in episodes:
         n_prompt = prompt_tokens[at : at + len(episode.turns)]
@@ -256,17 +257,10 @@ def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int]) -> list[W
                 "ending": episode.ending,
                 "turns": len(episode.turns),
                 "commands_s": round(sum(turn.command_s for turn in episode.turns), 3),
-                "timeline": [_timed(turn) for turn in episode.turns],
             },
         )
-        found.append(Worked(used=used, conversation=episode.messages))
+        trajectory = of_episode(
+            episode, n_prompt, agent=BashAgent.name, version=AGENT_VERSION, model=model
+        )
+        found.append(Worked(used=used, trajectory=trajectory))
     return found
-
-
-def _timed(turn: Turn) -> dict[str, Any]:
-    """Return a turn's seconds and its command's exit code."""
-    return {
-        "reply_s": round(turn.reply.seconds or 0.0, 3),
-        "command_s": round(turn.command_s, 3),
-        "exit_code": turn.exit_code,
-    }
