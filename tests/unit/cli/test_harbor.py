@@ -34,11 +34,11 @@ def test_totals_count_rewards_and_causes(tmp_path):
     )
     totals = Totals()
     for name, rewards in (("a", {"reward": 1}), ("b", {"reward": 0.5}), ("c", {"score": 0})):
-        totals.add(Graded(task=name, rewards=rewards, reward_valid=True))
-    totals.add(Graded(task="d", exception="InvalidTask", refusal="no"))
+        totals.add(Graded(task=name, outcome=replace(tried, rewards=rewards)))
+    totals.add(Graded(task="d", refusal="no"))
     late = replace(tried, error=VerifierTimeoutError("late"))
-    totals.add(Graded(task="e", failure_cause=late.failure_cause, outcome=late))
-    totals.add(Graded(task="f", rewards={"x": 1, "y": 1}, reward_valid=True, outcome=tried))
+    totals.add(Graded(task="e", outcome=late))
+    totals.add(Graded(task="f", outcome=replace(tried, rewards={"x": 1, "y": 1})))
     assert str(totals) == (
         "6 tasks: reward 1: 1, partial: 1, 0: 1, "
         "invalid: 3 (refused 1, verifier_failed 1, no_main_reward 1)"
