@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
 from coding_model_project.harbor.containers.containers import ContainerEnvironments
-from coding_model_project.harbor.environment.auto import NO_ENGINE, AutoEnvironments, engine_here
+from coding_model_project.harbor.environment.auto import AutoEnvironments, lacking_engine
 from coding_model_project.harbor.environment.base import (
     ENGINES,
     Environments,
@@ -78,8 +78,8 @@ def check_supported(where: str, task: Task) -> None:
         except NeedsContainer as error:
             if where == ROOMS:
                 raise
-            if engine_here() is None:
-                raise ImageError(f"{error.why}; {NO_ENGINE}") from error
+            if (lacking := lacking_engine()) is not None:
+                raise ImageError(f"{error.why}; {lacking}") from error
 
 
 def _factory(name: str) -> Any:
