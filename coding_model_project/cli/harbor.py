@@ -113,7 +113,7 @@ async def _grade(
 ) -> int:
     from coding_model_project.harbor.agents import Agent, Oracle, Script
     from coding_model_project.harbor.environment.factory import environments_of
-    from coding_model_project.harbor.evaluation.job_results import JobWriter
+    from coding_model_project.harbor.evaluation.job_results import new_job
     from coding_model_project.harbor.format.task import passed_variables
     from coding_model_project.harbor.format.tasks import read_tasks
     from coding_model_project.harbor.grade_tasks import Totals
@@ -124,7 +124,7 @@ async def _grade(
     say = None if as_json else warn
     passed = passed_variables(pass_env, "--pass-env")
     tasks = read_tasks(task_dirs, passed, oracle=script is None, verifier_env=verifier_env, say=say)
-    kept = JobWriter(out, solver.name, at_once, where) if out is not None else None
+    kept = None if out is None else new_job(out, solver.name, where)
     totals = Totals()
     async with environments_of(TaskEnvironment(name=where)) as environments:
         trials = Trials(environments, verifier_env=verifier_env)
@@ -138,7 +138,8 @@ async def _grade(
                 for line in _remarks(graded.outcome):
                     print(f"{graded.task}: {line}", file=sys.stderr)
     if kept is not None:
-        kept.finish()
+        tasks_of = [trial.config["task"] for trial in kept.trials]
+        kept.write(len(kept.trials), n_concurrent_trials=at_once, tasks=tasks_of)
     if not as_json:
         print(totals, file=sys.stderr)
         if script is None and totals.short:

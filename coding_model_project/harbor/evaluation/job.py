@@ -17,10 +17,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import orjson
 
@@ -33,7 +33,7 @@ from coding_model_project.evaluation.results import refuse_another
 from coding_model_project.grading.limiter import CircuitBreaker
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.evaluation.agent_model import BackendModel
-from coding_model_project.harbor.evaluation.job_results import write_job
+from coding_model_project.harbor.evaluation.job_results import Job
 from coding_model_project.harbor.failures import REGISTRY_UNREACHABLE
 from coding_model_project.harbor.format.digest import task_digest
 from coding_model_project.harbor.format.task import Task
@@ -44,7 +44,7 @@ from coding_model_project.harbor.format.trial_results import (
     TrialResult,
     read_trials,
 )
-from coding_model_project.harbor.recording import AGENT_VERSION, Recorder, Worked
+from coding_model_project.harbor.recording import AGENT_VERSION, Worked
 from coding_model_project.harbor.trajectory import of_episode
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.progress import Advance
@@ -83,10 +83,9 @@ class Evaluation:
     """
 
     def __init__(self, job: Path, tasks: Sequence[Task], asked: Asked) -> None:
-        self._job, self._tasks, self._asked = job.resolve(), tasks, asked
-        self._id: UUID = uuid4()
-        self._started = datetime.now(UTC)
-        self.trials: list[TrialResult] = []
+        self._job = Job(job, asked.agent, asked.environment)
+        self._tasks, self._asked = tasks, asked
+        self.trials = self._job.trials
         """Finished trials, except those that an outage ended before this process began."""
 
     @contextmanager
@@ -99,10 +98,10 @@ class Evaluation:
         """
         self._resume()
         try:
-            self._write(finished=False)
+            self._write()
             yield
         finally:
-            self._write(finished=not self.missing())
+            self._write()
 
     def missing(self) -> list[tuple[Task, int]]:
         """Return tasks and attempts without a trial, the first attempts of all tasks first."""
@@ -154,49 +153,35 @@ class Evaluation:
         for error in outcome.errors:
             if isinstance(error, ConfigError):
                 raise error
-        kept = self._recorder.record(
+        return self._job.add(
             outcome,
             _worked(agent.episodes, model.prompt_tokens, self._asked.model),
             {**self._asked.agent["kwargs"], "attempt": attempt},
-        )
-        self.trials.append(kept)
-        return kept
-
-    @property
-    def _recorder(self) -> Recorder:
-        asked = self._asked
-        return Recorder(
-            job=self._job,
-            job_id=self._id,
-            agent=BashAgent.name,
-            environment=asked.environment,
-            model=asked.model,
         )
 
     # ── the folder ────────────────────────────────────────────────────────────────────────────────
 
     def _resume(self) -> None:
+        job = self._job.folder
         existing = [
-            path
-            for path in self._job.iterdir()
-            if path.name != ".lock" and path.suffix != ".partial"
+            path for path in job.iterdir() if path.name != ".lock" and path.suffix != ".partial"
         ]
         if not existing:
             return
-        config = self._job / CONFIG_FILE
+        config = job / CONFIG_FILE
         if not config.exists():
-            raise ConfigError(f"--out={self._job}: holds no evaluation; choose a new folder")
+            raise ConfigError(f"--out={job}: holds no evaluation; choose a new folder")
         before = orjson.loads(config.read_bytes())
         agents = before.get("agents") or []
         agent = agents[0] if len(agents) == 1 else {}  # Harbor's jobs may have several
         environment = {"environment": before.get("environment")}
         asked = {**self._asked.agent, "environment": dict(self._asked.environment)}
-        refuse_another(self._job, {**agent, **environment}, asked)
-        if (result := self._job / RESULT_FILE).exists():
+        refuse_another(job, {**agent, **environment}, asked)
+        if (result := job / RESULT_FILE).exists():
             before = orjson.loads(result.read_bytes())
-            self._id = UUID(before["id"])
-            self._started = datetime.fromisoformat(before["started_at"])
-        found = {trial.trial_name: trial for trial in read_trials(self._job)}
+            self._job.id = UUID(before["id"])
+            self._job.started = datetime.fromisoformat(before["started_at"])
+        found = {trial.trial_name: trial for trial in read_trials(job)}
         for folder in (path for path in existing if path.is_dir()):
             trial = found.get(folder.name)
             if trial is None or trial.is_outage:
@@ -211,26 +196,13 @@ class Evaluation:
             path = str(trial.task_id["path"])
             if digests.get((str(trial.source), path)) != trial.task_checksum:
                 raise ConfigError(
-                    f"--out={self._job}: {trial.trial_name} is a trial of {path} in {trial.source}, "
+                    f"--out={job}: {trial.trial_name} is a trial of {path} in {trial.source}, "
                     "which has changed since or is not among these tasks; choose a new folder"
                 )
 
-    def _write(self, *, finished: bool) -> None:
-        config = {
-            "n_attempts": self._asked.attempts,
-            "agents": [self._asked.agent],
-            "environment": dict(self._asked.environment),
-            "tasks": [{"path": str(task.path), "source": task.source} for task in self._tasks],
-        }
-        write_job(
-            self._job,
-            self.trials,
-            job_id=self._id,
-            config=config,
-            started_at=self._started,
-            n_total=self.n_total,
-            finished=finished,
-        )
+    def _write(self) -> None:
+        tasks = [{"path": str(task.path), "source": task.source} for task in self._tasks]
+        self._job.write(self.n_total, n_attempts=self._asked.attempts, tasks=tasks)
 
 
 def said(trial: TrialResult) -> str:

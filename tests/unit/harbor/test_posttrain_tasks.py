@@ -149,6 +149,7 @@ def test_the_same_input_gives_the_same_bytes(tiny_task, base, tmp_path):
     ("words", "said"),
     [
         (("--benchmark", "chess", "--model", "tiny"), "--benchmark=chess: no such benchmark"),
+        (("--benchmark", "AIME-2025", "--model", "tiny"), "huggingface.co/datasets/math-ai/aime25"),
         (("--benchmark", "tinycode", "--model", "gpt"), "--model=gpt: no such model"),
         ((*ONE, "--num-hours", "0"), "--num-hours=0: must be above 0"),
         ((*ONE, "--num-hours", "nan"), "--num-hours=nan: must be above 0"),
