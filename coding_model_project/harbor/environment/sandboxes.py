@@ -123,14 +123,14 @@ class _FactoryEnvironment(Environment):
             return CommandResult(exit_code=_KILLED, killed=Killed.timeout)
         except Exception as error:
             raise EnvironmentFailed(f"{self._identity}: {error_line(error)}") from error
-        if ended.exit_code < 0:
-            if time.monotonic() - started < whole_s - 1:
-                raise EnvironmentFailed(f"{self._identity}: {ended.stderr.strip()[:400]}")
-            return CommandResult(exit_code=_KILLED, killed=Killed.timeout)
+        is_late = ended.exit_code < 0
+        if is_late and time.monotonic() - started < whole_s - 1:
+            raise EnvironmentFailed(f"{self._identity}: {ended.stderr.strip()[:400]}")
         return CommandResult(
             stdout=bounded(ended.stdout, max_output),
             stderr=bounded(ended.stderr, max_output),
-            exit_code=ended.exit_code,
+            exit_code=_KILLED if is_late else ended.exit_code,
+            killed=Killed.timeout if is_late else None,
         )
 
     async def read_file(self, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
