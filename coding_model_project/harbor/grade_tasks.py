@@ -72,13 +72,14 @@ class Graded:
     def reason(self) -> str | None:
         """The reason for a main reward below 1: an error's message, or the end of the verifier's output.
 
-        It is one line. None if there is neither.
+        It is one line, of the first step with such a reward. None if there is neither.
         """
         if self.outcome is None:
             return _one_line(self.refusal)
         if (self.reward or 0.0) >= 1:
             return None
-        outputs = (_one_line(step.verifier_output)[-_SHOWN_CHARS:] for step in self.outcome.steps)
+        short = (one for one in self.outcome.steps if (main_reward(one.rewards) or 0.0) < 1)
+        outputs = (_one_line(step.verifier_output)[-_SHOWN_CHARS:] for step in short)
         errors = (_one_line(str(error)) for error in self.outcome.errors)
         return next(filter(None, (*errors, *outputs)), None)
 
