@@ -24,6 +24,17 @@ if TYPE_CHECKING:
         SandboxError,
         UngradableError,
     )
+    from coding_model_project.harbor.environment.sandboxes import (
+        HarborSandbox,
+        SandboxFactory,
+        SandboxResult,
+        harbor_sandbox,
+    )
+    from coding_model_project.harbor.interface import (
+        HarborTask,
+        grade_harbor,
+        load_harbor_tasks,
+    )
     from coding_model_project.types import (
         Asserts,
         Call,
@@ -49,19 +60,26 @@ __all__ = [
     "ConfigError",
     "DataError",
     "ErrorType",
+    "HarborSandbox",
+    "HarborTask",
     "Instruction",
     "Judge",
     "Limits",
     "Problem",
     "SandboxError",
+    "SandboxFactory",
+    "SandboxResult",
     "Stdin",
     "Test",
     "TestResult",
     "UngradableError",
     "Verdict",
     "__version__",
+    "grade_harbor",
+    "harbor_sandbox",
     "judge",
     "load",
+    "load_harbor_tasks",
 ]
 
 _HOMES = {
@@ -74,6 +92,13 @@ _HOMES = {
         "SandboxError",
         "UngradableError",
     ),
+    "harbor.environment.sandboxes": (
+        "HarborSandbox",
+        "SandboxFactory",
+        "SandboxResult",
+        "harbor_sandbox",
+    ),
+    "harbor.interface": ("HarborTask", "grade_harbor", "load_harbor_tasks"),
     "types": (
         "Asserts",
         "Call",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from itertools import islice
 from typing import Any, TypeVar
 
 _Item = TypeVar("_Item")
@@ -42,3 +44,37 @@ async def each(
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
+
+
+async def in_order(
+    items: Iterable[_Item],
+    work: Callable[[_Item], Coroutine[Any, Any, _Done]],
+    *,
+    at_once: int,
+) -> AsyncIterator[_Done]:
+    """Run `work` on each item concurrently, and yield the results in the items' order.
+
+    Args:
+        at_once: the maximum number of items in progress; the next is taken when one of them ends.
+
+    Raises:
+        Exception: an item's work failed, or the next item; those in progress are cancelled.
+    """
+    left = iter(items)
+    running: deque[asyncio.Task[_Done]] = deque()
+    try:
+        while True:
+            busy = [one for one in running if not one.done()]
+            new = islice(left, at_once - len(busy))
+            started = [asyncio.ensure_future(work(item)) for item in new]
+            running += started
+            if not running:
+                return
+            if running[0].done():
+                yield running.popleft().result()
+            else:
+                await asyncio.wait([*busy, *started], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in running:
+            one.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

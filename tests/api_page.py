@@ -22,9 +22,16 @@ ORDER = (
     *("judge", "Judge", "load"),
     *("Problem", "Test", "Stdin", "Call", "Asserts", "Checker", "Instruction", "Limits"),
     *("Verdict", "TestResult", "ErrorType"),
+    *("load_harbor_tasks", "grade_harbor", "HarborTask", "HarborSandbox", "SandboxResult"),
+    *("SandboxFactory", "harbor_sandbox"),
     *("CodingModelError", "ConfigError", "UngradableError", "SandboxError", "CheckerError"),
     "DataError",
 )
+ALIASES = {
+    "SandboxFactory": "`Callable[[Path, int], Awaitable[HarborSandbox]]`: an async function that makes "
+    "a sandbox from a task's environment/ folder, for a number of seconds."
+}
+"""Descriptions of type aliases, which have no docstring."""
 
 
 def page() -> str:
@@ -35,6 +42,8 @@ def page() -> str:
 
 def _entry(name: str) -> str:
     value = getattr(cmp, name)
+    if name in ALIASES:
+        return f"### `cmp.{name}`\n\n{ALIASES[name]}\n"
     lines = [f"### `cmp.{name}{_signature(value)}`", "", _text(value)]
     for method, what in vars(value).items() if inspect.isclass(value) else ():
         plain = getattr(what, "__func__", what)
@@ -48,7 +57,7 @@ def _entry(name: str) -> str:
 def _signature(value: object) -> str:
     if inspect.isclass(value) and issubclass(value, Exception):
         return ""
-    if inspect.isclass(value) and issubclass(value, Enum):
+    if inspect.isclass(value) and (issubclass(value, Enum) or typing.Protocol in value.__mro__):
         return ""
     if is_dataclass(value):
         shown = []

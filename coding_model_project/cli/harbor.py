@@ -113,26 +113,23 @@ async def _grade(
 ) -> int:
     from coding_model_project.harbor.agents import Agent, Oracle, Script
     from coding_model_project.harbor.environment.factory import environments_of
-    from coding_model_project.harbor.evaluation.job_results import JobWriter
-    from coding_model_project.harbor.format.task import Task, passed_variables
+    from coding_model_project.harbor.evaluation.job_results import new_job
+    from coding_model_project.harbor.format.task import passed_variables
     from coding_model_project.harbor.format.tasks import read_tasks
     from coding_model_project.harbor.grade_tasks import Totals
     from coding_model_project.harbor.grade_tasks import grade as grade_tasks
     from coding_model_project.harbor.trial import Trials
 
     solver: Agent = Oracle() if script is None else Script(script.read_text("utf-8", "replace"))
-
-    def agent(_: Task) -> Agent:
-        return solver
-
     say = None if as_json else warn
     passed = passed_variables(pass_env, "--pass-env")
     tasks = read_tasks(task_dirs, passed, oracle=script is None, verifier_env=verifier_env, say=say)
-    kept = JobWriter(out, solver.name, at_once, where) if out is not None else None
+    kept = None if out is None else new_job(out, solver.name, where)
     totals = Totals()
     async with environments_of(TaskEnvironment(name=where)) as environments:
         trials = Trials(environments, verifier_env=verifier_env)
-        async for graded in grade_tasks(tasks, trials, agent, concurrency=at_once):
+        work = ((task, solver) for task in tasks)
+        async for graded in grade_tasks(work, trials, concurrency=at_once):
             print(json.dumps(graded.line()), flush=True)
             totals.add(graded)
             if kept is not None and graded.outcome is not None:
@@ -141,7 +138,8 @@ async def _grade(
                 for line in _remarks(graded.outcome):
                     print(f"{graded.task}: {line}", file=sys.stderr)
     if kept is not None:
-        kept.finish()
+        tasks_of = [trial.config["task"] for trial in kept.trials]
+        kept.write(len(kept.trials), n_concurrent_trials=at_once, tasks=tasks_of)
     if not as_json:
         print(totals, file=sys.stderr)
         if script is None and totals.short:

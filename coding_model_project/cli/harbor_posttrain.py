@@ -12,7 +12,7 @@ from coding_model_project.errors import ConfigError, DownloadError
 
 
 def posttrain(
-    out: Path = option(..., "Write the tasks to this new folder."),
+    out: Path = option(..., "Write the tasks to this new folder.", "--out --output"),
     benchmark: str | None = option(
         None, "Evaluate on this benchmark: tinycode, humaneval, mbpp, gsm8k or ifeval."
     ),
@@ -43,7 +43,7 @@ def posttrain(
     The verifier checks the submission (for test problems, and for weights that were not trained from the
     base model), evaluates it and the base model by `eval run`'s rules, and writes reward.txt. A rejected
     submission earns the base model's score; without a judge's verdict there is no reward.
-    `harbor grade OUT/posttrain-tinycode-tiny` runs the tiny task on this machine, in minutes.
+    `harbor grade OUT/posttrainbench-tinycode-tiny` runs the tiny task on this machine, in minutes.
 
     The last line is JSON. With --all, benchmarks whose data is not available are skipped and listed.
     """

@@ -195,8 +195,9 @@ Where = Annotated[
         "--environment",
         metavar="NAME",
         help="Run trials in `rooms`, in containers of `podman` or `docker`, in Harbor's own environments "
-        "(`harbor:TYPE`), or in those of `package.module:Factory`. `auto` takes rooms for tasks that "
-        "need nothing but a system, and containers for others.",
+        "(`harbor:TYPE`), or in those of `package.module:Factory`, which may be a sandbox factory of the "
+        "tinker cookbook. `auto` takes rooms for tasks that need nothing but a system, and containers "
+        "for others.",
     ),
 ]
 PassEnv = Annotated[

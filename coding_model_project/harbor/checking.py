@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from coding_model_project.harbor.agents import Agent, Oracle, Script
@@ -64,12 +64,8 @@ async def check(
     """
     agents: list[Agent] = [*(Oracle() for _ in range(runs)), Script(""), *forgers]
     listed = list(tasks)
-    copies = [[replace(one) for _ in agents] for one in listed if isinstance(one, Task)]
-    agent_of = {
-        id(copy): agent for of_task in copies for copy, agent in zip(of_task, agents, strict=True)
-    }
-    every = [one for of_task in copies for one in of_task]
-    graded = grade(every, trials, lambda task: agent_of[id(task)], concurrency=concurrency)
+    work = ((one, agent) for one in listed if isinstance(one, Task) for agent in agents)
+    graded = grade(work, trials, concurrency=concurrency)
     for one in listed:
         if isinstance(one, Refused):
             yield _refused(one)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from coding_model_project.concurrency import in_order
 from coding_model_project.harbor.agents import Agent
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.failures import FailureCause, counted_cause
@@ -23,26 +23,21 @@ _SHOWN_CHARS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graded:
-    """The result of one task."""
+    """The result of one task: its trial's outcome, or the reason why there was none."""
 
     task: str
     """The folder's name (`Task.label`)."""
-    rewards: Rewards | None = None
-    reward_valid: bool = False
-    exception: str | None = None
-    """Harbor's name for the error that ended the trial."""
-    failure_cause: FailureCause | None = None
-    integrity: Integrity | None = None
-    """None if the task was not verified."""
     outcome: TrialOutcome | None = None
-    refusal: str | None = None
+    refusal: str = ""
     """The reason why the folder is not a valid task."""
 
     @property
-    def failed(self) -> bool:
-        """True if the environment itself failed, so that the result says nothing about the task."""
-        errors = self.outcome.errors if self.outcome else ()
-        return any(isinstance(error, EnvironmentFailed) for error in errors)
+    def rewards(self) -> Rewards | None:
+        return self.outcome.rewards if self.outcome else None
+
+    @property
+    def reward_valid(self) -> bool:
+        return self.outcome is not None and self.outcome.reward_valid
 
     @property
     def reward(self) -> float | None:
@@ -50,9 +45,20 @@ class Graded:
         return main_reward(self.rewards) if self.reward_valid else None
 
     @property
-    def refused(self) -> bool:
-        """True if the folder is not a valid task, and so was not graded."""
-        return self.outcome is None and self.rewards is None
+    def exception(self) -> str | None:
+        """Harbor's name for the error that ended the trial."""
+        return self.outcome.exception if self.outcome else "InvalidTask"
+
+    @property
+    def integrity(self) -> Integrity | None:
+        """None if the task was not verified."""
+        return self.outcome.integrity if self.outcome and self.rewards is not None else None
+
+    @property
+    def failed(self) -> bool:
+        """True if the environment itself failed, so that the result says nothing about the task."""
+        errors = self.outcome.errors if self.outcome else ()
+        return any(isinstance(error, EnvironmentFailed) for error in errors)
 
     @property
     def cause(self) -> str:
@@ -66,13 +72,14 @@ class Graded:
     def reason(self) -> str | None:
         """The reason for a main reward below 1: an error's message, or the end of the verifier's output.
 
-        It is one line. None if there is neither.
+        It is one line, of the first step with such a reward. None if there is neither.
         """
         if self.outcome is None:
-            return _one_line(self.refusal or "") or None
+            return _one_line(self.refusal)
         if (self.reward or 0.0) >= 1:
             return None
-        outputs = (_one_line(step.verifier_output)[-_SHOWN_CHARS:] for step in self.outcome.steps)
+        short = (one for one in self.outcome.steps if (main_reward(one.rewards) or 0.0) < 1)
+        outputs = (_one_line(step.verifier_output)[-_SHOWN_CHARS:] for step in short)
         errors = (_one_line(str(error)) for error in self.outcome.errors)
         return next(filter(None, (*errors, *outputs)), None)
 
@@ -83,7 +90,7 @@ class Graded:
             "rewards": None if self.rewards is None else dict(self.rewards),
             "reward_valid": self.reward_valid,
             "exception": self.exception,
-            "failure_cause": self.failure_cause,
+            "failure_cause": self.outcome.failure_cause if self.outcome else None,
             "reason": self.reason,
             "integrity": self.integrity,
         }
@@ -120,7 +127,7 @@ class Totals:
             return
         elif reward > 0:
             self.partial += 1
-        (self.refused if graded.refused else self.short).append(graded.task)
+        (self.short if graded.outcome else self.refused).append(graded.task)
 
     def __str__(self) -> str:
         n_invalid = self.invalid.total()
@@ -132,73 +139,19 @@ class Totals:
         )
 
 
-async def grade(
-    tasks: Iterable[Task | Refused],
-    trials: Trials,
-    agent: Callable[[Task], Agent],
-    *,
-    concurrency: int,
+def grade(
+    work: Iterable[tuple[Task | Refused, Agent]], trials: Trials, *, concurrency: int
 ) -> AsyncIterator[Graded]:
-    """Grade tasks concurrently, and yield the results in the order of the tasks.
+    """Run agents on tasks concurrently, and yield the results in the order of the tasks."""
 
-    Raises:
-        Exception: reading a task failed; the results of earlier tasks come first.
-    """
-    running: asyncio.Queue[asyncio.Task[Graded] | None] = asyncio.Queue()
-    places = asyncio.Semaphore(concurrency)
+    async def one(given: tuple[Task | Refused, Agent]) -> Graded:
+        task, agent = given
+        if isinstance(task, Refused):
+            return Graded(task=task.label, refusal=task.reason)
+        return Graded(task=task.label, outcome=await trials.run(task, agent))
 
-    async def one(task: Task) -> Graded:
-        try:
-            return _graded(await trials.run(task, agent(task)))
-        finally:
-            places.release()
-
-    async def start() -> None:
-        try:
-            for task in tasks:
-                if isinstance(task, Refused):
-                    running.put_nowait(asyncio.ensure_future(_refused(task)))
-                    continue
-                await places.acquire()
-                running.put_nowait(asyncio.ensure_future(one(task)))
-        finally:
-            running.put_nowait(None)  # even if reading a task failed: the reader must not block
-
-    starting = asyncio.ensure_future(start())
-    try:
-        while (graded := await running.get()) is not None:
-            yield await graded
-        await starting
-    finally:
-        starting.cancel()
-        left = [task for task in _emptied(running) if task is not None]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(starting, *left, return_exceptions=True)
+    return in_order(work, one, at_once=concurrency)
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _graded(outcome: TrialOutcome) -> Graded:
-    return Graded(
-        task=outcome.task.label,
-        rewards=outcome.rewards,
-        reward_valid=outcome.reward_valid,
-        exception=outcome.exception,
-        failure_cause=outcome.failure_cause,
-        integrity=outcome.integrity if outcome.rewards is not None else None,
-        outcome=outcome,
-    )
-
-
-async def _refused(refused: Refused) -> Graded:
-    return Graded(task=refused.label, exception="InvalidTask", refusal=refused.reason)
-
-
-def _emptied(queue: asyncio.Queue[Any]) -> list[Any]:
-    found: list[Any] = []
-    while not queue.empty():
-        found.append(queue.get_nowait())
-    return found

@@ -29,7 +29,11 @@ from coding_model_project.harbor.agents import (
     Script,
     SolutionFile,
 )
-from coding_model_project.harbor.environment.base import EnvironmentFailed, RegistryUnreachable
+from coding_model_project.harbor.environment.base import (
+    EnvironmentFailed,
+    Environments,
+    RegistryUnreachable,
+)
 from coding_model_project.harbor.environment.factory import environments_of
 from coding_model_project.harbor.failures import VerifierError, VerifierTimeoutError
 from coding_model_project.harbor.format.reward_rules import MAIN_KEY
@@ -67,6 +71,7 @@ class HarborGrader:
         limiter: held while a trial runs.
         breaker: stops judging when environments keep failing; None disables it.
         environment: the environment of trials.
+        environments: a factory of environments, instead of the one that `environment` names.
     """
 
     def __init__(
@@ -75,8 +80,10 @@ class HarborGrader:
         limiter: Limiter,
         breaker: CircuitBreaker | None = None,
         environment: TaskEnvironment = DEFAULT_ENVIRONMENT,
+        environments: Environments | None = None,
     ) -> None:
         self._limiter, self._breaker, self._where = limiter, breaker, environment
+        self._environments = environments
         self._stack = AsyncExitStack()
         self._starting = asyncio.Lock()
         self._trials: Trials | None = None
@@ -207,13 +214,14 @@ class HarborGrader:
     async def _started(self) -> Trials:
         async with self._starting:
             if self._trials is None:
-                made = environments_of(self._where)
+                made = self._environments or environments_of(self._where)
                 self._trials = Trials(await self._stack.enter_async_context(made))
         return self._trials
 
     def _verdict(
         self, problem: Problem, code: str | None, tried: _Tried | None = None, *, extraction: str
     ) -> Verdict:
+        made = self._environments
         return Verdict(
             problem_id=problem.id,
             code=code,
@@ -221,7 +229,7 @@ class HarborGrader:
             results=() if tried is None else (tried.result,),
             n_tests=1,
             comparison=COMPARISON,
-            sandbox=f"harbor/{self._where.name}",
+            sandbox=made.identity if made else f"harbor/{self._where.name}",
             grader_version=GRADER_VERSION,
             integrity=Integrity.isolated if tried is None else tried.integrity,
             judge_s=0.0 if tried is None else tried.judge_s,

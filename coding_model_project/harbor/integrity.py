@@ -45,8 +45,8 @@ class HarborConfig:
         AUTO,
         "Environment of tasks: `rooms` made of this machine's namespaces, containers of `docker` or "
         "`podman`, `auto` for rooms where a task needs nothing but a system and containers for others, "
-        "`harbor:TYPE` for Harbor's own environments, or `package.module:Factory` for yours "
-        "(`docs/harbor-environments.md`).",
+        "`harbor:TYPE` for Harbor's own environments, or `package.module:Factory` for yours, such as a "
+        "sandbox factory of the tinker cookbook (`docs/harbor-environments.md`).",
     )
     integrity: Accepted = key(
         Accepted.any,

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from coding_model_project.atomic import write_json
 from coding_model_project.grading.base import AUTO
+from coding_model_project.harbor import trajectory
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import ENGINES
 from coding_model_project.harbor.format.digest import task_digest
@@ -39,7 +40,6 @@ _ROOMS = {"import_path": "coding_model_project.harbor.rooms.rooms:Room"}
 _AUTO = {"import_path": "coding_model_project.harbor.environment.auto:AutoEnvironments"}
 
 AGENT_VERSION = "1"
-CONVERSATION_FILE, TRAJECTORY_FILE = "conversation.json", "trajectory.json"
 _OUTPUT_FILE = "test-stdout.txt"
 _MANIFEST_FILE = "manifest.json"
 
@@ -58,10 +58,8 @@ class Worked:
     """An agent's work in one step."""
 
     used: AgentResult
-    conversation: Sequence[Mapping[str, Any]]
-    """The messages, which are written beside the agent's logs."""
-    trajectory: Mapping[str, Any] | None = None
-    """The same in ATIF."""
+    trajectory: Mapping[str, Any] | None
+    """See `harbor.trajectory`; written beside the agent's logs. None if the model never replied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +102,8 @@ class Recorder:
         for number, work in enumerate(worked):
             name = outcome.steps[number].name if number < len(outcome.steps) else None
             folder.agent(name).mkdir(parents=True, exist_ok=True)
-            write_json(folder.agent(name) / CONVERSATION_FILE, work.conversation)
             if work.trajectory is not None:
-                write_json(folder.agent(name) / TRAJECTORY_FILE, work.trajectory)
+                write_json(folder.agent(name) / trajectory.FILE, work.trajectory)
         only = steps[0] if steps and not task.has_steps else None
         agent = {"name": self.agent, "model_name": self.model, "kwargs": dict(settings or {})}
         config = trial_config(

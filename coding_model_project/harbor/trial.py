@@ -422,7 +422,7 @@ class _Attempt:
     async def _tested(self, step: Step, environment: Environment) -> Rewards:
         """Run the verifier; if it does not end in time, run it again without other trials."""
         env = self._trials.verifier_env(self._task, step)
-        verify = partial(self._verified.run, self._task, step, environment, environment.tests, env)
+        verify = partial(self._verified.run, self._task, step, environment, env)
         try:
             return await verify()
         except (VerifierTimeoutError, VerifierDisturbedError) as error:

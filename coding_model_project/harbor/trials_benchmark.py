@@ -62,9 +62,8 @@ async def measure(trials: int, concurrency: int) -> Speed:
         async with EmbeddedEnvironments() as environments:
             runner = Trials(environments)
             started = time.monotonic()
-            async for graded in grade(
-                [task] * trials, runner, lambda _: Oracle(), concurrency=concurrency
-            ):
+            work = [(task, Oracle())] * trials
+            async for graded in grade(work, runner, concurrency=concurrency):
                 if graded.rewards != {"reward": 1.0}:
                     raise SandboxError(f"a trivial trial failed: {graded.line()}")
             wall_s = time.monotonic() - started

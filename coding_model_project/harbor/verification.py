@@ -49,13 +49,11 @@ class Verification:
         task: Task,
         step: Step,
         environment: Environment,
-        brought: Tree,
         env: Mapping[str, str],
     ) -> Rewards:
         """Run a step's verifier and return its rewards.
 
         Args:
-            brought: files of the image's /tests.
             env: the verifier's variables.
 
         Raises:
@@ -67,7 +65,7 @@ class Verification:
         rewards: Rewards = {}
         failure: VerifierError | None = None
         try:
-            rewards = await self._rewards(task, step, environment, brought, env)
+            rewards = await self._rewards(task, step, environment, env)
         except VerifierError as error:
             failure = error
         killed_by_kernel = oom_kills() > n_killed and not self._over_memory
@@ -82,12 +80,11 @@ class Verification:
         task: Task,
         step: Step,
         environment: Environment,
-        brought: Tree,
         env: Mapping[str, str],
     ) -> Rewards:
         left = await environment.listening()
         await environment.begin_verifier()
-        await environment.write_tree(TESTS, brought)
+        await environment.write_tree(TESTS, environment.tests)
         script, first = "test.sh", ""
         if not step.tests:  # the verifier's image contains them
             first = f"chmod +x {TESTS}/{script}; "

@@ -42,7 +42,7 @@ def task(models, tmp_path_factory):
     words = ["--benchmark", "tinycode", "--model", "tiny", "--num-hours", "0.5"]
     more = ["--limit", str(N_PROBLEMS), "--oracle-steps", "120", "--base", str(models / "base")]
     assert main(["harbor", "posttrain", *words, *more, "--out", str(out)]) == 0
-    return load_task(out / "posttrain-tinycode-tiny")
+    return load_task(out / "posttrainbench-tinycode-tiny")
 
 
 class Files:

@@ -106,12 +106,8 @@ async def run_all(tasks: dict[str, Task], n_trials: int) -> tuple[list[str], flo
     with progress_bar("trials", n_trials) as advance:
         async with EmbeddedEnvironments() as environments:
             started = time.monotonic()
-            graded = grade(
-                (tasks[name] for name in names),
-                Trials(environments),
-                lambda _: Oracle(),
-                concurrency=CONCURRENCY,
-            )
+            work = ((tasks[name], Oracle()) for name in names)
+            graded = grade(work, Trials(environments), concurrency=CONCURRENCY)
             async for one in graded:
                 if one.rewards != EARNS[names[n]]:
                     wrong[f"a candidate that {names[n]}: {one.line()}"] += 1

@@ -27,7 +27,7 @@ from coding_model_project.harbor.environment.base import (
     ImageError,
     RegistryUnreachable,
 )
-from coding_model_project.harbor.environment.definition import Definition, defined
+from coding_model_project.harbor.environment.definition import defined
 from coding_model_project.harbor.environment.once import Once
 from coding_model_project.harbor.environment.tar_files import from_tar
 from coding_model_project.harbor.environment.tree import Tree, of_files
@@ -109,23 +109,23 @@ class ContainerEnvironments(Environments):
         self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
     ) -> Environment:
         """See `Environments.create`."""
-        definition = defined(folder, config, env)
+        config = defined(folder, config, env)
         limits = [*self._engine.limits, *_limits(config), *self._devices(config)]
         built = await self._images.get(
             (folder, config.docker_image), lambda: self._build(folder, config)
         )
         place = None if self._limit is None else await self._limit.take()
-        key = (built.id, *limits, str(definition.workdir), repr(sorted(definition.env.items())))
+        key = (built.id, *limits, str(config.workdir), repr(sorted(config.env.items())))
         try:
             container = await _alive(self._ready.pop(key, None))
-            container = container or await self._start(built, definition, limits)
+            container = container or await self._start(built, config, limits)
         except BaseException:
             if place is not None:
                 os.close(place)
             raise
         container.hold(place)
         if self._warm and key not in self._ready:
-            self._ready[key] = asyncio.ensure_future(self._start(built, definition, limits))
+            self._ready[key] = asyncio.ensure_future(self._start(built, config, limits))
         while len(self._ready) > self._warm:
             oldest = self._ready.pop(next(iter(self._ready)))
             if (unused := await _alive(oldest)) is not None:
@@ -148,7 +148,7 @@ class ContainerEnvironments(Environments):
         return ["--device", "nvidia.com/gpu=all"]
 
     async def _start(
-        self, built: _Built, definition: Definition, limits: Sequence[str]
+        self, built: _Built, config: EnvironmentConfig, limits: Sequence[str]
     ) -> Container:
         """Start a container.
 
@@ -160,8 +160,8 @@ class ContainerEnvironments(Environments):
         container = Container(
             self._engine,
             name,
-            workdir=definition.workdir or built.workdir,
-            env=definition.env,
+            workdir=config.workdir or built.workdir,
+            env=config.env,
             user=built.user,
             tests=built.tests,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import cache
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from coding_model_project.harbor.step import Step
 
 NO_ENGINE = (
-    f"it needs a container, and no engine responds here ({', '.join(ENGINES)}); install one, such as "
+    f"it needs a container, and no engine is here ({', '.join(ENGINES)}); install one, such as "
     "`apt-get install podman`, which works without root"
 )
 
@@ -50,20 +51,31 @@ _FETCHING = re.compile(
 
 
 async def responding_engine() -> str | None:
-    """Return the first container engine that responds on this machine; None without one."""
-    for program in ENGINES:
+    """Return the first container engine that responds; None if this machine has none.
+
+    Raises:
+        EnvironmentFailed: it has some, and none responds.
+    """
+    failures: list[str] = []
+    for program in filter(shutil.which, ENGINES):
         try:
             await Engine(program).find()
-        except EnvironmentFailed:
-            continue
-        return program
+        except EnvironmentFailed as error:
+            failures.append(str(error))
+        else:
+            return program
+    if failures:
+        raise EnvironmentFailed("; ".join(failures))
     return None
 
 
 @cache
-def engine_here() -> str | None:
-    """Return the result of `responding_engine`, outside an event loop."""
-    return asyncio.run(responding_engine())
+def lacking_engine() -> str | None:
+    """Return why this machine has no container engine, outside an event loop; None if it has one."""
+    try:
+        return NO_ENGINE if asyncio.run(responding_engine()) is None else None
+    except EnvironmentFailed as error:
+        return f"it needs a container, and {error}"
 
 
 def _fetches(task: Path) -> NeedsContainer | None:
@@ -97,7 +109,6 @@ class AutoEnvironments(Environments):
         self._starting = asyncio.Lock()
         self._rooms: EmbeddedEnvironments | None = None
         self._containers: ContainerEnvironments | None = None
-        self._looked = False
         self._refused: dict[tuple[Path, str | None], NeedsContainer] = {}
         """Images that rooms cannot provide, which are not tried again."""
 
@@ -149,10 +160,8 @@ class AutoEnvironments(Environments):
 
     async def _engine(self) -> ContainerEnvironments | None:
         async with self._starting:
-            if not self._looked:
-                program = await responding_engine()
-                if program is not None:
-                    made = ContainerEnvironments(program, at_once=self._at_once, warm=self._warm)
-                    self._containers = await self._stack.enter_async_context(made)
-                self._looked = True
+            program = None if self._containers else await responding_engine()
+            if program is not None:
+                made = ContainerEnvironments(program, at_once=self._at_once, warm=self._warm)
+                self._containers = await self._stack.enter_async_context(made)
         return self._containers

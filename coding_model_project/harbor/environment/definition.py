@@ -6,7 +6,7 @@ A compose file whose only service is `main` is like its Dockerfile with variable
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,18 +35,8 @@ class ServiceOperationsUnsupportedError(HarborError):
     """A task that uses services beside its main one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
-    """A task's environment, in so far as all environments of this project can provide it."""
-
-    env: Mapping[str, str]
-    """Variables of every command, which override the image's."""
-    workdir: str | None
-    """Working directory; None is the image's."""
-
-
-def defined(folder: Path, config: EnvironmentConfig, env: Mapping[str, str]) -> Definition:
-    """Return the definition of an environment.
+def defined(folder: Path, config: EnvironmentConfig, env: Mapping[str, str]) -> EnvironmentConfig:
+    """Return an environment's settings with the variables and working directory of its compose file.
 
     Args:
         folder: contains a Dockerfile, and perhaps a compose file.
@@ -66,9 +56,10 @@ def defined(folder: Path, config: EnvironmentConfig, env: Mapping[str, str]) -> 
         )
     path = folder / _COMPOSE
     if not path.exists():
-        return Definition(env=env, workdir=config.workdir)
+        return replace(config, env=env)
     main = _main_of(path)
-    return Definition(
+    return replace(
+        config,
         env={**_variables(path, main.get("environment")), **env},
         workdir=config.workdir or main.get("working_dir"),
     )

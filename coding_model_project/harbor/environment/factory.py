@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import iscoroutinefunction
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
 from coding_model_project.harbor.containers.containers import ContainerEnvironments
-from coding_model_project.harbor.environment.auto import NO_ENGINE, AutoEnvironments, engine_here
+from coding_model_project.harbor.environment.auto import AutoEnvironments, lacking_engine
 from coding_model_project.harbor.environment.base import (
     ENGINES,
     Environments,
@@ -17,6 +18,7 @@ from coding_model_project.harbor.environment.base import (
     NeedsContainer,
 )
 from coding_model_project.harbor.environment.definition import defined
+from coding_model_project.harbor.environment.sandboxes import FactoryEnvironments
 from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments, planned
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ def environments_of(where: TaskEnvironment) -> Environments:
 
     Args:
         where: name: `auto`, `rooms`, `docker`, `podman`, `harbor:TYPE` for one of Harbor's own
-            environments, or `package.module:Factory`, which is called without arguments.
+            environments, or `package.module:Factory`: a `SandboxFactory`, if it is an async function,
+            else called without arguments.
 
     Raises:
         ConfigError: the name is unknown.
@@ -47,7 +50,8 @@ def environments_of(where: TaskEnvironment) -> Environments:
         from coding_model_project.harbor.environment.of_harbor import HarborEnvironments
 
         return HarborEnvironments(name.removeprefix(_HARBOR_PREFIX))
-    return _factory(name)()
+    factory = _factory(name)
+    return FactoryEnvironments(factory) if iscoroutinefunction(factory) else factory()
 
 
 def check_supported(where: str, task: Task) -> None:
@@ -74,8 +78,8 @@ def check_supported(where: str, task: Task) -> None:
         except NeedsContainer as error:
             if where == ROOMS:
                 raise
-            if engine_here() is None:
-                raise ImageError(f"{error.why}; {NO_ENGINE}") from error
+            if (lacking := lacking_engine()) is not None:
+                raise ImageError(f"{error.why}; {lacking}") from error
 
 
 def _factory(name: str) -> Any:

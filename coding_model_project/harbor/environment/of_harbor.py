@@ -27,7 +27,7 @@ from coding_model_project.harbor.environment.base import (
     Killed,
     prepared,
 )
-from coding_model_project.harbor.environment.output import Kept, shown
+from coding_model_project.harbor.environment.output import bounded, error_line
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 
 _KILLED = 137
@@ -62,8 +62,8 @@ class HarborEnvironments(Environments):
         except (ValueError, ImportError, AttributeError, TypeError) as error:
             known = ", ".join(sorted(one.value for one in EnvironmentType))
             raise ConfigError(
-                f"coding.harbor.environment=harbor:{kind}: {_line(error)}; use module:Class or one of "
-                f"Harbor's: {known}"
+                f"coding.harbor.environment=harbor:{kind}: {error_line(error)}; use module:Class or "
+                f"one of Harbor's: {known}"
             ) from error
         self.identity = f"harbor/harbor:{kind}"
 
@@ -89,7 +89,7 @@ class HarborEnvironments(Environments):
             await made.start(force_build=False)
         except Exception as error:
             logs.cleanup()
-            raise EnvironmentFailed(f"{self.identity}: {_line(error)}") from error
+            raise EnvironmentFailed(f"{self.identity}: {error_line(error)}") from error
         place = _HarborEnvironment(made, logs, self.identity, env)
         place.workdir = config.workdir or await _workdir(made)
         return await prepared(place)
@@ -133,10 +133,10 @@ class _HarborEnvironment(Environment):
         except Exception as error:
             if timeout_s is not None and any(word in str(error).lower() for word in _TIMEOUT_WORDS):
                 return CommandResult(exit_code=_KILLED, killed=Killed.timeout)
-            raise EnvironmentFailed(f"{self._identity}: {_line(error)}") from error
+            raise EnvironmentFailed(f"{self._identity}: {error_line(error)}") from error
         return CommandResult(
-            stdout=_bounded(ended.stdout, max_output),
-            stderr=_bounded(ended.stderr, max_output),
+            stdout=bounded(ended.stdout, max_output),
+            stderr=bounded(ended.stderr, max_output),
             exit_code=ended.return_code,
         )
 
@@ -191,20 +191,10 @@ class _HarborEnvironment(Environment):
         try:
             return await result if inspect.isawaitable(result) else result
         except Exception as error:
-            raise EnvironmentFailed(f"{self._identity}: {_line(error)}") from error
+            raise EnvironmentFailed(f"{self._identity}: {error_line(error)}") from error
 
 
 async def _workdir(made: Any) -> str:
     """Return the default working directory of commands."""
     ended = await made.exec("pwd")
     return (ended.stdout or "/").strip()
-
-
-def _bounded(text: str | None, max_bytes: int) -> str:
-    kept = Kept(max_bytes)
-    kept.add((text or "").encode("utf-8", "surrogateescape"))
-    return shown(*kept.take(), max_bytes)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:400]

@@ -36,6 +36,18 @@ class Kept:
         self._head, self._tail = bytearray(), bytearray()
 
 
+def bounded(text: str | None, max_bytes: int) -> str:
+    """Return a text's beginning and end, as `Kept` keeps them."""
+    kept = Kept(max_bytes)
+    kept.add((text or "").encode("utf-8", "surrogateescape"))
+    return shown(*kept.take(), max_bytes)
+
+
+def error_line(error: Exception) -> str:
+    """Return another program's exception on one line of at most 400 characters."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:400]
+
+
 def shown(kept: bytes, lost: int, max_bytes: int) -> str:
     """Return kept bytes as text, with a note in the middle on how much was dropped there."""
     if not lost:

@@ -17,15 +17,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import orjson
 
 from coding_model_project.concurrency import each
-from coding_model_project.episodes.bash import Episode, Limits, Turn
+from coding_model_project.episodes.bash import Episode, Limits
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.evaluation.backends.generation import Backend, Sampling
@@ -35,8 +35,7 @@ from coding_model_project.harbor.agent_config import AgentConfig
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.evaluation.agent_model import BackendModel
-from coding_model_project.harbor.evaluation.agent_trajectory import messages, trajectory
-from coding_model_project.harbor.evaluation.job_results import write_job
+from coding_model_project.harbor.evaluation.job_results import Job
 from coding_model_project.harbor.evaluation.served_session import ServedSession
 from coding_model_project.harbor.failures import REGISTRY_UNREACHABLE, AgentAskedNothing
 from coding_model_project.harbor.format.digest import task_digest
@@ -51,7 +50,8 @@ from coding_model_project.harbor.format.trial_results import (
 from coding_model_project.harbor.gateway.agent_session import Limits as SessionLimits
 from coding_model_project.harbor.gateway.agents import GatewayAgent, Work
 from coding_model_project.harbor.gateway.serving import Gateway
-from coding_model_project.harbor.recording import AGENT_VERSION, Recorder, Worked
+from coding_model_project.harbor.recording import AGENT_VERSION, Worked
+from coding_model_project.harbor.trajectory import of_conversations, of_episode
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.harbor.trial_outcome import TrialOutcome
 from coding_model_project.progress import Advance
@@ -104,10 +104,9 @@ class Evaluation:
     """
 
     def __init__(self, job: Path, tasks: Sequence[Task], asked: Asked) -> None:
-        self._job, self._tasks, self._asked = job.resolve(), tasks, asked
-        self._id: UUID = uuid4()
-        self._started = datetime.now(UTC)
-        self.trials: list[TrialResult] = []
+        self._job = Job(job, asked.agent, asked.environment)
+        self._tasks, self._asked = tasks, asked
+        self.trials = self._job.trials
         """Finished trials, except those that an outage ended before this process began."""
 
     @contextmanager
@@ -120,10 +119,10 @@ class Evaluation:
         """
         self._resume()
         try:
-            self._write(finished=False)
+            self._write()
             yield
         finally:
-            self._write(finished=not self.missing())
+            self._write()
 
     def missing(self) -> list[tuple[Task, int]]:
         """Return tasks and attempts without a trial, the first attempts of all tasks first."""
@@ -183,9 +182,7 @@ class Evaluation:
             if isinstance(error, ConfigError):
                 raise error
         settings = {**self._asked.agent["kwargs"], "attempt": attempt}
-        kept = self._recorder.record(outcome, worked, settings)
-        self.trials.append(kept)
-        return kept
+        return self._job.add(outcome, worked, settings)
 
     async def _by_bash(
         self, trials: Trials, backend: Backend, task: Task, attempt: int
@@ -194,7 +191,7 @@ class Evaluation:
         model = BackendModel(backend, self._asked.sampling, attempt, calls)
         agent = BashAgent(model, self._asked.limits, calls)
         outcome = await trials.run(task, agent)
-        return outcome, _worked(agent.episodes, model.prompt_tokens)
+        return outcome, _worked(agent.episodes, model.prompt_tokens, self._asked.model)
 
     async def _by_agent(
         self, trials: Trials, backend: Backend, gateway: Gateway, task: Task, attempt: int
@@ -227,41 +224,29 @@ class Evaluation:
             outcome = replace(outcome, rewards=None, error=AgentAskedNothing(why))
         return outcome, [_of_agent(work, asked.model) for work in agent.works]
 
-    @property
-    def _recorder(self) -> Recorder:
-        asked = self._asked
-        return Recorder(
-            job=self._job,
-            job_id=self._id,
-            agent=asked.agent_name,
-            environment=asked.environment,
-            model=asked.model,
-        )
-
     # ── the folder ────────────────────────────────────────────────────────────────────────────────
 
     def _resume(self) -> None:
+        job = self._job.folder
         existing = [
-            path
-            for path in self._job.iterdir()
-            if path.name != ".lock" and path.suffix != ".partial"
+            path for path in job.iterdir() if path.name != ".lock" and path.suffix != ".partial"
         ]
         if not existing:
             return
-        config = self._job / CONFIG_FILE
+        config = job / CONFIG_FILE
         if not config.exists():
-            raise ConfigError(f"--out={self._job}: holds no evaluation; choose a new folder")
+            raise ConfigError(f"--out={job}: holds no evaluation; choose a new folder")
         before = orjson.loads(config.read_bytes())
         agents = before.get("agents") or []
         agent = agents[0] if len(agents) == 1 else {}  # Harbor's jobs may have several
         environment = {"environment": before.get("environment")}
         asked = {**self._asked.agent, "environment": dict(self._asked.environment)}
-        refuse_another(self._job, {**agent, **environment}, asked)
-        if (result := self._job / RESULT_FILE).exists():
+        refuse_another(job, {**agent, **environment}, asked)
+        if (result := job / RESULT_FILE).exists():
             before = orjson.loads(result.read_bytes())
-            self._id = UUID(before["id"])
-            self._started = datetime.fromisoformat(before["started_at"])
-        found = {trial.trial_name: trial for trial in read_trials(self._job)}
+            self._job.id = UUID(before["id"])
+            self._job.started = datetime.fromisoformat(before["started_at"])
+        found = {trial.trial_name: trial for trial in read_trials(job)}
         for folder in (path for path in existing if path.is_dir()):
             trial = found.get(folder.name)
             if trial is None or trial.is_outage:
@@ -276,26 +261,13 @@ class Evaluation:
             path = str(trial.task_id["path"])
             if digests.get((str(trial.source), path)) != trial.task_checksum:
                 raise ConfigError(
-                    f"--out={self._job}: {trial.trial_name} is a trial of {path} in {trial.source}, "
+                    f"--out={job}: {trial.trial_name} is a trial of {path} in {trial.source}, "
                     "which has changed since or is not among these tasks; choose a new folder"
                 )
 
-    def _write(self, *, finished: bool) -> None:
-        config = {
-            "n_attempts": self._asked.attempts,
-            "agents": [self._asked.agent],
-            "environment": dict(self._asked.environment),
-            "tasks": [{"path": str(task.path), "source": task.source} for task in self._tasks],
-        }
-        write_job(
-            self._job,
-            self.trials,
-            job_id=self._id,
-            config=config,
-            started_at=self._started,
-            n_total=self.n_total,
-            finished=finished,
-        )
+    def _write(self) -> None:
+        tasks = [{"path": str(task.path), "source": task.source} for task in self._tasks]
+        self._job.write(self.n_total, n_attempts=self._asked.attempts, tasks=tasks)
 
 
 def said(trial: TrialResult) -> str:
@@ -309,8 +281,8 @@ def _attempt(trial: TrialResult) -> int:
     return int(trial.config["agent"].get("kwargs", {}).get("attempt", -1))
 
 
-def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int]) -> list[Worked]:
-    """Return each episode's usage; `prompt_tokens` has all replies' counts, in order."""
+def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int], model: str) -> list[Worked]:
+    """Return each episode's work; `prompt_tokens` has all replies' counts, in order."""
     found, at = [], 0
     for episode in episodes:
         n_prompt = prompt_tokens[at : at + len(episode.turns)]
@@ -322,10 +294,12 @@ def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int]) -> list[W
                 "ending": episode.ending,
                 "turns": len(episode.turns),
                 "commands_s": round(sum(turn.command_s for turn in episode.turns), 3),
-                "timeline": [_timed(turn) for turn in episode.turns],
             },
         )
-        found.append(Worked(used=used, conversation=episode.messages))
+        trajectory = of_episode(
+            episode, n_prompt, agent=BashAgent.name, version=AGENT_VERSION, model=model
+        )
+        found.append(Worked(used=used, trajectory=trajectory))
     return found
 
 
@@ -349,18 +323,7 @@ def _of_agent(work: Work, model: str) -> Worked:
             "ignored": sorted(session.ignored),
         },
     )
-    agent = {"name": GatewayAgent.name, "version": AGENT_VERSION, "model_name": model}
-    return Worked(
-        used=used,
-        conversation=messages(ends[0]) if ends else [],
-        trajectory=trajectory(session.recorder, agent),
+    trajectory = of_conversations(
+        session.recorder, agent=GatewayAgent.name, version=AGENT_VERSION, model=model
     )
-
-
-def _timed(turn: Turn) -> dict[str, Any]:
-    """Return a turn's seconds and its command's exit code."""
-    return {
-        "reply_s": round(turn.reply.seconds or 0.0, 3),
-        "command_s": round(turn.command_s, 3),
-        "exit_code": turn.exit_code,
-    }
+    return Worked(used=used, trajectory=trajectory)

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import orjson
 
@@ -30,7 +30,7 @@ from coding_model_project.harbor.format.trial_results import (
     RESULT_FILE,
     TrialResult,
 )
-from coding_model_project.harbor.recording import Recorder, harbors_name
+from coding_model_project.harbor.recording import Recorder, Worked, harbors_name
 from coding_model_project.harbor.trial_outcome import TrialOutcome
 
 PASSES_AT = 1.0
@@ -118,86 +118,82 @@ def scores(trials: Iterable[TrialResult]) -> dict[str, Score]:
 # ── the job's own files ───────────────────────────────────────────────────────────────────────────
 
 
-def write_job(
-    folder: Path,
-    trials: Sequence[TrialResult],
-    *,
-    job_id: UUID,
-    config: Mapping[str, Any],
-    started_at: datetime,
-    n_total: int,
-    finished: bool,
-) -> None:
-    """Write a job's config.json, lock.json and result.json beside its trials' folders.
+class Job:
+    """A job's folder: trials as they end, and the job's own files, which `write` makes anew.
 
     Args:
-        trials: finished trials, already written below `folder`.
-        config: Harbor's job configuration: "n_concurrent_trials", "agents", "environment", "tasks" or
-            "datasets", …; missing keys have Harbor's defaults.
-        n_total: the planned number of trials.
+        agent: Harbor's entry for the agent: "name", and perhaps "model_name" and "kwargs".
+        environment: see `harbors_name`.
     """
-    now = datetime.now(UTC).isoformat()
-    places = {"job_name": folder.name, "jobs_dir": str(folder.parent)}
-    write_json(folder / CONFIG_FILE, {**places, **config})
-    locks = [orjson.loads((folder / t.trial_name / LOCK_FILE).read_bytes()) for t in trials]
-    lock = {
-        "schema_version": 3,
-        "created_at": started_at.isoformat(),
-        "n_concurrent_trials": config.get("n_concurrent_trials", 1),
-        "retry": config.get("retry", {}),
-        "trials": locks,
-    }
-    write_json(folder / LOCK_FILE, lock)
-    result = {
-        "id": str(job_id),
-        "started_at": started_at.isoformat(),
-        "updated_at": now,
-        "finished_at": now if finished else None,
-        "n_total_trials": n_total,
-        "stats": job_stats(trials, n_total),
-    }
-    write_json(folder / RESULT_FILE, result)
 
+    def __init__(
+        self, folder: Path, agent: Mapping[str, Any], environment: Mapping[str, str]
+    ) -> None:
+        self.folder, self._agent, self._environment = folder.resolve(), agent, environment
+        self.id, self.started = uuid4(), datetime.now(UTC)
+        self.trials: list[TrialResult] = []
 
-class JobWriter:
-    """A writer of a new job folder: trials as they end, then the job's statistics."""
-
-    def __init__(self, folder: Path, agent: str, at_once: int, environment: str) -> None:
-        """
-        Raises:
-            ConfigError: the folder is not empty.
-        """
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConfigError(f"--out: {folder} is not empty; pass a new folder")
-        folder.mkdir(parents=True, exist_ok=True)
-        self._recorder = Recorder(
-            job=folder.resolve(),
-            job_id=uuid4(),
-            agent=agent,
-            environment=harbors_name(environment),
+    def add(
+        self,
+        outcome: TrialOutcome,
+        worked: Sequence[Worked] = (),
+        settings: Mapping[str, Any] | None = None,
+    ) -> TrialResult:
+        """Write a trial that has just ended; see `Recorder.record`."""
+        recorder = Recorder(
+            job=self.folder,
+            job_id=self.id,
+            agent=self._agent["name"],
+            environment=self._environment,
+            model=self._agent.get("model_name"),
         )
-        self._started, self._at_once = datetime.now(UTC), at_once
-        self._trials: list[TrialResult] = []
+        self.trials.append(recorder.record(outcome, worked, settings))
+        return self.trials[-1]
 
-    def add(self, outcome: TrialOutcome) -> None:
-        self._trials.append(self._recorder.record(outcome))
+    def write(self, n_total: int, **config: Any) -> None:
+        """Write config.json, lock.json and result.json beside the trials' folders.
 
-    def finish(self) -> None:
-        config = {
-            "n_concurrent_trials": self._at_once,
-            "agents": [{"name": self._recorder.agent}],
-            "environment": self._recorder.environment,
-            "tasks": [trial.config["task"] for trial in self._trials],
+        Args:
+            n_total: the planned number of trials.
+            config: Harbor's job configuration: "n_concurrent_trials", "tasks", …; missing keys have
+                Harbor's defaults.
+        """
+        now = datetime.now(UTC).isoformat()
+        places = {"job_name": self.folder.name, "jobs_dir": str(self.folder.parent)}
+        worker = {"agents": [dict(self._agent)], "environment": dict(self._environment)}
+        write_json(self.folder / CONFIG_FILE, {**places, **config, **worker})
+        lock = {
+            "schema_version": 3,
+            "created_at": self.started.isoformat(),
+            "n_concurrent_trials": config.get("n_concurrent_trials", 1),
+            "retry": {},
+            "trials": [
+                orjson.loads((self.folder / one.trial_name / LOCK_FILE).read_bytes())
+                for one in self.trials
+            ],
         }
-        write_job(
-            self._recorder.job,
-            self._trials,
-            job_id=self._recorder.job_id,
-            config=config,
-            started_at=self._started,
-            n_total=len(self._trials),
-            finished=True,
-        )
+        write_json(self.folder / LOCK_FILE, lock)
+        result = {
+            "id": str(self.id),
+            "started_at": self.started.isoformat(),
+            "updated_at": now,
+            "finished_at": now if len(self.trials) >= n_total else None,
+            "n_total_trials": n_total,
+            "stats": job_stats(self.trials, n_total),
+        }
+        write_json(self.folder / RESULT_FILE, result)
+
+
+def new_job(folder: Path, agent: str, environment: str) -> Job:
+    """Make the folder of a new job.
+
+    Raises:
+        ConfigError: it is not empty.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"--out: {folder} is not empty; pass a new folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    return Job(folder, {"name": agent}, harbors_name(environment))
 
 
 def job_stats(trials: Sequence[TrialResult], n_total: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -74,6 +75,15 @@ BENCHMARKS = {
     )
 }
 
+_ELSEWHERE = {
+    "aime": "its problems, of huggingface.co/datasets/math-ai/aime25",
+    "arenahard": "its questions, of github.com/lmarena/arena-hard-auto, and a model that judges answers",
+    "bfcl": "its functions and checks, of the package bfcl-eval",
+    "gpqa": "its questions, of huggingface.co/datasets/Idavidrein/gpqa, whose terms must be accepted",
+    "healthbench": "its rubrics, of github.com/openai/simple-evals, and a model that judges answers",
+}
+"""What PostTrainBench's other benchmarks need, by the beginning of their names."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problems:
@@ -94,9 +104,10 @@ def benchmark(key: str) -> Benchmark:
     """
     found = BENCHMARKS.get(key.lower())
     if found is None:
-        raise ConfigError(
-            f"--benchmark={key}: no such benchmark; choose one of {', '.join(BENCHMARKS)}"
-        )
+        name = re.sub(r"[^a-z0-9]", "", key.lower())
+        needs = next((one for start, one in _ELSEWHERE.items() if name.startswith(start)), None)
+        why = "no such benchmark" if needs is None else f"not supported, since it needs {needs}"
+        raise ConfigError(f"--benchmark={key}: {why}; choose one of {', '.join(BENCHMARKS)}")
     return found
 
 

@@ -68,7 +68,7 @@ class Wanted:
     @property
     def name(self) -> str:
         """The name of the task's folder."""
-        return f"posttrain-{self.benchmark.key}-{self.model.key}"
+        return f"posttrainbench-{self.benchmark.key}-{self.model.key}"
 
 
 def check_hours(hours: float) -> None:

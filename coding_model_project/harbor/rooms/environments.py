@@ -95,7 +95,7 @@ class EmbeddedEnvironments(Environments):
         self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
     ) -> Environment:
         """See `Environments.create`."""
-        definition = defined(folder, config, env)
+        config = defined(folder, config, env)
         resources = Resources(
             memory_mb=config.memory_mb or DEFAULT_MEMORY_MB,
             storage_mb=config.storage_mb or DEFAULT_STORAGE_MB,
@@ -106,8 +106,8 @@ class EmbeddedEnvironments(Environments):
 
         image, files = await self._images.get((folder, config.docker_image), make)
         settings = Settings(
-            workdir=definition.workdir or image.workdir,
-            env={**image.env, **definition.env},
+            workdir=config.workdir or image.workdir,
+            env={**image.env, **config.env},
             user=image.user,
             files=files,
             notes=image.notes,

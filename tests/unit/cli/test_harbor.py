@@ -9,7 +9,7 @@ import coding_model_project.cli as cli
 from coding_model_project.harbor.failures import VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.grade_tasks import Graded, Totals
-from coding_model_project.harbor.trial_outcome import TrialOutcome
+from coding_model_project.harbor.trial_outcome import StepOutcome, TrialOutcome
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.rooms import run_in_environments
 
@@ -34,16 +34,26 @@ def test_totals_count_rewards_and_causes(tmp_path):
     )
     totals = Totals()
     for name, rewards in (("a", {"reward": 1}), ("b", {"reward": 0.5}), ("c", {"score": 0})):
-        totals.add(Graded(task=name, rewards=rewards, reward_valid=True))
-    totals.add(Graded(task="d", exception="InvalidTask", refusal="no"))
+        totals.add(Graded(task=name, outcome=replace(tried, rewards=rewards)))
+    totals.add(Graded(task="d", refusal="no"))
     late = replace(tried, error=VerifierTimeoutError("late"))
-    totals.add(Graded(task="e", failure_cause=late.failure_cause, outcome=late))
-    totals.add(Graded(task="f", rewards={"x": 1, "y": 1}, reward_valid=True, outcome=tried))
+    totals.add(Graded(task="e", outcome=late))
+    totals.add(Graded(task="f", outcome=replace(tried, rewards={"x": 1, "y": 1})))
     assert str(totals) == (
         "6 tasks: reward 1: 1, partial: 1, 0: 1, "
         "invalid: 3 (refused 1, verifier_failed 1, no_main_reward 1)"
     )
     assert (totals.short, totals.refused) == (list("bcef"), ["d"])
+
+
+def test_the_reason_is_of_the_step_that_earned_less(tmp_path):
+    steps = (
+        StepOutcome(name="a", rewards={"reward": 1}, verifier_output="all passed\n"),
+        StepOutcome(name="b", rewards={"reward": 0}, verifier_output="1 of 2\nfailed\n"),
+    )
+    task = load_task(folder(tmp_path))
+    tried = TrialOutcome(task=task, rewards={"reward": 0.5}, error=None, steps=steps)
+    assert Graded(task="t", outcome=tried).reason == "1 of 2 failed"
 
 
 def test_results_among_tasks_are_ignored_and_alone_they_are_no_tasks(tmp_path, capsys):

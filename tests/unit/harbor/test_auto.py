@@ -23,9 +23,9 @@ STAGES = "FROM golang:1.24 AS made\nFROM debian\nCOPY --from=made /a /a\n"
 def no_engine(tmp_path, monkeypatch):
     (tmp_path / "none").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "none"))
-    auto.engine_here.cache_clear()
+    auto.lacking_engine.cache_clear()
     yield
-    auto.engine_here.cache_clear()
+    auto.lacking_engine.cache_clear()
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def engine(tmp_path, monkeypatch):
         tmp_path / "bin/podman", '[ "$1" = ps ] && exit 0; echo builds nothing >&2; exit 1'
     )
     monkeypatch.setenv("PATH", f"{made.parent}:{os.environ['PATH']}")
-    auto.engine_here.cache_clear()
+    auto.lacking_engine.cache_clear()
     yield
-    auto.engine_here.cache_clear()
+    auto.lacking_engine.cache_clear()
 
 
 def made(path, dockerfile):
@@ -83,6 +83,22 @@ def test_with_an_engine_it_builds_what_rooms_cannot_and_what_fetches_its_tools(t
 
 
 @pytest.mark.sandbox
+def test_an_engine_that_does_not_respond_is_an_outage_of_one_task(tmp_path, monkeypatch):
+    """The next task looks again: engines are busy at times."""
+    again = tmp_path / "again"
+    busy = f"[ -e {again} ] && exit 0; touch {again}; echo too busy >&2; exit 1"
+    script = f'[ "$1" = ps ] && {{ {busy}; }}; echo builds nothing >&2; exit 1'
+    podman = program(tmp_path / "bin/podman", script)
+    program(tmp_path / "bin/docker", "echo no daemon >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{podman.parent}:{os.environ['PATH']}")
+    stages = made(tmp_path / "stages", STAGES)
+    first, second = outcomes(stages, stages)
+    assert isinstance(first.error, EnvironmentFailed)
+    assert "too busy" in str(first.error) and "no daemon" in str(first.error)
+    assert isinstance(second.error, ImageError) and "builds nothing" in str(second.error)
+
+
+@pytest.mark.sandbox
 def test_without_an_engine_it_is_tried_in_a_room(tmp_path, no_engine):
     task = made(tmp_path / "t", "FROM debian\n")
     script = task.path / "tests" / "test.sh"
@@ -93,7 +109,7 @@ def test_without_an_engine_it_is_tried_in_a_room(tmp_path, no_engine):
 
 def test_a_task_that_cannot_run_is_known_before_the_start(tmp_path, no_engine):
     check_supported(AUTO, made(tmp_path / "simple", "FROM debian\n"))
-    with pytest.raises(ImageError, match=r"golang.*no engine responds.*apt-get install podman"):
+    with pytest.raises(ImageError, match=r"golang.*no engine is here.*apt-get install podman"):
         check_supported(AUTO, made(tmp_path / "stages", STAGES))
 
 

@@ -20,6 +20,10 @@ from coding_model_project.harbor.environment.base import (
     prepared,
 )
 from coding_model_project.harbor.environment.factory import environments_of
+from coding_model_project.harbor.environment.sandboxes import (
+    FactoryEnvironments,
+    HarborSandbox,
+)
 from coding_model_project.harbor.environment.tree import of_bytes
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
@@ -111,10 +115,20 @@ class Borrowed(Environment):
         await self._room.cleanup()
 
 
+async def in_a_sandbox(room, folder):
+    """Return an environment that a sandbox factory made, of the room."""
+
+    async def factory(env_dir, timeout):
+        assert env_dir == folder and timeout > 600
+        return HarborSandbox(room)
+
+    return await FactoryEnvironments(factory).create(folder, EnvironmentConfig(), {"A": "b"})
+
+
 # ── what every environment promises ───────────────────────────────────────────────────────────────
 
 
-@pytest.fixture(params=["a room", "a container", "five methods"])
+@pytest.fixture(params=["a room", "a container", "five methods", "six methods"])
 def inside(request, tmp_path):
     """Return the result of `await use(environment)`, in an environment of each kind."""
     kind = request.param
@@ -122,7 +136,10 @@ def inside(request, tmp_path):
     def run(use):
         async def body(environments):
             made = await environments.create(tmp_path, EnvironmentConfig(), {"A": "b"})
-            made = await prepared(Borrowed(made)) if kind == "five methods" else made
+            if kind == "five methods":
+                made = await prepared(Borrowed(made))
+            if kind == "six methods":
+                made = await in_a_sandbox(made, tmp_path)
             try:
                 return await use(made)
             finally:

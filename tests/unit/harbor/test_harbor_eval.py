@@ -55,10 +55,13 @@ def evaluate(server: CompletionServer, folder: Path, out: Path, *more: str) -> l
 
 
 def trial_of(out: Path, task: str) -> tuple[TrialResult, list[dict]]:
-    """A task's trial, and its conversation after the system's message."""
+    """A task's trial, and the steps of its trajectory after the system's message."""
     trial = next(one for one in read_trials(out) if one.task_name == task)
-    text = (out / trial.trial_name / "agent/conversation.json").read_text()
-    return trial, json.loads(text)[1:]
+    trajectory = json.loads((out / trial.trial_name / "agent/trajectory.json").read_text())
+    assert [step["step_id"] for step in trajectory["steps"]] == [
+        *range(1, len(trajectory["steps"]) + 1)
+    ]
+    return trial, trajectory["steps"][1:]
 
 
 def by_outcome(counted: dict) -> tuple[int, int, int]:
@@ -90,8 +93,11 @@ def test_outcomes_by_cause_and_a_second_call_that_asks_nothing(tmp_path, capsys)
     assert counted["judge_s"] > 0
     assert "set aside" in said and "no-org" in said and "2 × verifier_failed" in said
     assert again == counted and len(server.asked) == n_asked == 16 + 4
-    trial, conversation = trial_of(out, "right")
-    assert [message["role"] for message in conversation] == ["user", "assistant"] * 2
+    trial, (_, works, ends) = trial_of(out, "right")
+    (call,), (seen,) = works["tool_calls"], works["observation"]["results"]
+    assert call["arguments"] == {"command": "echo 42 > answer\n"}
+    assert seen["source_call_id"] == call["tool_call_id"] and "exit code 0" in seen["content"]
+    assert ends["message"] == "Done." and "tool_calls" not in ends
     assert trial.agent_info.model_info is not None and trial.agent_info.model_info.name == "toy"
     assert main(["harbor", "results", str(out)]) == 0
     assert "PASS 3, FAIL 3, ERROR 2" in capsys.readouterr().out
@@ -113,13 +119,13 @@ def test_commands_as_calls_of_a_tool(tmp_path, capsys, takes_calls_out):
         assert "calls" in capsys.readouterr().err
     assert by_outcome(counted) == (1, 2, 0)
     assert all(body["tools"] == [BASH_TOOL] for body in server.asked)
-    trial, conversation = trial_of(out, "right")
-    assert [m["role"] for m in conversation] == ["user", "assistant", "tool", "assistant"]
-    (call,) = conversation[1]["tool_calls"]
-    assert conversation[1]["content"] == "I do:" and conversation[2]["tool_call_id"] == call["id"]
-    (used,) = trial.usage
-    first, second = used.metadata["timeline"]
-    assert (first["exit_code"], second["exit_code"]) == (0, None) and first["reply_s"] > 0
+    _, (_, first, second) = trial_of(out, "right")
+    (call,), (seen,) = first["tool_calls"], first["observation"]["results"]
+    assert first["message"] == "I do:" and seen["source_call_id"] == call["tool_call_id"]
+    assert (first["extra"]["exit_code"], second["extra"]["exit_code"]) == (0, None)
+    assert first["extra"]["reply_s"] > 0 and first["metrics"]["completion_tokens"] > 0
+    _, (_, odd, _) = trial_of(out, "odd")
+    assert "no tool 'python'" in odd["observation"]["results"][0]["content"]
     last_ones = [body["messages"][-1]["content"] for body in server.asked]
     assert sum("no tool 'python'" in one for one in last_ones) == 1
 
@@ -155,11 +161,10 @@ def test_any_agent_works_through_the_gateway(tmp_path, capsys, place, takes_call
     assert "env" in capsys.readouterr().err
     assert by_outcome(counted) == (1, 1, 0) and len(server.asked) == n_asked == 4
     assert counted["failures"] == {"ended by done": 1} and counted["completion_tokens"] > 0
-    trial, conversation = trial_of(out, "right")
-    assert [message["role"] for message in conversation] == ["assistant", "tool", "assistant"]
+    trial, _ = trial_of(out, "right")
+    told = json.loads((out / trial.trial_name / "agent" / "trajectory.json").read_text())
     (used,) = trial.usage
     assert used.metadata is not None and used.metadata["conversations"] == 1
-    told = json.loads((out / trial.trial_name / "agent" / "trajectory.json").read_text())
     task, called, ended = told["steps"]
     assert [one["source"] for one in told["steps"]] == ["user", "agent", "agent"]
     assert (task["message"].strip(), ended["message"]) == ("right", "Done.")

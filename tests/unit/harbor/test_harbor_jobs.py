@@ -1,12 +1,11 @@
 from datetime import UTC, datetime
-from uuid import UUID
 
 import orjson
 import pytest
 
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.harbor.evaluation.job import Asked, Evaluation
-from coding_model_project.harbor.evaluation.job_results import score, scores, write_job
+from coding_model_project.harbor.evaluation.job_results import Job, score, scores
 from coding_model_project.harbor.failures import RewardNotAnObjectError, VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.trial_results import (
@@ -106,11 +105,12 @@ def test_a_job_is_read_as_it_was_written(tmp_path):
     written = {path.name for path in (job / results[1].trial_name).iterdir()}
     assert written >= {"config.json", "lock.json", "result.json", "trial.log", "exception.txt"}
     assert written >= {"agent", "verifier", "artifacts"}
-    write_job(
-        job, results, job_id=UUID(int=1), config={"n_concurrent_trials": 2}, started_at=START,
-        n_total=3, finished=False,
-    )  # fmt: skip
-    stats = orjson.loads((job / "result.json").read_bytes())["stats"]
+    made = Job(job, {"name": "oracle"}, {"type": "docker"})
+    made.trials += results
+    made.write(3, n_concurrent_trials=2)
+    written_result = orjson.loads((job / "result.json").read_bytes())
+    assert written_result["finished_at"] is None
+    stats = written_result["stats"]
     assert (stats["n_completed_trials"], stats["n_errored_trials"]) == (2, 1)
     assert (stats["n_pending_trials"], stats["n_input_tokens"]) == (1, 6)
     (key,) = scores(results)

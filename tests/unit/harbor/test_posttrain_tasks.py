@@ -49,7 +49,7 @@ def base(tmp_path_factory):
 def tiny_task(base, tmp_path_factory):
     out = tmp_path_factory.mktemp("tiny") / "tasks"
     assert posttrain(out, *TINY, "--base", base) == 0
-    return load_task(out / "posttrain-tinycode-tiny")
+    return load_task(out / "posttrainbench-tinycode-tiny")
 
 
 def test_all_benchmarks_and_models_become_tasks(base, tmp_path, capsys):
@@ -61,7 +61,7 @@ def test_all_benchmarks_and_models_become_tasks(base, tmp_path, capsys):
     nowhere.mkdir()
     assert posttrain(out, "--all", "--base", base, "--data-dir", nowhere, *words) == 0
     folders = sorted(path.name for path in out.iterdir())
-    assert folders == sorted(f"posttrain-{b}-{m}" for b in BENCHMARKS for m in BASE_MODELS)
+    assert folders == sorted(f"posttrainbench-{b}-{m}" for b in BENCHMARKS for m in BASE_MODELS)
     for name in folders:
         task = load_task(out / name)
         assert not task.warnings
@@ -139,7 +139,7 @@ def test_the_same_input_gives_the_same_bytes(tiny_task, base, tmp_path):
     assert posttrain(tmp_path / "again", *TINY, "--base", base) == 0
     found, again = (
         {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
-        for root in (tiny_task.path, tmp_path / "again" / "posttrain-tinycode-tiny")
+        for root in (tiny_task.path, tmp_path / "again" / "posttrainbench-tinycode-tiny")
     )
     assert found.keys() == again.keys()
     assert [name for name in found if found[name] != again[name]] == []
@@ -149,6 +149,7 @@ def test_the_same_input_gives_the_same_bytes(tiny_task, base, tmp_path):
     ("words", "said"),
     [
         (("--benchmark", "chess", "--model", "tiny"), "--benchmark=chess: no such benchmark"),
+        (("--benchmark", "AIME-2025", "--model", "tiny"), "huggingface.co/datasets/math-ai/aime25"),
         (("--benchmark", "tinycode", "--model", "gpt"), "--model=gpt: no such model"),
         ((*ONE, "--num-hours", "0"), "--num-hours=0: must be above 0"),
         ((*ONE, "--num-hours", "nan"), "--num-hours=nan: must be above 0"),
