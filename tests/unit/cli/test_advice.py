@@ -32,6 +32,7 @@ FOREIGN = {
     "vllm serve": {"--max-model-len", "--enable-auto-tool-choice", "--tool-call-parser"},
     "docker and podman": {"--shm-size"},
     "git": {"--format"},
+    "setpriv": {"--reuid"},
     "hf download": {"--repo-type", "--local-dir"},
     "ray start": {"--head", "--port", "--address", "--num-gpus", "--dashboard-host"},
     "sbatch": {"--gres", "--nodes", "--time"},
@@ -42,7 +43,7 @@ FOREIGN = {
 OWN_RECIPES = {"coding.on_ungradable"}
 """Keys that only `CodeRewardManager` in one's own `main_ppo` reads."""
 
-HARBORS_OWN = {"run", "view"}
+HARBORS_OWN = {"datasets", "run", "view"}
 """Commands of Harbor's own `harbor`."""
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*")

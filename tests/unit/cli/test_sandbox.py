@@ -43,13 +43,13 @@ def test_the_extension_chooses_the_language(tmp_path, sandbox, name, options, la
 
 
 def test_an_unknown_language_is_one_line_that_names_the_others(tmp_path, sandbox, capsys):
-    (tmp_path / "a.rb").write_text("")
-    command = ["sandbox", "run", str(tmp_path / "a.rb"), "--stdin", ""]
+    (tmp_path / "a.cob").write_text("")
+    command = ["sandbox", "run", str(tmp_path / "a.cob"), "--stdin", ""]
     assert cli.main(command) == 2
     (error,) = capsys.readouterr().err.splitlines()
-    assert "'.rb'" in error and ".py, .cpp" in error and "--language" in error
-    assert cli.main([*command, "--language", "ruby"]) == 2
-    assert "python, cpp, javascript, java, go, rust, bash" in capsys.readouterr().err
+    assert "'.cob'" in error and ".py, .c, .cpp" in error and "--language" in error
+    assert cli.main([*command, "--language", "cobol"]) == 2
+    assert "python, c, cpp, javascript, java, go, rust, bash" in capsys.readouterr().err
 
 
 def test_standard_input_is_passed_on(tmp_path, sandbox, capsys, monkeypatch):
