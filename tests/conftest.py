@@ -90,6 +90,7 @@ def _logs_and_kernels_go_with_the_tests():
     folder = tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True)
     with folder as path, pytest.MonkeyPatch.context() as environment:
         environment.setenv("RAY_TMPDIR", path)
+        environment.setenv("RAY_worker_niceness", "0")  # at Ray's 15 they wait for all other tests
         environment.setenv("TORCHINDUCTOR_CACHE_DIR", f"{path}/inductor")
         yield
 

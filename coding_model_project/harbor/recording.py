@@ -14,7 +14,6 @@ from uuid import UUID
 
 from coding_model_project.atomic import write_json
 from coding_model_project.grading.base import AUTO
-from coding_model_project.harbor import trajectory
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import ENGINES
 from coding_model_project.harbor.format.digest import task_digest
@@ -34,6 +33,7 @@ from coding_model_project.harbor.format.trial_results import (
     write_trial,
 )
 from coding_model_project.harbor.integrity import Integrity
+from coding_model_project.harbor.trajectory import TRAJECTORY_FILE
 from coding_model_project.harbor.trial_outcome import CollectedStatus, StepOutcome, TrialOutcome
 
 _ROOMS = {"import_path": "coding_model_project.harbor.rooms.rooms:Room"}
@@ -103,7 +103,7 @@ class Recorder:
             name = outcome.steps[number].name if number < len(outcome.steps) else None
             folder.agent(name).mkdir(parents=True, exist_ok=True)
             if work.trajectory is not None:
-                write_json(folder.agent(name) / trajectory.FILE, work.trajectory)
+                write_json(folder.agent(name) / TRAJECTORY_FILE, work.trajectory)
         only = steps[0] if steps and not task.has_steps else None
         agent = {"name": self.agent, "model_name": self.model, "kwargs": dict(settings or {})}
         config = trial_config(

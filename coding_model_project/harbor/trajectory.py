@@ -19,7 +19,7 @@ from coding_model_project.harbor.gateway.recorder import Recorder
 from coding_model_project.harbor.gateway.recorder import Turn as AgentTurn
 from coding_model_project.harbor.gateway.requests import Message
 
-FILE = "trajectory.json"
+TRAJECTORY_FILE = "trajectory.json"
 _SCHEMA = "ATIF-v1.7"
 _SOURCES = {"user": "user", "assistant": "agent"}
 
