@@ -36,6 +36,8 @@ LIFETIME_S = 4 * 3600
 """The lifetime that factories get: seconds until a sandbox may end, whoever still uses it."""
 
 _CALL_S = 120
+_SPARE_S = 30
+"""Seconds after a command's timeout in which the sandbox must have said so."""
 _KILLED = 137
 _UNTOLD = ("docker_image", "cpus", "memory_mb", "storage_mb", "gpus", "network_mode")
 """Settings of a task that a factory, which gets only the folder, does not learn."""
@@ -114,15 +116,18 @@ class _FactoryEnvironment(Environment):
         variables = "".join(f" {quote(f'{name}={value}')}" for name, value in env.items())
         line = f"{_as_user(user)}env{variables} sh -c {quote(command)}"
         started = time.monotonic()
+        waiting = asyncio.timeout(whole_s + _SPARE_S)
         try:
-            async with asyncio.timeout(whole_s + 30):
+            async with waiting:
                 ended = await self._sandbox.run_command(
                     line, workdir=cwd, timeout=whole_s, max_output_bytes=max_output
                 )
-        except TimeoutError:
-            return CommandResult(exit_code=_KILLED, killed=Killed.timeout)
         except Exception as error:
-            raise EnvironmentFailed(f"{self._identity}: {error_line(error)}") from error
+            in_time = time.monotonic() - started < whole_s - 1
+            if isinstance(error, TimeoutError) and not in_time and not waiting.expired():
+                return CommandResult(exit_code=_KILLED, killed=Killed.timeout)
+            why = f"no answer within {whole_s} s" if waiting.expired() else error_line(error)
+            raise EnvironmentFailed(f"{self._identity}: {why}") from error
         is_late = ended.exit_code < 0
         if is_late and time.monotonic() - started < whole_s - 1:
             raise EnvironmentFailed(f"{self._identity}: {ended.stderr.strip()[:400]}")

@@ -127,6 +127,8 @@ class Lossy:
         ended = await self._run(command, workdir, timeout, max_output_bytes)
         if "lose" in command:
             return type(ended)("", "sandbox was terminated", -1)
+        if "hang" in command:  # as an HTTP client that could not connect in time
+            raise TimeoutError("connection was terminated")
         return ended
 
 async def factory(env_dir, timeout):
@@ -151,8 +153,9 @@ def test_a_command_takes_a_sandbox_factory_by_name(tmp_path, monkeypatch, capsys
     assert lines[1]["exception"] == "AgentTimeoutError"
     (log,) = job.glob("right__*/trial.log")
     assert "environment.cpus is not passed to the sandbox factory" in log.read_text()
-    script.write_text("true # lose")
-    assert main([*command, "--json", "--script", str(script)]) == 3
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["rewards"] for line in lines] == [None, None]
-    assert "terminated" in lines[0]["reason"]
+    for fault in ("lose", "hang"):
+        script.write_text(f"true # {fault}")
+        assert main([*command, "--json", "--script", str(script)]) == 3
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [line["rewards"] for line in lines] == [None, None]
+        assert "terminated" in lines[0]["reason"]
