@@ -73,7 +73,7 @@ class Asked:
     agent_config: AgentConfig = field(default_factory=AgentConfig)
     """The agent if it is `on`, else the bash agent works."""
     context_tokens: int = 131_072
-    """What the agent is told about the model's context."""
+    """The tokens of context that the agent is told about."""
 
     @property
     def agent_name(self) -> str:

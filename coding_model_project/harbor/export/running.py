@@ -26,7 +26,7 @@ class Ran(NamedTuple):
     code: int | None
     """Exit code of the first, negative for a signal; None if it exceeded its time."""
     answer: bytes | None
-    """What it printed or answered; None if that is too long."""
+    """Its output or answer; None if that is too long."""
 
 
 class Runner:

@@ -82,7 +82,7 @@ _ELSEWHERE = {
     "gpqa": "its questions, of huggingface.co/datasets/Idavidrein/gpqa, whose terms must be accepted",
     "healthbench": "its rubrics, of github.com/openai/simple-evals, and a model that judges answers",
 }
-"""What PostTrainBench's other benchmarks need, by the beginning of their names."""
+"""Needs of PostTrainBench's other benchmarks, by the beginning of their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

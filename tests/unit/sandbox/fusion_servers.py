@@ -117,7 +117,7 @@ def ran_code(**fields: object) -> dict:
 
 
 def driver_answer(*lost: str, secret: bytes) -> bytes:
-    """What a driver leaves that lost each program for a reason."""
+    """The answer of a driver that lost each program for a reason."""
     programs = [{"frames": [], "alone": False, "lost": one} for one in lost]
     head = {"identity": "rlimit/cpython-3.11", "programs": programs, "error": None}
     encoded = json.dumps(head).encode("ascii")
