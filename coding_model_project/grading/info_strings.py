@@ -9,19 +9,20 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_NAMES = {
-    "python": ("python", "py", "pypy", "ipython", "cpython"),
-    "cpp": ("cpp", "c++", "cc", "cxx", "g++", "gnu++"),
-    "javascript": ("javascript", "js", "node", "nodejs", "mjs", "cjs", "ecmascript"),
-    "bash": ("bash", "sh", "shell", "zsh"),
-    "java": ("java",),
-    "go": ("go", "golang"),
-    "rust": ("rust", "rs"),
+from coding_model_project.sandbox.languages import EXTENSIONS, LANGUAGES
+
+_SPELLINGS = {
+    "python": ("python", "pypy", "ipython", "cpython"),
+    "cpp": ("g++", "gnu++"),
+    "javascript": ("cjs", "ecmascript"),
+    "bash": ("zsh",),
 }
-"""Names of languages, among them all extensions of files."""
-LANGUAGES = frozenset(_NAMES)
-"""This project's names of languages."""
-_LANGUAGE = {name: language for language, names in _NAMES.items() for name in names}
+"""Names of languages in info strings only."""
+_LANGUAGE = {
+    **{suffix.removeprefix("."): language for suffix, language in EXTENSIONS.items()},
+    **{name: one.name for one in LANGUAGES.values() for name in (one.name, *one.aliases)},
+    **{name: language for language, names in _SPELLINGS.items() for name in names},
+}
 _SAYS_NOTHING = {
     "answer", "code", "codeblock", "file", "filename", "final", "lang", "language", "name", "path",
     "program", "snippet", "solution", "source", "title",
