@@ -162,6 +162,8 @@ class _FactoryEnvironment(Environment):
         ended = await self._call(
             self._sandbox.write_file(path, content, executable=is_program, timeout=_CALL_S)
         )
+        if ended.exit_code < 0:
+            raise EnvironmentFailed(f"{self._identity}: {ended.stderr.strip()[:400]}")
         if ended.exit_code == 0:
             ended = await self._root(f"chmod {mode:o} {quote(path)}", max_output=1000)
         if ended.exit_code != 0:
@@ -255,8 +257,11 @@ class HarborSandbox:
         Raises:
             SandboxError: it is gone.
         """
-        async with asyncio.timeout(timeout):
-            await self._environment.heartbeat()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._environment.heartbeat()
+        except TimeoutError as error:
+            raise EnvironmentFailed(f"no sign of life within {timeout} s") from error
 
     async def run_command(
         self,
@@ -298,6 +303,8 @@ class HarborSandbox:
         try:
             async with asyncio.timeout(timeout):
                 await self._environment.write_file(path, body, 0o755 if executable else 0o644)
+        except TimeoutError:
+            return SandboxResult("", f"{path}: not written within {timeout} s", -1)
         except OSError as error:
             return SandboxResult("", str(error), 1)
         return SandboxResult("", "", 0)

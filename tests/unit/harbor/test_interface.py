@@ -90,6 +90,9 @@ def test_our_sandboxes_serve_other_programs(tmp_path):
             assert (await sandbox.run_command("sleep 60", timeout=1)).exit_code < 0
             assert (await sandbox.write_file("/a/b", b"#!/bin/sh\necho ran\n", True)).exit_code == 0
             assert (await sandbox.run_command("/a/b")).stdout == "ran\n"
+            assert (await sandbox.write_file("/a/c", b"", timeout=0)).exit_code < 0
+            with pytest.raises(cmp.SandboxError):
+                await sandbox.send_heartbeat(timeout=0)
             assert (await sandbox.read_file("/a/b", max_bytes=5)).stdout == "#!/bi"
             assert (await sandbox.read_file("/none")).exit_code > 0
         finally:
