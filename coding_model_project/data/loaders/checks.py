@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from coding_model_project.data.loaders.base import Unusable
 from coding_model_project.grading import info_strings
+from coding_model_project.sandbox.embedded.languages.toolchains import EMBEDDED
 from coding_model_project.types import Asserts, GradedBy, Problem, Stdin
 
 _ANY_ANSWER = re.compile(
@@ -50,7 +51,7 @@ def language_of(value: object) -> str:
     word = info_strings.language_of(str(value or ""))
     if not word or word in _SPOKEN:
         return "python"
-    if word not in (*info_strings.LANGUAGES, "text"):
+    if word not in ("python", *EMBEDDED, "text"):
         raise Unusable(f"programs in {value}, which is not judged here")
     return word
 

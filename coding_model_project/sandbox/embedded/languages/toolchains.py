@@ -219,3 +219,5 @@ _FINDERS: dict[str, Callable[[], Toolchain | str]] = {
     "perl": _find_perl,
     "bash": _find_bash,
 }
+EMBEDDED = tuple(_FINDERS)
+"""The languages besides Python that the embedded sandbox runs, where their tools are installed."""
