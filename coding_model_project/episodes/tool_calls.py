@@ -12,8 +12,9 @@ stays content.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from coding_model_project import strict_json
@@ -89,16 +90,9 @@ def parse(text: str) -> ParsedReply:
     """
     calls: list[ToolCall] = []
     outside: list[str] = []
-    kept = at = _end_of_thought(text)
+    kept = _end_of_thought(text)
     outside.append(text[:kept])
-    malformed = 0
-    while malformed < _MALFORMED and (opened := text.find(OPEN, at)) >= 0:
-        found = _call(text, opened + len(OPEN))
-        if found is None:
-            malformed += 1
-            at = opened + len(OPEN)
-            continue
-        call, at = found
+    for opened, call, at in _calls(text, kept):
         calls.append(call)
         outside.append(text[kept:opened])
         kept = at
@@ -187,10 +181,22 @@ def _end_of_thought(text: str) -> int:
 
 
 def _is_within_call(text: str, at: int) -> bool:
-    """Return whether a position is in a well-formed first call, as in a command with `</think>`."""
-    opened = text.find(OPEN, 0, at)
-    found = _call(text, opened + len(OPEN)) if opened >= 0 else None
-    return found is not None and found[1] > at
+    """Return whether a position is in a well-formed call, as in a command with `</think>`."""
+    calls = takewhile(lambda found: found[0] < at, _calls(text, 0))
+    return any(end > at for _, _, end in calls)
+
+
+def _calls(text: str, at: int) -> Iterator[tuple[int, ToolCall, int]]:
+    """Yield each well-formed call from a position on, with its start and its end."""
+    malformed = 0
+    while malformed < _MALFORMED and (opened := text.find(OPEN, at)) >= 0:
+        found = _call(text, opened + len(OPEN))
+        if found is None:
+            malformed += 1
+            at = opened + len(OPEN)
+            continue
+        call, at = found
+        yield opened, call, at
 
 
 def _call(text: str, at: int) -> tuple[ToolCall, int] | None:

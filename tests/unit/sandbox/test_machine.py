@@ -132,7 +132,7 @@ def test_nothing_waits_for_a_core_without_proc():
     assert waits.seconds == 0.0
 
 
-BUSY = "import time\nwhile time.process_time() < 0.5: pass\nprint(input())"
+BUSY = "import time\nwhile time.process_time() < 0.3: pass\nprint(input())"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ BUSY = "import time\nwhile time.process_time() < 0.5: pass\nprint(input())"
     ids=["alone", "one by one", "Python"],
 )
 async def test_a_program_that_waits_for_a_core_is_not_late(compiled_loop, n):
-    """It needs half a second of a core that it shares with at least four other processes."""
+    """It needs 0.3 seconds of a core that it shares with at least four other processes."""
     core = {min(os.sched_getaffinity(0))}
     spin = [sys.executable, "-c", "while True: pass"]
     before = below(f"{slot.__package__}.zygote")
