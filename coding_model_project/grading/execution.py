@@ -50,7 +50,7 @@ _ERRORS = {
     Status.output_limit: ErrorType.output_limit,
 }
 
-_SPENT = frozenset({ErrorType.timeout, ErrorType.memory_limit, ErrorType.output_limit})
+SPENT = frozenset({ErrorType.timeout, ErrorType.memory_limit, ErrorType.output_limit})
 """Errors of a test that used up a limit."""
 
 FAILED_S = 60.0
@@ -167,7 +167,7 @@ class ExecutionGrader:
         def ends(index: int, execution: Execution) -> bool:
             error = result(index, execution).error
             failed = error is not None if second is None else second.both_failed
-            return error in _SPENT or (failed and (self._stop_early or used_s > FAILED_S))
+            return error in SPENT or (failed and (self._stop_early or used_s > FAILED_S))
 
         stop = ends if self._stop_early or self._stop_at_limit else None
         inputs = self._inputs(problem)

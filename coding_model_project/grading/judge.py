@@ -22,7 +22,7 @@ from coding_model_project.grading.base import (
     math_judge,
 )
 from coding_model_project.grading.cache import CachedGrader
-from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.execution import SPENT, ExecutionGrader
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.sandbox.base import Sandbox
@@ -176,11 +176,12 @@ class Graders:
     public: AnyGrader
 
     async def passes_public(self, problem: Problem, verdict: Verdict) -> bool | None:
-        """Return whether a judged program passes its problem's public tests; None if there are none.
+        """Return whether a judged program passes its problem's public tests; None if it did not run.
 
-        Programs without code or with a syntax error fail without running.
+        Programs without code or with a syntax error fail without running. One that used up a limit does
+        not run: it would mostly use it up again, while a step of training waits for it.
         """
-        if not problem.public_tests:
+        if not problem.public_tests or verdict.error in SPENT:
             return None
         if verdict.passed:
             return True  # assumed, to save the run

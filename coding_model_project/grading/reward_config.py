@@ -61,7 +61,7 @@ class RewardConfig:
     )
     check_public: bool = key(
         True,
-        "Run the public tests of programs that fail a hidden one, to report the share that passes the "
-        "public tests only.",
+        "Run the public tests of programs that fail a hidden one within its limits, to report the share "
+        "that passes the public tests only.",
     )
     shaping: ShapingConfig = field(default_factory=ShapingConfig)

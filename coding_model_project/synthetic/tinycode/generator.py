@@ -14,14 +14,15 @@ from coding_model_project.synthetic.tinycode.families import Composition, compos
 from coding_model_project.synthetic.tinycode.proof import Failed, outcomes, proved
 from coding_model_project.types import Call, Limits, Plain, Problem, Stdin, Test
 
-VERSION = 3
+VERSION = 4
 """Increased by each change to the output of `generate`."""
 
 N_PUBLIC, N_HIDDEN = 3, 8
 N_TEST, N_VALIDATION = 400, 400
 STDIN_SHARE = 0.25
 MAX_BAD = 4
-LIMITS = Limits(cpu_s=1.0, wall_s=5.0, memory_mb=256, output_kb=64)
+LIMITS = Limits(cpu_s=0.5, wall_s=5.0, memory_mb=256, output_kb=64)
+"""Gold takes milliseconds; a step of training waits for each endless program."""
 
 _FUNCTION_PHRASINGS = (
     "Write a function solve({a}) that returns {w}.",

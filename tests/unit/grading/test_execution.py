@@ -13,6 +13,7 @@ from coding_model_project.grading.execution import (
     inputs_of,
     judge_execution,
 )
+from coding_model_project.grading.judge import start_graders
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.sandbox.base import SharesCalls
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
@@ -365,3 +366,25 @@ def test_details_stay_within_two_kilobytes(value):
     detail = judge_execution(test, raised, PROBLEM).detail
     assert detail.endswith("ValueError: last")
     assert len(detail.encode()) <= 2048
+
+
+@pytest.mark.sandbox
+async def test_public_tests_run_for_what_failed_a_hidden_one_within_its_limits():
+    public, hidden = (
+        Test(input=Stdin("1"), expected="1", public=True),
+        Test(input=Stdin("2"), expected="2"),
+    )
+    problem = stdin_problem(tests=(public, hidden))
+    problem = replace(problem, limits=replace(problem.limits, cpu_s=0.2))
+    programs = {
+        "print(1)": True,
+        "print(3)": False,
+        "print(": False,
+        "print(input())": True,
+        "while input() == '2':\n    while True: pass\nprint(1)": None,
+    }
+    async with start_graders(EmbeddedSandbox(workers=1), at_once=1, stop_early=True) as judge:
+        for source, passes in programs.items():
+            verdict = await judge.hidden.grade_code(problem, source)
+            assert await judge.passes_public(problem, verdict) is passes, source
+        assert await judge.passes_public(stdin_problem(tests=(hidden,)), verdict) is None
