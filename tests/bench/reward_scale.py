@@ -194,7 +194,6 @@ def main() -> None:
                 f"coding.run_dir={folder}",
             ]
             wall, own, boxed = asyncio.run(reward_steps(steps, overrides))
-            n = sum(map(len, steps))
             print(
                 f"| {workers} sandbox workers | {n / wall:.0f} | {1000 * own / n:.1f} "
                 f"| {1000 * boxed / n:.1f} |",
