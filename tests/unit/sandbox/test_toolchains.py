@@ -108,7 +108,7 @@ def test_what_a_probe_cannot_do_is_one_line(bin_folder, tmp_path):
         tool(tmp_path / "goroot/tools" / name, "")
     (tmp_path / "goroot/src/fmt").mkdir(parents=True)
     found = go.find.__wrapped__()
-    assert isinstance(found, go.Go) and found.version == "go 1.22.1"
+    assert not isinstance(found, str) and found.version == "go 1.22.1"
     tool(bin_folder / "go", "echo a >&2; echo 'no such tool' >&2; exit 1")
     with pytest.raises(ConfigError, match=r"^go programs do not run here: .*: no such tool$"):
         found.prepare()

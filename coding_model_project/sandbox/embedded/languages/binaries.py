@@ -1,17 +1,22 @@
-"""A bounded cache on disk of compilers' products, keyed by their inputs and shared by all workers."""
+"""Caches on disk, shared by all workers: compilers' products, and files that are made once."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
+import shutil
 import tempfile
+import time
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-from coding_model_project.contained import is_ours
+from coding_model_project.contained import is_ours, open_lock
 
 _MAX_BYTES = 512 << 20
+_KEPT_S = 14 * 86400.0
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -90,3 +95,38 @@ def cache_folder() -> Path:
 def _of_this_process() -> tempfile.TemporaryDirectory[str]:
     """Return a temporary folder that is removed when the process ends."""
     return tempfile.TemporaryDirectory(prefix="coding-cache-")
+
+
+def make_once(folder: Path, name: str, make: Callable[[Path], object]) -> None:
+    """Make a file unless it exists, and remove folders of older tools unused for 14 days.
+
+    Args:
+        folder: a cache folder named after its purpose and a digest: `headers-0123`.
+        name: the file's name; the file appears whole or not at all.
+        make: writes the file to the path that it gets, beside the final one.
+
+    Raises:
+        OSError: the folder cannot be written; exceptions of `make` also propagate.
+    """
+    target = folder / name
+    with contextlib.suppress(OSError):
+        os.utime(folder)
+    if target.exists():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lock = open_lock(folder / ".lock")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            _remove_unused(folder)
+            partial = target.with_name(f".{target.name}")
+            make(partial)
+            partial.replace(target)
+    finally:
+        os.close(lock)
+
+
+def _remove_unused(folder: Path) -> None:
+    for other in folder.parent.glob(f"{folder.name.partition('-')[0]}-*"):
+        if time.time() - other.stat().st_mtime > _KEPT_S:
+            shutil.rmtree(other, ignore_errors=True)

@@ -1,11 +1,13 @@
-"""The commands that build and run a program in a language other than Python."""
+"""The tools of a language other than Python, and the commands that build and run a program."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from coding_model_project.types import Status
+from coding_model_project.sandbox.embedded.launch import Profile
+from coding_model_project.types import Limits, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,3 +39,21 @@ class Recipe:
         for name, content in sorted(files.items()):
             digest.update(f"{name}\0{len(content)}\0".encode("utf-8", "surrogatepass") + content)
         return digest.hexdigest()
+
+
+def _nothing() -> None:
+    """Prepare nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """The tools that build and run programs in a language."""
+
+    version: str
+    readable: list[str]
+    """Host files and folders that it needs besides `confine.READABLE`."""
+    recipe: Callable[[Limits, bytes], Recipe]
+    """Returns the commands for a program's limits and source."""
+    prepare: Callable[[], None] = _nothing
+    """Makes its files on disk, unless they exist; may raise ConfigError."""
+    profile: Profile = Profile.native

@@ -14,16 +14,14 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 
 from coding_model_project.sandbox.embedded.languages import tools
-from coding_model_project.sandbox.embedded.languages.binaries import Binaries, cache_folder
-from coding_model_project.sandbox.embedded.languages.build import Recipe
-from coding_model_project.sandbox.embedded.languages.kept import make_once
-from coding_model_project.sandbox.embedded.launch import Profile
-from coding_model_project.types import Limits, Status
+from coding_model_project.sandbox.embedded.languages.binaries import cache_folder, make_once
+from coding_model_project.sandbox.embedded.languages.build import Recipe, Toolchain
+from coding_model_project.types import Status
 
 TESTLIB = "CODING_TESTLIB"
 """Environment variable with the path of testlib.h, which checkers of several data sets include."""
@@ -40,43 +38,9 @@ _COMPILERS = {
 _HEADER_S = 300.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gcc:
-    """The `toolchains.Toolchain` of a gcc or g++ that links statically."""
-
-    version: str
-    source: str
-    stages: list[list[str]]
-    readable: list[str]
-    headers: Path
-    """A cache folder that is searched first, with the precompiled header and testlib.h."""
-    maker: str
-    """A digest of compiler, options and headers."""
-    binaries: Binaries
-    profile: Profile = Profile.native
-
-    def prepare(self) -> None:
-        """Precompile C++'s header, once for all processes; if that fails, programs compile slower."""
-        if self.source == "main.c":
-            return
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            make_once(self.headers, _HEADER, _forward)
-            make_once(self.headers, f"{_HEADER}.gch", _precompile)
-
-    def recipe(self, limits: Limits, source: bytes) -> Recipe:
-        return Recipe(
-            source=self.source,
-            stages=self.stages,
-            failure=Status.compile_error,
-            product=_PRODUCT,
-            run=[_PRODUCT],
-            maker=self.maker,
-        )
-
-
 @lru_cache
-def find(language: str) -> Gcc | str:
-    """Return the gcc ("c") or g++ ("cpp") of this machine, or what is missing."""
+def find(language: str) -> Toolchain | str:
+    """Return the gcc ("c") or g++ ("cpp") of this machine that links statically, or what is missing."""
     name, standard, source, libraries = _COMPILERS[language]
     kind = "c" if language == "c" else "c++"
     missing = f"{name} with static libraries, as and ld are not installed"
@@ -103,21 +67,36 @@ def find(language: str) -> Gcc | str:
         stages = _stages(name, tools.output(compiler, *given, errors=True))
     except (OSError, subprocess.SubprocessError, ValueError):
         return missing
-    return Gcc(
-        version=version,
+    recipe = Recipe(
         source=source,
         stages=stages,
-        readable=[
-            *folders,
-            str(Path(stages[0][0]).resolve().parent),
-            *tools.library_folders(stages[-1]),
-            *(s[0] for s in stages),
-            str(headers),
-        ],
-        headers=headers,
+        failure=Status.compile_error,
+        product=_PRODUCT,
+        run=[_PRODUCT],
         maker=maker.hexdigest(),
-        binaries=Binaries(cache / "binaries"),
     )
+    readable = [
+        *folders,
+        str(Path(stages[0][0]).resolve().parent),
+        *tools.library_folders(stages[-1]),
+        *(s[0] for s in stages),
+        str(headers),
+    ]
+    chain = Toolchain(version=version, readable=readable, recipe=lambda _limits, _source: recipe)
+    return chain if language == "c" else replace(chain, prepare=partial(_prepare, headers))
+
+
+def _prepare(headers: Path) -> None:
+    """Precompile C++'s header, once for all processes; if that fails, programs compile slower.
+
+    Args:
+        headers: a cache folder that is searched first, with this header and testlib.h.
+    """
+    # Forwards to the system's header, for a second include, which cannot be precompiled.
+    forward = f"#include_next <{_HEADER}>\n"
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        make_once(headers, _HEADER, lambda path: path.write_text(forward))
+        make_once(headers, f"{_HEADER}.gch", _precompile)
 
 
 def has_testlib() -> bool:
@@ -164,27 +143,10 @@ def _include_folders(printed: str) -> list[str]:
     )
 
 
-def _forward(target: Path) -> None:
-    """Write a header that forwards to the system's, for a second include, which cannot be precompiled."""
-    partial = target.with_name(f".{target.name}")
-    partial.write_text(f"#include_next <{_HEADER}>\n")
-    partial.replace(target)
-
-
 def _precompile(target: Path) -> None:
     """Precompile the system's own header: trusted work, not confined."""
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        source, made = Path(folder) / "all.h", Path(folder) / "made.gch"
+        source = Path(folder) / "all.h"
         source.write_text(f"#include <{_HEADER}>\n")
-        command = [
-            "g++",
-            *_COMPILING,
-            "-std=gnu++17",
-            "-x",
-            "c++-header",
-            str(source),
-            "-o",
-            str(made),
-        ]
-        subprocess.run(command, capture_output=True, timeout=_HEADER_S, check=True)
-        made.replace(target)
+        options = (*_COMPILING, "-std=gnu++17", "-x", "c++-header")
+        tools.output("g++", *options, str(source), "-o", str(target), timeout_s=_HEADER_S)

@@ -13,7 +13,8 @@ from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.isolation.proc_files import longest_s
 from coding_model_project.sandbox.embedded.languages import toolchains
-from coding_model_project.sandbox.embedded.languages.toolchains import Toolchain
+from coding_model_project.sandbox.embedded.languages.binaries import Binaries, cache_folder
+from coding_model_project.sandbox.embedded.languages.build import Toolchain
 from coding_model_project.sandbox.embedded.slot import COMPILE_S, Slot, ZygoteLost
 from coding_model_project.sandbox.languages import Language
 from coding_model_project.types import Execution, Limits, Program, Status, Stdin
@@ -42,6 +43,7 @@ class ForeignSlot(Slot):
         super().__init__(tier, python)
         self._language = language
         self._toolchain = toolchain
+        self._binaries = Binaries(cache_folder() / "binaries")
         self._folder: str | None = None
 
     def start(self) -> None:
@@ -87,7 +89,7 @@ class ForeignSlot(Slot):
         recipe = self._toolchain.recipe(limits, source)
         files = {**program.files, recipe.source: source}
         key = recipe.key(files)
-        known = self._toolchain.binaries.get(key) if recipe.product else None
+        known = self._binaries.get(key) if recipe.product else None
         if known is not None:
             files = {**program.files, recipe.product: known}
         head = {
@@ -113,7 +115,7 @@ class ForeignSlot(Slot):
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
         if "compiled" in head:
             if recipe.product and known is None:
-                self._toolchain.binaries.put(key, product)
+                self._binaries.put(key, product)
             return None
         self._ending = True
         code = head["exit"]

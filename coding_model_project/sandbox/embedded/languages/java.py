@@ -12,14 +12,12 @@ import re
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from coding_model_project.sandbox.embedded.languages import java_names, tools
-from coding_model_project.sandbox.embedded.languages.binaries import Binaries, cache_folder
-from coding_model_project.sandbox.embedded.languages.build import Recipe
-from coding_model_project.sandbox.embedded.languages.kept import make_once
+from coding_model_project.sandbox.embedded.languages.binaries import cache_folder, make_once
+from coding_model_project.sandbox.embedded.languages.build import Recipe, Toolchain
 from coding_model_project.sandbox.embedded.launch import Profile
 from coding_model_project.types import Limits, Status
 
@@ -75,71 +73,50 @@ public class Main {
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Java:
-    """The `toolchains.Toolchain` of a Java development kit."""
+def _prepare(java: list[str], kept: Path) -> None:
+    """Archive the compiler's classes, once for all processes; if that fails, it starts slower."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        make_once(kept, _ARCHIVE, partial(_archive, java))
 
-    version: str
-    java: list[str]
-    """Start of its commands, through the loader: without /proc, java cannot find its own path."""
-    readable: list[str]
-    kept: Path
-    """A cache folder with the compiler's classes, ready to be mapped."""
-    maker: str
-    """A digest of compiler and options."""
-    binaries: Binaries
-    profile: Profile = Profile.runtime
 
-    def prepare(self) -> None:
-        """Archive the compiler's classes, once for all processes; if that fails, it starts slower."""
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            make_once(self.kept, _ARCHIVE, self._archive)
+def _archive(java: list[str], target: Path) -> None:
+    """Archive the classes that a trusted program needs; not confined.
 
-    def recipe(self, limits: Limits, source: bytes) -> Recipe:
-        names = java_names.names(source.decode("utf-8", "replace"))
-        shared = self.kept / _ARCHIVE
-        archive = [f"-XX:SharedArchiveFile={shared}"] if shared.exists() else []
-        return Recipe(
-            source=names.file,
-            stages=[[*self._javac(archive), names.file]],
-            failure=Status.compile_error,
-            product=_PRODUCT,
-            packs=_CLASSES,
-            run=[
-                *self.java,
-                f"-Xmx{max(limits.memory_mb, _LEAST_HEAP_MB)}m",
-                *_MACHINE,
-                *_RUNNING,
-                "-cp",
-                _PRODUCT,
-                names.main,
-            ],
-            overhead_mb=_MACHINE_MB + _STACK_MB + _UNWINDING_MB,
-            maker=self.maker,
-        )
+    Raises:
+        OSError, subprocess.SubprocessError: the compiler fails.
+    """
+    with tempfile.TemporaryDirectory(dir=target.parent) as name:
+        folder = Path(name)
+        (folder / "Main.java").write_text(_WARM_UP)
+        command = _javac(java, [f"-XX:ArchiveClassesAtExit={target}"])
+        tools.output(*command, "Main.java", folder=folder, timeout_s=_ARCHIVE_S)
 
-    def _javac(self, options: list[str]) -> list[str]:
-        # The VM's quickest JIT compiler: javac ends before the other one would pay off.
-        machine = [_COMPILER_HEAP, *_MACHINE, "-XX:TieredStopAtLevel=1", *options]
-        return [*self.java, *machine, "-m", "jdk.compiler/com.sun.tools.javac.Main", *_COMPILING]
 
-    def _archive(self, target: Path) -> None:
-        """Archive the classes that a trusted program needs; not confined.
+def _javac(java: list[str], options: list[str]) -> list[str]:
+    # The VM's quickest JIT compiler: javac ends before the other one would pay off.
+    machine = [_COMPILER_HEAP, *_MACHINE, "-XX:TieredStopAtLevel=1", *options]
+    return [*java, *machine, "-m", "jdk.compiler/com.sun.tools.javac.Main", *_COMPILING]
 
-        Raises:
-            OSError, subprocess.SubprocessError: the compiler fails.
-        """
-        with tempfile.TemporaryDirectory(dir=target.parent) as name:
-            folder = Path(name)
-            made = folder / _ARCHIVE
-            (folder / "Main.java").write_text(_WARM_UP)
-            command = self._javac([f"-XX:ArchiveClassesAtExit={made}"])
-            tools.output(*command, "Main.java", folder=folder, timeout_s=_ARCHIVE_S)
-            made.replace(target)
+
+def _recipe(java: list[str], kept: Path, maker: str, limits: Limits, source: bytes) -> Recipe:
+    names = java_names.names(source.decode("utf-8", "replace"))
+    shared = kept / _ARCHIVE
+    archive = [f"-XX:SharedArchiveFile={shared}"] if shared.exists() else []
+    heap = f"-Xmx{max(limits.memory_mb, _LEAST_HEAP_MB)}m"
+    return Recipe(
+        source=names.file,
+        stages=[[*_javac(java, archive), names.file]],
+        failure=Status.compile_error,
+        product=_PRODUCT,
+        packs=_CLASSES,
+        run=[*java, heap, *_MACHINE, *_RUNNING, "-cp", _PRODUCT, names.main],
+        overhead_mb=_MACHINE_MB + _STACK_MB + _UNWINDING_MB,
+        maker=maker,
+    )
 
 
 @lru_cache
-def find() -> Java | str:
+def find() -> Toolchain | str:
     """Return the Java of this machine, or what is missing and how to get it."""
     javac = tools.which("javac")
     if javac is None:
@@ -156,15 +133,15 @@ def find() -> Java | str:
     if int(version[1]) < _OLDEST:
         return f"Java {version[0]} is too old: {_OLDEST} or later"
     maker = hashlib.sha256(repr((printed, tools.stamp(javac), _COMPILING)).encode()).hexdigest()
-    cache = cache_folder()
-    kept = cache / f"java-{maker[:16]}"
-    return Java(
+    kept = cache_folder() / f"java-{maker[:16]}"
+    # Through the loader: without /proc, java cannot find its own path.
+    command = tools.through_loader(java, home / "lib")
+    return Toolchain(
         version=f"java {version[0]}",
-        java=tools.through_loader(java, home / "lib"),
         readable=[str(home), *_linked(home), str(kept)],
-        kept=kept,
-        maker=maker,
-        binaries=Binaries(cache / "binaries"),
+        recipe=partial(_recipe, command, kept, maker),
+        prepare=partial(_prepare, command, kept),
+        profile=Profile.runtime,
     )
 
 

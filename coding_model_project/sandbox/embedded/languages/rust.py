@@ -15,16 +15,13 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.sandbox.embedded.languages import tools
-from coding_model_project.sandbox.embedded.languages.binaries import Binaries, cache_folder
-from coding_model_project.sandbox.embedded.languages.build import Recipe
-from coding_model_project.sandbox.embedded.languages.kept import make_once
-from coding_model_project.sandbox.embedded.launch import Profile
+from coding_model_project.sandbox.embedded.languages.binaries import cache_folder, make_once
+from coding_model_project.sandbox.embedded.languages.build import Recipe, Toolchain
 from coding_model_project.types import Limits, Status
 
 _SOURCE, _OBJECT, _PRODUCT = "main.rs", "main.o", "program"
@@ -41,57 +38,28 @@ _LINK_FILE, _ALLOCATOR = "link.json", "allocator.o"
 _PROBE_S = 120.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rust:
-    """The `toolchains.Toolchain` of a rustc whose standard library can be linked statically."""
+def _prepare(rustc: Path, cc: str, kept: Path) -> None:
+    """Determine the linker's command, once for all processes.
 
-    version: str
-    compile_: list[str]
-    cc: str
-    rustc: str
-    readable: list[str]
-    kept: Path
-    """A cache folder with the linker's command, and an object that all programs need."""
-    maker: str
-    """A digest of compiler, linker and options."""
-    binaries: Binaries
-    profile: Profile = Profile.native
+    Args:
+        kept: a cache folder for the command, and for an object that all programs need.
 
-    def prepare(self) -> None:
-        """Determine the linker's command, once for all processes.
-
-        Raises:
-            ConfigError: rustc and cc cannot link a program.
-        """
-        try:
-            make_once(self.kept, _LINK_FILE, self._write_link)
-        except (OSError, subprocess.SubprocessError, ValueError) as error:
-            last = str(getattr(error, "stderr", "") or error).strip().splitlines()[-1:]
-            raise ConfigError(
-                f"rust programs do not run here: rustc and cc cannot link one: {''.join(last)[-200:]}"
-            ) from error
-
-    def recipe(self, limits: Limits, source: bytes) -> Recipe:
-        return Recipe(
-            source=_SOURCE,
-            stages=[self.compile_, json.loads((self.kept / _LINK_FILE).read_text())],
-            failure=Status.compile_error,
-            product=_PRODUCT,
-            run=[_PRODUCT],
-            compiler_mb=1024,  # of address space, half of which its libraries take
-            maker=self.maker,
+    Raises:
+        ConfigError: rustc and cc cannot link a program.
+    """
+    try:
+        make_once(
+            kept, _LINK_FILE, lambda path: path.write_text(json.dumps(_probe(str(rustc), cc, kept)))
         )
-
-    def _write_link(self, target: Path) -> None:
-        linker = _probe(self.rustc, self.cc, self.kept)
-        partial = target.with_name(f".{target.name}")
-        partial.write_text(json.dumps(linker))
-        partial.replace(target)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise ConfigError(
+            f"rust programs do not run here: rustc and cc cannot link one: {tools.last_words(error)}"
+        ) from error
 
 
 @lru_cache
-def find() -> Rust | str:
-    """Return the rustc of this machine, or what is missing and how to get it."""
+def find() -> Toolchain | str:
+    """Return the rustc of this machine that links statically, or what is missing and how to get it."""
     if shutil.which("rustc") is None:
         return "rustc is not installed (https://rustup.rs)"
     version = tools.output_or_none("rustc", "-vV") or ""
@@ -118,17 +86,24 @@ def find() -> Rust | str:
     compile_ = [*command, *_COMPILING, f"--sysroot={sysroot}", "--emit=obj", "-o", _OBJECT, _SOURCE]
     made_by = repr((version, compile_, _LINKING, tools.stamp(str(rustc)), tools.stamp(cc)))
     maker = hashlib.sha256(made_by.encode()).hexdigest()
-    cache = cache_folder()
-    kept = cache / f"rust-{maker[:16]}"
-    return Rust(
+    kept = cache_folder() / f"rust-{maker[:16]}"
+
+    def recipe(_limits: Limits, _source: bytes) -> Recipe:
+        return Recipe(
+            source=_SOURCE,
+            stages=[compile_, json.loads((kept / _LINK_FILE).read_text())],
+            failure=Status.compile_error,
+            product=_PRODUCT,
+            run=[_PRODUCT],
+            compiler_mb=1024,  # of address space, half of which its libraries take
+            maker=maker,
+        )
+
+    return Toolchain(
         version=version.partition(" (")[0],
-        compile_=compile_,
-        cc=cc,
-        rustc=str(rustc),
         readable=[str(library), str(rustc), ld, *_cc_folders(cc), str(kept)],
-        kept=kept,
-        maker=maker,
-        binaries=Binaries(cache / "binaries"),
+        recipe=recipe,
+        prepare=partial(_prepare, rustc, cc, kept),
     )
 
 

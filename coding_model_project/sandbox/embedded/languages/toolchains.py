@@ -16,40 +16,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded.languages import cpp, go, java, rust, tools
-from coding_model_project.sandbox.embedded.languages.binaries import Binaries
-from coding_model_project.sandbox.embedded.languages.build import Recipe
+from coding_model_project.sandbox.embedded.languages.build import Recipe, Toolchain
 from coding_model_project.sandbox.embedded.launch import Profile, can_bound_processes
 from coding_model_project.sandbox.languages import Language, named
 from coding_model_project.types import Limits
-
-
-class Toolchain(Protocol):
-    """The tools that build and run programs in a language."""
-
-    @property
-    def version(self) -> str: ...
-    @property
-    def profile(self) -> Profile: ...
-    @property
-    def readable(self) -> list[str]:
-        """Host files and folders that it needs besides `confine.READABLE`."""
-        ...
-
-    @property
-    def binaries(self) -> Binaries: ...
-    def prepare(self) -> None:
-        """Make its files on disk, unless they exist."""
-        ...
-
-    def recipe(self, limits: Limits, source: bytes) -> Recipe: ...
 
 
 def toolchain(name: str, tier: Tier) -> Toolchain:
@@ -125,54 +101,49 @@ hostname dd truncate mkfifo getopt hexdump xxd cal ps kill sum cksum wait
 """Commands in a bash program's path: tools for text and files, nothing for networks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Interpreter:
-    """An interpreter that checks sources and runs them."""
+def _interpreter(
+    version: str,
+    readable: list[str],
+    source: str,
+    command: list[str],
+    check: str,
+    *,
+    profile: Profile = Profile.native,
+    heap_option: str = "",
+) -> Toolchain:
+    """Return the toolchain of an interpreter that checks sources and runs them.
 
-    version: str
-    profile: Profile
-    readable: list[str]
-    source: str
-    check: list[str]
-    command: list[str]
-    heap_option: str = ""
-    """Option that limits the interpreter's own heap; megabytes are appended."""
+    Args:
+        check: the option by which it only checks a source.
+        heap_option: limits the interpreter's own heap; megabytes are appended.
+    """
+    path, *options = command
 
-    @property
-    def binaries(self) -> Binaries:
-        raise AssertionError("an interpreted program has no binary")
-
-    def prepare(self) -> None:
-        """Do nothing: an interpreter keeps no files on disk."""
-
-    def recipe(self, limits: Limits, source: bytes) -> Recipe:
-        heap = [f"{self.heap_option}{limits.memory_mb}"] if self.heap_option else []
-        interpreter, *options = self.command
+    def recipe(limits: Limits, _source: bytes) -> Recipe:
+        heap = [f"{heap_option}{limits.memory_mb}"] if heap_option else []
         return Recipe(
-            source=self.source,
-            stages=[[*self.check, self.source]],
-            run=[interpreter, *heap, *options, self.source],
+            source=source,
+            stages=[[path, check, source]],
+            run=[path, *heap, *options, source],
         )
 
+    return Toolchain(version=version, readable=readable, recipe=recipe, profile=profile)
 
-def _find_node() -> _Interpreter | str:
+
+def _find_node() -> Toolchain | str:
     path = tools.which("node")
     version = tools.output_or_none(path, "--version") if path else None
     if not path or not version or int(version.lstrip("v").split(".")[0]) < _OLDEST_NODE:
         return f"node {_OLDEST_NODE} or later is not installed"
-    return _Interpreter(
-        version=f"node {version.lstrip('v')}",
-        profile=Profile.runtime,
-        readable=[path],
-        source="main.js",
-        check=[path, "--check"],
-        # Recursion as deep as in other languages; an in-memory file has no path to resolve.
-        command=[path, "--stack-size=60000", "--preserve-symlinks-main"],
-        heap_option="--max-old-space-size=",
-    )
+    # Recursion as deep as in other languages; an in-memory file has no path to resolve.
+    command = [path, "--stack-size=60000", "--preserve-symlinks-main"]
+    return _interpreter(
+        f"node {version.lstrip('v')}", [path], "main.js", command, "--check",
+        profile=Profile.runtime, heap_option="--max-old-space-size=",
+    )  # fmt: skip
 
 
-def _find_perl() -> _Interpreter | str:
+def _find_perl() -> Toolchain | str:
     path = tools.which("perl")
     found = (
         tools.output_or_none(path, "-e", r'print join "\n", sprintf("%vd", $^V), @INC')
@@ -182,31 +153,20 @@ def _find_perl() -> _Interpreter | str:
     if not path or not found:
         return "perl is not installed"
     version, *library = found.splitlines()
-    return _Interpreter(
-        version=f"perl {version}",
-        profile=Profile.native,
-        readable=[path, *(folder for folder in library if Path(folder).is_dir())],
-        source="main.pl",
-        check=[path, "-c"],
-        command=[path],
-    )
+    readable = [path, *(folder for folder in library if Path(folder).is_dir())]
+    return _interpreter(f"perl {version}", readable, "main.pl", [path], "-c")
 
 
-def _find_bash() -> _Interpreter | str:
+def _find_bash() -> Toolchain | str:
     path = tools.which("bash")
     version = tools.output_or_none(path, "-c", "echo $BASH_VERSION") if path else None
     if not path or not version:
         return "bash is not installed"
     commands = [found for name in _TOOLS.split() if (found := shutil.which(name))]
     folders = [name for name in ("/bin", "/usr/bin") if Path(name).is_symlink()]
-    return _Interpreter(
-        version=f"bash {version.split('(')[0]}",
-        profile=Profile.shell,
-        readable=[*folders, path, "/usr/bin/bash", *commands],
-        source="main.sh",
-        check=[path, "-n"],
-        command=[path],
-    )
+    readable = [*folders, path, "/usr/bin/bash", *commands]
+    version = f"bash {version.split('(')[0]}"
+    return _interpreter(version, readable, "main.sh", [path], "-n", profile=Profile.shell)
 
 
 _FINDERS: dict[str, Callable[[], Toolchain | str]] = {

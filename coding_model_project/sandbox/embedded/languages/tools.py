@@ -48,6 +48,12 @@ def output(
     return done.stderr if errors else done.stdout
 
 
+def last_words(error: Exception) -> str:
+    """Return the last line of what a tool that failed printed, or of the error."""
+    lines = str(getattr(error, "stderr", "") or error).strip().splitlines()[-1:]
+    return "".join(lines)[-200:]
+
+
 def stamp(path: str) -> list[object]:
     """Return values that change when a tool is replaced: its path, size and time."""
     info = Path(path).resolve().stat()
