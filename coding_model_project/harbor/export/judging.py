@@ -31,7 +31,7 @@ from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.export import exporting
-from coding_model_project.harbor.export.inner import PROGRAM_FILE
+from coding_model_project.harbor.export.forker import PROGRAM_FILE
 from coding_model_project.harbor.export.verifier import ADDRESS_MB, CPU_GRACE, PROGRAM_BYTES
 from coding_model_project.harbor.format.task import Step, Task
 from coding_model_project.harbor.rooms.rooms import PATH

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
-from coding_model_project.harbor.export import inner
-from coding_model_project.harbor.export.forker import Forker, Process, Request
+from coding_model_project.harbor.export.forker import (
+    PROGRAM_FILE,
+    Forker,
+    Lost,
+    Process,
+    Request,
+)
 
 _Made = TypeVar("_Made")
 
@@ -27,6 +33,8 @@ class Ran(NamedTuple):
     """Exit code of the first, negative for a signal; None if it exceeded its time."""
     answer: bytes | None
     """Its output or answer; None if that is too long."""
+    struck: bool = False
+    """The program ended or stopped the forker, at this input or an earlier one."""
 
 
 class Runner:
@@ -41,13 +49,14 @@ class Runner:
     ) -> None:
         self._source, self._forker = source, forker
         self._limits = cpu_s, memory_mb, output_kb
+        self._is_struck = False
         self.max_bytes = output_kb << 10
 
     def script(self, text: bytes, wall_s: float) -> Ran:
         """Run the program on standard input; the answer is its output.
 
         Raises:
-            Lost: the forker did not answer. So do the other methods.
+            Lost: the forker did not answer, and no program can have caused that. So do the other methods.
         """
         return self._run(text, wall_s, Process("script", (0, 1)))
 
@@ -71,6 +80,22 @@ class Runner:
     def _run(
         self, given: bytes, wall_s: float, *processes: Process, pipes: Sequence[int] = ()
     ) -> Ran:
+        if not self._is_struck:
+            try:
+                return self._tried(given, wall_s, processes, pipes)
+            except Lost:
+                if not self._forker.is_in_reach:
+                    raise
+                self._forker.end()
+                self._is_struck = True
+        else:
+            for one in pipes:
+                os.close(one)
+        return Ran(-signal.SIGKILL, b"", struck=True)
+
+    def _tried(
+        self, given: bytes, wall_s: float, processes: Sequence[Process], pipes: Sequence[int]
+    ) -> Ran:
         with _folder_with(self._source, self._forker) as folder, _in_files(given, b"") as files:
             code = None
             with suppress(TimeoutError):
@@ -86,7 +111,7 @@ def _folder_with(source: bytes, started: Forker) -> Iterator[str]:
     """Yield a folder with the program. All processes of the test end before it is removed."""
     folder = _somewhere(_new_folder)
     try:
-        with open(f"{folder}/{inner.PROGRAM_FILE}", "wb") as program:
+        with open(f"{folder}/{PROGRAM_FILE}", "wb") as program:
             program.write(source)
         yield folder
     finally:

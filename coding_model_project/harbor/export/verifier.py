@@ -22,8 +22,8 @@ from typing import Any, NoReturn
 
 from coding_model_project.codec import from_json
 from coding_model_project.grading.compare import Tolerance, same_output, same_value
-from coding_model_project.harbor.export import forker, inner, kernel
-from coding_model_project.harbor.export.forker import Forker, Job, Lost
+from coding_model_project.harbor.export import forker, kernel
+from coding_model_project.harbor.export.forker import Forker, Job
 from coding_model_project.harbor.export.running import Ran, Runner
 from coding_model_project.sandbox.embedded.answers import decode
 
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> NoReturn:
     source = _program(solution)
     started = forker.start(source) if source is not None else None
     if isinstance(started, Job):
-        inner.prepare(started)()
+        forker.prepare(started)()
     kernel.hide()
     kernel.adopt_orphans()
     with open(cases_file, "rb") as file:
@@ -117,7 +117,6 @@ class _Judge:
 
     def __init__(self, source: bytes, cases: Mapping[str, Any], started: Forker) -> None:
         limits = cases["limits"]
-        self._forker = started
         self._runner = Runner(
             source,
             started,
@@ -127,7 +126,6 @@ class _Judge:
         )
         self._comparison = cases["comparison"]
         self._tolerance = Tolerance(**cases["tolerance"])
-        self._ended_its_judge = False
 
     def reasons(self, tests: Sequence[Mapping[str, Any]], wall_s: float) -> list[str | None]:
         """Return why the program fails each test, or None if it passes.
@@ -138,30 +136,19 @@ class _Judge:
         Raises:
             Lost: the forker is gone or stopped, and no program can have caused that.
         """
-        if not self._ended_its_judge:
-            try:
-                return self._reasons(tests, wall_s)
-            except Lost:
-                if not self._forker.is_in_reach:
-                    raise
-                self._forker.end()
-                self._ended_its_judge = True
-        return ["the program ended its judge"] * len(tests)
-
-    def _reasons(self, tests: Sequence[Mapping[str, Any]], wall_s: float) -> list[str | None]:
         test = tests[0]
         if "stdin" in test:
             return [self._script(test, self._runner.script(test["stdin"].encode(), wall_s))]
         if "call" in test:
             return [self._call(test, self._runner.call(test["call"], test["args"], wall_s))]
         sources = [test["asserts"] for test in tests]
-        code, answer = self._runner.asserts(sources, test.get("entry_point"), wall_s)
+        ran = self._runner.asserts(sources, test.get("entry_point"), wall_s)
         found: list[str | None] = []
-        for line in (answer or b"").splitlines():
+        for line in (ran.answer or b"").splitlines():
             result = json.loads(line)
             why = f"{result.get('failed', 'raised')} {result.get('line', '')}".strip()
             found.append(None if result.get("passed") is True else why)
-        left = "timeout" if code is None else "raised"
+        left = _ended(ran) if ran.struck or ran.code is None else "raised"
         return [*found, *[left] * (len(tests) - len(found))]
 
     def _script(self, test: Mapping[str, Any], ran: Ran) -> str | None:
@@ -180,6 +167,8 @@ class _Judge:
 
 
 def _ended(ran: Ran) -> str:
+    if ran.struck:
+        return "the program ended its judge"
     if ran.code is None:
         return "timeout"
     if ran.answer is None:

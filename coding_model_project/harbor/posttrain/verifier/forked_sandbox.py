@@ -1,7 +1,7 @@
 """A sandbox of forked processes, for places where the embedded sandbox has no tier, such as a room.
 
 A room forbids namespaces and memory files. It confines the processes that its verifier hands over
-(`inner`): they can neither read /tests nor write /logs/verifier. In a container whose verifier is root,
+(`forker`): they can neither read /tests nor write /logs/verifier. In a container whose verifier is root,
 programs run as `nobody`. There is no other isolation.
 """
 
@@ -16,25 +16,22 @@ import threading
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
-from coding_model_project.codec import to_json
 from coding_model_project.control_groups import oom_kills
 from coding_model_project.errors import OverloadError, SandboxError
 from coding_model_project.harbor.posttrain.verifier import forked_runner
 from coding_model_project.sandbox.base import StopWhen
-from coding_model_project.sandbox.embedded.outcomes import Ended, execution, syntax_error
-from coding_model_project.types import (
-    Asserts,
-    Call,
-    Execution,
-    Input,
-    Limits,
-    Program,
-    Status,
-    Stdin,
+from coding_model_project.sandbox.embedded.outcomes import (
+    Ended,
+    continues,
+    execution,
+    request,
+    syntax_error,
 )
+from coding_model_project.types import Execution, Files, Input, Limits, Program, Status
 
 _PACKAGES = Path(__file__).parents[4]
 """The parent folder of this package: the agent's evaluate.py runs without `PYTHONPATH`."""
@@ -81,15 +78,7 @@ def _run(
         SandboxError: the runner did not start, or ended before any program ran.
     """
     source = program.source.encode("utf-8", "surrogatepass")
-    head = {
-        "source": b64encode(source).decode(),
-        "limits": {
-            "cpu_s": limits.cpu_s,
-            "wall_s": limits.wall_s,
-            "memory_mb": limits.memory_mb,
-            "output_kb": limits.output_kb,
-        },
-    }
+    head = {"source": b64encode(source).decode(), "limits": asdict(limits)}
     found: list[Execution] = []
     n_killed = oom_kills()
     with subprocess.Popen(
@@ -107,7 +96,7 @@ def _run(
                 late = threading.Timer(limits.wall_s + _SPARE_S, process.kill)
                 late.start()
                 try:
-                    _send(process.stdin, _asked(given))
+                    _send(process.stdin, _asked(given, limits))
                     line = process.stdout.readline()
                 finally:
                     late.cancel()
@@ -134,17 +123,11 @@ def _send(stream: Any, value: Any) -> None:
     stream.flush()
 
 
-def _asked(given: Input) -> dict[str, Any]:
-    match given:
-        case Stdin(text=text):
-            return {"kind": "stdin", "text": text}
-        case Call(function=function, args=args):
-            return {"kind": "call", "function": function, "args": [to_json(a) for a in args]}
-        case Asserts(continues=False):
-            kind = {"kind": "asserts", "source": given.source}
-            return {**kind, "entry_point": given.entry_point}
-        case _:
-            raise SandboxError("the forked sandbox runs only scripts, calls and single asserts")
+def _asked(given: Input, limits: Limits) -> list[Any]:
+    if isinstance(given, Files) or continues(given):
+        raise SandboxError("the forked sandbox runs only scripts, calls and single asserts")
+    head, body = request(given, limits)
+    return [head, body.decode("utf-8", "surrogatepass")]
 
 
 def _execution(given: Input, line: bytes, limits: Limits) -> Execution:
@@ -152,14 +135,6 @@ def _execution(given: Input, line: bytes, limits: Limits) -> Execution:
     outcome = json.loads(line) if line else {"exit": -9, "stderr": "the program ended its judge"}
     if "refused" in outcome:
         return syntax_error(outcome["refused"])
-    ended = Ended(
-        confined=True,
-        exit=outcome["exit"],
-        killed=outcome.get("killed"),
-        wall_s=outcome.get("wall_s", 0.0),
-        full=outcome.get("full", False),
-        printed=b64decode(outcome.get("printed", "")),
-        answered=b64decode(outcome.get("answered", "")),
-        stderr=outcome.get("stderr", ""),
-    )
+    printed, answered = (b64decode(outcome.pop(name, "")) for name in ("printed", "answered"))
+    ended = Ended(confined=True, printed=printed, answered=answered, **outcome)
     return execution(given, ended, limits)
