@@ -23,6 +23,10 @@ Plain = (
 """Exact built-in types, the only ones that may leave a sandbox. Any other value arrives as `Opaque`."""
 
 
+STDERR_TAIL = 2000
+"""Bytes of the end of standard error that a sandbox keeps."""
+
+
 class Opaque:
     """A stand-in for a value that is not plain data, with its type's name. Equals no expected value."""
 

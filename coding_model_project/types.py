@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 
+from coding_model_project.plain import STDERR_TAIL as STDERR_TAIL
 from coding_model_project.plain import Opaque, Plain
 
 # ── running a program ─────────────────────────────────────────────────────────────────────────────
@@ -100,10 +101,6 @@ class Status(StrEnum):
     wall_timeout = "wall_timeout"
     memory_limit = "memory_limit"
     output_limit = "output_limit"
-
-
-STDERR_TAIL = 2000
-"""Bytes of the end of standard error that a sandbox keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,18 +5,25 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections import namedtuple
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from functools import lru_cache
-from pathlib import Path
 
 from coding_model_project.isolation import linux
-from coding_model_project.types import Limits
+
+_LIMITS = {"cpu_s": 5.0, "wall_s": 15.0, "memory_mb": 512, "output_kb": 1024}
 
 
-class Tier(StrEnum):
+class Limits(namedtuple("Limits", _LIMITS, defaults=_LIMITS.values())):
+    """Resource limits of one process, as in `types.Limits`."""
+
+
+class Tier(str, Enum):  # noqa: UP042 - StrEnum is missing in Python 3.10, where the driver may run
     """Isolation levels of a test, defined from weakest to strongest."""
+
+    __str__ = str.__str__
+    __format__ = str.__format__
 
     rlimit = "rlimit"
     """Resource limits only: network and files stay open. Never selected silently."""
@@ -74,24 +81,25 @@ READABLE = (
 
 
 _BELOW_SCRATCH = [
-    path.relative_to(SCRATCH) for path in map(Path, READABLE) if path.is_relative_to(SCRATCH)
+    path.removeprefix(f"{SCRATCH}/") for path in READABLE if path.startswith(f"{SCRATCH}/")
 ]
 """Readable paths below `SCRATCH`, such as a Python environment, which its mount would hide."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confinement:
-    """Confinement that a zygote prepares once for all its tests."""
+_CONFINEMENT = ("tier", "base_address_space", "landlock", "filter", "proc")
 
-    tier: Tier
-    base_address_space: int
-    """Bytes of address space that a test has before it runs, with the margin; its limit is on top."""
-    landlock: int | None = None
-    """Descriptor of the Landlock rule set of tier seccomp."""
-    filter: linux.Filter | None = None
-    """The seccomp filter of every tier except rlimit."""
-    proc: int | None = None
-    """Descriptor of the host's /proc, where P counts a test's threads; a test never gets it."""
+
+class Confinement(namedtuple("Confinement", _CONFINEMENT, defaults=(None, None, None))):
+    """Confinement that a zygote prepares once for all its tests.
+
+    Args:
+        tier: the `Tier`.
+        base_address_space: bytes of address space that a test has before it runs, with the margin; its
+            limit is on top.
+        landlock: descriptor of the Landlock rule set of tier seccomp, or None.
+        filter: the seccomp filter (`linux.Filter`) of every tier except rlimit, or None.
+        proc: descriptor of the host's /proc, where P counts a test's threads; a test never gets it.
+    """
 
     @property
     def namespaces(self) -> int:
@@ -113,7 +121,8 @@ def prepare(
     Raises:
         OSError: this machine does not allow the tier.
     """
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    with open("/proc/self/statm") as file:
+        pages = int(file.read().split()[0])
     base = pages * resource.getpagesize() + MEMORY_MARGIN
     proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     if tier is Tier.rlimit:
@@ -133,7 +142,7 @@ def prepare(
         tier=tier,
         base_address_space=base,
         landlock=ruleset,
-        filter=linux.Filter.build(granted or {}),
+        filter=linux.Filter(granted or {}),
         proc=proc,
     )
 
@@ -149,62 +158,59 @@ def _enter_namespaces(readable: Sequence[str]) -> None:
         | linux.CLONE_NEWUTS
         | linux.CLONE_NEWCGROUP
     )
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"1000 {uid} 1")
-    Path("/proc/self/gid_map").write_text(f"1000 {gid} 1")
+    write("/proc/self/setgroups", b"deny")
+    write("/proc/self/uid_map", b"1000 %d 1" % uid)
+    write("/proc/self/gid_map", b"1000 %d 1" % gid)
     linux.mount("", "/", "", linux.MS_REC | linux.MS_PRIVATE).make()
     root = _mount_point(readable)
     flags = linux.MS_NOSUID | linux.MS_NODEV
-    linux.mount("root", str(root), "tmpfs", flags, "size=1m,mode=755").make()
-    bound: list[Path] = []
-    for path in map(Path, readable):
-        if not path.exists() or any(path.is_relative_to(parent) for parent in bound):
+    linux.mount("root", root, "tmpfs", flags, "size=1m,mode=755").make()
+    bound: list[str] = []
+    for path in readable:
+        if not os.path.exists(path) or any(_is_below(path, parent) for parent in bound):
             continue
-        target = root / path.relative_to("/")
-        if path.is_symlink() and path.parent == Path("/"):  # /lib -> usr/lib
-            target.symlink_to(path.readlink())
+        if os.path.islink(path) and path.count("/") == 1:  # /lib -> usr/lib
+            os.symlink(os.readlink(path), root + path)
             continue
-        _bind(path, target)
+        _bind(path, root + path)
         bound.append(path)
     if PROC in readable:  # each test mounts its own there
         for name, target in _STREAMS.items():
-            (root / name).symlink_to(target)
+            os.symlink(target, f"{root}/{name}")
     for name in ("tmp", "old"):
-        (root / name).mkdir(exist_ok=True)
+        os.makedirs(f"{root}/{name}", exist_ok=True)
     os.chdir(root)
     linux.pivot_root(".", "old")
     os.chdir("/")
     linux.unmount("/old")
-    Path("/old").rmdir()
+    os.rmdir("/old")
     linux.make_read_only("/")
     linux.sethostname("sandbox")
 
 
-def _mount_point(readable: Sequence[str]) -> Path:
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def _mount_point(readable: Sequence[str]) -> str:
     """Return a directory to build the new root on that hides none of the `readable` paths."""
     for name in ("/mnt", "/media", "/srv", "/opt", "/tmp", "/var/tmp", "/dev/shm"):
-        path = Path(name)
-        if path.is_dir() and not any(Path(p).resolve().is_relative_to(path) for p in readable):
-            return path
+        if os.path.isdir(name) and not any(_is_below(os.path.realpath(p), name) for p in readable):
+            return name
     raise OSError("no directory to build a root on")
 
 
-def _bind(path: Path, target: Path) -> None:
-    if path.is_dir():
-        target.mkdir(parents=True, exist_ok=True)
+def _bind(path: str, target: str) -> None:
+    if os.path.isdir(path):
+        os.makedirs(target, exist_ok=True)
     else:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.touch()
-    linux.mount(str(path), str(target), "", linux.MS_BIND | linux.MS_REC).make()
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        write(target, b"")
+    linux.mount(path, target, "", linux.MS_BIND | linux.MS_REC).make()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
+class Steps(namedtuple("Steps", ("enter", "restrict", "filter"))):
     """System calls that confine a process to one test, prepared before it is forked."""
-
-    enter: tuple[linux.SystemCall, ...]
-    restrict: tuple[linux.SystemCall, ...]
-    filter: linux.Filter | None
 
     def take(self, files: Mapping[str, bytes]) -> None:
         """Confine this process and write its files into its working directory.
@@ -221,20 +227,19 @@ class Steps:
             self.filter.install()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    """Space for the files of a process."""
+class Room(namedtuple("Room", ("n_bytes", "n_entries"), defaults=(0, 0))):
+    """Space for the files of a process.
 
-    n_bytes: int = 0
-    """Bytes in whole pages, as an in-memory file system allocates them."""
-    n_entries: int = 0
-    """Number of files and of the folders above them."""
+    Args:
+        n_bytes: bytes in whole pages, as an in-memory file system allocates them.
+        n_entries: number of files and of the folders above them.
+    """
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Room:
         """Return the space for files of these sizes, by their paths."""
         page = resource.getpagesize()
-        folders = {str(folder) for path in sizes for folder in Path(path).parents}
+        folders = {folder for path in sizes for folder in _above(path)}
         return cls(
             n_bytes=sum(-(-size // page) * page for size in sizes.values()),
             n_entries=len(sizes) + len(folders),
@@ -278,24 +283,35 @@ def scratch(room: Room) -> list[linux.SystemCall]:
         linux.mount("tmp", SCRATCH, "tmpfs", flags, size),
         *(linux.make_directory(f"{SCRATCH}/{folder}") for folder in _folders_below_scratch()),
         *(
-            linux.mount(str(path), f"{SCRATCH}/{path}", "", linux.MS_BIND | linux.MS_REC)
+            linux.mount(path, f"{SCRATCH}/{path}", "", linux.MS_BIND | linux.MS_REC)
             for path in _BELOW_SCRATCH
         ),
         linux.change_directory(SCRATCH),
     ]
 
 
-def _folders_below_scratch() -> list[Path]:
+def _folders_below_scratch() -> list[str]:
     """Return the folders of `_BELOW_SCRATCH` and their parents, parents first."""
-    above = {folder for path in _BELOW_SCRATCH for folder in (path, *path.parents)} - {Path()}
-    return sorted(above)
+    return sorted({folder for path in _BELOW_SCRATCH for folder in (path, *_above(path))})
+
+
+def _above(path: str) -> Iterable[str]:
+    """Yield the folders of a relative path, the innermost first."""
+    while path := os.path.dirname(path):
+        yield path
 
 
 def write_files(files: Mapping[str, bytes]) -> None:
     """Write files into the working directory."""
     for name, content in files.items():
-        Path(name).parent.mkdir(parents=True, exist_ok=True)
-        Path(name).write_bytes(content)
+        if folder := os.path.dirname(name):
+            os.makedirs(folder, exist_ok=True)
+        write(name, content)
+
+
+def write(path: str, content: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
 
 
 def common_limits(limits: Limits) -> list[linux.SystemCall]:

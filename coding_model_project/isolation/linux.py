@@ -5,14 +5,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 import resource
 import signal
 import struct
+from collections import namedtuple
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, TypeAlias
 
 from coding_model_project.isolation import seccomp, syscalls
 
@@ -20,7 +18,7 @@ _libc = ctypes.PyDLL(None, use_errno=True)  # keeps the GIL, so usable around cl
 _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
 
-MACHINE = platform.machine()
+MACHINE = os.uname().machine
 _COLUMN = syscalls.ARCHITECTURES.get(MACHINE)
 
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS = 0x20000, 0x2000000, 0x4000000
@@ -45,23 +43,21 @@ def number(name: str) -> int:
     return syscalls.NUMBERS[name][_COLUMN]
 
 
-Argument = int | str | bytes | ctypes.Array[Any] | None
+Argument: TypeAlias = "int | str | bytes | ctypes.Array[Any] | None"
 
 
-@dataclass(frozen=True, slots=True)
-class SystemCall:
+class SystemCall(namedtuple("SystemCall", ("name", "arguments"))):
     """A prepared system call: arguments are converted, and their targets are in memory.
 
     A forked process shares its parent's memory, and each page that it touches is copied (2 µs). So the
     calls of every test's process are prepared before the fork.
+
+    Args:
+        arguments: those of `syscall`: the call's number first.
     """
 
-    name: str
-    arguments: tuple[Any, ...]
-    """The arguments of `syscall`: the call's number first."""
-
     @classmethod
-    def ready(cls, name: str, *arguments: Argument) -> Self:
+    def ready(cls, name: str, *arguments: Argument) -> SystemCall:
         """Prepare a call.
 
         Args:
@@ -269,7 +265,7 @@ def landlock_ruleset(abi: int, readable: Sequence[str], writable: Sequence[str] 
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             continue
-        folder = Path(path).is_dir()
+        folder = os.path.isdir(path)
         allowed = _READ_ONLY if folder else _READ_ONLY_FILE
         if path in writable:
             allowed |= rights & (_WRITE_FOLDER if folder else _WRITE_FILE)
@@ -286,40 +282,30 @@ def landlock_restrict(ruleset: int) -> SystemCall:
 # ── seccomp ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Filter:
     """A filter that denies processes, exec, sockets, mounts, changes to file attributes, and signals
-    to others (`seccomp`)."""
+    to others (`seccomp`), prepared for this machine.
 
-    program: ctypes.Array[ctypes.c_char]
-    own_pid: tuple[ctypes.c_uint32, ...]
-    """Places in the program for the process's own id."""
-    call: SystemCall
+    Args:
+        granted: further calls (`seccomp.program`).
 
-    @classmethod
-    def build(cls, granted: Mapping[str, str] = {}) -> Self:
-        """Prepare the filter for this machine.
+    Raises:
+        OSError: the machine's architecture is not supported.
+    """
 
-        Args:
-            granted: further calls (`seccomp.program`).
-
-        Raises:
-            OSError: the machine's architecture is not supported.
-        """
+    def __init__(self, granted: Mapping[str, str] = {}) -> None:
         number("seccomp")
         code = seccomp.program(MACHINE, granted)
-        program = ctypes.create_string_buffer(code, len(code))
-        header = struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(program))
+        self._program = ctypes.create_string_buffer(code, len(code))
         own_pid = struct.pack("I", seccomp.OWN_PID)
-        return cls(
-            program=program,
-            own_pid=tuple(
-                ctypes.c_uint32.from_buffer(program, at)
-                for at in range(4, len(code), 8)
-                if code[at : at + 4] == own_pid
-            ),
-            call=SystemCall.ready("seccomp", 1, 0, header),
+        self.own_pid = tuple(
+            ctypes.c_uint32.from_buffer(self._program, at)
+            for at in range(4, len(code), 8)
+            if code[at : at + 4] == own_pid
         )
+        """Places in the program for the process's own id."""
+        header = struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(self._program))
+        self.call = SystemCall.ready("seccomp", 1, 0, header)
 
     def install(self) -> int:
         """Put this process and its later threads under the filter; return the listener, if any."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections import namedtuple
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from coding_model_project.isolation import syscalls
 
@@ -89,13 +89,11 @@ def _actions(column: int, granted: Mapping[str, str]) -> list[tuple[int, str]]:
     return actions[1:]
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """A search node: numbers from `bound` on are in `above`, others in `below`."""
+class _Search(namedtuple("_Search", ("bound", "below", "above"))):
+    """A search node: numbers from `bound` on are in `above`, others in `below`.
 
-    bound: int
-    below: _Search | str
-    above: _Search | str
+    Each is another node, or the action of all its numbers.
+    """
 
     @classmethod
     def over(cls, actions: Sequence[tuple[int, str]]) -> _Search:

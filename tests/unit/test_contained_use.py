@@ -34,7 +34,6 @@ OWN_FOLDER = [
     "harbor/rooms/root.py",
     "runs/lease.py",
     "runs/ungradable.py",
-    "sandbox/fusion/inside/lean.py",
 ]
 """Modules that make files in a folder of the user's choice, in a room's root or in a sandbox."""
 READERS = [

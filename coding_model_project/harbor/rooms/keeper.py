@@ -86,7 +86,7 @@ def _prepare(setup: dict[str, Any]) -> tuple[Base, Shell]:
     linux.sethostname("room")
     own_proc = _can_mount_proc()
     shell = Shell(
-        filter=linux.Filter.build(seccomp.ROOM),
+        filter=linux.Filter(seccomp.ROOM),
         proc=proc,
         own_proc=own_proc,
         bounds_processes=own_proc and launch.can_bound_processes(),

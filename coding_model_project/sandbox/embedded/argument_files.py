@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections import namedtuple
 
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded.frames import Head
@@ -12,13 +12,8 @@ FIRST = 4
 """The first descriptor of these files; lower ones are the standard streams and the answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """Files in the working directory, or open in memory at tiers without one."""
-
-    paths: list[str]
-    files: dict[str, bytes]
-    descriptors: list[int]
+class Given(namedtuple("Given", ("paths", "files", "descriptors"))):
+    """Files by name in the working directory, or open in memory at tiers without one."""
 
 
 def given(tier: Tier, head: Head, data: bytes) -> Given:

@@ -5,7 +5,6 @@ The program may rewrite all of this. `asserts` trusts nothing here and treats ea
 
 from __future__ import annotations
 
-import copy
 import json
 import operator
 import os
@@ -50,6 +49,8 @@ def _special(target: Any, name: str, *arguments: Any) -> Any:
 
 
 def _copied(value: Any, deep: bool) -> Any:
+    import copy  # lazily, so that a driver starts sooner
+
     return copy.deepcopy(value) if deep else copy.copy(value)
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import select
 import signal
 import sys
 import time
 import traceback
-import types
+from collections import namedtuple
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from coding_model_project.isolation import linux, proc_files
@@ -20,12 +18,12 @@ from coding_model_project.isolation.confine import (
     FIRST_KEPT,
     SCRATCH,
     Confinement,
+    Limits,
     Room,
     Steps,
     steps,
 )
 from coding_model_project.sandbox.embedded import fork_server
-from coding_model_project.types import Limits
 
 _MIN_TESTS_MEMORY_MB = 512
 """Least memory limit of the trusted tests, which need not fit a program's tight limit."""
@@ -46,25 +44,22 @@ PROGRAM, TESTS = 0, 1
 """Indices in `Compiled.confined`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """Everything prepared for a program before its source is known; the zygote caches its parts."""
+class Ready(namedtuple("Ready", ("confinement", "limits", "program", "callee", "tests", "served"))):
+    """Everything prepared for a program before its source is known; the zygote caches its parts.
 
-    confinement: Confinement
-    limits: Limits
-    program: Steps
-    callee: Steps
-    tests: Steps
-    served: fork_server.Plan | None
-    """The compiled loop's plan, for a program without files; None without that loop."""
+    Args:
+        program: the steps (`confine.Steps`) of a process of the program, as are `callee`, for calls of
+            tests, and `tests`, for these.
+        served: the compiled loop's plan, for a program without files; None without that loop.
+    """
 
 
 def ready(
     confinement: Confinement, limits: Limits, room: Room, served: fork_server.Plan | None
 ) -> Ready:
     """Return the steps for each kind of process that a program may need."""
-    kept = replace(limits, cpu_s=_KEPT_CPU_S)
-    roomy = replace(kept, memory_mb=max(limits.memory_mb, _MIN_TESTS_MEMORY_MB))
+    kept = limits._replace(cpu_s=_KEPT_CPU_S)
+    roomy = kept._replace(memory_mb=max(limits.memory_mb, _MIN_TESTS_MEMORY_MB))
     return Ready(
         served=served,
         confinement=confinement,
@@ -75,15 +70,15 @@ def ready(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
-    """P's knowledge of its program."""
+class Compiled(namedtuple("Compiled", ("code", "files", "ready", "confined"))):
+    """P's knowledge of its program.
 
-    code: types.CodeType
-    files: dict[str, bytes]
-    ready: Ready
-    confined: mmap.mmap
-    """Bytes shared with T and A, which each set theirs and unmap it before anything of an input runs."""
+    Args:
+        files: their content by name.
+        ready: see `Ready`.
+        confined: bytes shared with T and A, which each set theirs and unmap it before anything of an
+            input runs.
+    """
 
 
 # ── processes ─────────────────────────────────────────────────────────────────────────────────────

@@ -11,53 +11,42 @@ from __future__ import annotations
 import os
 import select
 import signal
-import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from coding_model_project.sandbox.embedded import asserts, exchange, forked, frames, run_program
 from coding_model_project.sandbox.embedded.exchange import Exchange
 from coding_model_project.sandbox.embedded.forked import PROGRAM, TESTS, Compiled
 from coding_model_project.sandbox.embedded.printed import Outputs
 
+if TYPE_CHECKING:
+    import socket
+
 _HEAD = 2
 """Most bytes of an answer before its value or result."""
 
 
-@dataclass(slots=True)
 class Kept:
     """The process of a program, and the one that takes requests: that of its tests, or the same."""
 
-    compiled: Compiled
-    exchange: Exchange
-    outputs: Outputs
-    program: int
-    """Process id of the program."""
-    answering: int
-    """Process id of the tests, or of a program that is called without tests."""
-    entry_point: str | None
-    watch: forked.Watch
-    """Watcher of the process that answers."""
-    clock: forked.Clock
-    """CPU time of the processes since the last answer: threads that go on after it are not free."""
-    is_new: bool = True
-    has_printed: bool = False
-
-    @classmethod
-    def start(cls, compiled: Compiled, head: frames.Head) -> Kept:
+    def __init__(self, compiled: Compiled, head: frames.Head) -> None:
         """Start the processes for inputs of the head's kind."""
-        pipes, outputs = Exchange(), Outputs.create(appending=True)
+        self.compiled = compiled
+        self.exchange, self.outputs = Exchange(), Outputs.create(appending=True)
+        self.entry_point: str | None = head.get("entry_point")
         null = os.open(os.devnull, os.O_RDWR)
         start = _start_tested if "entry_point" in head else _start_called
-        entry_point = head.get("entry_point")
-        program, answering = start(compiled, pipes, outputs, null, entry_point)
-        pipes.begin()
+        # Process ids of the program, and of its tests or again of a program that is called without tests.
+        self.program, self.answering = start(
+            compiled, self.exchange, self.outputs, null, self.entry_point
+        )
+        self.exchange.begin()
         os.close(null)
-        watch = forked.Watch(answering, compiled.ready.confinement.proc)
-        clock = forked.Clock(sorted({program, answering}))
-        return cls(compiled, pipes, outputs, program, answering, entry_point, watch, clock)
+        self.watch = forked.Watch(self.answering, self._proc)
+        # CPU time of the processes since the last answer: threads that go on after it are not free.
+        self.clock = forked.Clock(sorted({self.program, self.answering}))
+        self.is_new, self.has_printed = True, False
 
     def takes(self, head: frames.Head) -> bool:
         """Return whether these processes are those that an input continues."""

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from coding_model_project.isolation import confine, linux, proc_files, seccomp
-from coding_model_project.isolation.confine import Confinement, Tier
+from coding_model_project.isolation.confine import Confinement, Limits, Tier
 from coding_model_project.sandbox.embedded import forked
-from coding_model_project.types import Limits
 
 _AS_MARGIN = 64 << 20
 """Bytes of address space above the memory limit: code, arenas, guard pages."""

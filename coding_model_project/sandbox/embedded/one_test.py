@@ -8,14 +8,12 @@ memory (`exchange`).
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 import types
-from dataclasses import replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from coding_model_project.isolation.confine import Confinement, Room, steps
+from coding_model_project.isolation.confine import Confinement, Limits, Room, steps
 from coding_model_project.sandbox.embedded import (
     argument_files,
     fork_server,
@@ -26,7 +24,9 @@ from coding_model_project.sandbox.embedded import (
 from coding_model_project.sandbox.embedded.forked import PROGRAM, Compiled
 from coding_model_project.sandbox.embedded.kept import Kept
 from coding_model_project.sandbox.embedded.printed import Outputs
-from coding_model_project.types import Limits
+
+if TYPE_CHECKING:
+    import socket
 
 COMPILE_CPU_S = 10
 
@@ -42,7 +42,7 @@ def plan(
     """
     compiling_s = COMPILE_CPU_S if single else 0  # in the same process
     return fork_server.plan(
-        steps(confinement, replace(limits, cpu_s=limits.cpu_s + compiling_s), 4),
+        steps(confinement, limits._replace(cpu_s=limits.cpu_s + compiling_s), 4),
         channel,
         single=single,
         clone_flags=confinement.namespaces,
@@ -102,7 +102,7 @@ def _run_kept(
     if kept is not None and not kept.takes(head):
         kept.close()
         kept = None
-    kept = kept or Kept.start(compiled, head)
+    kept = kept or Kept(compiled, head)
     cpu_s, wall_s = head["within"]
     lives = kept.answer(channel, n, cpu_s=cpu_s, wall_s=wall_s, keep=head["keep"])
     return kept if lives else None
@@ -141,7 +141,7 @@ def _run_on_files(channel: socket.socket, compiled: Compiled, given: argument_fi
         run_program.run_script(compiled.code)
 
     descriptors = [null, *outputs.descriptors, *given.descriptors]
-    compiled = replace(compiled, files={**compiled.files, **given.files})
+    compiled = compiled._replace(files={**compiled.files, **given.files})
     room = Room.of({name: len(content) for name, content in compiled.files.items()})
     ready = compiled.ready
     ways = steps(ready.confinement, ready.limits, len(descriptors), room)

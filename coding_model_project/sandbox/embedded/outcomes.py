@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from coding_model_project.errors import DataError, OverloadError
@@ -19,6 +20,7 @@ from coding_model_project.types import (
     Limits,
     Opaque,
     Plain,
+    Program,
     Status,
     Stdin,
 )
@@ -51,6 +53,20 @@ def _kept(given: Call | Asserts, limits: Limits, keep: bool) -> Head:
     """Return the head of an input of processes that may answer several (`kept`)."""
     within = [limits.cpu_s, limits.wall_s]
     return {"continues": given.continues, "keep": keep, "within": within}
+
+
+_LONGEST_ALONE = 1 << 16
+"""Most bytes of a source that its test's process compiles: the time is negligible."""
+_LONGEST_HEAD = 450
+"""Most JSON characters of a head for `fork_server`, besides the source's size."""
+
+
+def comes_alone(program: Program, source: bytes, inputs: Sequence[Input], limits: Limits) -> bool:
+    """Return whether a program and its only input may take one process instead of two."""
+    if program.files or len(source) > _LONGEST_ALONE or len(inputs) != 1:
+        return False
+    is_known = isinstance(inputs[0], Stdin | Call)
+    return is_known and len(json.dumps(request(fresh(inputs[0]), limits)[0])) <= _LONGEST_HEAD
 
 
 def continues(given: Input | None) -> bool:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import os
-import socket
 import time
-from dataclasses import dataclass
-from typing import Any
+from collections import namedtuple
+from typing import TYPE_CHECKING, Any
 
+from coding_model_project.isolation.confine import Limits
+from coding_model_project.plain import STDERR_TAIL
 from coding_model_project.sandbox.embedded import frames
-from coding_model_project.types import STDERR_TAIL, Limits
+
+if TYPE_CHECKING:
+    import socket
 
 
-@dataclass(frozen=True, slots=True)
-class Outputs:
+class Outputs(namedtuple("Outputs", ("out", "err", "answer"))):
     """In-memory output files of limited size, read after their writer has ended: nothing can block."""
-
-    out: int
-    err: int
-    answer: int
 
     @classmethod
     def create(cls, *, appending: bool = False) -> Outputs:

@@ -68,7 +68,6 @@ def _run(body: Callable[[], object]) -> NoReturn:
 def _namespace(code: types.CodeType, name: str) -> types.ModuleType:
     """Execute the program as a module of this name, with the `__file__` of an interpreter's script."""
     module = types.ModuleType(name)
-    module.__dict__["__builtins__"] = builtins.__dict__  # not this module's (`fusion.inside`)
     folder = os.getcwd()  # noqa: PTH109 - runs in every test, and abspath() touches 20 more pages
     module.__file__ = f"{'' if folder == '/' else folder}/{code.co_filename}"
     sys.modules[name] = module

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import socket
 from collections.abc import Callable, Iterable, Sequence
@@ -19,21 +18,14 @@ from coding_model_project.isolation.proc_files import longest_s
 from coding_model_project.sandbox.embedded import compiled_loop, frames
 from coding_model_project.sandbox.embedded.outcomes import (
     Ended,
+    comes_alone,
     continues,
     execution,
     fresh,
     request,
     syntax_error,
 )
-from coding_model_project.types import (
-    Call,
-    Execution,
-    Input,
-    Limits,
-    Program,
-    Status,
-    Stdin,
-)
+from coding_model_project.types import Execution, Input, Limits, Program, Status
 
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
@@ -45,10 +37,6 @@ _ENVIRONMENT = {
 """Environment of the interpreter, which programs do not see."""
 
 COMPILE_S = 60.0
-_LONGEST_ALONE = 1 << 16
-"""Most bytes of a source that its test's process compiles: the time is negligible."""
-_LONGEST_HEAD = 450
-"""Most JSON characters of a head for `fork_server`, besides the source's size."""
 _MARGIN_S = 15.0
 """Wall seconds beyond a wait's own limit after which the zygote counts as hanging."""
 
@@ -188,10 +176,10 @@ class Slot:
                     return False
             return len(executions) < len(inputs)
 
-        comes_alone = self._serves_alone and len(source) <= _LONGEST_ALONE and not program.files
-        if comes_alone and not add(self._alone(source, inputs[len(executions) :], limits)):
-            return
         left = inputs[len(executions) :]
+        if self._serves_alone and comes_alone(program, source, left, limits):
+            add([self._alone(source, left[0], limits)])
+            return
         refused = self._begin(program, source, limits)
         if refused is not None:
             add([refused] * len(left))
@@ -243,15 +231,9 @@ class Slot:
             raise ZygoteLost(f"a test could not be confined: {ended.stderr[-200:]}")
         return ended
 
-    def _alone(self, source: bytes, inputs: Sequence[Input], limits: Limits) -> list[Execution]:
-        """Run an only input in a process that takes the program with it; empty if that is impossible."""
-        match inputs:
-            case [Stdin() | Call() as only]:
-                head, data = request(fresh(only), limits)
-            case _:
-                return []
-        if len(json.dumps(head)) > _LONGEST_HEAD:
-            return []
+    def _alone(self, source: bytes, only: Input, limits: Limits) -> Execution:
+        """Run an only input in a process that takes the program with it."""
+        head, data = request(fresh(only), limits)
         if limits != self._limits:
             self._send({"limits": asdict(limits)})
             self._limits = limits
@@ -259,7 +241,7 @@ class Slot:
         ended = Ended.read(*self._receive(longest_s(COMPILE_S + limits.wall_s) + _MARGIN_S))
         if not ended.was_seen(alone=True):
             raise ZygoteLost(f"a test could not be confined: {ended.stderr[-200:]}")
-        return [ended.refusal or self._checked(execution(only, ended, limits))]
+        return ended.refusal or self._checked(execution(only, ended, limits))
 
     def _begin(self, program: Program, source: bytes, limits: Limits) -> Execution | None:
         """Have a program compiled; return each input's execution if it does not compile."""

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import types
+from collections import namedtuple
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 _ONLY_TREE = 0x400
@@ -26,29 +26,22 @@ def read(source: bytes, file: str) -> Names:
         SyntaxError, ValueError, RecursionError: it does not compile.
     """
     tree: Any = compile(source, file, "exec", _ONLY_TREE, dont_inherit=True)
-    names = Names(tree)
+    loaded, stored, defined = set[str](), set[str](), set[str]()
     for node in _walk(tree):
         kind = _kind(node)
         if kind == "Name":
-            (names.loaded if _kind(node.ctx) == "Load" else names.stored).add(node.id)
+            (loaded if _kind(node.ctx) == "Load" else stored).add(node.id)
         elif kind in _DEFINITIONS:
-            names.stored.add(str(node.name))
-            names.defined |= set() if kind == "ExceptHandler" else {node.name}
+            stored.add(str(node.name))
+            if kind != "ExceptHandler":
+                defined.add(node.name)
         elif kind == "alias":
-            names.stored.add((node.asname or node.name).partition(".")[0])
-    return names
+            stored.add((node.asname or node.name).partition(".")[0])
+    return Names(tree, loaded, stored, defined)
 
 
-@dataclass
-class Names:
-    """The names that test code uses, and its syntax tree."""
-
-    tree: Any
-    loaded: set[str] = field(default_factory=set)
-    stored: set[str] = field(default_factory=set)
-    """Names that it sets in any scope."""
-    defined: set[str] = field(default_factory=set)
-    """Names of its functions and classes."""
+class Names(namedtuple("Names", ("tree", "loaded", "stored", "defined"))):
+    """The syntax tree of test code, and the names that it uses, sets in any scope, and defines."""
 
     def refusal(self) -> str | None:
         """Return what the tests do that no separate process can be judged by, as in "replace input"."""

@@ -17,26 +17,24 @@ it. No expected output comes here at all.
 
 from __future__ import annotations
 
+import _socket
 import contextlib
 import gc
 import importlib
 import mmap
 import os
-import platform
 import resource
 import signal
-import socket
 import sys
 import traceback
 import types
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
-from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from coding_model_project.isolation import linux, seccomp
-from coding_model_project.isolation.confine import Confinement, Room, Tier, prepare
+from coding_model_project.isolation.confine import Confinement, Limits, Room, Tier, prepare
 from coding_model_project.sandbox.embedded import fork_server, frames, one_test, run_program, stacks
 from coding_model_project.sandbox.embedded.fork_server import (
     ASTRAY,
@@ -49,7 +47,9 @@ from coding_model_project.sandbox.embedded.fork_server import (
 )
 from coding_model_project.sandbox.embedded.forked import Compiled, Ready, ready
 from coding_model_project.sandbox.embedded.kept import Kept
-from coding_model_project.types import Limits
+
+if TYPE_CHECKING:
+    import socket
 
 PRELOAD = """
 abc array ast base64 bisect calendar cmath collections.abc contextlib copy csv dataclasses datetime
@@ -59,13 +59,13 @@ struct textwrap threading time typing unicodedata
 """
 """The modules that programs import most: an import here saves its time in every test."""
 
-_REHEARSALS = 20
-"""Runs of the rehearsal: more than the interpreter needs to specialise code, eight in 3.11."""
+_REHEARSALS = 20 if sys.version_info >= (3, 11) else 2
+"""Runs of the rehearsal: more than the interpreter needs to specialise code, eight in 3.11 (none before)."""
 
 
 def main() -> None:
     host, descriptor, tier, preload, library = sys.argv[1:]
-    channel = socket.socket(fileno=linux.lowest(int(descriptor)))
+    channel: Any = _socket.socket(fileno=linux.lowest(int(descriptor)))
     linux.end_with(int(host))
     serve(channel, tier, [*PRELOAD.split(), *filter(None, preload.split(","))], library)
 
@@ -83,7 +83,7 @@ def serve(channel: socket.socket, tier: str, preload: Sequence[str], library: st
             importlib.import_module(name)
         stacks.share()
     extra = [name for name in preload if name not in PRELOAD.split()]
-    if extra and len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - no pathlib in a driver
+    if extra and len(os.listdir("/proc/self/task")) > 1:
         raise RuntimeError(f"preload: one of {', '.join(extra)} starts threads when it is imported")
     server = _server(library)
     own_files = seccomp.OWN_FILES if Tier(tier) is Tier.namespaces else None
@@ -94,11 +94,13 @@ def serve(channel: socket.socket, tier: str, preload: Sequence[str], library: st
     warnings.simplefilter("ignore")
     run_program.offer_stdin()
     _rehearse(confinement)
-    gc.collect()
+    if gc.isenabled():  # a driver starts sooner without
+        gc.collect()
     gc.freeze()
+    gc.enable()
     hello = {
         "ready": True,
-        "python": platform.python_version(),
+        "python": ".".join(map(str, sys.version_info[:3])),
         "preloaded": list(map(_with_version, extra)),
         "serves_alone": server is not None,
     }
@@ -189,13 +191,13 @@ def forget_the_host() -> None:
 
 def end_orphans() -> None:
     """Kill and reap processes that outlived their P; without P, all children here are orphans."""
-    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    children = f"/proc/self/task/{os.getpid()}/children"
     with contextlib.suppress(ChildProcessError):
         while True:
             if os.waitpid(-1, os.WNOHANG)[0] != 0:
                 continue
-            with contextlib.suppress(FileNotFoundError):  # in namespaces they die with P
-                for child in children.read_text().split():
+            with contextlib.suppress(FileNotFoundError), open(children) as file:
+                for child in file.read().split():  # in namespaces they die with P
                     os.kill(int(child), signal.SIGKILL)
             os.waitpid(-1, 0)
 

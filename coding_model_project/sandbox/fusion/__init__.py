@@ -5,7 +5,7 @@
           └ `fleet`: chooses servers, limits concurrency, retries
               ├ POST /run_batch: this project's own server runs them in its embedded sandbox
               └ POST /run_code (`wire`), with the driver that another server has compiled (`bundle`)
-                  └ `inside.driver`, in the server: runs each program as the embedded sandbox does
+                  └ `carried.driver`, in the server: runs each program as the embedded sandbox does
                       └ one confined process per input
 
 `driver_messages` encodes requests and decodes answers, `capabilities` probes servers.

@@ -1,24 +1,31 @@
-"""Requests that carry the driver, which each server compiles once (`inside.compile_driver`)."""
+"""Requests that carry the driver, which each server compiles once (`carried.build`)."""
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 
-from coding_model_project.isolation import seccomp
-from coding_model_project.isolation.carried_source import PACKAGE, carried
+from coding_model_project.isolation.carried_source import carried
 from coding_model_project.sandbox.embedded import compiled_loop
 from coding_model_project.sandbox.fusion import wire
 
 ANSWER_FILE = "coding_model_project.answer"
 """File in which the driver leaves its answer, to be fetched."""
 
-_INSIDE = f"{PACKAGE}.sandbox.fusion.inside"
+_DRIVER = (
+    "coding_model_project.sandbox.carried.driver",
+    "coding_model_project.sandbox.embedded.zygote",
+)
+_TYPING = re.compile(r"^from typing import (\(.*?\)|.*?)$", re.M | re.S)
+_NO_TYPING = "TYPE_CHECKING = False"
+"""Replacement of an import that is for annotations only: it takes longer than all others together."""
+
 _GIVEN, _CODE, _LIBRARY, _REQUEST = (
     f"coding_model_project.{suffix}" for suffix in ("json", "pyc", "so", "request")
 )
@@ -34,7 +41,7 @@ _VARIABLES = {
     "OPENBLAS_NUM_THREADS": "1",
 }
 _OPTIONS = ("-S", "-s", "-B", "-X", "int_max_str_digits=0")
-"""Options that skip `site`, the slowest part of the start; `inside` replaces what programs need of it."""
+"""Options that skip `site`, the slowest part of the start; the driver makes what programs need of it."""
 
 _BASH = """\
 exec env -i {variables} ${{LD_LIBRARY_PATH:+"LD_LIBRARY_PATH=$LD_LIBRARY_PATH"}} \\
@@ -94,14 +101,10 @@ class Driver:
         )
 
 
-def build_body(machine: str) -> wire.Body:
-    """Return the body of the request that compiles the driver.
-
-    Raises:
-        KeyError: there is no driver for this kind of machine.
-    """
-    files_sent = {_GIVEN: base64.b64encode(_given(machine)).decode()}
-    source = _read("inside", "compile_driver.py")
+def build_body() -> wire.Body:
+    """Return the body of the request that compiles the driver."""
+    files_sent = {_GIVEN: base64.b64encode(_given()).decode()}
+    source = files("coding_model_project.sandbox.carried").joinpath("build.py").read_text("utf-8")
     return wire.run_code(
         source, "python", run_s=_BUILD_S, files=files_sent, fetch_files=[_CODE, _LIBRARY]
     )
@@ -114,22 +117,11 @@ def built(response: wire.Response, python: str, language: str) -> Driver | None:
 
 
 @lru_cache
-def _given(machine: str) -> bytes:
-    sources = {
-        path.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): source
-        for path, source in carried(f"{_INSIDE}.driver").items()
-        if not path.endswith(("seccomp.py", "__init__.py"))
-    }
+def _given() -> bytes:
+    sources = carried(*_DRIVER)
     given = {
-        "sources": sources,
-        "lean": _read("inside", "lean.py"),
+        "sources": {path: _TYPING.sub(_NO_TYPING, source) for path, source in sources.items()},
         "loop": compiled_loop.SOURCE.read_text("utf-8"),
         "flags": list(compiled_loop.FLAGS),
-        "filters": [seccomp.program(machine, one).hex() for one in ({}, seccomp.OWN_FILES)],
-        "own_pid": seccomp.OWN_PID,
     }
     return json.dumps(given).encode("ascii")
-
-
-def _read(*path: str) -> str:
-    return files("coding_model_project.sandbox.fusion").joinpath(*path).read_text("utf-8")

@@ -10,6 +10,7 @@ from typing import Any
 
 from coding_model_project import strict_json
 from coding_model_project.errors import ConfigError
+from coding_model_project.isolation import syscalls
 from coding_model_project.sandbox import conformance_cases
 from coding_model_project.sandbox.fusion import bundle, driver_messages, wire
 from coding_model_project.sandbox.fusion.bundle import Driver
@@ -153,11 +154,9 @@ async def _build(send: Send, look: dict[str, Any]) -> Driver:
     """
     hello = wire.run_code("exec env -i WORD=hello printenv WORD", "bash", run_s=_PROBE_S)
     language = "bash" if (await _stdout(send, hello)).strip() == "hello" else "python"
-    try:
-        body = bundle.build_body(look["machine"])
-    except KeyError:
-        raise ConfigError(f"no driver for machines of kind {look['machine']!r}") from None
-    response = await _run_code(send, body)
+    if look["machine"] not in syscalls.ARCHITECTURES:
+        raise ConfigError(f"no driver for machines of kind {look['machine']!r}")
+    response = await _run_code(send, bundle.build_body())
     driver = bundle.built(response, look["python"], language)
     if driver is None:
         raise ConfigError(f"the server cannot compile the driver: {_last_words(response)}")

@@ -100,26 +100,49 @@ class NotAnAnswer(Exception):
 
 def encode_request(request: Request) -> bytes:
     """Return a request to a driver as ASCII."""
-    content = {"secret": request.secret.hex(), "preload": request.preload, **batch(request)}
+    content = {
+        "secret": request.secret.hex(),
+        "preload": request.preload,
+        "budget_s": request.budget_s,
+        "programs": [_for_driver(task) for task in request.tasks],
+    }
     return json.dumps(content).encode("ascii")
+
+
+def _for_driver(task: Task) -> dict[str, Any]:
+    """Return a program with the frames of its inputs, as the zygote takes them."""
+    program, source = task.program, task.program.source.encode()
+    alone = outcomes.comes_alone(program, source, task.inputs, task.limits)
+    framed = []
+    for number, given in enumerate(task.inputs):
+        keep, given = is_continued(task.inputs, number), outcomes.fresh(given) if alone else given
+        head, body = outcomes.request(given, task.limits, keep=keep)
+        framed.append([head, body.decode("utf-8", "surrogatepass")])
+    return {
+        **_program_to_json(task),
+        "alone": alone,
+        "inputs": framed,
+    }
 
 
 def batch(request: Request) -> dict[str, Any]:
     """Return the body of a request to `/run_batch`."""
     return {
         "budget_s": request.budget_s,
-        "programs": [_task_to_json(task) for task in request.tasks],
+        "programs": [
+            {**_program_to_json(task), "inputs": list(map(_input_to_json, task.inputs))}
+            for task in request.tasks
+        ],
     }
 
 
-def _task_to_json(task: Task) -> dict[str, Any]:
+def _program_to_json(task: Task) -> dict[str, Any]:
     files = task.program.files.items()
     return {
         "source": task.program.source,
         "language": task.program.language,
         "files": {name: base64.b64encode(data).decode() for name, data in files},
         "limits": asdict(task.limits),
-        "inputs": [_input_to_json(given) for given in task.inputs],
     }
 
 

@@ -81,7 +81,7 @@ def test_on_another_architecture(monkeypatch):
 
     monkeypatch.setattr(linux, "_COLUMN", None)
     with pytest.raises(OSError, match=f"no system call table for {platform.machine()}"):
-        linux.Filter.build()
+        linux.Filter()
 
 
 def test_actions_that_succeeded_are_named_whole(monkeypatch):

@@ -21,16 +21,15 @@ import socket
 import sys
 import time
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from coding_model_project.isolation import confine, linux
-from coding_model_project.isolation.confine import PROC, Tier
+from coding_model_project.isolation.confine import PROC, Limits, Tier
 from coding_model_project.sandbox.embedded import argument_files, frames, launch
 from coding_model_project.sandbox.embedded.languages import stages
 from coding_model_project.sandbox.embedded.launch import Command, Place, Profile
 from coding_model_project.sandbox.embedded.printed import Outputs
 from coding_model_project.sandbox.embedded.zygote import end_orphans, forget_the_host
-from coding_model_project.types import Limits
 
 _FEWEST_IDS = 301
 """The lowest limit that the kernel accepts."""
@@ -220,7 +219,7 @@ def _ready(
     namespaces = zygote.run.confinement.tier is Tier.namespaces
     return _Ready(
         place=zygote.run,
-        limits=replace(limits, memory_mb=limits.memory_mb + head["overhead_mb"]),
+        limits=limits._replace(memory_mb=limits.memory_mb + head["overhead_mb"]),
         files=files if namespaces else {},
         confined=confined,
         executable=executable,

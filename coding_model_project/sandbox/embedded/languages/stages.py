@@ -11,11 +11,10 @@ import time
 from pathlib import Path
 
 from coding_model_project.isolation import linux
-from coding_model_project.isolation.confine import Tier
+from coding_model_project.isolation.confine import Limits, Tier
 from coding_model_project.sandbox.embedded import frames, launch
 from coding_model_project.sandbox.embedded.languages import jar
 from coding_model_project.sandbox.embedded.launch import Command, Place
-from coding_model_project.types import Limits
 
 _CPU_S, _WALL_S, _OUTPUT_KB = 30.0, 50.0, 256 << 10
 """Limits of compilers, for which some sources are hard work."""

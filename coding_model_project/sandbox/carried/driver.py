@@ -1,30 +1,31 @@
-"""The driver, which runs programs inside a SandboxFusion server, as root or not, one after another.
+"""The driver, which runs the programs of a request, as root or not, one after another.
 
     D, this process: reads the request, holds its secret, keeps the clock, leaves the signed answer
       └ the embedded sandbox's zygote, forked before D knows anything
           └ a process per program ── a confined process per input
 
-A server confines nothing, so the driver does, at the tier in its arguments. A program has access to
-neither D's memory, nor its descriptors, nor later inputs. D only passes frames on: the host interprets
-them (`driver_messages`), so requests spend no time on that.
+Nothing else confines programs there, so the driver does, at the tier in its arguments. A program has
+access to neither D's memory, nor its descriptors, nor later inputs. D only passes frames on: the host
+makes and interprets them (`fusion.driver_messages`), so requests spend no time on that.
+
+A request starts a new Python and pays for all imports. So the modules that travel import neither
+dataclasses nor pathlib nor socket, which take longer than a test.
 """
 
 from __future__ import annotations
 
+import _sitebuiltins
+import _socket
+import binascii
 import builtins
 import json
 import os
-import socket
 import sys
 import time
-from contextlib import suppress
 from typing import Any, NoReturn
 
-from lean import load  # loads modules of this package
-
 from coding_model_project.isolation import linux
-from coding_model_project.sandbox.embedded import frames, zygote
-from coding_model_project.sandbox.fusion.inside import tier_rlimit
+from coding_model_project.sandbox.embedded import frames
 
 ANSWER_FILE = "coding_model_project.answer"
 """File in which the answer is left, to be fetched."""
@@ -34,24 +35,12 @@ _COMPILE_S = 60.0
 _MARGIN_S = 15.0
 """The same as in `slot`."""
 
-_LONGEST_ALONE = 1 << 16
-_LONGEST_HEAD = 450
-"""The same as in `slot`: limits of a program that comes with its only input in one frame."""
-
 _MOST_BYTES = 8 << 20
 """Size of an answer after which no further input is started."""
 
 _WORTH_COMPRESSING = 32 << 10
-
-_OURS = (
-    ("sandbox.embedded.run_program", None),
-    ("codec", "call"),
-    ("sandbox.embedded.callee", "call"),
-    ("sandbox.embedded.callee", "asserts"),
-    ("sandbox.embedded.asserts", "asserts"),
-    ("sandbox.embedded.argument_files", "files"),
-)
-"""Modules that processes of tests use, and the kind of input that needs them."""
+_NOBODY = 65534
+_EXECUTE_BY_OTHERS = 0o001
 
 Frame = tuple[bytes, bytes]
 
@@ -60,12 +49,11 @@ def main(library: str) -> NoReturn:
     """Answer the request on standard input, with each program confined at the tier in the arguments.
 
     Args:
-        library: path of the compiled loop; empty for none.
+        library: name of the compiled loop in the working directory; empty for none.
     """
     tier = sys.argv[1]
-    load("coding_model_project.isolation.linux")  # once for both processes
-    load("coding_model_project.sandbox.embedded.frames")
-    ours, theirs = socket.socketpair()
+    library = library and os.path.abspath(library)
+    ours, theirs = _socket.socketpair()
     host = os.getpid()
     if os.fork() == 0:
         ours.close()
@@ -75,10 +63,8 @@ def main(library: str) -> NoReturn:
     with open(0, "rb", buffering=0) as file:
         request = json.loads(file.readall())
     answer = _Driver(ours, request, tier).answer()
-    with open(ANSWER_FILE, "wb", buffering=0) as file:
-        left = memoryview(answer)
-        while left:
-            left = left[file.write(left) :]
+    with open(ANSWER_FILE, "wb") as file:
+        file.write(answer)
     os._exit(0)  # the zygote ends with its channel
 
 
@@ -89,16 +75,15 @@ def _become_zygote(host: int, channel: Any, tier: str, library: str) -> NoReturn
         nothing = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(nothing, standard)
-        channel = socket.socket(fileno=linux.lowest(channel.detach()))
-        for name in ("exit", "quit"):
-            setattr(builtins, name, _Quitter(name))
-        if hasattr(sys, "set_int_max_str_digits"):
-            sys.set_int_max_str_digits(0)
+        channel = _socket.socket(fileno=linux.lowest(channel.detach()))
+        from coding_model_project.sandbox.embedded import zygote
+
+        del sys.meta_path[0]  # of `build`: programs cannot import this package
+        for name in ("exit", "quit"):  # which `site` makes elsewhere
+            setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
         if tier == "rlimit":
-            tier_rlimit.strengthen()
+            zygote.prepare = _strengthened(zygote.prepare)
         head, _ = frames.receive(channel)
-        for name in head["ours"]:  # once here, instead of in every test's process
-            load(f"coding_model_project.{name}")
         zygote.serve(channel, tier, head["preload"], library)
     except BaseException as error:  # noqa: BLE001 - no exception may return into D's frames
         if not isinstance(error, EOFError):
@@ -107,19 +92,35 @@ def _become_zygote(host: int, channel: Any, tier: str, library: str) -> NoReturn
         os._exit(1)
 
 
-class _Quitter:
-    """`exit` and `quit`, which programs expect; `site`, which makes them, takes 5 ms to import."""
+def _strengthened(plain: Any) -> Any:
+    """Return a function that prepares tier rlimit, the last resort, which closes no files.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    Programs are isolated from the driver and from each other all the same. They have no capabilities, and
+    cannot signal, trace or start processes. If the server runs as root, they become nobody, unless only
+    root may read this Python.
+    """
+    linux.hide_memory()
 
-    def __repr__(self) -> str:
-        return f"Use {self.name}() or Ctrl-D (i.e. EOF) to exit"
+    def prepare(tier: Any, granted: None = None) -> Any:
+        confinement = plain(tier)._replace(filter=linux.Filter())
+        if os.getuid() == 0 and all(map(_is_open_to_others, sys.path)):
+            os.setgroups([])
+            os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+            os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+        return confinement
 
-    def __call__(self, code: object = None) -> NoReturn:
-        with suppress(BaseException):
-            sys.stdin.close()
-        raise SystemExit(code)
+    return prepare
+
+
+def _is_open_to_others(path: str) -> bool:
+    """Return whether every user may import from a folder, or it does not exist."""
+    if not os.path.exists(path):
+        return True
+    while os.stat(path).st_mode & _EXECUTE_BY_OTHERS or not os.path.isdir(path):
+        if path == os.path.dirname(path):
+            return True
+        path = os.path.dirname(path)
+    return False
 
 
 class _Lost(Exception):
@@ -161,9 +162,7 @@ class _Driver:
 
     def _start(self) -> None:
         self._channel.settimeout(_START_S)
-        kinds = {given[0] for one in self._request["programs"] for given in one["inputs"]}
-        ours = [name for name, kind in _OURS if kind is None or kind in kinds]
-        frames.send(self._channel, {"preload": self._request["preload"], "ours": ours})
+        frames.send(self._channel, {"preload": self._request["preload"]})
         head, _ = frames.receive(self._channel)
         if "ready" not in head:
             raise _Lost(f"tier {self._tier} does not work here ({head.get('failed')})")
@@ -176,16 +175,17 @@ class _Driver:
         """Append the frame of each started input, or one frame if the program does not compile."""
         got: list[Frame] = report["frames"]
         limits, wall_s = program["limits"], program["limits"]["wall_s"]
-        inputs, source = program["inputs"], program["source"].encode()
-        files = {name: _decoded(data) for name, data in program["files"].items()}
+        source = program["source"].encode()
+        inputs = [(head, text.encode("utf-8", "surrogatepass")) for head, text in program["inputs"]]
+        files = {name: binascii.a2b_base64(data) for name, data in program["files"].items()}
         if self._ending:
             self._receive(_MARGIN_S)  # the last program's process has ended
             self._ending = False
-        if len(inputs) == 1 and not files and self._comes_alone(inputs[0], source):
+        if program["alone"] and self._serves_alone:
             if limits != self._limits:
                 self._send({"limits": limits})
                 self._limits = limits
-            head, data = _frame_of(inputs[0], limits)
+            head, data = inputs[0]
             report["alone"] = True
             self._send({"single": len(source), **head}, source + data)
             got.append(self._receive(_COMPILE_S + wall_s + _MARGIN_S))
@@ -200,27 +200,15 @@ class _Driver:
         if not begun[0].startswith(b'{"compiled"'):
             got.append(begun)
             return
-        for number, given in enumerate(inputs):
-            if number and self._is_over() and not _continues(given):
+        for number, (head, data) in enumerate(inputs):
+            if number and self._is_over() and not head.get("continues"):
                 break
-            keep = _continues(*inputs[number + 1 : number + 2])
-            self._send(*_frame_of(given, limits, keep=keep))
+            self._send(head, data)
             ended = self._receive(wall_s + _MARGIN_S)
             if ended[0].startswith(b'{"done"'):
                 raise _Lost(f"the process of the program ended: {ended[0].decode()}")
             got.append(ended)
         self._send({"end": True})
-
-    def _comes_alone(self, given: list[Any], source: bytes) -> bool:
-        kind, *rest = given
-        return (
-            self._serves_alone
-            and len(source) <= _LONGEST_ALONE
-            and (
-                kind == "stdin"
-                or (kind == "call" and len(json.dumps(rest[0])) <= _LONGEST_HEAD - 40)
-            )
-        )
 
     def _send(self, head: dict[str, Any], body: bytes = b"") -> None:
         self._channel.settimeout(_MARGIN_S)
@@ -238,43 +226,8 @@ class _Driver:
         return frame
 
 
-def _continues(*following: list[Any]) -> bool:
-    """Return whether the following input, if any, needs the state that the one before it left."""
-    return any(given[0] == "asserts" and given[3] for given in following)
-
-
-def _frame_of(
-    given: list[Any], limits: dict[str, Any], *, keep: bool = False
-) -> tuple[dict[str, Any], bytes]:
-    """Return the frame of one input, as `outcomes.request` does."""
-    match given:
-        case ["stdin", text]:
-            return {}, text.encode("utf-8", "surrogatepass")
-        case ["call", function, arguments]:
-            return {"function": function}, arguments.encode()
-        case ["asserts", source, entry_point, continues]:
-            head = {
-                "entry_point": entry_point,
-                "within": [limits["cpu_s"], limits["wall_s"]],
-                "continues": continues,
-                "keep": keep,
-            }
-            return head, source.encode()
-        case ["files", contents]:
-            texts = [text.encode("utf-8", "surrogatepass") for text in contents.values()]
-            head = {"arguments": list(contents), "sizes": [len(text) for text in texts]}
-            return head, b"".join(texts)
-    raise ValueError("an unknown input")
-
-
-def _decoded(data: str) -> bytes:
-    import binascii
-
-    return binascii.a2b_base64(data)
-
-
 def _signed(head: bytes, bodies: list[bytes], secret: bytes) -> bytes:
-    """Return a signed answer, in the format of `driver_messages.encode_answer`."""
+    """Return a signed answer, as `driver_messages.decode_answer` reads it."""
     import _blake2
 
     content = b"".join([len(head).to_bytes(4, "little"), head, *bodies])

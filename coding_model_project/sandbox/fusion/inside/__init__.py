@@ -1,1 +1,0 @@
-"""The part of the client that runs inside a server: `lean` loads it, `driver` runs programs."""
