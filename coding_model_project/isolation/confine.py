@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
+from typing import NamedTuple
 
 from coding_model_project.isolation import linux
 
-_LIMITS = {"cpu_s": 5.0, "wall_s": 15.0, "memory_mb": 512, "output_kb": 1024}
 
-
-class Limits(namedtuple("Limits", _LIMITS, defaults=_LIMITS.values())):
+class Limits(NamedTuple):
     """Resource limits of one process, as in `types.Limits`."""
+
+    cpu_s: float = 5.0
+    wall_s: float = 15.0
+    memory_mb: int = 512
+    output_kb: int = 1024
 
 
 class Tier(str, Enum):  # noqa: UP042 - StrEnum is missing in Python 3.10, where the driver may run
@@ -86,20 +89,18 @@ _BELOW_SCRATCH = [
 """Readable paths below `SCRATCH`, such as a Python environment, which its mount would hide."""
 
 
-_CONFINEMENT = ("tier", "base_address_space", "landlock", "filter", "proc")
+class Confinement(NamedTuple):
+    """Confinement that a zygote prepares once for all its tests."""
 
-
-class Confinement(namedtuple("Confinement", _CONFINEMENT, defaults=(None, None, None))):
-    """Confinement that a zygote prepares once for all its tests.
-
-    Args:
-        tier: the `Tier`.
-        base_address_space: bytes of address space that a test has before it runs, with the margin; its
-            limit is on top.
-        landlock: descriptor of the Landlock rule set of tier seccomp, or None.
-        filter: the seccomp filter (`linux.Filter`) of every tier except rlimit, or None.
-        proc: descriptor of the host's /proc, where P counts a test's threads; a test never gets it.
-    """
+    tier: Tier
+    base_address_space: int
+    """Bytes of address space that a test has before it runs, with the margin; its limit is on top."""
+    landlock: int | None = None
+    """Descriptor of the Landlock rule set of tier seccomp."""
+    filter: linux.Filter | None = None
+    """The seccomp filter of every tier except rlimit."""
+    proc: int | None = None
+    """Descriptor of the host's /proc, where P counts a test's threads; a test never gets it."""
 
     @property
     def namespaces(self) -> int:
@@ -209,8 +210,12 @@ def _bind(path: str, target: str) -> None:
     linux.mount(path, target, "", linux.MS_BIND | linux.MS_REC).make()
 
 
-class Steps(namedtuple("Steps", ("enter", "restrict", "filter"))):
+class Steps(NamedTuple):
     """System calls that confine a process to one test, prepared before it is forked."""
+
+    enter: tuple[linux.SystemCall, ...]
+    restrict: tuple[linux.SystemCall, ...]
+    filter: linux.Filter | None
 
     def take(self, files: Mapping[str, bytes]) -> None:
         """Confine this process and write its files into its working directory.
@@ -227,13 +232,13 @@ class Steps(namedtuple("Steps", ("enter", "restrict", "filter"))):
             self.filter.install()
 
 
-class Room(namedtuple("Room", ("n_bytes", "n_entries"), defaults=(0, 0))):
-    """Space for the files of a process.
+class Room(NamedTuple):
+    """Space for the files of a process."""
 
-    Args:
-        n_bytes: bytes in whole pages, as an in-memory file system allocates them.
-        n_entries: number of files and of the folders above them.
-    """
+    n_bytes: int = 0
+    """Bytes in whole pages, as an in-memory file system allocates them."""
+    n_entries: int = 0
+    """Number of files and of the folders above them."""
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Room:

@@ -8,9 +8,8 @@ import os
 import resource
 import signal
 import struct
-from collections import namedtuple
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from coding_model_project.isolation import seccomp, syscalls
 
@@ -43,18 +42,19 @@ def number(name: str) -> int:
     return syscalls.NUMBERS[name][_COLUMN]
 
 
-Argument: TypeAlias = "int | str | bytes | ctypes.Array[Any] | None"
+Argument = int | str | bytes | ctypes.Array[Any] | None
 
 
-class SystemCall(namedtuple("SystemCall", ("name", "arguments"))):
+class SystemCall(NamedTuple):
     """A prepared system call: arguments are converted, and their targets are in memory.
 
     A forked process shares its parent's memory, and each page that it touches is copied (2 µs). So the
     calls of every test's process are prepared before the fork.
-
-    Args:
-        arguments: those of `syscall`: the call's number first.
     """
+
+    name: str
+    arguments: tuple[Any, ...]
+    """The arguments of `syscall`: the call's number first."""
 
     @classmethod
     def ready(cls, name: str, *arguments: Argument) -> SystemCall:

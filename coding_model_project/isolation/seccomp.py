@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections import namedtuple
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from coding_model_project.isolation import syscalls
 
@@ -89,11 +89,12 @@ def _actions(column: int, granted: Mapping[str, str]) -> list[tuple[int, str]]:
     return actions[1:]
 
 
-class _Search(namedtuple("_Search", ("bound", "below", "above"))):
-    """A search node: numbers from `bound` on are in `above`, others in `below`.
+class _Search(NamedTuple):
+    """A search node: numbers from `bound` on are in `above`, others in `below`."""
 
-    Each is another node, or the action of all its numbers.
-    """
+    bound: int
+    below: _Search | str
+    above: _Search | str
 
     @classmethod
     def over(cls, actions: Sequence[tuple[int, str]]) -> _Search:

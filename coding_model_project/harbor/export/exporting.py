@@ -11,6 +11,7 @@ The verifier runs in an environment of its own and gets only the program from th
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import marshal
@@ -29,7 +30,6 @@ from coding_model_project.data.loaders.benchmarks import without_tests
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.compare import output_rule
 from coding_model_project.grading.prelude import with_prelude
-from coding_model_project.harbor.export.required_names import required
 from coding_model_project.harbor.format.task import RANGE_KEY
 from coding_model_project.harbor.format.task_config import (
     Artifact,
@@ -146,7 +146,7 @@ def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
         raise _Unsuited("it has no hidden test")
     if any(isinstance(test.input, Stdin) for test in problem.hidden_tests):
         _check_comparison(problem.comparison)
-    names = required(problem)
+    names = _required(problem)
     budget_s = min(_MOST_S, sum(_longest(problem) for _ in problem.hidden_tests))
     cases = {
         "limits": asdict(problem.limits),
@@ -193,7 +193,7 @@ def instruction(problem: Problem, names: list[str] | None = None) -> str:
     Args:
         names: names that the program must define; by default those that the tests use.
     """
-    names = required(problem) if names is None else names
+    names = _required(problem) if names is None else names
     if names:
         asked = " and ".join(f"`{name}`" for name in names)
         request = f"Write a Python module to `{PROGRAM}` that defines {asked}."
@@ -203,6 +203,47 @@ def instruction(problem: Problem, names: list[str] | None = None) -> str:
             "to standard output."
         )
     return f"{without_tests(problem.statement).strip()}\n\n{request}\n"
+
+
+def _required(problem: Problem) -> list[str]:
+    """Return the first gold program's functions and classes that tests use, with their arguments.
+
+    Returns:
+        Such as "solve(xs)" or "class Pair(a, b)", in the reference's order; none for a script.
+    """
+    tree = ast.parse(problem.gold[0])
+    used = {name for test in problem.hidden_tests for name in _names_of(test)}
+    return [
+        _signature(node)
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and node.name in used
+    ]
+
+
+def _names_of(test: Test) -> set[str]:
+    match test.input:
+        case Call(function=name):
+            return {name.partition(".")[0], "Solution"}
+        case Asserts(source=source, entry_point=name):
+            found = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+            return found | ({name.partition(".")[0]} if name else set())
+        case _:
+            return set()
+
+
+def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> str:
+    if isinstance(node, ast.ClassDef):
+        inner = [one for one in node.body if isinstance(one, ast.FunctionDef)]
+        first = next((one for one in inner if one.name == "__init__"), None)
+        own = [one.name for one in inner if not one.name.startswith("_")]
+        methods = f" with {', '.join(own)}" if own else ""
+        return f"class {node.name}({_arguments_of(first, skip=1) if first else ''}){methods}"
+    return f"{node.name}({_arguments_of(node)})"
+
+
+def _arguments_of(node: ast.FunctionDef | ast.AsyncFunctionDef, skip: int = 0) -> str:
+    return ", ".join(ast.unparse(node.args).split(", ")[skip:])
 
 
 def _longest(problem: Problem) -> float:

@@ -4,7 +4,6 @@ benchmarks.py   the benchmarks, and the problems that an agent may train on
 base_models.py  the base models
 generating.py   writes a task's folder
 task_texts.py   the folder's texts
-carried.py      this package as an archive, for images without it
 oracle.py       the reference solution of the tiny task: a plain PyTorch script
 agent_evaluate.py  the agent's evaluate.py
 verifier/       the program of tests/test.sh: judges, evaluation, reward

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from coding_model_project.errors import CodingModelError
-from coding_model_project.harbor.posttrain.verifier.scoring import DATASET, asked_of, score
+from coding_model_project.harbor.posttrain.verifier.scoring import DATASET, score
 from coding_model_project.harbor.posttrain.verifier.submission import Unfit, assemble, open_model
 
 
@@ -40,8 +40,9 @@ def main(folder: Path) -> None:
                 model,
                 given.problems,
                 Path(work, "evaluation"),
-                asked_of(settings, given.limit),
+                settings["asked"],
                 say=lambda text: print(text, file=sys.stderr),  # noqa: T201
+                limit=given.limit,
             )
         except (CodingModelError, Unfit) as error:
             sys.exit(f"evaluate.py: {error}")

@@ -20,12 +20,12 @@ class BaseModel:
     """Its name on the hub; None for the tiny model, whose folder is part of the task."""
     template: str
     """Its chat template's file, below templates/."""
-    engine: str
+    engine: str = "vllm"
     """The evaluation's generation back end: `vllm` or `transformers`."""
-    gpus: int
-    cpus: int
-    memory_mb: int
-    storage_mb: int
+    gpus: int = 1
+    cpus: int = 8
+    memory_mb: int = 65_536
+    storage_mb: int = 102_400
     longest_answer: int = 1 << 20
     """Most tokens of an answer, if the benchmark allows more."""
 
@@ -35,26 +35,13 @@ class BaseModel:
         return self.hub or "the tiny model"
 
 
-def _on_gpu(key: str, hub: str, template: str) -> BaseModel:
-    return BaseModel(
-        key=key,
-        hub=hub,
-        template=template,
-        engine="vllm",
-        gpus=1,
-        cpus=8,
-        memory_mb=65_536,
-        storage_mb=102_400,
-    )
-
-
 BASE_MODELS = {
     model.key: model
     for model in (
-        _on_gpu("qwen3-1.7b", "Qwen/Qwen3-1.7B-Base", "qwen3.jinja"),
-        _on_gpu("qwen3-4b", "Qwen/Qwen3-4B-Base", "qwen3.jinja"),
-        _on_gpu("smollm3-3b", "HuggingFaceTB/SmolLM3-3B-Base", "smollm3.jinja"),
-        _on_gpu("gemma3-4b", "google/gemma-3-4b-pt", "gemma3.jinja"),
+        BaseModel(key="qwen3-1.7b", hub="Qwen/Qwen3-1.7B-Base", template="qwen3.jinja"),
+        BaseModel(key="qwen3-4b", hub="Qwen/Qwen3-4B-Base", template="qwen3.jinja"),
+        BaseModel(key="smollm3-3b", hub="HuggingFaceTB/SmolLM3-3B-Base", template="smollm3.jinja"),
+        BaseModel(key="gemma3-4b", hub="google/gemma-3-4b-pt", template="gemma3.jinja"),
         BaseModel(
             key=TINY,
             hub=None,

@@ -25,8 +25,8 @@ class Benchmark:
     context: tuple[str, ...] = ()
     """Names of the agent's data sets; missing ones are left out. Without validation problems, some of
     the training problems become such."""
-    max_tokens: int
-    judged: str
+    max_tokens: int = 4000
+    judged: str = "the program of the answer must pass all hidden tests"
     """The rule for judging an answer, in words for the instruction."""
 
 
@@ -39,22 +39,18 @@ BENCHMARKS = {
             test="tinycode_test",
             context=("tinycode_train", "tinycode_validation"),
             max_tokens=1024,
-            judged="the program of the answer must pass all hidden tests",
         ),
         Benchmark(
             key="humaneval",
             title="HumanEval",
             test="humaneval",
             context=("mbpp_train", "mbpp_validation"),
-            max_tokens=4000,
-            judged="the program of the answer must pass all hidden tests",
         ),
         Benchmark(
             key="mbpp",
             title="MBPP (its test split)",
             test="mbpp_test",
             context=("mbpp_train", "mbpp_validation"),
-            max_tokens=4000,
             judged="the program of the answer must pass all assertions",
         ),
         Benchmark(
@@ -62,14 +58,12 @@ BENCHMARKS = {
             title="GSM8K (its test split)",
             test="gsm8k_test",
             context=("gsm8k_train",),
-            max_tokens=4000,
             judged="the final answer must be right",
         ),
         Benchmark(
             key="ifeval",
             title="IFEval",
             test="ifeval",
-            max_tokens=4000,
             judged="the answer must follow all instructions of its prompt",
         ),
     )

@@ -9,10 +9,14 @@ solution/             for the tiny model only: a PyTorch script
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import math
-from collections.abc import Mapping
+import tarfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -36,15 +40,29 @@ from coding_model_project.harbor.format.writing import write_task
 from coding_model_project.harbor.posttrain import task_texts
 from coding_model_project.harbor.posttrain.base_models import TINY, BaseModel
 from coding_model_project.harbor.posttrain.benchmarks import Benchmark, Problems
-from coding_model_project.harbor.posttrain.carried import package_archive
 from coding_model_project.harbor.posttrain.verifier.language_judge import KEY, MODEL, URL
 from coding_model_project.harbor.posttrain.verifier.lineage import hashes_of
 from coding_model_project.harbor.posttrain.verifier.submission import Unfit, open_model
+from coding_model_project.isolation.carried_source import PACKAGE
 from coding_model_project.types import Problem
 
 MAX_HOURS = 1_000.0
 ORACLE_STEPS = 240
 _VERIFIER_S, _BUILD_S = 18_000.0, 3_600.0
+_LEFT_OUT = (
+    "cli",
+    "doctor",
+    "handover",
+    "integrations",
+    "launch",
+    "studies",
+    "synthetic",
+    "verl_ext",
+)
+"""Folders that neither verifier nor agent needs. `synthetic` could also generate the test problems."""
+_KEPT = ("synthetic/__init__.py", "synthetic/tinycode_config.py")
+"""Files of these folders that the configuration's schema imports."""
+_SUFFIXES = (".py", ".c", ".yaml", ".json", ".html", ".css", ".js", ".jinja")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +123,7 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
         ),
         "environment/evaluate.py": task_texts.EVALUATE,
         "environment/timer.sh": task_texts.timer(wanted.hours),
-        "environment/package.tar.gz": package_archive(),
+        "environment/package.tar.gz": _package(),
         **{f"environment/templates/{k}": v for k, v in task_texts.TEMPLATES.items()},
         **{f"environment/task_context/{k}": v for k, v in context.items()},
         "environment/task_context/settings.json": _json(settings),
@@ -117,7 +135,7 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
             embeds_base=embeds_base,
         ),
         "tests/test.sh": task_texts.TEST,
-        "tests/package.tar.gz": package_archive(),
+        "tests/package.tar.gz": _package(),
         "tests/settings.json": _json(settings),
         "tests/problems.jsonl": _lines(problems.test),
         "tests/allowed.jsonl": _lines((*problems.train, *problems.validation)),
@@ -265,3 +283,28 @@ def _lines(problems: tuple[Problem, ...]) -> bytes:
 
 def _json(value: Any) -> str:
     return json.dumps(value, indent=1, sort_keys=True) + "\n"
+
+
+@lru_cache(maxsize=1)
+def _package() -> bytes:
+    """Return the package as a .tar.gz. The same sources give the same bytes."""
+    content = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,  # type: ignore[call-overload]
+    ):
+        for name, path in _sources():
+            data = path.read_bytes()
+            entry = tarfile.TarInfo(f"{PACKAGE}/{name}")
+            entry.size, entry.mode = len(data), 0o644
+            archive.addfile(entry, io.BytesIO(data))
+    return content.getvalue()
+
+
+def _sources() -> Iterator[tuple[str, Path]]:
+    root = Path(str(files(PACKAGE)))
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        left_out = name.split("/")[0] in _LEFT_OUT and name not in _KEPT
+        if path.is_file() and path.suffix in _SUFFIXES and not left_out:
+            yield name, path

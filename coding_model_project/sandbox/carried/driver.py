@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import _sitebuiltins
 import _socket
-import binascii
 import builtins
 import json
 import os
@@ -177,7 +176,7 @@ class _Driver:
         limits, wall_s = program["limits"], program["limits"]["wall_s"]
         source = program["source"].encode()
         inputs = [(head, text.encode("utf-8", "surrogatepass")) for head, text in program["inputs"]]
-        files = {name: binascii.a2b_base64(data) for name, data in program["files"].items()}
+        files = {name: _decoded(data) for name, data in program["files"].items()}
         if self._ending:
             self._receive(_MARGIN_S)  # the last program's process has ended
             self._ending = False
@@ -224,6 +223,12 @@ class _Driver:
         )
         self._bytes += n_head + n_body
         return frame
+
+
+def _decoded(data: str) -> bytes:
+    import binascii  # here, so that the zygote has no copy of its mappings
+
+    return binascii.a2b_base64(data)
 
 
 def _signed(head: bytes, bodies: list[bytes], secret: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import namedtuple
+from typing import NamedTuple
 
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded.frames import Head
@@ -12,8 +12,12 @@ FIRST = 4
 """The first descriptor of these files; lower ones are the standard streams and the answer."""
 
 
-class Given(namedtuple("Given", ("paths", "files", "descriptors"))):
-    """Files by name in the working directory, or open in memory at tiers without one."""
+class Given(NamedTuple):
+    """Files in the working directory, or open in memory at tiers without one."""
+
+    paths: list[str]
+    files: dict[str, bytes]
+    descriptors: list[int]
 
 
 def given(tier: Tier, head: Head, data: bytes) -> Given:

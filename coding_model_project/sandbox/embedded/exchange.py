@@ -10,13 +10,13 @@ import fcntl
 import os
 import select
 import sys
-import termios
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 MORE, LAST = b"+", b"."
 """First byte of an answer: more requests may be sent, or not."""
 
+_FIONREAD = 0x541B  # of `termios`, whose mappings every test's process would copy
 _LENGTH = 8
 _CHUNK = 1 << 16
 """Bytes that a pipe holds; also the most that are passed on or read at once."""
@@ -92,7 +92,7 @@ class Exchange:
     @property
     def is_unread(self) -> bool:
         """True if the process has read nothing of the last request."""
-        left = fcntl.ioctl(self._to_process, termios.FIONREAD, bytes(4))
+        left = fcntl.ioctl(self._to_process, _FIONREAD, bytes(4))
         return int.from_bytes(left, sys.byteorder) == self._sent
 
     def has_answer(self) -> bool:

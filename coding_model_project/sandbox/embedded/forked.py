@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import select
 import signal
 import sys
 import time
 import traceback
-from collections import namedtuple
+import types
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from coding_model_project.isolation import linux, proc_files
 from coding_model_project.isolation.confine import (
@@ -44,14 +45,16 @@ PROGRAM, TESTS = 0, 1
 """Indices in `Compiled.confined`."""
 
 
-class Ready(namedtuple("Ready", ("confinement", "limits", "program", "callee", "tests", "served"))):
-    """Everything prepared for a program before its source is known; the zygote caches its parts.
+class Ready(NamedTuple):
+    """Everything prepared for a program before its source is known; the zygote caches its parts."""
 
-    Args:
-        program: the steps (`confine.Steps`) of a process of the program, as are `callee`, for calls of
-            tests, and `tests`, for these.
-        served: the compiled loop's plan, for a program without files; None without that loop.
-    """
+    confinement: Confinement
+    limits: Limits
+    program: Steps
+    callee: Steps
+    tests: Steps
+    served: fork_server.Plan | None
+    """The compiled loop's plan, for a program without files; None without that loop."""
 
 
 def ready(
@@ -70,15 +73,14 @@ def ready(
     )
 
 
-class Compiled(namedtuple("Compiled", ("code", "files", "ready", "confined"))):
-    """P's knowledge of its program.
+class Compiled(NamedTuple):
+    """P's knowledge of its program."""
 
-    Args:
-        files: their content by name.
-        ready: see `Ready`.
-        confined: bytes shared with T and A, which each set theirs and unmap it before anything of an
-            input runs.
-    """
+    code: types.CodeType
+    files: dict[str, bytes]
+    ready: Ready
+    confined: mmap.mmap
+    """Bytes shared with T and A, which each set theirs and unmap it before anything of an input runs."""
 
 
 # ── processes ─────────────────────────────────────────────────────────────────────────────────────

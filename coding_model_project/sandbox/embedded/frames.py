@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import socket
 
-Head: TypeAlias = "dict[str, Any]"
+Head = dict[str, Any]
 """A frame's head: plain JSON, exchanged between processes of this project only."""
 
 _LENGTHS = struct.Struct("<II")

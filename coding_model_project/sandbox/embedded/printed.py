@@ -5,8 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections import namedtuple
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coding_model_project.isolation.confine import Limits
 from coding_model_project.plain import STDERR_TAIL
@@ -16,8 +15,12 @@ if TYPE_CHECKING:
     import socket
 
 
-class Outputs(namedtuple("Outputs", ("out", "err", "answer"))):
+class Outputs(NamedTuple):
     """In-memory output files of limited size, read after their writer has ended: nothing can block."""
+
+    out: int
+    err: int
+    answer: int
 
     @classmethod
     def create(cls, *, appending: bool = False) -> Outputs:

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import types
-from collections import namedtuple
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 _ONLY_TREE = 0x400
 """`ast.PyCF_ONLY_AST`."""
@@ -40,8 +39,15 @@ def read(source: bytes, file: str) -> Names:
     return Names(tree, loaded, stored, defined)
 
 
-class Names(namedtuple("Names", ("tree", "loaded", "stored", "defined"))):
-    """The syntax tree of test code, and the names that it uses, sets in any scope, and defines."""
+class Names(NamedTuple):
+    """The names that test code uses, and its syntax tree."""
+
+    tree: Any
+    loaded: set[str]
+    stored: set[str]
+    """Names that it sets in any scope."""
+    defined: set[str]
+    """Names of its functions and classes."""
 
     def refusal(self) -> str | None:
         """Return what the tests do that no separate process can be judged by, as in "replace input"."""

@@ -60,7 +60,7 @@ struct textwrap threading time typing unicodedata
 """The modules that programs import most: an import here saves its time in every test."""
 
 _REHEARSALS = 20 if sys.version_info >= (3, 11) else 2
-"""Runs of the rehearsal: more than the interpreter needs to specialise code, eight in 3.11 (none before)."""
+"""Runs of the rehearsal: more than the interpreter needs to specialise code, eight from 3.11 on."""
 
 
 def main() -> None:

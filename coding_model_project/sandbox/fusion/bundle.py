@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,9 +21,6 @@ _DRIVER = (
     "coding_model_project.sandbox.carried.driver",
     "coding_model_project.sandbox.embedded.zygote",
 )
-_TYPING = re.compile(r"^from typing import (\(.*?\)|.*?)$", re.M | re.S)
-_NO_TYPING = "TYPE_CHECKING = False"
-"""Replacement of an import that is for annotations only: it takes longer than all others together."""
 
 _GIVEN, _CODE, _LIBRARY, _REQUEST = (
     f"coding_model_project.{suffix}" for suffix in ("json", "pyc", "so", "request")
@@ -47,14 +43,7 @@ _BASH = """\
 exec env -i {variables} ${{LD_LIBRARY_PATH:+"LD_LIBRARY_PATH=$LD_LIBRARY_PATH"}} \\
 {command} {standard_input}
 """
-_PYTHON = """\
-import os
-kept = {{k: os.environ[k] for k in ("LD_LIBRARY_PATH",) if k in os.environ}}
-if {has_file}:
-    os.dup2(os.open({request!r}, os.O_RDONLY), 0)
-os.execve({python!r}, {command!r}, {{**{variables!r}, **kept}})
-"""
-"""Fallback without bash: a second interpreter, since only a new one takes another hash seed."""
+"""The start of a new interpreter, since only a new one takes another hash seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +52,6 @@ class Driver:
 
     python: str
     """Path of the server's interpreter."""
-    language: str
-    """Language of the code that starts it: bash or python."""
     files: Mapping[str, str] = field(compare=False)
     """Its files in base64, as in requests."""
 
@@ -77,23 +64,14 @@ class Driver:
         if file:
             carried_files[_REQUEST] = base64.b64encode(request).decode()
         command = [self.python, *_OPTIONS, _CODE, tier]
-        if self.language == "bash":
-            code = _BASH.format(
-                variables=" ".join(f"{k}={shlex.quote(v)}" for k, v in _VARIABLES.items()),
-                command=shlex.join(command),
-                standard_input=f"<{_REQUEST}" if file else "",
-            )
-        else:
-            code = _PYTHON.format(
-                python=self.python,
-                command=command,
-                variables=_VARIABLES,
-                has_file=file,
-                request=_REQUEST,
-            )
+        code = _BASH.format(
+            variables=" ".join(f"{k}={shlex.quote(v)}" for k, v in _VARIABLES.items()),
+            command=shlex.join(command),
+            standard_input=f"<{_REQUEST}" if file else "",
+        )
         return wire.run_code(
             code,
-            self.language,
+            "bash",
             stdin=None if file else request.decode("ascii"),
             run_s=run_s,
             files=carried_files,
@@ -110,17 +88,16 @@ def build_body() -> wire.Body:
     )
 
 
-def built(response: wire.Response, python: str, language: str) -> Driver | None:
+def built(response: wire.Response, python: str) -> Driver | None:
     """Return the driver in the answer to `build_body`; None if there is none."""
     found = {name: response.files[name] for name in (_CODE, _LIBRARY) if name in response.files}
-    return Driver(python=python, language=language, files=found) if _CODE in found else None
+    return Driver(python=python, files=found) if _CODE in found else None
 
 
 @lru_cache
 def _given() -> bytes:
-    sources = carried(*_DRIVER)
     given = {
-        "sources": {path: _TYPING.sub(_NO_TYPING, source) for path, source in sources.items()},
+        "sources": carried(*_DRIVER),
         "loop": compiled_loop.SOURCE.read_text("utf-8"),
         "flags": list(compiled_loop.FLAGS),
     }

@@ -153,11 +153,12 @@ async def _build(send: Send, look: dict[str, Any]) -> Driver:
         ConfigError: it cannot, and why.
     """
     hello = wire.run_code("exec env -i WORD=hello printenv WORD", "bash", run_s=_PROBE_S)
-    language = "bash" if (await _stdout(send, hello)).strip() == "hello" else "python"
+    if (await _stdout(send, hello)).strip() != "hello":
+        raise ConfigError("the server cannot run bash, by which the driver starts")
     if look["machine"] not in syscalls.ARCHITECTURES:
         raise ConfigError(f"no driver for machines of kind {look['machine']!r}")
     response = await _run_code(send, bundle.build_body())
-    driver = bundle.built(response, look["python"], language)
+    driver = bundle.built(response, look["python"])
     if driver is None:
         raise ConfigError(f"the server cannot compile the driver: {_last_words(response)}")
     return driver

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -18,33 +17,21 @@ DATASET = "problems"
 _FORKED = "coding_model_project.harbor.posttrain.verifier.forked_sandbox:ForkedSandbox"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The settings for asking a model a benchmark's problems."""
-
-    prompt: str
-    max_tokens: int
-    engine: str
-    """`transformers` or `vllm`."""
-    limit: int | None = None
-    """Most problems, from the first on; None for all."""
-
-
-def asked_of(settings: Mapping[str, Any], limit: int | None = None) -> Asked:
-    """Read `Asked` from a task's settings."""
-    asked = settings["asked"]
-    return Asked(
-        prompt=asked["prompt"],
-        max_tokens=asked["max_tokens"],
-        engine=asked["engine"],
-        limit=limit,
-    )
-
-
 def score(
-    model: Path, problems: Path, out: Path, asked: Asked, *, say: Callable[[str], None]
+    model: Path,
+    problems: Path,
+    out: Path,
+    asked: Mapping[str, Any],
+    *,
+    say: Callable[[str], None],
+    limit: int | None = None,
 ) -> dict[str, Any]:
     """Evaluate a model greedily.
+
+    Args:
+        asked: a task's settings for asking a model: prompt, max_tokens, and engine (`transformers` or
+            `vllm`).
+        limit: most problems, from the first on; None for all.
 
     Returns:
         The evaluation's metrics, by data set.
@@ -56,18 +43,18 @@ def score(
     if not _can_make_memory_files():
         sandbox = {"name": _FORKED}
     config = resolve_name("coding_model_project.configs.typed:new_config")(
-        {"run_dir": str(out), "seed": 1, "prompt": asked.prompt, "sandbox": sandbox},
+        {"run_dir": str(out), "seed": 1, "prompt": asked["prompt"], "sandbox": sandbox},
         {
             "model": str(model),
             "datasets": [f"{DATASET}={problems}"],
             "protocol": "greedy",
-            "max_tokens": asked.max_tokens,
-            "limit": asked.limit,
+            "max_tokens": asked["max_tokens"],
+            "limit": limit,
         },
     )
     coding = resolve_name("coding_model_project.configs.typed:coding_of")(config)
     settings = resolve_name("coding_model_project.configs.typed:evaluation_settings")(coding)
-    backend = _backend(coding.evaluation, str(model), asked.engine)
+    backend = _backend(coding.evaluation, str(model), asked["engine"])
     return evaluate(
         settings, backend, config=config, command=["harbor", "posttrain", "verifier"], say=say
     )

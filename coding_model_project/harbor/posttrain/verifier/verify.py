@@ -28,7 +28,7 @@ from coding_model_project.harbor.posttrain.verifier.judgements import (
     Verdict,
 )
 from coding_model_project.harbor.posttrain.verifier.left_files import Left, left_files
-from coding_model_project.harbor.posttrain.verifier.scoring import DATASET, asked_of, score
+from coding_model_project.harbor.posttrain.verifier.scoring import DATASET, score
 from coding_model_project.harbor.posttrain.verifier.submission import (
     Model,
     Unfit,
@@ -106,7 +106,7 @@ def _verify(settings: dict[str, Any], tests: Path, logs: Path, work: Path) -> in
         **_timer(settings),
         "rejected_by": [one.judge for one in rejected],
     }
-    asked = asked_of(settings)
+    asked = settings["asked"]
     try:
         submitted = _take_away(submitted, workspace, work)
         own = assemble(open_model(base), base, template, stop, work / "base")

@@ -93,17 +93,11 @@ class ForeignSlot(Slot):
         if known is not None:
             files = {**program.files, recipe.product: known}
         head = {
+            **asdict(recipe),
             "limits": asdict(limits),
             "files": list(files),
             "sizes": [len(content) for content in files.values()],
-            "stages": recipe.stages,
-            "product": recipe.product,
-            "packs": recipe.packs,
-            "overhead_mb": recipe.overhead_mb,
-            "compiler_mb": recipe.compiler_mb,
             "made": known is not None,
-            "source": recipe.source,
-            "run": recipe.run,
         }
         self._send(head, b"".join(files.values()))
         head, product = self._receive(_STAGES_S)
