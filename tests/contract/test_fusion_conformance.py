@@ -1,8 +1,12 @@
-"""FusionSandbox over real processes: `sandbox serve`, and a server that confines nothing itself."""
+"""FusionSandbox over real processes: `sandbox serve`, and a server that confines nothing itself.
+
+With `SANDBOXFUSION_URL=http://host:8080` a real SandboxFusion server is tested too.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import shutil
 import signal
@@ -45,19 +49,24 @@ from tests.unit.sandbox.fusion_servers import PlainServer, driver_answer
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(300)]
 
+URL = os.environ.get("SANDBOXFUSION_URL", "")
 LIMITS = Limits(cpu_s=5, wall_s=15, memory_mb=256, output_kb=512)
+BRIEF = Limits(cpu_s=1, wall_s=30, memory_mb=256, output_kb=64)
 SLOW = Program(source="import time\ntime.sleep(0.2)\nprint(input())")
 
 
-@pytest.fixture(params=[None, "rlimit"])
-def plain(request, monkeypatch) -> PlainServer:
-    """A server that confines nothing, with the driver at its strongest tier, or its weakest."""
-    if request.param:
+@pytest.fixture(params=["strongest", "rlimit", *([URL] if URL else [])])
+def plain(request, monkeypatch) -> PlainServer | str:
+    """A server that confines nothing, with the driver at its strongest tier, or its weakest; and a real
+    one's URL."""
+    if request.param == "rlimit":
         monkeypatch.setattr(capabilities, "TIERS", (request.param,))
-    return PlainServer()
+    return URL if request.param == URL else PlainServer()
 
 
-def over(plain: PlainServer, **options) -> FusionSandbox:
+def over(plain: PlainServer | str, **options) -> FusionSandbox:
+    if isinstance(plain, str):
+        return FusionSandbox([plain], **options)
     return FusionSandbox(["http://plain:1"], transport=plain, **options)
 
 
@@ -84,7 +93,7 @@ async def test_a_server_is_measured_beside_the_sandbox(shared_server):
 async def test_conforms_by_its_driver(plain):
     async with over(plain, max_concurrency=4) as sandbox:
         assert [str(finding) for finding in await conformance.check(sandbox)] == []
-        if "/rlimit/" not in sandbox.identity:
+        if "/rlimit/" not in sandbox.identity and plain != URL:
             async with EmbeddedSandbox(workers=1) as embedded:
                 assert sandbox.identity == embedded.identity.replace("embedded", "fusion")
 
@@ -144,6 +153,31 @@ async def test_a_program_cannot_pose_as_the_driver_or_disturb_it(plain, name):
     assert len(executions) == 2
     for execution in executions:
         assert not any(word in execution.stdout for word in ("opened", "may signal", "found"))
+
+
+async def test_no_program_is_anothers_answer(plain):
+    """Those that end badly and those that end well arrive mixed, and each gets its own."""
+    ends = {
+        "1 / 0": Status.raised,
+        "while True: pass": Status.cpu_timeout,
+        "while True: print('x' * 9999)": Status.output_limit,
+        "x = b'x' * 10**9": Status.memory_limit,
+        "import os\nos.abort()": Status.signalled,
+        "import ctypes\nctypes.string_at(0)": Status.signalled,
+        "import os\nos._exit(3)": Status.raised,
+        "def f(:": Status.syntax_error,
+    }
+    programs: list[tuple[str, object]] = [*ends.items()]
+    programs += [(f"print({n}, input())", f"{n} a\n") for n in range(30)]
+    random.Random(1).shuffle(programs)
+    async with over(plain, max_concurrency=2) as sandbox:
+        found = await asyncio.gather(
+            *(sandbox.run(Program(source=s), [Stdin("a")] * 2, BRIEF) for s, _ in programs)
+        )
+    for (source, expected), executions in zip(programs, found, strict=True):
+        assert len(executions) == 2
+        for one in executions:
+            assert expected in (one.status, one.stdout), (source, one)
 
 
 async def test_an_answer_too_long_for_standard_output_is_fetched_whole():

@@ -1,22 +1,20 @@
-"""A real SandboxFusion server, given by its address: `SANDBOXFUSION_URL=http://host:8080 pytest …`."""
+"""The speed of a real SandboxFusion server, given by its address in `SANDBOXFUSION_URL`.
+
+`test_fusion_conformance` runs on it too.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import random
 import time
 
 import httpx
 import pytest
 
-from coding_model_project.grading.execution import ExecutionGrader
-from coding_model_project.sandbox import conformance
-from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.fusion import FusionSandbox
-from coding_model_project.types import Limits, Program, Status, Stdin
+from coding_model_project.types import Limits, Program, Stdin
 from tests.bench import fusion as bench
-from tests.contract.test_fusion_conformance import essence, tinycode_programs
 
 URL = os.environ.get("SANDBOXFUSION_URL", "")
 
@@ -38,11 +36,6 @@ class Counting(httpx.AsyncHTTPTransport):
         return await super().handle_async_request(request)
 
 
-async def test_it_conforms():
-    async with FusionSandbox([URL]) as sandbox:
-        assert [str(finding) for finding in await conformance.check(sandbox)] == []
-
-
 async def test_programs_share_requests_and_stop_early():
     transport = Counting()
     async with FusionSandbox([URL], transport=transport) as sandbox:
@@ -54,41 +47,6 @@ async def test_programs_share_requests_and_stop_early():
             Program(source="print(1)"), [Stdin("")] * 20, LIMITS, stop_when=lambda *_: True
         )
         assert (len(wrong), transport.n - asked) == (1, 1)
-
-
-async def test_no_program_is_anothers_answer():
-    """Those that end badly and those that end well arrive mixed, and each gets its own."""
-    ends = {
-        "1 / 0": Status.raised,
-        "while True: pass": Status.cpu_timeout,
-        "while True: print('x' * 9999)": Status.output_limit,
-        "x = b'x' * 10**9": Status.memory_limit,
-        "import os\nos.abort()": Status.signalled,
-        "import ctypes\nctypes.string_at(0)": Status.signalled,
-        "import os\nos._exit(3)": Status.raised,
-        "def f(:": Status.syntax_error,
-    }
-    programs: list[tuple[str, object]] = [*ends.items()] * 2
-    programs += [(f"print({n}, input())", f"{n} a\n") for n in range(60)]
-    random.Random(1).shuffle(programs)
-    async with FusionSandbox([URL]) as sandbox:
-        found = await asyncio.gather(
-            *(sandbox.run(Program(source=s), [Stdin("a")] * 2, LIMITS) for s, _ in programs)
-        )
-    for (source, expected), executions in zip(programs, found, strict=True):
-        assert len(executions) == 2
-        for one in executions:
-            assert expected in (one.status, one.stdout), (source, one)
-
-
-async def test_verdicts_are_those_of_the_embedded_sandbox():
-    programs = tinycode_programs(120)
-    async with EmbeddedSandbox() as embedded, FusionSandbox([URL]) as fusion:
-        graders = (ExecutionGrader(sandbox, stop_early=True) for sandbox in (embedded, fusion))
-        both = [
-            await asyncio.gather(*(grader.grade_code(*p) for p in programs)) for grader in graders
-        ]
-    assert list(map(essence, both[1])) == list(map(essence, both[0]))
 
 
 @pytest.mark.alone

@@ -1,9 +1,9 @@
 """The queue of programs for servers, and their packing into requests.
 
-A request costs a server a new Python, ten times the cost of a small test. So there are as many requests
-in flight as the servers run at once, and each takes a share of the waiting programs. No program costs
-another its answer: programs that a request did not reach go back to the front of the queue, and a failed
-request is split into one for each program.
+A request costs a server a new Python, twenty times the cost of a small test. So there are as many
+requests in flight as the servers run at once, and each takes a share of the waiting programs. No program
+costs another its answer: programs that a request did not reach go back to the front of the queue, and a
+failed request is split into one for each program.
 """
 
 from __future__ import annotations
