@@ -4,7 +4,7 @@ commands      options from parameters and from the fields of dataclasses
 options       options that several commands share: problems, data sets, where programs run
 common        helpers that several commands share
 judging       judging on this machine or a cluster, for `grade` and `data`
-grade sandbox harbor harbor_eval harbor_posttrain
+grade sandbox harbor harbor_eval
 data data_checks data_rows data_samples
 eval eval_run study
 doctor config jobs runs watch report models

@@ -6,11 +6,12 @@
     def check(sandbox: Annotated[SandboxConfig, only("min_tier")], deep: bool = option(False, "…")): ...
 
 makes a command with the options --min-tier and --deep. The field and the parameter state their options
-in the same way (`config_key.Option`). Typer's own parameters work too.
+in the same way (`config_key.Option`). Typer's own parameters work too. A command may be a coroutine.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Iterator
@@ -93,7 +94,8 @@ def _for_typer(command: Callable[..., R]) -> Callable[..., R]:
         made = values_of(own, words)
         for name, (config, taken) in of_dataclasses.items():
             made[name] = config(**values_of(taken, words))
-        return command(**made, **words)
+        found: Any = command(**made, **words)
+        return asyncio.run(found) if inspect.iscoroutine(found) else found
 
     # What typer reads. Annotations of the command would hide those of fields with the same name.
     with_typers_parameters.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

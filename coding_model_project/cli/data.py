@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from coding_model_project.cli import data_checks, data_rows, data_samples, options
 from coding_model_project.cli.commands import Commands, only
@@ -225,31 +224,21 @@ def prepare(
     from importlib import import_module
 
     from coding_model_project.grading.prompts import PromptStyle
-    from coding_model_project.synthetic.prepare import (
-        OTHERS,
-        prepare_base_model,
-        prepare_tinycode,
-    )
+    from coding_model_project.synthetic.prepare import SETS
 
     if calls is not Calls.block and name != "tinyshell":
         raise ConfigError(
             f"--calls={calls}: {name} has no commands; only tinyshell takes this option"
         )
+    if name not in SETS:
+        raise ConfigError(f"data prepare {name}: expected one of {', '.join(SETS)}")
     folder = out or Path("data") / (name if calls is Calls.block else f"{name}_{calls}")
-    if name in OTHERS:
-        more = {"calls": calls} if name == "tinyshell" else {}
-        others = import_module(OTHERS[name])
-        others.prepare_files(folder, seed=seed, say=print, **more)
-        make_model = partial(others.prepare_model, **more)
-    elif name == "tinycode":
-        style = PromptStyle.bare
-        prepare_tinycode(
-            folder, style=style, seed=seed, sft_demonstrations=sft_demonstrations, say=print
-        )
-        make_model = prepare_base_model
-    else:
-        known = ", ".join(("tinycode", *OTHERS))
-        raise ConfigError(f"data prepare {name}: expected one of {known}")
+    made = import_module(SETS[name])
+    how: dict[str, Any] = {"seed": seed, "say": print}
+    if name == "tinyshell":
+        how["calls"] = calls
+    own = {"style": PromptStyle.bare, "sft_demonstrations": sft_demonstrations}
+    made.prepare_files(folder, **how, **(own if name == "tinycode" else {}))
     if base_model:
-        make_model(folder, seed=seed, say=print)
+        made.prepare_model(folder, **how)
     print(f"{name} is in {folder}")

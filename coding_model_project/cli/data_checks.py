@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from coding_model_project.types import Problem
 
 
-def preflight(
+async def preflight(
     name: options.DatasetName,
     *,
     data: options.OneSet,
@@ -63,7 +63,7 @@ def preflight(
     how = Checking(sandbox=sandbox, where=where, mutants=mutants, repeats=repeats)
     started = time.monotonic()
     with progress_bar(name, len(problems)) as advance:
-        result = asyncio.run(run_preflight(problems, how, advance))
+        result = await run_preflight(problems, how, advance)
     seconds = time.monotonic() - started
     unfit = result.quarantined
     if quarantine is not None:

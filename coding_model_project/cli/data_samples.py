@@ -302,14 +302,19 @@ def pairs(
 def _say_bias(report: dict[str, Any]) -> None:
     """Print the bias report as a table, then the problems and pairs left out."""
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(title="accepted against", box=None, header_style="bold", pad_edge=False)
-    table.add_column("")
-    for name in ("pairs", "gold", "similarity", "chosen longer", "rejected longer"):
-        table.add_column(name, justify="right")
-    table.add_column("characters", justify="right")
-    table.add_column("tokens", justify="right")
+    from coding_model_project.evaluation.tables import plain_table
+
+    columns = (
+        "pairs",
+        "gold",
+        "similarity",
+        "chosen longer",
+        "rejected longer",
+        "characters",
+        "tokens",
+    )
+    table = plain_table(("accepted against", *columns))
     for name, row in (*report["contrasts"].items(), ("all", report["all"])):
         table.add_row(
             name,

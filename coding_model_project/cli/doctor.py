@@ -13,8 +13,6 @@ from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
     from coding_model_project.doctor import Finding
-    from coding_model_project.doctor.profile import Report
-    from coding_model_project.launch.sizing.training import Part
 
 RECIPES = ("grpo", "repair", "harbor", "sft", "dpo")
 _OF_A_NODE = "Number of {} per node. Default: this machine's."
@@ -63,26 +61,19 @@ def doctor(
     given = {name: value for name, value in described.items() if value is not None}
     if nodes != 1:
         given["nodes"] = nodes
-    sizes: Report | None = None
     if profile is None:
         if given or overrides:
             word = (overrides or [f"--{next(iter(given)).replace('_', '-')}"])[0]
             raise ConfigError(f"{word}: only used with --profile; add --profile gpu_8x")
         findings = diagnose(Path.cwd(), imports=deep)
     else:
-        sizes = _profile(profile, recipe, overrides or [], given)
-        findings = sizes.findings
+        findings = _profile(profile, recipe, overrides or [], given)
     counts = {
         str(status): sum(finding.status is status for finding in findings) for status in Status
     }
     if as_json:
-        answer = {"counts": counts, "findings": [asdict(f) for f in findings]}
-        if sizes is not None:
-            answer |= {"gpu_gb": {name: _by_name(parts) for name, parts in sizes.gpu.items()}}
-        print(json.dumps(answer))
+        print(json.dumps({"counts": counts, "findings": [asdict(f) for f in findings]}))
     else:
-        if sizes is not None:
-            _show_sizes(sizes)
         _show(findings)
         print(_summary(counts))
     return 1 if counts["problem"] else 0
@@ -90,50 +81,32 @@ def doctor(
 
 def _verl_keys(given: str, as_json: bool) -> int:
     """Print what verl does with the keys of a command."""
-    from coding_model_project.doctor import verl_keys
+    from coding_model_project.doctor import verl_command
 
-    checked = verl_keys.check(given)
+    checked = verl_command.check(given)
     if as_json:
-        print(json.dumps(verl_keys.as_json(checked)))
+        print(json.dumps(verl_command.as_json(checked)))
     else:
-        print("\n".join(verl_keys.as_text(checked)))
-    return 1 if verl_keys.is_faulty(checked) else 0
+        print("\n".join(verl_command.as_text(checked)))
+    return 1 if verl_command.is_faulty(checked) else 0
 
 
-def _profile(profile: str, recipe: str, overrides: list[str], given: dict[str, Any]) -> Report:
-    """Estimate a profile on the described machine; facts that are not given are this machine's.
+def _profile(
+    profile: str, recipe: str, overrides: list[str], given: dict[str, Any]
+) -> list[Finding]:
+    """Compare a profile with the described machine; facts that are not given are this machine's.
 
     Raises:
         ConfigError: the recipe is unknown, or the description is incomplete.
     """
-    from coding_model_project.doctor.profile import report
-    from coding_model_project.launch.sizing.machine import this_machine
+    from coding_model_project.doctor.profile import compared, this_machine
 
     if recipe not in RECIPES:
         raise ConfigError(f"--recipe={recipe}: expected one of {', '.join(RECIPES)}")
     machine = replace(this_machine(), **given)
     if machine.gpus and machine.gpu_memory_gb is None:
         raise ConfigError("--gpu-memory-gb: unknown for the GPUs of this machine; pass it, in GiB")
-    return report(recipe, profile, overrides, machine, None if given else Path.cwd())
-
-
-def _by_name(parts: list[Part]) -> dict[str, float]:
-    return {part.name: round(part.gb, 2) for part in parts}
-
-
-def _show_sizes(sizes: Report) -> None:
-    """Print the memory of each GPU by phase, as a table."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False, width=100)
-    if sizes.gpu:
-        table = Table("GB on each GPU", *sizes.gpu)
-        for name in dict.fromkeys(part.name for parts in sizes.gpu.values() for part in parts):
-            columns = [_by_name(parts).get(name) for parts in sizes.gpu.values()]
-            table.add_row(name, *("" if size is None else f"{size:.1f}" for size in columns))
-        table.add_row("total", *(f"{sum(p.gb for p in parts):.1f}" for parts in sizes.gpu.values()))
-        console.print(table)
+    return [*compared(recipe, profile, overrides, machine, None if given else Path.cwd())]
 
 
 def _show(findings: list[Finding]) -> None:

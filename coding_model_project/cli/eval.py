@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from coding_model_project.cli import eval_run, options
 from coding_model_project.cli.commands import Commands, only
-from coding_model_project.cli.common import existing_file, on_servers, publishes, say, warn
+from coding_model_project.cli.common import existing_file, on_servers, publishes, say
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.evaluation.imports.formats import Format
 
 if TYPE_CHECKING:
-    from coding_model_project.evaluation.rejudging.changes import Rejudged
+    from coding_model_project.evaluation.rejudging.judging import Rejudged
     from coding_model_project.evaluation.results import Evaluation
 
 app = Commands(no_args_is_help=True, help="Evaluate models, and compare evaluations.")
@@ -62,9 +62,13 @@ def rejudge(
 
     Exit codes: 0 done, 2 wrong usage or a run that cannot be rejudged, 3 the sandbox failed.
     """
-    from coding_model_project.evaluation.rejudging.evaluations import Given, rejudge_evaluation
-    from coding_model_project.evaluation.rejudging.rollouts import rejudge_rollouts
+    from coding_model_project.evaluation.rejudging.evaluations import (
+        Given,
+        rejudge_evaluation,
+        rejudge_rollouts,
+    )
     from coding_model_project.evaluation.results import RUN_INFO
+    from coding_model_project.reports import write_report
 
     given = Given(
         sandbox=on_servers(sandbox),
@@ -72,6 +76,7 @@ def rejudge(
         data_dir=problems.data_dir,
         force=force,
         dry_run=dry_run,
+        report=write_report,
     )
     for folder in runs:
         if not ((folder / RUN_INFO).is_file() or any(folder.glob("rollouts*.jsonl*"))):
@@ -83,7 +88,7 @@ def rejudge(
     found = []
     for folder in runs:
         if (folder / RUN_INFO).is_file():
-            one = rejudge_evaluation(folder, given, say=warn)
+            one = rejudge_evaluation(folder, given)
         else:
             one = rejudge_rollouts(folder, given, problems=own_problems)
         found.append(one)
@@ -95,9 +100,9 @@ def rejudge(
 
 def _print_rejudged(one: Rejudged) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    from coding_model_project.evaluation.rejudging.changes import shown
+    from coding_model_project.evaluation.rejudging.judging import shown
+    from coding_model_project.evaluation.tables import plain_table
 
     console = Console(highlight=False)
     print(
@@ -108,9 +113,7 @@ def _print_rejudged(one: Rejudged) -> None:
         print(f"not judged: {n:,} {reason}")
     for note in one.notes:
         print(f"note: {note}")
-    rates = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("data set", "judged", "accepted before", "accepted now"):
-        rates.add_column(name, justify="left" if name == "data set" else "right")
+    rates = plain_table(("data set", "judged", "accepted before", "accepted now"))
     for data in one.datasets:
         total = max(1, data.judged)
         rates.add_row(
@@ -122,11 +125,7 @@ def _print_rejudged(one: Rejudged) -> None:
     console.print(rates)
     if not one.changes:
         return
-    causes = Table(box=None, header_style="bold", pad_edge=False)
-    causes.add_column("cause")
-    for name in ("gained", "lost", "failed otherwise"):
-        causes.add_column(name, justify="right")
-    causes.add_column("meaning")
+    causes = plain_table(("cause", "gained", "lost", "failed otherwise", "meaning"))
     for cause, gained, lost, other in one.causes():
         causes.add_row(str(cause), f"{gained:,}", f"{lost:,}", f"{other:,}", cause.meaning)
     console.print(causes)
@@ -177,6 +176,7 @@ def import_(
     from coding_model_project.configs.typed import coding_of, evaluation_settings, new_config
     from coding_model_project.evaluation.imports.importing import judge_samples, match
     from coding_model_project.evaluation.plan import load_datasets
+    from coding_model_project.reports import write_report
     from coding_model_project.runs.provenance import command_line
 
     if len(evaluation.datasets) > 1:
@@ -184,13 +184,7 @@ def import_(
             f"--dataset={evaluation.datasets[1]}: a samples file has one data set; import each file "
             "separately"
         )
-    (data,) = load_datasets(
-        evaluation.datasets,
-        data_dir=Path(evaluation.data_dir) if evaluation.data_dir else None,
-        split=evaluation.split,
-        limit=evaluation.limit,
-        max_tests=evaluation.max_tests,
-    )
+    (data,) = load_datasets(evaluation)
     found = match(samples, data, format)
     if found.n > 1 and temperature is None:
         raise ConfigError(
@@ -201,7 +195,9 @@ def import_(
     coding = {"run_dir": str(out), "seed": seed, "prompt": found.style, "sandbox": vars(sandbox)}
     config = new_config(coding, vars(evaluation))
     settings = evaluation_settings(coding_of(config))
-    judge_samples(found, settings, config=config, command=command_line(), say=say)
+    judge_samples(
+        found, settings, config=config, command=command_line(), say=say, report=write_report
+    )
 
 
 class Form(StrEnum):
@@ -238,7 +234,7 @@ def export(
         return _inspect(runs, name, out)
     import yaml
 
-    from coding_model_project.evaluation.model_index import model_index
+    from coding_model_project.evaluation.exports import model_index
 
     text = yaml.safe_dump(model_index(runs, name), sort_keys=False, allow_unicode=True)
     if out is None:
@@ -250,7 +246,7 @@ def export(
 
 
 def _inspect(runs: list[Path], name: str | None, out: Path | None) -> None:
-    from coding_model_project.evaluation.inspect_log import inspect_logs, write_logs
+    from coding_model_project.evaluation.exports import inspect_logs, write_logs
 
     if out is None:
         raise ConfigError("eval export --format inspect needs --out FOLDER, FILE.json or FILE.eval")
@@ -295,7 +291,7 @@ def compare(
             print(f"note: {one.path} {unfinished}; comparing its results so far", file=sys.stderr)
     result = compare_sides(read, k=k)
     if plot is not None:
-        from coding_model_project.reports.comparison_page import write_plot
+        from coding_model_project.reports.page import write_plot
 
         write_plot(result, plot)
     if as_json:
@@ -332,11 +328,12 @@ def budget(
         print(json.dumps([asdict(point) for point in points]))
         return
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("data set", "each problem", first.name, second.name, "difference", "95%", "p"):
-        table.add_column(name, justify="left" if name == "data set" else "right")
+    from coding_model_project.evaluation.tables import plain_table
+
+    table = plain_table(
+        ("data set", "each problem", first.name, second.name, "difference", "95%", "p")
+    )
     for point in points:
         unit = "tokens" if point.kind == "tokens" else "judge s"
         table.add_row(

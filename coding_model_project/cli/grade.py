@@ -18,8 +18,8 @@ from coding_model_project.errors import ConfigError, UngradableError
 from coding_model_project.progress import Advance, progress_bar
 
 if TYPE_CHECKING:
-    from coding_model_project.evaluation.kept import KeptResults
-    from coding_model_project.evaluation.statistics.pass_at_k import Outcome
+    from coding_model_project.evaluation.journal import KeptResults
+    from coding_model_project.evaluation.statistics.intervals import Outcome
     from coding_model_project.grading.judge import Graders
     from coding_model_project.types import Problem
 
@@ -63,7 +63,7 @@ def grade(
     if as_json and out == STANDARD:
         raise ConfigError("--json and --out - both write to standard output; pass one of them")
     from coding_model_project.cli.judging import judge_on_cluster
-    from coding_model_project.evaluation.kept import kept_results
+    from coding_model_project.evaluation.journal import kept_results
     from coding_model_project.grading.judge import start_graders
 
     known, source = problems.load(), str(problems)
@@ -95,7 +95,7 @@ async def _judge(
     settings: str,
     advance: Advance,
 ) -> list[Outcome]:
-    from coding_model_project.evaluation.kept import KeptGrader
+    from coding_model_project.evaluation.journal import KeptGrader
     from coding_model_project.grading.batch import judge_completions
 
     async with judge as graders:
@@ -225,7 +225,7 @@ def _row(problem: Problem, outcome: Outcome) -> dict[str, Any]:
 
 def _say(outcomes: Sequence[Outcome], out: Path | None, *, as_json: bool) -> None:
     """Print the counts and shares of judged and accepted completions, and the reasons for the others."""
-    from coding_model_project.evaluation.statistics.pass_at_k import summarise
+    from coding_model_project.evaluation.statistics.intervals import summarise
     from coding_model_project.types import Verdict
 
     summary = summarise(outcomes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from dataclasses import asdict
@@ -12,9 +11,8 @@ from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands
 from coding_model_project.cli.common import cores, existing_file, named_values, warn
 from coding_model_project.cli.harbor_eval import evaluate
-from coding_model_project.cli.harbor_posttrain import posttrain
 from coding_model_project.config_key import argument, option
-from coding_model_project.errors import ConfigError
+from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.grading.base import AUTO, TaskEnvironment
 
 N_NAMED = 5
@@ -56,12 +54,111 @@ def results(
     print(json.dumps({key: asdict(one) for key, one in counted.items()}))
 
 
-app.command()(posttrain)
+@app.command()
+def posttrain(
+    out: Path = option(..., "Write the tasks to this new folder.", "--out --output"),
+    benchmark: str | None = option(
+        None, "Evaluate on this benchmark: tinycode, humaneval, mbpp, gsm8k or ifeval."
+    ),
+    model: str | None = option(
+        None, "Train this model: tiny, qwen3-1.7b, qwen3-4b, smollm3-3b or gemma3-4b."
+    ),
+    num_hours: float = option(10.0, "Let the agent work for N hours."),
+    every: bool = option(False, "Write a task for each benchmark and model.", "--all"),
+    base: Path | None = option(
+        None,
+        "Use the model in this folder as the task's base model. Default for tiny: "
+        "data/tinycode/base.",
+    ),
+    sibling: list[str] | None = option(
+        None, "Reject submissions with this other model's weights; repeatable.", metavar="NAME=DIR"
+    ),
+    data_file: list[str] | None = option(
+        None, "Read this named data set from this file; repeatable.", metavar="NAME=PATH"
+    ),
+    data_dir: options.DataDir = None,
+    limit: options.Limit = None,
+    oracle_steps: int | None = option(
+        None, "Let the tiny task's own solution train for N steps.", min=1
+    ),
+) -> int:
+    """Write tasks in which an agent gets a base model, a benchmark and hours, and submits weights.
+
+    The verifier checks the submission (for test problems, and for weights that were not trained from the
+    base model), evaluates it and the base model by `eval run`'s rules, and writes reward.txt. A rejected
+    submission earns the base model's score; without a judge's verdict there is no reward.
+    `harbor grade OUT/posttrainbench-tinycode-tiny` runs the tiny task on this machine, in minutes.
+
+    The last line is JSON. With --all, benchmarks whose data is not available are skipped and listed.
+    """
+    from coding_model_project.harbor.export.exporting import check_new
+    from coding_model_project.harbor.posttrain.base_models import (
+        BASE_MODELS,
+        base_model,
+        folder_of,
+    )
+    from coding_model_project.harbor.posttrain.benchmarks import (
+        BENCHMARKS,
+        check_data_files,
+        load_problems,
+    )
+    from coding_model_project.harbor.posttrain.benchmarks import benchmark as by_key
+    from coding_model_project.harbor.posttrain.generating import (
+        ORACLE_STEPS,
+        Wanted,
+        check_hours,
+        write,
+    )
+
+    if every == (benchmark is not None or model is not None) or (
+        not every and (benchmark is None or model is None)
+    ):
+        raise ConfigError("pass --benchmark and --model, or --all")
+    check_hours(num_hours)
+    benchmarks = list(BENCHMARKS.values()) if every else [by_key(str(benchmark))]
+    models = list(BASE_MODELS.values()) if every else [base_model(str(model))]
+    check_new(out)
+    folders = {
+        one.key: folder_of(one, base if not every or one.hub is None else None) for one in models
+    }
+    siblings = {
+        name: Path(path)
+        for name, path in named_values("--sibling", sibling, form="NAME=PATH").items()
+    }
+    paths = named_values("--data-file", data_file, form="NAME=PATH")
+    check_data_files(paths, benchmarks)
+    written: list[str] = []
+    left_out: dict[str, str] = {}
+    for asked in benchmarks:
+        try:
+            problems = load_problems(asked, data_dir=data_dir, paths=paths, limit=limit)
+        except DownloadError as error:
+            if not every:
+                raise
+            left_out[asked.key] = str(error)
+            continue
+        for one in models:
+            wanted = Wanted(
+                benchmark=asked,
+                model=one,
+                hours=num_hours,
+                base=folders[one.key],
+                siblings=siblings if one.hub is None or not every else {},
+                oracle_steps=oracle_steps or ORACLE_STEPS,
+            )
+            written.append(str(write(wanted, problems, out).path))
+    for key, reason in left_out.items():
+        print(f"left out: {key}: {reason}")
+    print(f"{len(written)} tasks are in {out}")
+    print(json.dumps({"out": str(out), "tasks": len(written), "left_out": sorted(left_out)}))
+    return 0 if written else 1
+
+
 app.command("eval", context_settings=options.renamed(concurrency="workers"))(evaluate)
 
 
 @app.command(context_settings=options.renamed(concurrency="workers", job="out"))
-def grade(
+async def grade(
     task_dirs: options.TaskDirs,
     oracle: bool = option(False, "Run each task's own solution (the default)."),
     script: Path | None = option(None, "Run this shell script instead of each task's solution."),
@@ -85,32 +182,6 @@ def grade(
     reward of at least 1. With --script it measures the script: exit code 0 whatever the rewards. Exit
     code 2 if there are no tasks, 3 if an environment failed, which leaves its task ungraded.
     """
-    if oracle and script is not None:
-        raise ConfigError("--oracle and --script exclude each other; pass one of them")
-    return asyncio.run(
-        _grade(
-            task_dirs,
-            None if script is None else existing_file(script, "--script"),
-            as_json,
-            cores(workers),
-            environment,
-            named_values("--verifier-env", verifier_env, empty=True),
-            pass_env or [],
-            out,
-        )
-    )
-
-
-async def _grade(
-    task_dirs: list[Path],
-    script: Path | None,
-    as_json: bool,
-    at_once: int,
-    where: str,
-    verifier_env: dict[str, str],
-    pass_env: list[str],
-    out: Path | None,
-) -> int:
     from coding_model_project.harbor.agents import Agent, Oracle, Script
     from coding_model_project.harbor.environment.factory import environments_of
     from coding_model_project.harbor.evaluation.job_results import new_job
@@ -120,14 +191,19 @@ async def _grade(
     from coding_model_project.harbor.grade_tasks import grade as grade_tasks
     from coding_model_project.harbor.trial import Trials
 
-    solver: Agent = Oracle() if script is None else Script(script.read_text("utf-8", "replace"))
+    if oracle and script is not None:
+        raise ConfigError("--oracle and --script exclude each other; pass one of them")
+    solver: Agent = Oracle()
+    if script is not None:
+        solver = Script(existing_file(script, "--script").read_text("utf-8", "replace"))
+    at_once, variables = cores(workers), named_values("--verifier-env", verifier_env, empty=True)
     say = None if as_json else warn
-    passed = passed_variables(pass_env, "--pass-env")
-    tasks = read_tasks(task_dirs, passed, oracle=script is None, verifier_env=verifier_env, say=say)
-    kept = None if out is None else new_job(out, solver.name, where)
+    passed = passed_variables(pass_env or [], "--pass-env")
+    tasks = read_tasks(task_dirs, passed, oracle=script is None, verifier_env=variables, say=say)
+    kept = None if out is None else new_job(out, solver.name, environment)
     totals = Totals()
-    async with environments_of(TaskEnvironment(name=where)) as environments:
-        trials = Trials(environments, verifier_env=verifier_env)
+    async with environments_of(TaskEnvironment(name=environment)) as environments:
+        trials = Trials(environments, verifier_env=variables)
         work = ((task, solver) for task in tasks)
         async for graded in grade_tasks(work, trials, concurrency=at_once):
             print(json.dumps(graded.line()), flush=True)
@@ -158,7 +234,7 @@ async def _grade(
 
 
 @app.command(context_settings=options.renamed(concurrency="workers"))
-def check(
+async def check(
     task_dirs: options.TaskDirs,
     workers: options.Trials = None,
     environment: options.Where = AUTO,
@@ -173,18 +249,6 @@ def check(
     A task's own solution must earn the same reward of at least 1 in every run. Doing nothing and known
     forgeries must earn less. Exit code 1 if a task has a problem, 3 if an environment failed.
     """
-    given = (task_dirs, cores(workers), environment, runs, forgeries, pass_env or [])
-    return asyncio.run(_check(*given))
-
-
-async def _check(
-    task_dirs: list[Path],
-    at_once: int,
-    where: str,
-    runs: int,
-    forgeries: bool,
-    pass_env: list[str],
-) -> int:
     from coding_model_project.harbor.checking import check as check_tasks
     from coding_model_project.harbor.environment.factory import environments_of
     from coding_model_project.harbor.forging import FORGERS
@@ -192,15 +256,12 @@ async def _check(
     from coding_model_project.harbor.format.tasks import read_tasks
     from coding_model_project.harbor.trial import Trials
 
-    passed = passed_variables(pass_env, "--pass-env")
+    passed = passed_variables(pass_env or [], "--pass-env")
     tasks = read_tasks(task_dirs, passed, oracle=True, say=warn)
+    how = {"concurrency": cores(workers), "runs": runs, "forgers": FORGERS if forgeries else ()}
     code = 0
-    async with environments_of(TaskEnvironment(name=where)) as environments:
-        forgers = FORGERS if forgeries else ()
-        trials = Trials(environments)
-        async for checked in check_tasks(
-            tasks, trials, concurrency=at_once, runs=runs, forgers=forgers
-        ):
+    async with environments_of(TaskEnvironment(name=environment)) as environments:
+        async for checked in check_tasks(tasks, Trials(environments), **how):
             print(json.dumps(checked.line()), flush=True)
             if checked.failed:
                 code = 3
@@ -243,12 +304,8 @@ def _remarks(outcome) -> list[str]:
 
 
 @app.command()
-def clean() -> None:
+async def clean() -> None:
     """Remove the images that tasks left in podman and docker, and containers of killed runs."""
-    asyncio.run(_clean())
-
-
-async def _clean() -> None:
     from coding_model_project.harbor.containers.containers import ContainerEnvironments
     from coding_model_project.harbor.environment.base import ENGINES, EnvironmentFailed
 
@@ -264,12 +321,12 @@ async def _clean() -> None:
 
 
 @app.command(context_settings=options.renamed(concurrency="workers"))
-def bench(
+async def bench(
     trials: int = option(300, "Run N trials.", min=1),
     workers: options.Trials = None,
 ) -> None:
     """Measure the speed of oracle trials of a trivial task. The last line is JSON."""
     from coding_model_project.harbor.trials_benchmark import measure
 
-    speed = asyncio.run(measure(trials, cores(workers)))
+    speed = await measure(trials, cores(workers))
     print(json.dumps({key: round(value, 2) for key, value in asdict(speed).items()}))

@@ -20,7 +20,7 @@ from coding_model_project.sandbox.sandbox_config import SandboxConfig
 if TYPE_CHECKING:
     from coding_model_project.data.quality.faults import Fault
     from coding_model_project.data.quality.preflight import Check, Preflight
-    from coding_model_project.evaluation.kept import KeptResults
+    from coding_model_project.evaluation.journal import KeptResults
     from coding_model_project.grading.judge import Graders
     from coding_model_project.grading.node_pool import NodePool
     from coding_model_project.types import Problem
@@ -94,7 +94,7 @@ async def run_preflight(problems: Sequence[Problem], how: Checking, advance: Adv
         ClusterError: the cluster cannot be used.
     """
     from coding_model_project.data.quality.preflight import check_all
-    from coding_model_project.evaluation.kept import kept_results
+    from coding_model_project.evaluation.journal import kept_results
 
     with kept_results(how.where.journal) as kept:
         if kept.known:

@@ -90,7 +90,7 @@ def _serve(runs: Sequence[RunFolder], port: int, *, follow: bool) -> None:
     with extra("serve"):
         from coding_model_project.reports.live.app import HOST, create_app
         from coding_model_project.server import listening
-    from coding_model_project.reports.live.live_runs import LiveRuns
+    from coding_model_project.reports.live.app import LiveRuns
 
     with listening.listen(HOST, port) as sock:
         live = LiveRuns(runs)

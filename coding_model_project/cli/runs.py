@@ -47,8 +47,8 @@ def list_runs(context: typer.Context, root: Root = Path("outputs")) -> None:
     if context.invoked_subcommand:
         return
     from rich.console import Console
-    from rich.table import Table
 
+    from coding_model_project.evaluation.tables import plain_table
     from coding_model_project.runs.folder import find_runs
     from coding_model_project.runs.run_lines import duration, line
 
@@ -56,9 +56,7 @@ def list_runs(context: typer.Context, root: Root = Path("outputs")) -> None:
         runs = find_runs(folder)
     if not runs:
         raise ConfigError(f"--root={root}: no runs below this folder")
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("run", "recipe", "state", "step", "result", "age"):
-        table.add_column(column, overflow="fold")
+    table = plain_table(("run", "recipe", "state", "step", "result", "age"), left=6)
     for run in runs:
         a = line(run)
         of = f"/{a.steps}" if a.steps else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import threading
@@ -16,7 +15,6 @@ from coding_model_project.cli.common import cores, embedded_sandbox, existing_fi
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.extras import extra
-from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 if TYPE_CHECKING:
     from coding_model_project.sandbox.base import Sandbox
@@ -25,15 +23,11 @@ app = Commands(no_args_is_help=True, help="The sandbox that untrusted programs r
 
 
 @app.command()
-def check(confined: options.Confined) -> int:
+async def check(confined: options.Confined) -> int:
     """Test this machine's isolation; print its tier, what stronger tiers lack, and the languages.
 
     Exit code 3 if no isolation of the minimum tier works, or the sandbox fails its conformance suite.
     """
-    return asyncio.run(_check(confined))
-
-
-async def _check(confined: SandboxConfig) -> int:
     from coding_model_project.isolation.confine import Tier
     from coding_model_project.sandbox.conformance import check as find_faults
     from coding_model_project.sandbox.embedded import EmbeddedSandbox, compiled_loop
@@ -77,7 +71,7 @@ WAITS_S = 2.0
 
 
 @app.command()
-def run(
+async def run(
     file: Path = argument(..., "A program: .py, .c, .cpp, .js, .java, .go, .rs, .pl or .sh."),
     language: str | None = option(
         None, "Run the file as this language. Default: by its extension."
@@ -97,14 +91,9 @@ def run(
     source = existing_file(file, "FILE").read_text("utf-8", "replace")
     program = Program(source=source, language=_language(file, language))
     limits = Limits(cpu_s=cpu_s, wall_s=3 * cpu_s, memory_mb=memory_mb)
-    sandbox = embedded_sandbox(replace(confined, workers=1))
     given = Stdin(_piped() if stdin is None else stdin)
-
-    async def execute():
-        async with sandbox:
-            return await sandbox.run(program, [given], limits)
-
-    (execution,) = asyncio.run(execute())
+    async with embedded_sandbox(replace(confined, workers=1)) as sandbox:
+        (execution,) = await sandbox.run(program, [given], limits)
     print(execution.stdout, end="", flush=True)
     if execution.stderr_tail:
         print(execution.stderr_tail.rstrip(), file=sys.stderr)
@@ -210,7 +199,7 @@ def serve(
 
 
 @app.command()
-def bench(
+async def bench(
     url: str | None = option(None, "Also measure this SandboxFusion server."),
     as_json: options.AsJson = False,
     rounds: int = option(5, "Run N rounds and report medians.", min=1),
@@ -225,7 +214,7 @@ def bench(
     """
     from coding_model_project.sandbox.benchmark import measure
 
-    measured = asyncio.run(measure(rounds=rounds, workers=workers, url=url))
+    measured = await measure(rounds=rounds, workers=workers, url=url)
     sides = {
         name: {key: value for key, value in asdict(side).items() if value is not None}
         for name in ("embedded", "subprocess", "http", "run_code")
@@ -256,7 +245,7 @@ def bench(
 
 
 @app.command()
-def battery(
+async def battery(
     file: Path = argument(..., "JSON lines of adversarial and honest programs."),
     sandbox: str = option(
         "embedded", "Judge in this sandbox; accepts comma-separated URLs.", metavar="embedded|URL"
@@ -274,12 +263,8 @@ def battery(
 
     cases = read_cases(existing_file(file, "FILE"))
     judged_in = _battery_sandbox(sandbox, tier)
-
-    async def judge():
-        with progress_bar("battery", len(cases)) as advance:
-            return await run_battery(cases, judged_in, advance)
-
-    outcomes, identity = asyncio.run(judge())
+    with progress_bar("battery", len(cases)) as advance:
+        outcomes, identity = await run_battery(cases, judged_in, advance)
     failed = [outcome for outcome in outcomes if outcome.unmet]
     if not as_json:
         for outcome in failed:

@@ -1,11 +1,12 @@
 """Checks that a machine can train, with remedies.
 
-Takes about two seconds and does not import torch, ray or verl, except in `deep`.
+Takes about two seconds and does not import torch, ray or verl, except in `software.imports`.
 
     findings.py   results of checks
-    software.py   versions, git, W&B, the Hub
+    software.py   versions, git, W&B, the Hub; real imports, each in its own process
     machine.py    GPUs, memory, disk, limits, isolation, leftovers
-    deep.py       real imports, each in its own process
+    profile.py    a hardware profile against a described machine
+    verl_command.py  the keys of a command of main_ppo
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from coding_model_project.doctor import deep, machine, software
+from coding_model_project.doctor import machine, software
 from coding_model_project.doctor.findings import Finding, Status, warning
 
 __all__ = ["Finding", "Status", "diagnose"]
@@ -50,7 +51,7 @@ def diagnose(folder: Path, *, imports: bool = False) -> list[Finding]:
     with ThreadPoolExecutor(len(checks)) as pool:  # the checks of the sandbox and the Hub are slow
         found = pool.map(attempt, checks, checks.values())
         findings = [finding for answer in found for finding in answer]
-    return [*findings, *(deep.imports() if imports else ())]
+    return [*findings, *(software.imports() if imports else ())]
 
 
 def attempt(name: str, check: Check) -> list[Finding]:

@@ -18,7 +18,7 @@ from coding_model_project.install import how_to_install
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.launch.checks.machine_checks import counted_cpus
 from coding_model_project.launch.device import default_hardware
-from coding_model_project.launch.sizing.machine import free_memory_gb
+from coding_model_project.launch.sizing import free_memory_gb
 from coding_model_project.program import program
 from coding_model_project.runs import accelerators
 from coding_model_project.sandbox.embedded.languages.toolchains import summary

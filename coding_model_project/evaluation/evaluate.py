@@ -1,24 +1,27 @@
-"""A whole evaluation in a run's folder, from its configuration to its outputs."""
+"""A whole evaluation in a run's folder, from its configuration to its outputs.
+
+Several processes may evaluate a shard each; `gather` puts them together.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import orjson
 from omegaconf import DictConfig
 
-from coding_model_project.atomic import write_json
+from coding_model_project.atomic import replacing, write_json
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.evaluation import outputs
 from coding_model_project.evaluation.backends.generation import Backend
-from coding_model_project.evaluation.bar import evaluation_bar
 from coding_model_project.evaluation.journal import Journal, read_rows, storage_errors
+from coding_model_project.evaluation.outputs import Report
 from coding_model_project.evaluation.plan import DataSet, Sample, load_datasets, samples
 from coding_model_project.evaluation.protocols import BUDGET, EvalProtocol
-from coding_model_project.evaluation.repair_rounds import Episodes
 from coding_model_project.evaluation.results import (
     COMPLETIONS,
     METRICS,
@@ -30,7 +33,13 @@ from coding_model_project.evaluation.results import (
     setting_differences,
     with_completions,
 )
-from coding_model_project.evaluation.runner import Known, Runner, read_known
+from coding_model_project.evaluation.runner import (
+    Episodes,
+    Known,
+    Runner,
+    evaluation_bar,
+    read_known,
+)
 from coding_model_project.evaluation.settings import Settings
 from coding_model_project.evaluation.tables import budget_table, metrics_table, months_table
 from coding_model_project.grading.judge import OpenJudge, make_sandbox, open_judge
@@ -55,6 +64,7 @@ def evaluate(
     command: Sequence[str],
     say: Say,
     opens: OpenJudge = open_judge,
+    report: Report | None = None,
 ) -> Metrics:
     """Evaluate a model, or resume an earlier attempt.
 
@@ -64,6 +74,7 @@ def evaluate(
         command: command line of the evaluation, for the record.
         say: called with each line of output.
         opens: opens the judge; called only if verdicts are missing.
+        report: writes the page about the evaluation; None writes none.
 
     Returns:
         The content of metrics.json.
@@ -77,15 +88,7 @@ def evaluate(
     make_sandbox(settings.sandbox)  # raises early if the sandbox is unknown
     run = RunFolder(settings.run_dir)
     with sole_writer(run.path, "evaluation"), mirrored(config, run.path, say) as start_mirror:
-        datasets = load_datasets(
-            settings.datasets,
-            data_dir=settings.data_dir,
-            limit=settings.limit,
-            max_tests=settings.max_tests,
-            window=settings.window,
-            split=settings.split,
-            columns=settings.columns,
-        )
+        datasets = load_datasets(settings.config)
         versions = {f"data set {data.name}": data.version for data in datasets}
         inputs = {**inputs_of(config, "coding.evaluation.model"), **versions}
         planned = _planned(settings, datasets)
@@ -121,8 +124,7 @@ def evaluate(
             end_attempt(run.path, attempt, error)
             raise
         end_attempt(run.path, attempt)
-        with storage_errors(run.path):
-            outputs.write_report(run.path)  # after the attempt's end, which the report shows
+        outputs.write_report(run, report)  # after the attempt's end, which the report shows
     say(f"written to {run.path}")
     return metrics
 
@@ -152,11 +154,11 @@ async def _evaluate(
     judged = [(sample, *by_key[sample.key]) for sample in planned]
     with storage_errors(folder):
         results = [one[2] for one in judged]
-        metrics = outputs.write_metrics(folder, results, datasets, protocol, settings.cutoff)
+        metrics = outputs.write_metrics(folder, results, datasets, protocol, settings.config.cutoff)
         outputs.write_rollouts(folder, judged, protocol)
         outputs.write_qa_logs(folder, judged, protocol)
         outputs.write_summary(folder, metrics, judged)
-    if settings.wandb:
+    if settings.config.wandb:
         outputs.log_to_wandb(folder, metrics, judged, protocol, info)
     say(metrics_table(metrics, protocol.ks))
     for table in months_table(metrics):
@@ -232,7 +234,7 @@ def _described(settings: Settings, backend: Backend) -> str:
         f"{name}={repr(value)[:60]} " for name, value in more.items() if value not in (None, "")
     )
     return (
-        f"{settings.model} ({backend.identity}): protocol={protocol.name} n={sampling.n} "
+        f"{settings.config.model} ({backend.identity}): protocol={protocol.name} n={sampling.n} "
         f"temperature={sampling.temperature:g} prompt={protocol.prompt} {options}"
         f"max_tokens={sampling.max_tokens}"
     )
@@ -243,7 +245,7 @@ def _run_info(settings: Settings, datasets: Sequence[DataSet], backend: Backend)
     versions = {data.name: data.version for data in datasets}
     shard = settings.shard
     info = {
-        "model": settings.model,
+        "model": settings.config.model,
         "seed": settings.seed,
         "protocol": settings.protocol.described(versions),
         "datasets": {
@@ -255,8 +257,8 @@ def _run_info(settings: Settings, datasets: Sequence[DataSet], backend: Backend)
             }
             for data in datasets
         },
-        "profile": settings.profile,
-        "cutoff": settings.cutoff,
+        "profile": settings.config.profile,
+        "cutoff": settings.config.cutoff,
         "backend": backend.identity,
         "repeatable": backend.repeatable,
         "shard": None if shard.of == 1 else f"{shard.number}/{shard.of}",
@@ -310,4 +312,59 @@ def _refuse_outage(judged: Sequence[outputs.Judged]) -> None:
         raise SandboxError(
             f"{len(down)} of {len(judged)} samples could not be judged ({down[0]}); run the same "
             "command again to judge them without generating again"
+        )
+
+
+# ── shards ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def gather(settings: Settings, folders: Sequence[Path], *, say: Callable[[str], None]) -> None:
+    """Merge shards' folders into the evaluation's folder, where evaluating then does the rest.
+
+    The evaluation completes what shards left unfinished and repeats nothing. Does nothing if the
+    evaluation has begun.
+
+    Args:
+        settings: the whole evaluation's settings: the shards', without `shard` and with another folder.
+
+    Raises:
+        ConfigError: a folder is not a shard's, or the shards are of different evaluations.
+    """
+    target = settings.run_dir
+    if settings.shard.of > 1:
+        raise ConfigError("--shard and --merge exclude each other; pass --merge without --shard")
+    if (target / COMPLETIONS).exists():
+        say(f"{target} has begun; resuming it")
+        return
+    infos = [_info(folder) for folder in folders]
+    for folder, info in zip(folders, infos, strict=True):
+        for key in ("model", "seed", "protocol"):
+            if info[key] != infos[0][key]:
+                raise ConfigError(
+                    f"{folder}: {key} differs from that of {folders[0]}; merge shards of one evaluation"
+                )
+    _check_complete(infos)
+    target.mkdir(parents=True, exist_ok=True)
+    for name in (RESULTS, COMPLETIONS):  # COMPLETIONS last: it marks the evaluation as begun
+        with replacing(target / name) as partial, partial.open("wb") as merged:
+            for folder in folders:
+                with (folder / name).open("rb") as part:
+                    merged.writelines(line for line in part if line.endswith(b"\n"))
+    write_json(target / RUN_INFO, infos[0] | {"shard": None})
+
+
+def _info(folder: Path) -> dict[str, object]:
+    try:
+        return orjson.loads((folder / RUN_INFO).read_bytes())
+    except FileNotFoundError as error:
+        raise ConfigError(f"{folder}: not a shard's folder (it has no {RUN_INFO})") from error
+
+
+def _check_complete(infos: Sequence[dict[str, object]]) -> None:
+    shards = sorted(str(info["shard"]) for info in infos)
+    of = shards[0].partition("/")[2] or "1"
+    expected = sorted(f"{number}/{of}" for number in range(int(of)))
+    if shards != expected:
+        raise ConfigError(
+            f"--merge: the folders hold {', '.join(shards)}; expected {', '.join(expected)}"
         )

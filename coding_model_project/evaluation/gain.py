@@ -9,8 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 
-from coding_model_project.evaluation.statistics.intervals import PairedTest, paired_test
-from coding_model_project.evaluation.statistics.pass_at_k import rate_interval
+from coding_model_project.evaluation.statistics.intervals import (
+    PairedTest,
+    paired_test,
+    rate_interval,
+)
 from coding_model_project.runs.rollouts import read_rollouts
 
 FILE = "gain.json"

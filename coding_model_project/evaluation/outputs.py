@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 from coding_model_project.atomic import write_json, write_lines, write_text
 from coding_model_project.contained import file_name
+from coding_model_project.evaluation.journal import storage_errors
 from coding_model_project.evaluation.plan import DataSet, Sample
 from coding_model_project.evaluation.protocols import EvalProtocol
 from coding_model_project.evaluation.results import METRICS, Generated, Metrics, Result
-from coding_model_project.evaluation.statistics.parts import part_metrics
-from coding_model_project.evaluation.statistics.scores import dataset_metrics
+from coding_model_project.evaluation.statistics.scores import dataset_metrics, part_metrics
 from coding_model_project.grading.prompts import solve_messages
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.rollouts import Rollout
@@ -32,6 +31,8 @@ N_TABLE = 2_000
 """Maximum rows of the W&B table."""
 
 Judged = tuple[Sample, Generated, Result]
+Report = Callable[[Sequence[RunFolder], Path], object]
+"""`reports.write_report`, which is in a room below this one."""
 
 
 def write_metrics(
@@ -186,12 +187,15 @@ def _quoted(text: str) -> str:
     return f"{fence}text\n{text.rstrip()}\n{fence}\n"
 
 
-def write_report(folder: Path) -> None:
-    """Write report.html: charts and samples on a self-contained page."""
-    write = resolve_name(
-        "coding_model_project.reports:write_report"
-    )  # resolved by name: reports may import evaluation, not the other way round
-    write([RunFolder(folder)], folder / REPORT)
+def write_report(run: RunFolder, report: Report | None) -> None:
+    """Write report.html: charts and samples on a self-contained page.
+
+    Raises:
+        StorageError: the page cannot be written.
+    """
+    if report is not None:
+        with storage_errors(run.path):
+            report([run], run.path / REPORT)
 
 
 def log_to_wandb(

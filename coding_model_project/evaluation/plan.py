@@ -1,17 +1,19 @@
-"""The plan of an evaluation: problems of its data sets, and a seed for each sample."""
+"""The plan of an evaluation: its data sets' problems in a window of days, and a seed for each sample."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+from typing import Self
 
 from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders import Loaded, given_set, load
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.dates import Window
+from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.evaluation.protocols import data_version
 from coding_model_project.evaluation.results import Key
 from coding_model_project.types import Problem
@@ -76,43 +78,31 @@ class Shard:
         return cls(int(number), int(of))
 
 
-def load_datasets(
-    words: Sequence[str],
-    *,
-    data_dir: Path | None,
-    limit: int | None,
-    max_tests: int | None,
-    window: Window | None = None,
-    split: str | None = None,
-    columns: Mapping[str, str] | None = None,
-) -> tuple[DataSet, ...]:
-    """Read data sets.
-
-    Args:
-        words: each a name, NAME=PATH or the path of a file.
-        limit: number of first problems of each data set in the window and the split.
-        max_tests: maximum number of hidden tests per problem.
-        window: days of publication of the problems to keep.
-        split: the split to load, which is also that of a file that names none; None loads all.
-        columns: the column for each field that has another name in a file.
+def load_datasets(config: EvaluationConfig) -> tuple[DataSet, ...]:
+    """Read the data sets of an evaluation, as its keys select their problems.
 
     Raises:
         ConfigError: no data set is named, or one is missing, named twice or empty in the window
             or the split.
         DataError: a file is damaged.
     """
-    if not words:
+    if not config.datasets:
         raise ConfigError("no data sets; pass some, such as humaneval or mbpp_reg")
+    window = Window.parse(config.from_date, config.to_date)
     found: dict[str, DataSet] = {}
-    for word in words:
+    for word in config.datasets:
         name, path = given_set(word)
         if name in found:
             raise ConfigError(f"{name}: named twice; give one another name (NAME=PATH)")
-        mapped = columns if path is not None or len(words) == 1 else None
         loaded = load(
-            name, path=path, split=split, data_dir=data_dir, columns=mapped, max_tests=max_tests
+            name,
+            path=path,
+            split=config.split,
+            data_dir=Path(config.data_dir) if config.data_dir else None,
+            columns=config.columns if path is not None or len(config.datasets) == 1 else None,
+            max_tests=config.max_tests,
         )
-        found[name] = _chosen(loaded, window or Window(), limit)
+        found[name] = _chosen(loaded, window, config.limit)
     return tuple(found.values())
 
 
@@ -151,3 +141,68 @@ def sample_seed(seed: int, key: Key) -> int:
     """Return a sample's seed in [0, 2³¹), which depends only on the evaluation's seed and the key."""
     text = "\0".join(map(str, (seed, *key)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
+
+
+# ── days of publication ───────────────────────────────────────────────────────────────────────────
+
+
+def day(text: str | None, key: str) -> str | None:
+    """Check a day such as "2024-08-01".
+
+    Raises:
+        ConfigError: the text is not a day; names the key.
+    """
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError as error:
+        raise ConfigError(
+            f"coding.evaluation.{key}={text}: expected a day such as 2024-08-01"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The days from `first` to `last`, both inclusive; None is unbounded."""
+
+    first: str | None = None
+    last: str | None = None
+
+    @classmethod
+    def parse(cls, first: str | None, last: str | None) -> Self:
+        """Create a window from two days.
+
+        Raises:
+            ConfigError: a text is not a day, or the last day is before the first.
+        """
+        window = cls(first=day(first, "from_date"), last=day(last, "to_date"))
+        if window.first and window.last and window.last < window.first:
+            raise ConfigError(
+                f"coding.evaluation.to_date={last}: must not be before from_date={first} (--from, --to)"
+            )
+        return window
+
+    def cut(self, problems: Sequence[Problem], name: str) -> tuple[Problem, ...]:
+        """Return the problems published in the window.
+
+        Raises:
+            ConfigError: a problem has no date, or no problem is left; names the data set.
+        """
+        if self.first is None and self.last is None:
+            return tuple(problems)
+        days = sorted(problem.date for problem in problems if problem.date is not None)
+        if len(days) < len(problems):
+            raise ConfigError(
+                f"{name}: {len(problems) - len(days)} of {len(problems)} problems have no date, so "
+                "--from and --to cannot be used; livecodebench has dates"
+            )
+        low, high = self.first or days[0], self.last or days[-1]
+        kept = tuple(one for one in problems if one.date is not None and low <= one.date <= high)
+        if not kept:
+            ends = (("--from", self.first), ("--to", self.last))
+            given = " ".join(f"{option} {end}" for option, end in ends if end)
+            raise ConfigError(
+                f"{name}: no problems within {given}; its problems are from {days[0]} to {days[-1]}"
+            )
+        return kept

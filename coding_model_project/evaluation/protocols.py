@@ -15,7 +15,8 @@ import orjson
 
 from coding_model_project.data.problems import problem_line
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.backends.generation import Sampling
+from coding_model_project.evaluation.backends.generation import OPTIONAL, Sampling
+from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.observation import MIN_BYTES
 from coding_model_project.grading.prompts import PromptStyle
@@ -137,39 +138,32 @@ BUDGET = EvalProtocol(
 PROTOCOLS = {protocol.name: protocol for protocol in (GREEDY, SAMPLED, BUDGET)}
 
 
-def protocol(
-    name: str,
-    *,
-    prompt: PromptStyle,
-    stop_early: bool,
-    rule: CountedBy = CountedBy.publisher,
-    system_prompt: str | None = None,
-    extra_body: Mapping[str, Any] | None = None,
-    repair_rounds: int = 0,
-    observation_bytes: int = 600,
-    **changes: Any,
-) -> EvalProtocol:
-    """Return a named protocol with some settings changed.
+_DRAWN = ("n", "temperature", "top_p", "max_tokens", *OPTIONAL)
+"""Keys of `coding.evaluation` that are fields of `Sampling`; null keeps the protocol's."""
 
-    Args:
-        changes: fields of `Sampling`; None keeps the protocol's value.
+
+def protocol_of(
+    config: EvaluationConfig, *, prompt: PromptStyle, observation_bytes: int = 600
+) -> EvalProtocol:
+    """Return the protocol that a configuration names, with the settings that it changes.
 
     Raises:
         ConfigError: the protocol is unknown, or a setting is out of range.
     """
-    if name not in PROTOCOLS:
-        raise ConfigError(f"protocol={name}: expected one of {', '.join(PROTOCOLS)}")
-    chosen = PROTOCOLS[name]
-    sampling = replace(chosen.sampling, **{k: v for k, v in changes.items() if v is not None})
+    if config.protocol not in PROTOCOLS:
+        raise ConfigError(f"protocol={config.protocol}: expected one of {', '.join(PROTOCOLS)}")
+    chosen = PROTOCOLS[config.protocol]
+    given = {name: value for name in _DRAWN if (value := getattr(config, name)) is not None}
+    given |= {"stop": tuple(config.stop), "chat_template_kwargs": dict(config.chat_template_kwargs)}
     return replace(
         chosen,
-        sampling=sampling,
+        sampling=replace(chosen.sampling, **given),
         prompt=prompt,
-        stop_early=stop_early,
-        rule=rule,
-        system_prompt=system_prompt or None,
-        extra_body=dict(extra_body or {}),
-        repair_rounds=repair_rounds,
+        stop_early=config.stop_early,
+        rule=config.rule,
+        system_prompt=config.system_prompt or None,
+        extra_body=dict(config.extra_body),
+        repair_rounds=config.repair_rounds,
         observation_bytes=observation_bytes,
     )
 

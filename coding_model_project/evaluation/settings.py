@@ -1,48 +1,38 @@
-"""`coding.evaluation` as frozen values, and the back end that it selects."""
+"""`coding.evaluation`, checked and with its model profile, and the back end that it selects.
+
+A model profile is sampling recommended by a model's authors: YAML with keys of `coding.evaluation`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.backends.generation import Backend
-from coding_model_project.evaluation.dates import Window, day
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig, EvaluationMode
-from coding_model_project.evaluation.plan import Shard
-from coding_model_project.evaluation.profiles import with_profile
-from coding_model_project.evaluation.protocols import EvalProtocol, protocol
+from coding_model_project.evaluation.plan import Shard, Window, day
+from coding_model_project.evaluation.protocols import EvalProtocol, protocol_of
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Settings of an evaluation."""
+    """A checked evaluation."""
 
+    config: EvaluationConfig
+    """With the values of its profile."""
     run_dir: Path
-    model: str
     seed: int
-    datasets: tuple[str, ...]
-    data_dir: Path | None
-    window: Window
-    """Days of publication of the problems."""
-    cutoff: str | None
-    """Last day of the model's training data."""
-    split: str | None
-    """Split of the problems; None for all."""
-    limit: int | None
-    max_tests: int | None
-    columns: Mapping[str, str]
-    """Columns of the data sets' files for fields with other names there."""
     protocol: EvalProtocol
-    profile: str | None
-    """Name of the model profile whose values the protocol has, for the record."""
     shard: Shard
-    mode: EvaluationMode
-    wandb: bool
-
     sandbox: SandboxConfig
     force: bool
     """Resume although settings have changed."""
@@ -93,43 +83,13 @@ class Settings:
                 "coding.evaluation.extra_body: only available with a server; set "
                 "coding.evaluation.base_url"
             )
+        Window.parse(config.from_date, config.to_date)
         return cls(
+            config=replace(config, cutoff=day(config.cutoff, "cutoff")),
             run_dir=run_dir,
-            model=config.model,
             seed=seed,
-            datasets=tuple(config.datasets),
-            data_dir=Path(config.data_dir) if config.data_dir else None,
-            window=Window.parse(config.from_date, config.to_date),
-            cutoff=day(config.cutoff, "cutoff"),
-            split=config.split,
-            limit=config.limit,
-            max_tests=config.max_tests,
-            columns=dict(config.columns),
-            protocol=protocol(
-                config.protocol,
-                prompt=prompt,
-                stop_early=config.stop_early,
-                rule=config.rule,
-                n=config.n,
-                temperature=config.temperature,
-                top_p=config.top_p,
-                max_tokens=config.max_tokens,
-                top_k=config.top_k,
-                min_p=config.min_p,
-                presence_penalty=config.presence_penalty,
-                frequency_penalty=config.frequency_penalty,
-                repetition_penalty=config.repetition_penalty,
-                stop=tuple(config.stop),
-                chat_template_kwargs=dict(config.chat_template_kwargs),
-                system_prompt=config.system_prompt,
-                extra_body=config.extra_body,
-                repair_rounds=config.repair_rounds,
-                observation_bytes=observation_bytes,
-            ),
-            profile=config.profile,
+            protocol=protocol_of(config, prompt=prompt, observation_bytes=observation_bytes),
             shard=Shard.parse(config.shard),
-            mode=config.mode,
-            wandb=config.wandb,
             sandbox=sandbox,
             force=force,
         )
@@ -169,3 +129,106 @@ def simple_backend(config: EvaluationConfig, *, seed: int, on_cpu: bool) -> Back
         on_cpu=on_cpu,
     )
     return VllmBackend(config.model, engine)
+
+
+# ── model profiles ────────────────────────────────────────────────────────────────────────────────
+
+_PACKAGE, _FOLDER = "coding_model_project.evaluation", "model_profiles"
+_MERGED = ("chat_template_kwargs", "extra_body")
+"""Keys that merge entry by entry, so that an option changes a single entry."""
+
+
+_OF_A_PROFILE = (
+    *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty"),
+    *(
+        "repetition_penalty",
+        "max_tokens",
+        "stop",
+        "system_prompt",
+        "chat_template_kwargs",
+        "extra_body",
+    ),
+)
+"""The keys that a profile may have."""
+
+
+def profile_names() -> list[str]:
+    """Return the names of this package's profiles."""
+    folder = resources.files(_PACKAGE) / _FOLDER
+    return sorted(
+        one.name.removesuffix(".yaml") for one in folder.iterdir() if one.name.endswith(".yaml")
+    )
+
+
+def read_profile(name: str) -> EvaluationConfig:
+    """Read a profile.
+
+    Args:
+        name: name of a profile of this package, or the path of a YAML file.
+
+    Raises:
+        ConfigError: the profile is missing, or has a key or value that no profile has.
+    """
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        if not Path(name).is_file():
+            raise ConfigError(f"coding.evaluation.profile={name}: no such file")
+        text = Path(name).read_text()
+    elif name in profile_names():
+        text = (resources.files(_PACKAGE) / _FOLDER / f"{name}.yaml").read_text()
+    else:
+        raise ConfigError(
+            f"coding.evaluation.profile={name}: unknown profile; expected one of "
+            f"{', '.join(profile_names())}, or the path of a .yaml file"
+        )
+    known = f"known keys are {', '.join(_OF_A_PROFILE)}"
+    try:
+        given = OmegaConf.create(text)
+        if unknown := [key for key in given if key not in _OF_A_PROFILE]:
+            raise ConfigError(
+                f"coding.evaluation.profile={name}: {unknown[0]}: no such key of a profile; {known}"
+            )
+        found = OmegaConf.to_object(
+            OmegaConf.merge(OmegaConf.structured(EvaluationConfig(model="")), given)
+        )
+    except OmegaConfBaseException as error:
+        raise ConfigError(
+            f"coding.evaluation.profile={name}: {error.full_key}: "
+            f"{' '.join(str(error).split('full_key')[0].split())}; {known}"
+        ) from error
+    except (yaml.YAMLError, ValueError, TypeError, AssertionError) as error:
+        raise ConfigError(
+            f"coding.evaluation.profile={name}: not YAML of keys and values "
+            f"({' '.join(str(error).split())})"
+        ) from error
+    assert isinstance(found, EvaluationConfig)
+    return found
+
+
+def with_profile(config: EvaluationConfig) -> EvaluationConfig:
+    """Return an evaluation's keys, with the profile's values for keys that are not set.
+
+    Raises:
+        ConfigError: as `read_profile`; or the profile samples at a temperature while the protocol is
+            `greedy`.
+    """
+    if config.profile is None:
+        return config
+    profile = read_profile(config.profile)
+    changes: dict[str, Any] = {}
+    for name in _OF_A_PROFILE:
+        given, advised = getattr(config, name), getattr(profile, name)
+        if name in _MERGED:
+            changes[name] = {**advised, **given}
+        elif given in (None, []):
+            changes[name] = advised
+    if config.base_url is None and not config.extra_body:
+        changes["extra_body"] = {}  # only requests to a server have these fields
+    found = replace(config, **changes)
+    if config.protocol == "greedy" and found.temperature and config.temperature is None:
+        raise ConfigError(
+            f"coding.evaluation.profile={config.profile} samples at temperature={found.temperature:g}, "
+            "and coding.evaluation.protocol=greedy does not: set coding.evaluation.protocol=sampled "
+            "(--protocol sampled --n 1 draws one answer per problem), or temperature=0 to override the "
+            "profile"
+        )
+    return found

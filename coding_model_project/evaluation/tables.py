@@ -3,29 +3,52 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 
-from coding_model_project.evaluation.statistics.parts import AFTER, BEFORE
-from coding_model_project.evaluation.statistics.scores import rate_text
+from coding_model_project.evaluation.statistics.scores import AFTER, BEFORE, rate_text
 
 _WIDTH = 160
 
 
+def plain_table(
+    columns: Sequence[str], rows: Iterable[Sequence[RenderableType]] = (), *, left: int = 1
+) -> Table:
+    """Return a table without lines.
+
+    Args:
+        left: number of first columns that have texts, which wrap; the others have numbers.
+    """
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for number, column in enumerate(columns):
+        side = number < left
+        table.add_column(
+            column, justify="left" if side else "right", overflow="fold", no_wrap=not side
+        )
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table in Markdown."""
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    for row in rows:
+        cells = [str(cell).replace("|", "\\|").replace("\n", " ") for cell in row]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
     """Return a table with a line per data set (rates with 95% intervals, counts, costs), then errors."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
     shown = sorted({ks[0], ks[len(ks) // 2], ks[-1]})
     counts = ("problems", "graded", "ungradable", "truncated", "tokens", "judge s")
-    table.add_column("data set", no_wrap=True)
-    for name in (*(f"pass@{k}" for k in shown), "pass ratio", *counts):
-        table.add_column(name, justify="right", no_wrap=True)
     reasons = any(found.get("reasoning") for found in metrics.values())
-    if reasons:
-        table.add_column("reasoning", justify="right", no_wrap=True)
+    columns = ("data set", *(f"pass@{k}" for k in shown), "pass ratio", *counts)
+    table = plain_table((*columns, "reasoning") if reasons else columns)
     for name, found in metrics.items():
         table.add_row(
             name,
@@ -104,11 +127,7 @@ def months_table(metrics: Mapping[str, Any]) -> Iterator[str]:
         if not by_month:
             continue
         cutoff = found.get("cutoff", {}).get("day", "")
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        table.add_column("published")
-        table.add_column("problems", justify="right")
-        table.add_column("pass@1", justify="right")
-        table.add_column("")
+        table = plain_table(("published", "problems", "pass@1", ""))
         for month, rates in by_month.items():
             mark = f"cut-off {cutoff}" if cutoff.startswith(month) else ""
             rate = rates["1"]
@@ -118,10 +137,7 @@ def months_table(metrics: Mapping[str, Any]) -> Iterator[str]:
 
 def budget_table(metrics: Mapping[str, Any]) -> str:
     """Return a table of pass rates by tokens and judge-seconds spent per problem."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("data set")
-    for name in ("tokens", "pass rate", "judge s", "pass rate"):
-        table.add_column(name, justify="right")
+    table = plain_table(("data set", "tokens", "pass rate", "judge s", "pass rate"))
     for name, found in metrics.items():
         curves = found["budget"] or {"tokens": [], "judge_s": []}
         rows = max(len(curve) for curve in curves.values())

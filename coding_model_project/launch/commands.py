@@ -1,17 +1,19 @@
-"""Phases made of commands that a user could run: the demo's and the pipeline's."""
+"""Steps that are commands which a user could run: of the demo, the pipeline and studies."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Self
 
+import psutil
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -21,13 +23,12 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from coding_model_project.errors import INTERRUPTED, UngradableError
+from coding_model_project.errors import INTERRUPTED, TrainingError
 from coding_model_project.isolation.child import interrupting, start_child
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.metrics_log import read_metrics, series
 
 LOG = "log.txt"
-_LOG_TAIL = 20
 
 console = Console()
 
@@ -36,12 +37,12 @@ def run(command: Sequence[str]) -> None:
     """Run `python -m command`, which shows its own progress.
 
     Raises:
-        UngradableError: the command failed; it has printed why.
+        TrainingError: the command failed; it has printed why.
         KeyboardInterrupt: the command was interrupted.
     """
     # vLLM's warnings on a CPU are known, and would drown the figures.
-    with _process(command, environment={"VLLM_LOGGING_LEVEL": "ERROR"}) as process:
-        process.wait()
+    with running(command, environment={"VLLM_LOGGING_LEVEL": "ERROR"}):
+        pass
 
 
 def train(command: Sequence[str], run_dir: Path, *, steps: int, shown: str) -> None:
@@ -53,10 +54,9 @@ def train(command: Sequence[str], run_dir: Path, *, steps: int, shown: str) -> N
         shown: the metric beside the bar.
 
     Raises:
-        UngradableError: the recipe failed; the last lines of its log are shown.
+        TrainingError: the recipe failed; with the last error in its log.
         KeyboardInterrupt: the recipe was interrupted.
     """
-    run_dir.mkdir(parents=True, exist_ok=True)
     name = command[0].rpartition(".")[2]
     columns = (
         TextColumn(name),
@@ -67,9 +67,8 @@ def train(command: Sequence[str], run_dir: Path, *, steps: int, shown: str) -> N
     )
     console.print(f"log: {run_dir / LOG}")
     with (
-        (run_dir / LOG).open("ab") as log,
         Progress(*columns, console=console) as progress,
-        _process([*command, f"coding.run_dir={run_dir}"], log) as process,
+        running([*command, f"coding.run_dir={run_dir}"], run_dir / LOG) as process,
     ):
         bar = progress.add_task(name, total=steps, note="starting")
         while process.poll() is None:
@@ -94,23 +93,80 @@ def timed(name: str, seconds: dict[str, float]) -> Iterator[None]:
 
 
 @contextmanager
-def _process(
-    command: Sequence[str], log: Any = None, environment: Mapping[str, str] | None = None
+def running(
+    command: Sequence[str],
+    log: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    name: str = "",
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `python -m command`; this process forwards Ctrl-C to it once.
+    """Run `python -m command`, and wait for its end; this process forwards Ctrl-C to it once.
 
     Args:
+        log: a file that its output is added to; None shows it.
         environment: variables to set unless this process has them.
+        name: the step's name in errors; by default the command's first word.
+
+    Raises:
+        TrainingError: the command failed; with the last error in its log.
+        KeyboardInterrupt: the command was interrupted.
     """
-    process = start_child(
-        [sys.executable, "-m", *command], log=log, environment={**(environment or {}), **os.environ}
-    )
-    with interrupting(process):
-        yield process
-    if process.returncode == INTERRUPTED:
+    with ExitStack() as stack:
+        if log is not None:
+            log.parent.mkdir(parents=True, exist_ok=True)
+        process = start_child(
+            [sys.executable, "-m", *command],
+            log=None if log is None else stack.enter_context(log.open("ab")),
+            environment={**(environment or {}), **os.environ},
+        )
+        with interrupting(process):
+            yield process
+            code = process.wait()
+    if code == INTERRUPTED:
         raise KeyboardInterrupt
-    if process.returncode:
-        if log:
-            with Path(log.name).open(errors="replace") as lines:
-                sys.stderr.writelines(deque(lines, _LOG_TAIL))
-        raise UngradableError(f"{command[0]} failed with exit code {process.returncode}; see above")
+    if code:
+        why = "; see above" if log is None else f": {_last_words(log)} (log: {log})"
+        raise TrainingError(f"{name or command[0]} {how_ended(code)}{why}")
+
+
+def how_ended(code: int) -> str:
+    """Return how a process that failed ended."""
+    return f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    nonempty = [line.strip() for line in lines if line.strip()]
+    errors = [line for line in nonempty if line.startswith("error: ")]
+    return (errors or nonempty or ["no output"])[-1]
+
+
+# ── memory ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PeakMemory:
+    """A sampler of the process tree's proportional set size, which counts shared pages once.
+
+    It samples every 5 s, because a reading takes the kernel a tenth of a second.
+    """
+
+    def __init__(self) -> None:
+        self.peak_gb = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        root = psutil.Process()
+        while not self._stop.wait(5.0):
+            total = 0
+            for process in [root, *root.children(recursive=True)]:
+                with contextlib.suppress(psutil.Error):
+                    total += process.memory_full_info().pss
+            self.peak_gb = max(self.peak_gb, total / 2**30)

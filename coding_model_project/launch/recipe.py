@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     """A function of the configuration, the command that started this process, and the run to repeat."""
 
 
+MAKE_PAIRS = (
+    "make it with `python -m coding_model_project data pairs EVALUATION --problems P --out {}`"
+)
+"""Advice for making a file of preference pairs; {} stands for its path."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """A training recipe.

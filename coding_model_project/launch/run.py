@@ -37,7 +37,7 @@ from coding_model_project.launch.compose import (
 )
 from coding_model_project.launch.device import default_hardware, log_into, prepare_environment
 from coding_model_project.launch.joining import joined_ray
-from coding_model_project.launch.sizing.host import needed_gb
+from coding_model_project.launch.sizing import needed_gb
 from coding_model_project.redaction import redacted
 from coding_model_project.runs.checkpoint_owner import claim
 from coding_model_project.runs.checkpoint_store import open_store, prepare_resume

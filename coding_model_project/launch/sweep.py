@@ -22,6 +22,7 @@ from omegaconf import OmegaConf
 from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError
 from coding_model_project.isolation.child import start_child
 from coding_model_project.launch.checks import checks
+from coding_model_project.launch.commands import how_ended
 from coding_model_project.launch.compose import UNREADABLE, compose_recipe
 from coding_model_project.redaction import redacted
 from coding_model_project.runs.folder import refuse_unusable
@@ -96,8 +97,7 @@ def run_member(name: str) -> None:
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     if code:
-        how = f"was killed (signal {-code})" if code < 0 else f"failed with exit code {code}"
-        message = f"{folder.name} {how}; run the same command again to resume"
+        message = f"{folder.name} {how_ended(code)}; run the same command again to resume"
         print(f"error: {message}", file=sys.stderr, flush=True)
         raise TrainingError(message)
 

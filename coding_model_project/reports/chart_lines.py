@@ -15,9 +15,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from coding_model_project.evaluation.statistics.intervals import bootstrap_interval
-from coding_model_project.evaluation.statistics.pass_at_k import rate_interval
-from coding_model_project.reports.page_data import Line, Stack
+from coding_model_project.evaluation.statistics.intervals import bootstrap_interval, rate_interval
+from coding_model_project.reports.charts import Line, Stack
 from coding_model_project.reports.tally import ACCEPTED, RunTally, StepTally
 from coding_model_project.runs.metrics_log import series
 from coding_model_project.types import ERROR_GROUPS

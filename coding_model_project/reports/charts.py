@@ -7,12 +7,85 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from decimal import ROUND_HALF_UP, Context, Decimal
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
-from coding_model_project.reports.page_data import Line, Score, Stack
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of a chart by step, with an interval if `low` and `high` are given."""
+
+    label: str = ""
+    """Label that distinguishes the lines of a run and chart; empty for a single line."""
+    steps: Sequence[int]
+    values: Sequence[float]
+    low: Sequence[float | None] | None = None
+    high: Sequence[float | None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """Additive parts by step: shares of samples, or seconds."""
+
+    steps: Sequence[int]
+    parts: Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A value with its interval."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    note: str = ""
+    """Text for the hover label and the caption."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunData:
+    """Data of a run, without its samples."""
+
+    name: str
+    state: str
+    facts: Sequence[tuple[str, str]]
+    """Labels and texts of the run's header."""
+    n_rollouts: int
+    lines: Mapping[str, Sequence[Line]] = field(default_factory=dict)
+    """Lines by chart: accepted, accepted_by_source, validation, evaluations, measures, reward,
+    reward_by_source, loss, parts, length, infra, public."""
+    stacks: Mapping[str, Stack] = field(default_factory=dict)
+    """Stacks by chart: errors (shares) and times (seconds)."""
+    scores: Mapping[str, Mapping[str, Sequence[Bar]]] = field(default_factory=dict)
+    """Bars of a finished evaluation, by chart and data set: pass_at_k, and months (pass@1 by month of
+    publication)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """The samples on a page."""
+
+    table: Mapping[str, Any]
+    """Columns and their texts, in the layout of `sample_columns.SampleTable`."""
+    n_shown: int
+    n_total: int
+    n_whole: int
+    """Number of problems with all their samples on the page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The result of `write_report`."""
+
+    path: Path
+    page_bytes: int
+    n_shown: int
+    n_total: int
+
 
 N_COLOURS = 8
 """Number of colours for runs, and for parts, in page.css; a ninth run reuses the first colour."""
@@ -179,7 +252,7 @@ def stack_chart(id: str, kind: Kind, stack: Stack, *, by_name: bool) -> Chart:
     return Chart(id=id, kind=kind, shape=Shape.stack, traces=traces, caption=caption)
 
 
-def bar_chart(id: str, kind: Kind, sides: Mapping[str, Sequence[Score]]) -> Chart:
+def bar_chart(id: str, kind: Kind, sides: Mapping[str, Sequence[Bar]]) -> Chart:
     """Return a chart of bars with whiskers, a group per label and a colour per side."""
     traces = [
         Trace(
@@ -202,7 +275,7 @@ def bar_chart(id: str, kind: Kind, sides: Mapping[str, Sequence[Score]]) -> Char
     return Chart(id=id, kind=kind, shape=Shape.bars, traces=traces, caption=caption)
 
 
-def difference_chart(id: str, kind: Kind, differences: Sequence[Score]) -> Chart:
+def difference_chart(id: str, kind: Kind, differences: Sequence[Bar]) -> Chart:
     """Return a chart of differences of shares, one row each."""
     texts = [f"({one.low:+.1%} to {one.high:+.1%}), {one.note}" for one in differences]
     trace = Trace(

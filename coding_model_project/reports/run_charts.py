@@ -12,13 +12,14 @@ from coding_model_project.reports.charts import (
     Chart,
     Curve,
     Kind,
+    Line,
+    RunData,
     bar_chart,
     history_chart,
     line_chart,
     line_key,
     stack_chart,
 )
-from coding_model_project.reports.page_data import Line, RunData
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from coding_model_project.evaluation.results import METRICS
+from coding_model_project.evaluation.results import METRICS, RUN_INFO
 from coding_model_project.evaluation.results import read_metrics as read_metrics_of
-from coding_model_project.reports.chart_lines import chart_lines, chart_stacks
-from coding_model_project.reports.header import run_facts, run_names
+from coding_model_project.evaluation.statistics.scores import rate_text
+from coding_model_project.evaluation.tables import instruction_rates, other_readings
+from coding_model_project.reports.chart_lines import Metrics, chart_lines, chart_stacks
+from coding_model_project.reports.charts import Bar, Line, RunData, Samples, Written
 from coding_model_project.reports.page import write_page
-from coding_model_project.reports.page_data import Line, RunData, Samples, Score, Written
 from coding_model_project.reports.run_charts import run_charts
-from coding_model_project.reports.sample_columns import SampleTable
-from coding_model_project.reports.sample_selection import Choice, Index, choose
+from coding_model_project.reports.sample_selection import Choice, Index, SampleTable, choose
 from coding_model_project.reports.tally import RunTally
-from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.metrics_log import read_metrics
+from coding_model_project.runs.folder import RunFolder, State
+from coding_model_project.runs.metrics_log import read_metrics, total
 from coding_model_project.runs.rollouts import read_rollouts
 
 BUDGET_BYTES = 16_000_000
@@ -105,11 +109,11 @@ def run_data(run: RunFolder, name: str, tally: RunTally) -> RunData:
     )
 
 
-def _scores(run: RunFolder) -> dict[str, dict[str, list[Score]]]:
+def _scores(run: RunFolder) -> dict[str, dict[str, list[Bar]]]:
     """Return a finished evaluation's rates by chart and data set."""
     if not (run.path / METRICS).exists():
         return {}
-    found: dict[str, dict[str, list[Score]]] = {"pass_at_k": {}, "months": {}}
+    found: dict[str, dict[str, list[Bar]]] = {"pass_at_k": {}, "months": {}}
     for name, metrics in read_metrics_of(run.path).items():
         rates = {f"pass@{k}": rate for k, rate in metrics["pass@k"].items()}
         found["pass_at_k"][name] = _bars(rates)
@@ -123,9 +127,9 @@ def _scores(run: RunFolder) -> dict[str, dict[str, list[Score]]]:
     return found
 
 
-def _bars(rates: Mapping[str, Mapping[str, float]]) -> list[Score]:
+def _bars(rates: Mapping[str, Mapping[str, float]]) -> list[Bar]:
     return [
-        Score(label=label, value=rate["value"], low=rate["low"], high=rate["high"])
+        Bar(label=label, value=rate["value"], low=rate["low"], high=rate["high"])
         for label, rate in rates.items()
     ]
 
@@ -143,3 +147,168 @@ def _samples(
             if is_shown:
                 table.add(number, row)
     return table.finish(names, tallies, choice)
+
+
+# ── facts ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def run_facts(
+    run: RunFolder, tally: RunTally, metrics: Metrics, lines: Mapping[str, Sequence[Line]]
+) -> list[tuple[str, str]]:
+    """Return label and text of each known fact, in the order of the page.
+
+    Args:
+        lines: the run's lines by chart; none for an evaluation.
+
+    Raises:
+        ConfigError: the folder is not a run's.
+    """
+    origin = run.provenance()
+    facts = {
+        "recipe": str(origin.get("recipe") or ""),
+        "state": _state(run),
+        **_evaluated(run),
+        "accepted": _accepted(lines),
+        "step": _step(tally, metrics) if lines else "",
+        "started": _clock(origin.get("created")),
+        "duration": _duration(run),
+        "tokens": _tokens(tally, run),
+        "judge": _judge(tally, run),
+        "seeds": _seeds(origin.get("seeds") or {}),
+        "commit": _commit(origin.get("git")),
+        "host": _host(origin),
+        "folder": str(run.path),
+        "command": shlex.join(origin.get("command") or []),
+    }
+    return [(label, text) for label, text in facts.items() if text]
+
+
+def _evaluated(run: RunFolder) -> dict[str, str]:
+    """Return an evaluation's model, protocol, and each data set's rates with intervals."""
+    if not (run.path / METRICS).exists():
+        return {}
+    info = json.loads((run.path / RUN_INFO).read_text())
+    protocol = info["protocol"]
+    facts = {"model": info["model"], "protocol": f"{protocol['name']} ({protocol['hash']})"}
+    for name, found in json.loads((run.path / METRICS).read_text()).items():
+        rates = [f"pass@{k} {rate_text(rate)}" for k, rate in found["pass@k"].items()]
+        rates += [f"pass ratio {rate_text(found['pass_ratio'])}"] if found["pass_ratio"] else []
+        rates += [
+            f"pass@{k} {title} {rate_text(rate)}"
+            for title, other in other_readings(found)
+            for k, rate in other["pass@k"].items()
+        ]
+        rates += [f"{title} {rate_text(rate)}" for title, rate in instruction_rates(found)]
+        errors = [f"{error} {share:.1%}" for error, share in found["errors"].items() if share]
+        lost, samples = found["ungradable"], found["samples"]
+        left_out = f"{lost} of {samples} samples could not be judged and count nowhere"
+        judged = left_out if lost else f"all {samples} samples were judged"
+        shares = f"errors: {', '.join(errors) or 'none'}"
+        facts[name] = f"{', '.join(rates)} (95% intervals); {shares}; {judged}"
+    return facts
+
+
+def _accepted(lines: Mapping[str, Sequence[Line]]) -> str:
+    """Return the accepted shares at the first and the last step, of training and validation."""
+    found = []
+    for title, chart in (("training", "accepted"), ("validation", "validation")):
+        if len(drawn := lines.get(chart, ())) == 1 and len(steps := drawn[0].steps) > 1:
+            first, last = drawn[0].values[0], drawn[0].values[-1]
+            found.append(f"{title} {first:.1%} at step {steps[0]}, {last:.1%} at step {steps[-1]}")
+    return "; ".join(found)
+
+
+def run_names(runs: Sequence[RunFolder]) -> list[str]:
+    """Return a short name per run: the end of its path, as long as needed to be unique."""
+    paths = [run.path.resolve() for run in runs]
+    n = 1
+    while n < max(len(path.parts) for path in paths):
+        names = [_tail(path, n) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+        n += 1
+    return [str(path) for path in paths]
+
+
+def _tail(path: Path, n: int) -> str:
+    return "/".join(path.parts[-n:])
+
+
+def _state(run: RunFolder) -> str:
+    attempts = run.attempts()
+    number = f", attempt {len(attempts)}" if len(attempts) > 1 else ""
+    error = attempts[-1].error if attempts else None
+    return f"{run.state}{number}" + (f": {error}" if error else "")
+
+
+def _step(tally: RunTally, metrics: Metrics) -> str:
+    steps = [*metrics, *(step for split in tally.splits.values() for step in split)]
+    return str(max(steps)) if steps else ""
+
+
+def _clock(seconds: float | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds)) if seconds else ""
+
+
+def _duration(run: RunFolder) -> str:
+    """Return the duration of all attempts, without the time between them."""
+    attempts = run.attempts()
+    ends = [attempt.ended for attempt in attempts]
+    if attempts and ends[-1] is None:
+        ends[-1] = time.time() if run.state is State.running else _last_sign(run)
+    pairs = zip(attempts, ends, strict=True)
+    return _hours(sum(max(0.0, end - attempt.started) for attempt, end in pairs if end))
+
+
+def _last_sign(run: RunFolder) -> float:
+    """Return when a run without a recorded end last wrote a file."""
+    files = [run.metrics, run.path / "rollouts.jsonl", run.log_dir(run.last_number)]
+    return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
+
+
+def _hours(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((hours, "h"), (minutes, "min"), (rest, "s"))
+    return " ".join(f"{value} {unit}" for value, unit in parts if value)
+
+
+def _tokens(tally: RunTally, run: RunFolder) -> str:
+    generated = total(run.metrics, "rollout/generated_tokens")
+    if generated:
+        return f"{generated:,.0f} generated in training"
+    if tally.tokens:
+        return f"{tally.tokens:,} in judged samples"
+    trained = total(run.metrics, "train/global_tokens")
+    return f"{trained:,.0f} trained on" if trained else ""
+
+
+def _judge(tally: RunTally, run: RunFolder) -> str:
+    seconds = total(run.metrics, "judge/seconds") or tally.judge_s
+    return f"{seconds:,.1f} s of running programs" if seconds else ""
+
+
+def _seeds(seeds: Mapping[str, int]) -> str:
+    by_value: dict[int, list[str]] = {}
+    for key, value in seeds.items():
+        by_value.setdefault(value, []).append(key)
+    return "; ".join(f"{value} ({', '.join(keys)})" for value, keys in by_value.items())
+
+
+def _commit(git: Mapping[str, Any] | None) -> str:
+    if not git:
+        return ""
+    changed = " with changes, see patches/" if git.get("dirty") else ""
+    return f"{str(git.get('commit', ''))[:12]} on {git.get('branch', '?')}{changed}"
+
+
+def _host(origin: Mapping[str, Any]) -> str:
+    hardware = origin.get("hardware") or {}
+    cores, memory = hardware.get("cores"), hardware.get("memory_gb")
+    parts = [
+        str(origin.get("host") or ""),
+        f"{cores} cores" if cores else "",
+        f"{memory:g} GB" if memory else "",
+        *hardware.get("gpus", []),
+    ]
+    return ", ".join(part for part in parts if part)

@@ -2,7 +2,6 @@
 
 definition.py  the definition, which is committed before the first run
 members.py     trains and evaluates missing members, one by one
-study_page.py  the study's page in experiment_design/, regenerated from the folders
-conclusions.py conclusions that intervals and tests support
-curves.py      means of an arm over its seeds; thinned curves
+study_page.py  the study's page in experiment_design/, regenerated from the folders: conclusions that
+               intervals and tests support, and means of an arm's curves over its seeds
 """

@@ -8,16 +8,15 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.atomic import write_text
-from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError
+from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.handover.export import export, source
-from coding_model_project.isolation.child import interrupting, start_child
+from coding_model_project.launch.commands import running
 from coding_model_project.runs.folder import RunFolder, State, sole_writer
 from coding_model_project.studies.definition import PREVIOUS, Study
 
@@ -127,36 +126,14 @@ def _model(folder: Path, say: Say) -> Path:
 def _run_recipe(
     member: Member, recipe: str, folder: Path, overrides: Sequence[str], say: Say
 ) -> None:
-    """Run a recipe unless it has finished, or raise `TrainingError` with its last line of output."""
+    """Run a recipe unless it has finished; raises as `running`."""
     if finished(folder):
         return
     again = bool(RunFolder(folder).attempts())
     say(f"{member.name}: {folder.name}{', resumed' if again else ''}")
     started = time.monotonic()
     log = folder.with_name(folder.name + ".log")
-    command = [sys.executable, "-m", f"recipes.{recipe}", *overrides, f"coding.run_dir={folder}"]
-    code = _process(command, log)
-    if code == INTERRUPTED:
-        raise KeyboardInterrupt
-    if code:
-        how = (
-            f"was killed by signal {-code}"
-            if code < 0
-            else f"failed with exit code {code}: {_last_words(log)}"
-        )
-        raise TrainingError(f"{folder.name} {how} (log: {log})")
+    command = [f"recipes.{recipe}", *overrides, f"coding.run_dir={folder}"]
+    with running(command, log, name=folder.name):
+        pass
     say(f"{member.name}: {folder.name} took {time.monotonic() - started:.0f} s")
-
-
-def _process(command: Sequence[str], log: Path) -> int:
-    """Run a command, which is interrupted and ends with this process, and return its exit code."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output, interrupting(start_child(command, log=output)) as process:
-        return process.wait()
-
-
-def _last_words(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()
-    nonempty = [line.strip() for line in lines if line.strip()]
-    errors = [line for line in nonempty if line.startswith("error: ")]
-    return (errors or nonempty or ["no output"])[-1]

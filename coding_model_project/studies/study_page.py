@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from coding_model_project.atomic import write_text
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison import Side, compare, unlike
+from coding_model_project.evaluation.comparison import Pair, Side, compare, unlike
 from coding_model_project.evaluation.comparison.paired import Comparison, Score
 from coding_model_project.evaluation.results import read_evaluation
+from coding_model_project.evaluation.statistics.intervals import ALPHA
+from coding_model_project.evaluation.tables import markdown_table
 from coding_model_project.reports import write_report
-from coding_model_project.reports.page_data import Line
+from coding_model_project.reports.charts import Line
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.live_view import sparkline
 from coding_model_project.runs.metrics_log import read_metrics, series
 from coding_model_project.runs.summary import summarise
-from coding_model_project.studies.conclusions import conclusions, descriptive
-from coding_model_project.studies.curves import Curve, arm_line, thinned, together
 from coding_model_project.studies.definition import Stage, Study
 from coding_model_project.studies.members import Member, finished, keep_definition, members
 
@@ -85,7 +86,7 @@ def _definition(study: Study, out: Path, every: Sequence[Member]) -> Iterator[st
         f"- **Written down first.** {_committed(study, every)}"
     )
     rows = [(f"`{arm}`", "; then ".join(map(_stage, stages))) for arm, stages in study.arms.items()]
-    yield _table(("arm", "training"), rows)
+    yield markdown_table(("arm", "training"), rows)
 
 
 def _stage(stage: Stage) -> str:
@@ -145,11 +146,11 @@ def _result(study: Study, every: Sequence[Member], comparison: Comparison | None
         yield f"{dataset}, {pairs[0].n_problems} problems{descriptive(comparison)}:"
         scores = {pairs[0].first: pairs[0].first_score}
         scores |= {pair.second: pair.second_score for pair in pairs}
-        yield _table(
+        yield markdown_table(
             ("arm", "seeds", f"pass@{study.k}, mean ± std", "95% interval", "by seed"),
             [_score_row(arm, score) for arm, score in scores.items()],
         )
-        yield _table(
+        yield markdown_table(
             ("against", "difference", "95% interval", "p", "p, Holm", "would show", "changed"),
             [
                 (
@@ -205,7 +206,7 @@ def _costs(study: Study, done: Sequence[Member]) -> Iterator[str]:
             )
     yield "Means per member, its evaluation included:"
     columns = ("arm", "members", "tokens generated", "tokens trained on", "judge s", "wall s")
-    yield _table(columns, rows)
+    yield markdown_table(columns, rows)
 
 
 def _cost(member: Member) -> _Cost:
@@ -236,7 +237,7 @@ def _curves(study: Study, every: Sequence[Member], out: Path) -> Iterator[str]:
     arms = [line for line in lines if line.steps]
     yield "## Curves"
     yield f"{_WHAT}, by arm; each mark is drawn from the curve's own least to its own greatest value."
-    yield _table(("arm", "curve", "first → last step"), [_curve_row(arm) for arm in arms])
+    yield markdown_table(("arm", "curve", "first → last step"), [_curve_row(arm) for arm in arms])
     width = together(found.values(), _N_ROWS)
     curves = {member: thinned(curve, width) for member, curve in found.items()}
     steps = sorted({step for curve in curves.values() for step in curve})
@@ -244,7 +245,7 @@ def _curves(study: Study, every: Sequence[Member], out: Path) -> Iterator[str]:
     names = [f"`{member.arm}` {member.seed}" for member in curves]
     points = f"; a row is the mean of {width} steps" if width > 1 else ""
     yield f"<details><summary>As numbers, by arm and seed{points}</summary>"
-    yield _table(("step", *names), rows)
+    yield markdown_table(("step", *names), rows)
     yield "</details>"
     runs = [RunFolder(folder) for m in every for folder in m.trainings if finished(folder)]
     if runs:
@@ -265,6 +266,89 @@ def _cell(curve: Curve, step: int) -> str:
     return f"{curve[step]:.1%}" if step in curve else "–"
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+# ── conclusions ───────────────────────────────────────────────────────────────────────────────────
+
+LEAST_SEEDS = 3
+"""Minimum seeds per side for a claim about a method (experiment_design/final_experiment_design.md)."""
+
+
+def conclusions(n_done: int, n_members: int, comparison: Comparison) -> Iterator[str]:
+    """Yield general caveats, then a conclusion per difference."""
+    if n_done < n_members:
+        yield f"{n_done} of {n_members} members have finished: this is no result yet."
+    if descriptive(comparison):
+        yield (
+            f"Descriptive: this is said of these trainings and claimed of no others, which takes "
+            f"{LEAST_SEEDS} seeds a side."
+        )
+    for pair in comparison.pairs:
+        yield _conclusion(pair)
+
+
+def descriptive(comparison: Comparison) -> str:
+    """Return a "descriptive" label, or an empty text if there are enough seeds for a claim."""
+    n_seeds = min(
+        len(score.by_seed)
+        for pair in comparison.pairs
+        for score in (pair.first_score, pair.second_score)
+    )
+    if n_seeds >= LEAST_SEEDS:
+        return ""
+    return f" (descriptive: {n_seeds} seed{'s' if n_seeds > 1 else ''} a side)"
+
+
+def _conclusion(pair: Pair) -> str:
+    first, second, on = f"`{pair.first}`", f"`{pair.second}`", f"on {pair.dataset}"
+    interval = f"{pair.delta:+.1%}, 95% interval {pair.low:+.1%} to {pair.high:+.1%}"
+    how = "more" if pair.delta > 0 else "fewer"
+    is_clear = pair.low > 0 or pair.high < 0
+    is_significant = pair.corrected_p < ALPHA
+    tested = f"p = {pair.corrected_p:.2g}"
+    if is_clear and is_significant:
+        return f"{second} solves {how} than {first} {on} ({interval}, {tested})."
+    if is_clear:
+        return (
+            f"It stays open whether {second} solves {how} than {first} {on}: the interval leaves 0 out "
+            f"({interval}), but the tests do not rule chance out ({tested})."
+        )
+    return (
+        f"No difference between {second} and {first} is shown {on} ({interval}, {tested}); one smaller "
+        f"than {pair.detectable:.1%} would mostly be missed."
+    )
+
+
+# ── curves ────────────────────────────────────────────────────────────────────────────────────────
+
+Curve = Mapping[int, float]
+"""Shares, 0 to 1, by step."""
+
+
+def together(curves: Iterable[Curve], n_points: int) -> int:
+    """Return the number of consecutive steps per point that gives at most `n_points` points."""
+    last = max((step for curve in curves for step in curve), default=0)
+    return math.ceil(last / n_points) or 1
+
+
+def thinned(curve: Curve, width: int) -> Curve:
+    """Return means of `width` consecutive steps, each at its last step."""
+    groups: dict[int, list[float]] = {}
+    for step, value in curve.items():
+        groups.setdefault(math.ceil(step / width) * width, []).append(value)
+    return {step: fmean(values) for step, values in groups.items()}
+
+
+def arm_line(arm: str, curves: Sequence[Curve]) -> Line:
+    """Return the mean over an arm's seeds, with a band from the least to the greatest seed.
+
+    The line has only steps that all seeds have, so that a missing seed does not bend it.
+    """
+    steps = sorted(set.intersection(*(set(curve) for curve in curves)))
+    by_step = [[curve[step] for curve in curves] for step in steps]
+    several = len(curves) > 1
+    return Line(
+        label=f"{arm}, mean of {len(curves)} seeds" if several else f"{arm}, one seed",
+        steps=steps,
+        values=[fmean(values) for values in by_step],
+        low=[min(values) for values in by_step] if several else None,
+        high=[max(values) for values in by_step] if several else None,
+    )

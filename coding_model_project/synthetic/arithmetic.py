@@ -7,10 +7,10 @@ carry or borrow, and otherwise counting one too few: reinforcement learning can 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from coding_model_project.synthetic.tiny_model import Conversation, DrawnCorpus
 from coding_model_project.types import Problem
 
 VERSION = 1
@@ -76,8 +76,8 @@ def generate(seed: int = 0) -> tuple[Problem, ...]:
     )
 
 
-class Habits:
-    """The demonstrator's corpus (`tiny_model.Corpus`): training problems in any phrasing.
+class Habits(DrawnCorpus):
+    """The demonstrator's corpus: training problems in any phrasing.
 
     Args:
         habit: the share of answers with the usual mistake.
@@ -86,20 +86,14 @@ class Habits:
     def __init__(self, *, habit: float, seed: int = 0) -> None:
         self._sums = [one for one, split in _split(seed) if split == "train"]
         self._habit = habit
+        super().__init__(len(self._sums))
 
-    def texts(self, rng: random.Random) -> Iterator[str]:
-        """See `tiny_model.Corpus`."""
-        for conversation in self.draw(rng, len(self._sums)):
-            yield "\n".join(f"{message['role']}\n{message['content']}" for message in conversation)
-
-    def draw(self, rng: random.Random, n: int) -> Sequence[list[dict[str, str]]]:
-        """See `tiny_model.Corpus`."""
-        return [self._conversation(rng.choice(self._sums), rng) for _ in range(n)]
-
-    def _conversation(self, one: Sum, rng: random.Random) -> list[dict[str, str]]:
-        answer = one.slip if rng.random() < self._habit else one.value
+    def one(self, rng: random.Random) -> Conversation:
+        """See `tiny_model.DrawnCorpus`."""
+        drawn = rng.choice(self._sums)
+        answer = drawn.slip if rng.random() < self._habit else drawn.value
         return [
-            {"role": "user", "content": rng.choice(_PHRASINGS).format(one.text)},
+            {"role": "user", "content": rng.choice(_PHRASINGS).format(drawn.text)},
             {"role": "assistant", "content": _answer(answer)},
         ]
 

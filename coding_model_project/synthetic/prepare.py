@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,20 @@ from coding_model_project.data.training.training_files import is_made, write_man
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.types import Problem
 
+MANIFEST = "manifest.json"
 EASY_LEVELS = (1, 2)
 N_SFT_VALIDATION = 64
 N_RL_VALIDATION = 150
 
-OTHERS = {
-    "tinygolf": "coding_model_project.synthetic.tinygolf",
+SETS = {
+    "tinycode": __name__,
     "tinymix": "coding_model_project.synthetic.tinymix",
+    "tinygolf": "coding_model_project.synthetic.tinygolf",
     "tinyshell": "coding_model_project.synthetic.tinyshell.shell_files",
 }
-"""The other task sets' modules, each with `prepare_files` and `prepare_model`."""
+"""The task sets' modules, each with `prepare_files` and `prepare_model`."""
 
 Say = Callable[[str], None]
 
@@ -49,30 +52,22 @@ def prepare(coding: Any, model_path: str | None, *, say: Say) -> None:
     """
     if coding.dataset is None:
         return
-    data_dir = Path(coding.data_dir)
-    own_model = model_path is not None and Path(model_path).absolute() == data_dir / "base"
-    seed = coding.tinycode.seed
-    if coding.dataset in OTHERS:
-        others = import_module(OTHERS[coding.dataset])
-        more = {"calls": Calls(coding.bash.calls)} if coding.dataset == "tinyshell" else {}
-        others.prepare_files(data_dir, seed=seed, say=say, **more)
-        if own_model:
-            others.prepare_model(data_dir, seed=seed, say=say, **more)
-        return
-    if coding.dataset != "tinycode":
+    if coding.dataset not in SETS:
         raise ConfigError(
-            f"coding.dataset={coding.dataset}: expected an embedded task set (tinycode, "
-            f"{', '.join(OTHERS)}); for your own files set coding.dataset=null"
+            f"coding.dataset={coding.dataset}: expected an embedded task set ({', '.join(SETS)}); for "
+            "your own files set coding.dataset=null"
         )
-    prepare_tinycode(
-        data_dir,
-        style=coding.prompt,
-        seed=seed,
-        sft_demonstrations=coding.tinycode.sft_demonstrations,
-        say=say,
+    data_dir, made = Path(coding.data_dir), import_module(SETS[coding.dataset])
+    how: dict[str, Any] = {"seed": coding.tinycode.seed, "say": say}
+    if coding.dataset == "tinyshell":
+        how["calls"] = Calls(coding.bash.calls)
+    size = coding.tinycode.sft_demonstrations
+    own = (
+        {"style": coding.prompt, "sft_demonstrations": size} if coding.dataset == "tinycode" else {}
     )
-    if own_model:
-        prepare_base_model(data_dir, seed=seed, say=say)
+    made.prepare_files(data_dir, **how, **own)
+    if model_path is not None and Path(model_path).absolute() == data_dir / "base":
+        made.prepare_model(data_dir, **how)
 
 
 def prepare_evaluated(coding: Any, *, say: Say) -> None:
@@ -82,7 +77,7 @@ def prepare_evaluated(coding: Any, *, say: Say) -> None:
         prepare(coding, model, say=say)
 
 
-def prepare_tinycode(
+def prepare_files(
     data_dir: Path, *, style: PromptStyle, seed: int, sft_demonstrations: int, say: Say
 ) -> None:
     """Write the task set's files, unless the folder already holds them.
@@ -98,8 +93,7 @@ def prepare_tinycode(
         "style": str(style),
         "sft_demonstrations": sft_demonstrations,
     }
-    manifest = data_dir / "manifest.json"
-    if is_made(manifest, settings):
+    if is_made(data_dir / MANIFEST, settings):
         return
     say(f"preparing tinycode in {data_dir} (once)")
     tasks = tinycode.generate(seed=seed)
@@ -114,24 +108,38 @@ def prepare_tinycode(
     unshown = [problem for problem in train if problem.id not in ids]
     easy_validation = [p for p in validation if p.difficulty in EASY_LEVELS][:N_SFT_VALIDATION]
 
-    data_dir.mkdir(parents=True, exist_ok=True)
-    write_problems(data_dir / "problems.jsonl", (*train, *validation, *test))
     written = {
-        "sft_train": (rows.sft_rows(shown, style), True),
-        "sft_validation": (rows.sft_rows(easy_validation, style), False),
-        "rl_train": (rows.rl_rows(unshown, style), True),
-        "rl_validation": (rows.rl_rows(validation[:N_RL_VALIDATION], style), False),
-        "test": (rows.rl_rows(test, style), False),
+        "sft_train": rows.sft_rows(shown, style),
+        "sft_validation": rows.sft_rows(easy_validation, style),
+        "rl_train": rows.rl_rows(unshown, style),
+        "rl_validation": rows.rl_rows(validation[:N_RL_VALIDATION], style),
+        "test": rows.rl_rows(test, style),
     }
+    write_set(data_dir, settings, (*train, *validation, *test), written)
+
+
+def write_set(
+    data_dir: Path,
+    settings: Mapping[str, Any],
+    problems: Iterable[Problem],
+    written: Mapping[str, Iterable[dict[str, Any]]],
+) -> None:
+    """Write a task set's problems and rows, and at last its manifest.
+
+    Args:
+        written: rows by the file's name; those of a name in `_train` train.
+    """
+    data_dir.mkdir(parents=True, exist_ok=True)
+    write_problems(data_dir / "problems.jsonl", problems)
     counts = {}
-    for name, (made, trains) in written.items():
+    for name, made in written.items():
         content = list(made)
-        rows.write_rows(data_dir / f"{name}.parquet", content, trains=trains)
+        rows.write_rows(data_dir / f"{name}.parquet", content, trains=name.endswith("_train"))
         counts[name] = len(content)
-    write_manifest(manifest, settings, counts)
+    write_manifest(data_dir / MANIFEST, settings, counts)
 
 
-def prepare_base_model(data_dir: Path, *, seed: int, say: Say) -> None:
+def prepare_model(data_dir: Path, *, seed: int, say: Say) -> None:
     """Pre-train the tiny starting model into `data_dir/base`, unless it exists."""
     from coding_model_project.synthetic import tinycode
     from coding_model_project.synthetic.tiny_model import TinyModelConfig, pretrain_once

@@ -104,6 +104,30 @@ class Corpus(Protocol):
         ...
 
 
+class DrawnCorpus:
+    """A corpus (`Corpus`) whose conversations are drawn one by one.
+
+    Args:
+        n_texts: the number of conversations to train the tokenizer on.
+    """
+
+    def __init__(self, n_texts: int) -> None:
+        self._n_texts = n_texts
+
+    def one(self, rng: random.Random) -> Conversation:
+        """Draw a new conversation."""
+        raise NotImplementedError
+
+    def texts(self, rng: random.Random) -> Iterator[str]:
+        """See `Corpus`."""
+        for conversation in self.draw(rng, self._n_texts):
+            yield "\n".join(f"{message['role']}\n{message['content']}" for message in conversation)
+
+    def draw(self, rng: random.Random, n: int) -> Sequence[Conversation]:
+        """See `Corpus`."""
+        return [self.one(rng) for _ in range(n)]
+
+
 @dataclass(frozen=True, slots=True)
 class _Example:
     tokens: list[int]

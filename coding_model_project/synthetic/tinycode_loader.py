@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from coding_model_project.data.loaders.base import Place, SetAside, Trail
 from coding_model_project.synthetic.tinycode import VERSION, generate
-from coding_model_project.synthetic.tinycode.mbpp_form import in_asserts
+from coding_model_project.synthetic.tinycode.generator import in_asserts
 from coding_model_project.types import Problem
 
 

@@ -15,21 +15,25 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from coding_model_project.data.loaders.base import Place, Trail
-from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training import rows
-from coding_model_project.data.training.training_files import is_made, write_manifest
+from coding_model_project.data.training.training_files import is_made
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.harbor import loader
 from coding_model_project.harbor.export.exporting import export, instruction
 from coding_model_project.synthetic import tinycode
-from coding_model_project.synthetic.tiny_model import Conversation, TinyModelConfig, pretrain_once
-from coding_model_project.synthetic.tinycode.generator import Task
-from coding_model_project.synthetic.tinycode.mbpp_form import in_asserts
+from coding_model_project.synthetic.prepare import MANIFEST, write_set
+from coding_model_project.synthetic.tiny_model import (
+    Conversation,
+    DrawnCorpus,
+    TinyModelConfig,
+    pretrain_once,
+)
+from coding_model_project.synthetic.tinycode.generator import Task, in_asserts
 from coding_model_project.types import Problem
 
 VERSION = 1
@@ -48,8 +52,7 @@ def wordy(source: str) -> str:
 def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
     """Write the task set's files, unless the folder already holds them."""
     settings = {"tinycode": tinycode.VERSION, "generator": VERSION, "seed": seed, "sizes": SIZES}
-    manifest = data_dir / "manifest.json"
-    if is_made(manifest, settings):
+    if is_made(data_dir / MANIFEST, settings):
         return
     say(f"preparing tinygolf in {data_dir} (once)")
     for made_of_others in ("tasks", "base"):
@@ -59,13 +62,12 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
     place = Place(path=data_dir / "tasks", data_dir=data_dir)
     made = loader.problems("tinygolf", place, Trail())
     problems = [_relative(one) for one in made if isinstance(one, Problem)]
-    write_problems(data_dir / "problems.jsonl", problems)
-    written = {"rl_train": "train", "rl_validation": "validation", "test": "test"}
-    for name, split in written.items():
-        members = [problem for problem in problems if problem.split == split]
-        content = rows.rl_rows(members, PromptStyle.bare)
-        rows.write_rows(data_dir / f"{name}.parquet", content, trains=name == "rl_train")
-    write_manifest(manifest, settings, {name: SIZES[split] for name, split in written.items()})
+    splits = {"rl_train": "train", "rl_validation": "validation", "test": "test"}
+    made_rows = {
+        name: rows.rl_rows([one for one in problems if one.split == split], PromptStyle.bare)
+        for name, split in splits.items()
+    }
+    write_set(data_dir, settings, problems, made_rows)
 
 
 def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
@@ -80,22 +82,16 @@ def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
     )
 
 
-class Demonstrator:
-    """A corpus (`tiny_model.Corpus`): training tasks with noisy programs, a share `WORDY` wordy."""
+class Demonstrator(DrawnCorpus):
+    """A corpus: training tasks with noisy programs, a share `WORDY` wordy."""
 
     def __init__(self, *, seed: int) -> None:
         self._tasks, self._noise = _functions(seed, "train"), tinycode.NoiseConfig()
+        super().__init__(3 * len(self._tasks))
 
-    def texts(self, rng: random.Random) -> Iterator[str]:
-        """See `tiny_model.Corpus`."""
-        for conversation in self.draw(rng, 3 * len(self._tasks)):
-            yield "\n".join(f"{message['role']}\n{message['content']}" for message in conversation)
-
-    def draw(self, rng: random.Random, n: int) -> Sequence[Conversation]:
-        """See `tiny_model.Corpus`."""
-        return [self._conversation(rng.choice(self._tasks), rng) for _ in range(n)]
-
-    def _conversation(self, task: Task, rng: random.Random) -> Conversation:
+    def one(self, rng: random.Random) -> Conversation:
+        """See `tiny_model.DrawnCorpus`."""
+        task = rng.choice(self._tasks)
         asked = instruction(replace(task.problem, statement=rng.choice(task.statements)))
         program = tinycode.noisy_solution(task, rng, self._noise)
         if rng.random() < WORDY and "    return " in program:

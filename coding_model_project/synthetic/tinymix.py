@@ -13,11 +13,11 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training import mixing, rows
-from coding_model_project.data.training.training_files import is_made, write_manifest
+from coding_model_project.data.training.training_files import is_made
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.synthetic import arithmetic, tinycode
+from coding_model_project.synthetic.prepare import MANIFEST, write_set
 from coding_model_project.synthetic.tiny_model import (
     Conversation,
     Corpus,
@@ -37,8 +37,7 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
     """Write the task set's files, unless the folder already holds them."""
     versions = {"tinycode": tinycode.VERSION, "arithmetic": arithmetic.VERSION}
     settings = {"generator": versions, "seed": seed}
-    manifest = data_dir / "manifest.json"
-    if is_made(manifest, settings):
+    if is_made(data_dir / MANIFEST, settings):
         return
     say(f"preparing tinymix in {data_dir} (once)")
     sets = (tinycode.generate(seed=seed).tasks, arithmetic.generate(seed))
@@ -56,11 +55,11 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
         "rl_validation": of("validation", N_VALIDATION),
         "test": of("test", N_TEST),
     }
-    write_problems(data_dir / "problems.jsonl", (p for members in problems for p in members))
-    for name, chosen in written.items():
-        made = rows.rl_rows(chosen, PromptStyle.bare, weights=WEIGHTS)
-        rows.write_rows(data_dir / f"{name}.parquet", made, trains=name == "rl_train")
-    write_manifest(manifest, settings, {name: len(chosen) for name, chosen in written.items()})
+    made = {
+        name: rows.rl_rows(chosen, PromptStyle.bare, weights=WEIGHTS)
+        for name, chosen in written.items()
+    }
+    write_set(data_dir, settings, (p for members in problems for p in members), made)
 
 
 def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:

@@ -22,6 +22,7 @@ from coding_model_project.grading.judge import OpenJudge, open_judge
 from coding_model_project.isolation import processes
 from coding_model_project.launch.checks import checks
 from coding_model_project.launch.device import count_gpus, prepare_environment
+from coding_model_project.reports import write_report
 from coding_model_project.runs.inputs import with_local_inputs
 
 _MODEL_KEY = "coding.evaluation.model"
@@ -53,7 +54,15 @@ def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None
     try:
         backend = _backend(local)
         opens = _judge(coding, say)
-        return evaluate(settings, backend, config=config, command=command, say=say, opens=opens)
+        return evaluate(
+            settings,
+            backend,
+            config=config,
+            command=command,
+            say=say,
+            opens=opens,
+            report=write_report,
+        )
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -21,8 +21,7 @@ val/dpo/... at validation. Every `coding:` key: docs/configuration.md.
 Results: outputs/dpo/{config.yaml, metrics.jsonl, tensorboard/, checkpoints/}.
 """
 
-from coding_model_project.launch.checks.advice import MAKE_PAIRS
-from coding_model_project.launch.recipe import Recipe, run_recipe
+from coding_model_project.launch.recipe import MAKE_PAIRS, Recipe, run_recipe
 
 
 def train(config):  # type: ignore[no-untyped-def]

@@ -11,8 +11,8 @@ from selenium.webdriver.support.ui import Select
 from coding_model_project.evaluation.comparison import Side, compare
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.reports import write_report
-from coding_model_project.reports.comparison_page import write_plot
-from coding_model_project.reports.page_data import Line
+from coding_model_project.reports.charts import Line
+from coding_model_project.reports.page import write_plot
 from coding_model_project.runs.folder import RunFolder
 from tests.browser.open_page import Page
 from tests.synthetic_evaluations import write_evaluation

@@ -18,9 +18,8 @@ from coding_model_project.launch.run import carry_out
 from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
 from coding_model_project.synthetic.tinyshell import trace
-from coding_model_project.synthetic.tinyshell.shell_files import write_shell_task
+from coding_model_project.synthetic.tinyshell.shell_files import as_text, write_shell_task
 from coding_model_project.synthetic.tinyshell.shell_generator import ShellTask
-from coding_model_project.synthetic.tinyshell.shell_traces import as_text
 from recipes.harbor.__main__ import RECIPE
 from tests import docs
 from tests.agent_recipes import installed

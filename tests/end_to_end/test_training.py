@@ -13,9 +13,9 @@ import pytest
 
 from coding_model_project import cli
 from coding_model_project.errors import ConfigError, TrainingError
+from coding_model_project.launch.checks import relations
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
-from coding_model_project.launch.sizing import bucket
 from coding_model_project.runs.checkpoints import checkpoints_in
 from coding_model_project.runs.starting_model import weight_entries
 from tests.exports import check_is_start
@@ -134,7 +134,7 @@ def test_an_adapter_beside_the_model_is_refused_without_an_accelerator(world, tm
 
 @pytest.mark.soak  # test_watching_actors.py has its time limit, test_rules.py the size that is needed
 def test_a_failed_weight_sync_ends_the_run(world, tmp_path, in_ray, monkeypatch):
-    monkeypatch.setattr(bucket, "needed_mb", lambda _: 0)  # otherwise refused before Ray starts
+    monkeypatch.setattr(relations, "bucket_mb", lambda _: 0)  # otherwise refused before Ray starts
     started = time.monotonic()
     with pytest.raises(TrainingError, match=r"update_weights_bucket_megabytes|weight sync"):
         train(

@@ -8,7 +8,7 @@ import pytest
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.pipeline import outcome
-from coding_model_project.launch.pipeline.pipeline_settings import Settings
+from coding_model_project.launch.pipeline.pipeline import PipelineSettings
 from coding_model_project.launch.pipeline.steps import Phase, Step, carry_out
 from tests.pages import packed
 from tests.synthetic_evaluations import write_evaluation
@@ -101,14 +101,14 @@ def test_a_changed_result_is_refused(kitchen):
 def test_phases_that_make_no_sense(phases, says):
     config = compose_recipe("pipeline", ["hardware=cpu", f"phases={phases}"])
     with pytest.raises(ConfigError, match=says):
-        Settings.of(config, [], "cpu")
+        PipelineSettings.of(config, [], "cpu")
 
 
 @pytest.mark.parametrize("hardware", ["cpu", "gpu_1x", "gpu_8x"])
 def test_what_is_said_of_coding_reaches_every_phase_but_its_folder(hardware):
     config = compose_recipe("pipeline", [f"hardware={hardware}"])
     said = ["coding.seed=3", "coding.run_dir=x", "grpo.steps=2", "+coding.sandbox.kwargs.a=1"]
-    settings = Settings.of(config, said, hardware)
+    settings = PipelineSettings.of(config, said, hardware)
     assert settings.common[0] == f"hardware={hardware}"
     assert settings.common[2:] == ("coding.seed=3", "+coding.sandbox.kwargs.a=1")
     assert all(settings.tree[phase]["steps"] > 0 for phase in ("sft", "dpo", "grpo", "repair"))

@@ -1,5 +1,7 @@
 """Values that no training works with are refused by name, whatever the recipe; the tables are verl's."""
 
+from __future__ import annotations
+
 import functools
 import json
 
@@ -10,7 +12,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import relations, rules
 from coding_model_project.launch.checks.checks import check_values
 from coding_model_project.launch.compose import compose_recipe
-from coding_model_project.launch.sizing import bucket
+from coding_model_project.launch.sizing import BUCKET, fill_bucket
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 RECIPES = ["baseline", "sft", "dpo", "grpo", "repair", "harbor", "pipeline"]
@@ -121,23 +123,23 @@ def test_the_bucket_of_a_weight_sync_holds_the_largest_tensor(tmp_path, known):
     weights = len(header).to_bytes(8, "little") + header.encode()
     (tmp_path / "model.safetensors").write_bytes(weights)
     path = {"actor_rollout_ref.model.path": str(tmp_path)}
-    said = refusal("grpo", **path, **{bucket.BUCKET: 64})
-    assert f"{bucket.BUCKET}=64" in said
+    said = refusal("grpo", **path, **{BUCKET: 64})
+    assert f"{BUCKET}=64" in said
     assert "set it to 108 or more" in said
 
     config = composed("grpo").copy()
-    bucket.fill(config)
-    assert OmegaConf.select(config, bucket.BUCKET) == 64  # the tiny model needs less
+    fill_bucket(config)
+    assert OmegaConf.select(config, BUCKET) == 64  # the tiny model needs less
     config = compose_recipe("grpo", ["hardware=cpu", f"actor_rollout_ref.model.path={tmp_path}"])
     check_values(config)
-    bucket.fill(config)
-    assert OmegaConf.select(config, bucket.BUCKET) == 108
+    fill_bucket(config)
+    assert OmegaConf.select(config, BUCKET) == 108
 
 
 def test_a_weight_sync_between_gpus_needs_no_such_bucket(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     path = f"actor_rollout_ref.model.path={tmp_path}"
-    check_values(compose_recipe("grpo", ["hardware=gpu_1x", path, f"{bucket.BUCKET}=64"]))
+    check_values(compose_recipe("grpo", ["hardware=gpu_1x", path, f"{BUCKET}=64"]))
 
 
 def test_a_logger_whose_package_is_missing(monkeypatch):
@@ -161,8 +163,8 @@ def test_own_modules_may_register_more():
 
 def test_every_key_of_the_tables_is_some_recipes():
     absent = object()
-    keys = [key.rstrip("?") for rule in rules.RANGES for key in rule.keys]
-    keys += [rule.key for rule in rules.CHOICES]
+    keys = [key.rstrip("~") for rule in rules.ranges() for key in rule.full_keys()]
+    keys += rules.CHOICES
     trees = [composed(recipe) for recipe in RECIPES]
     for key in keys:
         assert any(OmegaConf.select(tree, key, default=absent) is not absent for tree in trees), key
@@ -173,7 +175,82 @@ def test_choices_are_those_that_verl_registers():
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
     from verl.utils.tracking import Tracking
 
-    words = {rule.key: set(rule.words) for rule in rules.CHOICES}
+    words = {key: set(words) for key, words in rules.CHOICES.items()}
     assert words["algorithm.adv_estimator"] == {str(name) for name in ADV_ESTIMATOR_REGISTRY}
     assert words[f"{ACTOR}.policy_loss.loss_mode"] == set(POLICY_LOSS_REGISTRY)
     assert words["trainer.logger"] == set(Tracking.supported_backend)
+
+
+COLOCATE, SEPARATE = "coding.mode=colocate_async", "coding.mode=separate_async"
+SYNC_STEP = "trainer.v1.separate_async.parameter_sync_step"
+
+
+@pytest.mark.parametrize("recipe", ["grpo", "repair", "harbor"])
+@pytest.mark.parametrize(
+    ("asked", "mode", "versions", "corrected"),
+    [
+        ([], "sync", 1, False),
+        ([COLOCATE], "colocate_async", 2, True),
+        ([COLOCATE, "coding.max_staleness=0"], "colocate_async", 1, False),
+        ([SEPARATE, "coding.max_staleness=4"], "separate_async", 5, True),
+    ],
+)
+def test_the_mode_and_the_bound_choose_verls_keys(recipe, asked, mode, versions, corrected):
+    config = compose_recipe(recipe, ["hardware=cpu", *asked])
+    check_values(config)
+    v1, correction = config.trainer.v1, config.algorithm.rollout_correction
+    assert v1.trainer_mode == f"coding_{mode}"
+    assert v1.sampler.max_off_policy_threshold == versions
+    assert v1.sampler.max_off_policy_strategy == "drop"
+    found = (correction.rollout_is, correction.bypass_mode)
+    assert found == (("token", False) if corrected else (None, True))
+    if mode != "sync":
+        assert v1[mode].num_warmup_batches == min(1, versions - 1)
+
+
+@pytest.mark.parametrize("profile", ["gpu_1x", "gpu_8x", "gpu_multi"])
+def test_gpu_profiles_generate_on_nodes_of_their_own(profile):
+    asked = [f"hardware={profile}", SEPARATE]
+    with pytest.raises(ConfigError, match=rf"^{ROLLOUT}\.nnodes=0: "):
+        check_values(compose_recipe("grpo", asked))
+    config = compose_recipe("grpo", [*asked, f"{ROLLOUT}.nnodes=1"])
+    check_values(config)
+    rollout = config.actor_rollout_ref.rollout
+    assert rollout.checkpoint_engine.backend == "nccl"
+    assert not config.actor_rollout_ref.hybrid_engine
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["coding.mode=async"], "coding.mode=async: "),
+        (["coding.max_staleness=2"], "coding.max_staleness=2: coding.mode=sync"),
+        ([COLOCATE, "coding.max_staleness=-1"], "coding.max_staleness=-1: set it to a whole"),
+        ([COLOCATE, "trainer.v1.trainer_mode=sync"], "trainer.v1.trainer_mode=sync: "),
+        *(
+            ([COLOCATE, override], f"{override}: ")
+            for override in (
+                "trainer.v1.sampler.max_off_policy_threshold=8",
+                "trainer.v1.sampler.max_off_policy_strategy=wait",
+                "trainer.v1.sampler.custom_sampler.path=mine.py",
+                "trainer.v1.colocate_async.num_warmup_batches=2",
+                "algorithm.rollout_correction.bypass_mode=true",
+                "algorithm.rollout_correction.rollout_is=null",
+                f"{ROLLOUT}.calculate_log_probs=false",
+                f"{ROLLOUT}.full_determinism=true",
+            )
+        ),
+        ([COLOCATE, "coding.training.sampler=online"], "coding.training.sampler=online with"),
+        ([COLOCATE, "experiment=stable"], "coding.training.max_resampling="),
+        ([SEPARATE, "actor_rollout_ref.hybrid_engine=true"], "actor_rollout_ref.hybrid_engine="),
+        ([SEPARATE, f"{ROLLOUT}.checkpoint_engine.backend=naive"], f"{ROLLOUT}.checkpoint_engine"),
+        ([SEPARATE, f"{SYNC_STEP}=2"], f"{SYNC_STEP}=2: data.train_batch_size=32 has 1 "),
+        ([SEPARATE, "actor_rollout_ref.actor.ppo_mini_batch_size=24"], "data.train_batch_size=32 "),
+        ([SEPARATE, f"{ROLLOUT}.n_gpus_per_node=0"], f"{ROLLOUT}.n_gpus_per_node=0: "),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(overrides, says):
+    with pytest.raises(ConfigError) as caught:
+        check_values(compose_recipe("grpo", ["hardware=cpu", *overrides]))
+    assert str(caught.value).startswith(says)
+    assert "\n" not in str(caught.value)

@@ -17,8 +17,11 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from coding_model_project.evaluation.statistics.intervals import bootstrap_interval, score_interval
-from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k
+from coding_model_project.evaluation.statistics.intervals import (
+    bootstrap_interval,
+    pass_at_k,
+    score_interval,
+)
 from coding_model_project.progress import progress_bar
 
 LEAST = 0.935

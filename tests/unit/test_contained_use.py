@@ -38,9 +38,8 @@ OWN_FOLDER = [
 """Modules that make files in a folder of the user's choice, in a room's root or in a sandbox."""
 READERS = [
     "data/loaders/files.py",
-    "evaluation/inspect_log.py",
+    "evaluation/exports.py",
     "evaluation/outputs.py",
-    "evaluation/watch/fetched.py",
     "evaluation/watch/found.py",
     "handover/export.py",
     "harbor/containers/container.py",
@@ -128,7 +127,7 @@ def test_files_are_made_without_following_links():
 
     assert uses(follows) <= set(OWN_FOLDER)
     assert uses(call("fcntl.flock")) - uses(call("open_lock")) == {
-        "evaluation/kept.py"  # a file that the user names
+        "evaluation/journal.py"  # a file that the user names
     }
 
 

@@ -13,24 +13,22 @@ NODE = ["--gpus", "8", "--gpu-memory-gb", "80", "--cpus", "64", "--memory-gb", "
 
 @pytest.fixture
 def ask(capsys):
-    """Run the doctor with --json; return its exit code, findings by name, and answer."""
+    """Run the doctor with --json; return its exit code, and findings by name."""
 
     def run_doctor(profile, *arguments):
         code = cli.main(["doctor", "--json", "--profile", profile, *arguments])
         answer = json.loads(capsys.readouterr().out)
-        return code, {finding["name"]: finding for finding in answer["findings"]}, answer
+        return code, {finding["name"]: finding for finding in answer["findings"]}
 
     return run_doctor
 
 
 @pytest.mark.parametrize("recipe", ["grpo", "repair", "harbor", "sft", "dpo"])
 def test_a_node_of_eight_cards_fits(ask, recipe):
-    code, findings, answer = ask("gpu_8x", "--recipe", recipe, *NODE)
+    code, findings = ask("gpu_8x", "--recipe", recipe, *NODE)
     assert code == 0, findings
     assert "problem" not in {finding["status"] for finding in findings.values()}
-    phases = {"update"} if recipe in ("sft", "dpo") else {"update", "log-probs", "generation"}
-    assert set(answer["gpu_gb"]) == phases
-    assert answer["gpu_gb"]["update"]["weights"] == 3.55  # 4 bytes × 7,615,616,512 / 8 GPUs, in GiB
+    assert ("generation" in findings) == (recipe not in ("sft", "dpo"))
 
 
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units=1"
@@ -54,7 +52,7 @@ CARD = ["--gpus", "1", "--gpu-memory-gb", "80", "--cpus", "16", "--memory-gb", "
 def test_what_a_machine_lacks_has_a_way_out_that_leads_out(
     ask, profile, machine, name, remedy, way
 ):
-    code, findings, _ = ask(profile, *machine)
+    code, findings = ask(profile, *machine)
     assert (code, findings[name]["status"]) == (1, "problem")
     assert remedy in findings[name]["remedy"]
     assert ask(profile, *machine, *(way or [remedy.removeprefix("set ")]))[0] == 0
@@ -63,14 +61,14 @@ def test_what_a_machine_lacks_has_a_way_out_that_leads_out(
 def test_a_rollout_with_its_own_gpus(ask):
     rollout = "actor_rollout_ref.rollout"
     separate = ["coding.mode=separate_async", f"{rollout}.nnodes=1"]
-    code, findings, _ = ask("gpu_8x", *NODE, *separate)
+    code, findings = ask("gpu_8x", *NODE, *separate)
     assert code == 1
     assert findings["gpus"]["finding"].endswith("needs 1 × 8 and 8 for the rollout")
     assert findings["gpus"]["remedy"].startswith("use more nodes")
     both = [*NODE, "--nodes", "2", *separate, f"{rollout}.gpu_memory_utilization=0.85"]
-    code, findings, answer = ask("gpu_8x", *both)
+    code, findings = ask("gpu_8x", *both)
     assert code == 0, findings
-    assert "weights" not in answer["gpu_gb"]["generation"], "the trainer's are on other GPUs"
+    assert "beside 0 of weights" in findings["generation"]["finding"], "they are on other GPUs"
 
 
 def test_ways_out_of_a_smaller_card_lead_out(ask):
@@ -78,7 +76,7 @@ def test_ways_out_of_a_smaller_card_lead_out(ask):
     machine = ["--gpus", "1", "--gpu-memory-gb", "40", "--cpus", "16", "--memory-gb", "128"]
     overrides: list[str] = []
     for _ in range(6):
-        code, findings, _ = ask("gpu_1x", *machine, *overrides)
+        code, findings = ask("gpu_1x", *machine, *overrides)
         ways = [f["remedy"] for f in findings.values() if f["status"] == "problem"]
         if code == 0:
             break
@@ -93,21 +91,12 @@ def test_ways_out_of_a_smaller_card_lead_out(ask):
 def test_a_cache_that_holds_no_whole_sample(ask):
     model = "actor_rollout_ref.model.path=Qwen/Qwen2.5-Coder-7B-Instruct"
     share = "actor_rollout_ref.rollout.gpu_memory_utilization"
-    _, findings, _ = ask("gpu_8x", *NODE, model, f"{share}=0.21")
+    _, findings = ask("gpu_8x", *NODE, model, f"{share}=0.18")
     assert findings["generation"]["status"] == "problem"
     assert "max_model_len=6144" in findings["generation"]["finding"]
     assert findings["generation"]["remedy"].startswith(f"set {share}=0.7")
     null = "actor_rollout_ref.rollout.max_model_len=null"
     assert ask("gpu_8x", *NODE, model, null)[0] == 0
-
-
-def test_the_table(capsys):
-    assert cli.main(["doctor", "--profile", "gpu_8x", *NODE]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "GB on each GPU" in lines[1]
-    assert [word in lines[1] for word in ("update", "log-probs", "generation")] == [True] * 3
-    assert any("total" in line for line in lines)
-    assert lines[-1].endswith("0 problems: ready to train")
 
 
 @pytest.mark.parametrize(

@@ -30,14 +30,17 @@ from coding_model_project.evaluation.backends.generation import (
     Sampling,
 )
 from coding_model_project.evaluation.backends.openai_errors import (
+    MESSAGES,
+    TOKENS,
     Refusal,
+    Reply,
     address_hint,
     bad_request,
     no_entry,
     no_such_model,
     not_found,
+    probe,
 )
-from coding_model_project.evaluation.backends.probes import MESSAGES, TOKENS, Reply, probe
 from coding_model_project.http import (
     Service,
     announced,

@@ -8,9 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from coding_model_project.evaluation.comparison.error_shares import Share
-from coding_model_project.evaluation.comparison.paired import Comparison, Cost, Pair, Score
-from coding_model_project.evaluation.statistics.significance import ALPHA
+from coding_model_project.evaluation.comparison.paired import Comparison, Cost, Pair, Score, Share
+from coding_model_project.evaluation.statistics.intervals import ALPHA
+from coding_model_project.evaluation.tables import plain_table
 
 N_SHOWN = 12
 
@@ -36,7 +36,7 @@ def _differences(comparison: Comparison) -> Table:
         "changed",
         "shows",
     )
-    table = _table(columns)
+    table = plain_table(columns, left=2)
     for pair in comparison.pairs:
         style = "bold" if pair.corrected_p < ALPHA else ""
         table.add_row(
@@ -85,7 +85,7 @@ def _some(names: Sequence[str]) -> str:
 
 def _errors(pair: Pair) -> Table:
     """Return a table of error shares with 95% intervals."""
-    table = _table((pair.dataset, pair.first, pair.second, "difference"), n_left=1)
+    table = plain_table((pair.dataset, pair.first, pair.second, "difference"))
     for shift in pair.errors:
         delta = shift.delta
         table.add_row(
@@ -102,7 +102,9 @@ def _share(share: Share) -> str:
 
 
 def _costs(pairs: Sequence[Pair]) -> Table:
-    table = _table(("cost", "side", "samples", "tokens", "each", "cut off", "ungraded", "judge s"))
+    table = plain_table(
+        ("cost", "side", "samples", "tokens", "each", "cut off", "ungraded", "judge s"), left=2
+    )
     costs: dict[tuple[str, str], Cost] = {}
     for pair in pairs:
         costs[pair.dataset, pair.first] = pair.first_cost
@@ -139,13 +141,3 @@ def _legend(comparison: Comparison) -> list[str]:
 
 def _over(by_seed: bool) -> str:
     return ", over seeds and problems (± is the standard deviation over seeds)" if by_seed else ""
-
-
-def _table(columns: Sequence[str], n_left: int = 2) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for number, column in enumerate(columns):
-        side = number < n_left
-        table.add_column(
-            column, justify="left" if side else "right", overflow="fold", no_wrap=not side
-        )
-    return table

@@ -46,7 +46,7 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ForeignSample:
     """A sample of another tool, with hints to its problem."""
 
     place: str
@@ -67,7 +67,7 @@ class Answer:
     """True if the token limit cut it off."""
 
 
-def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list[Answer]]:
+def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list[ForeignSample]]:
     """Read a file of samples, or a folder of EvalPlus.
 
     Args:
@@ -156,10 +156,10 @@ def _format_of(row: Row, path: Path) -> Format:
     )
 
 
-def _evalplus(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
+def _evalplus(path: Path, rows: Sequence[Row]) -> Iterator[ForeignSample]:
     for number, row in enumerate(rows, 1):
         solution = row.get("solution")
-        yield Answer(
+        yield ForeignSample(
             place=f"{path}, line {number}",
             task=str(row["task_id"]),
             texts=(),
@@ -169,7 +169,7 @@ def _evalplus(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
         )
 
 
-def _evalplus_folder(path: Path) -> list[Answer]:
+def _evalplus_folder(path: Path) -> list[ForeignSample]:
     """Read `TASK_NUMBER/SAMPLE.py` files."""
     files = _programs_in(path)
     if not files:
@@ -184,7 +184,7 @@ def _evalplus_folder(path: Path) -> list[Answer]:
             raise DataError(f"{file}: not UTF-8 ({error.reason})") from error
         prefix, _, number = file.parent.name.rpartition("_")
         answers.append(
-            Answer(
+            ForeignSample(
                 place=str(file),
                 task=f"{prefix}/{number}",
                 texts=(),
@@ -201,7 +201,7 @@ def _programs_in(path: Path) -> list[Path]:
     return sorted(found, key=lambda one: (one.parent.name, int(one.stem)))
 
 
-def _lm_eval(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
+def _lm_eval(path: Path, rows: Sequence[Row]) -> Iterator[ForeignSample]:
     first = rows[0].get("filter")
     for number, row in enumerate(rows, 1):
         if row.get("filter") != first:
@@ -212,7 +212,7 @@ def _lm_eval(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
         answers = _flat(row["resps"])
         scored = _flat(row.get("filtered_resps", []))
         for place, text in enumerate(answers):
-            yield Answer(
+            yield ForeignSample(
                 place=f"{path}, line {number}",
                 task=str(doc["task_id"]) if "task_id" in doc else None,
                 texts=tuple(texts),
@@ -221,14 +221,14 @@ def _lm_eval(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
             )
 
 
-def _verl(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
+def _verl(path: Path, rows: Sequence[Row]) -> Iterator[ForeignSample]:
     for number, row in enumerate(rows, 1):
-        yield Answer(
+        yield ForeignSample(
             place=f"{path}, line {number}", task=None, texts=(row["input"],), text=row["output"]
         )
 
 
-def _inspect(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
+def _inspect(path: Path, rows: Sequence[Row]) -> Iterator[ForeignSample]:
     # An argument of our own task and exports: answers are programs without a fence.
     bare = (rows[0]["eval"].get("task_args") or {}).get("bare") is True
     for sample in rows[0]["samples"]:
@@ -246,7 +246,7 @@ def _inspect(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
         )
         choice = output["choices"][0]
         text = _attached(_content(choice["message"]["content"]), attached)
-        yield Answer(
+        yield ForeignSample(
             place=name,
             task=str(sample["id"]),
             texts=tuple(_attached(part, attached) for part in parts),
@@ -257,7 +257,7 @@ def _inspect(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
         )
 
 
-def _livecodebench(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
+def _livecodebench(path: Path, rows: Sequence[Row]) -> Iterator[ForeignSample]:
     seen = set[str]()
     for row in rows:
         place = f"{path}, {row['question_id']}"
@@ -271,7 +271,7 @@ def _livecodebench(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
             raise DataError(f"{place}: a second row; expected one row with all samples")
         seen.add(place)
         for number, (program, text) in enumerate(zip(programs, answers, strict=True)):
-            yield Answer(
+            yield ForeignSample(
                 place=f"{place}, sample {number}",
                 task=f"livecodebench/{row['question_id']}",
                 texts=(),
@@ -282,14 +282,16 @@ def _livecodebench(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
             )
 
 
-_READERS: Mapping[Format, Callable[[Path, Sequence[Row]], Iterator[Answer]]] = MappingProxyType(
-    {
-        Format.evalplus: _evalplus,
-        Format.lm_eval: _lm_eval,
-        Format.verl: _verl,
-        Format.inspect: _inspect,
-        Format.livecodebench: _livecodebench,
-    }
+_READERS: Mapping[Format, Callable[[Path, Sequence[Row]], Iterator[ForeignSample]]] = (
+    MappingProxyType(
+        {
+            Format.evalplus: _evalplus,
+            Format.lm_eval: _lm_eval,
+            Format.verl: _verl,
+            Format.inspect: _inspect,
+            Format.livecodebench: _livecodebench,
+        }
+    )
 )
 
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from omegaconf import DictConfig
@@ -16,8 +15,14 @@ from coding_model_project.atomic import replacing
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation.backends.generation import Completion, Messages, Sampling
 from coding_model_project.evaluation.evaluate import evaluate
-from coding_model_project.evaluation.imports.formats import Answer, Format, digest, read_samples
+from coding_model_project.evaluation.imports.formats import (
+    ForeignSample,
+    Format,
+    digest,
+    read_samples,
+)
 from coding_model_project.evaluation.journal import storage_errors, to_line
+from coding_model_project.evaluation.outputs import Report
 from coding_model_project.evaluation.plan import DataSet, sample_seed
 from coding_model_project.evaluation.results import COMPLETIONS, Generated, Metrics
 from coding_model_project.evaluation.settings import Settings
@@ -32,7 +37,7 @@ class Samples:
     path: Path
     format: Format
     data: DataSet
-    answers: Mapping[str, Sequence[Answer]]
+    answers: Mapping[str, Sequence[ForeignSample]]
     """Answers by problem id, in the order of the file; the same number for each."""
 
     @property
@@ -60,7 +65,7 @@ def match(path: Path, data: DataSet, format: Format | None = None) -> Samples:
     """
     found, answers = read_samples(path, format)
     finder = _Finder(data)
-    by_problem: dict[str, list[Answer]] = {one.id: [] for one in data.problems}
+    by_problem: dict[str, list[ForeignSample]] = {one.id: [] for one in data.problems}
     for answer in answers:
         by_problem[finder.problem_of(answer)].append(answer)
     if without := [name for name, of in by_problem.items() if not of]:
@@ -91,7 +96,7 @@ class _Finder:
             self._by_number.setdefault(_number(one.id), []).append(one.id)
             self._statements.setdefault(_squeezed(one.statement), []).append(one.id)
 
-    def problem_of(self, answer: Answer) -> str:
+    def problem_of(self, answer: ForeignSample) -> str:
         found = self._by_name(answer.task) if answer.task is not None else None
         if found is None and answer.texts:
             found = self._by_text(answer)
@@ -115,7 +120,7 @@ class _Finder:
         ]
         return fitting[0] if prefix and len(fitting) == 1 else None
 
-    def _by_text(self, answer: Answer) -> str | None:
+    def _by_text(self, answer: ForeignSample) -> str | None:
         """Match the longest statement that a text contains, ignoring white space.
 
         Raises:
@@ -125,7 +130,7 @@ class _Finder:
             self._found[answer.texts] = self._search(answer)
         return self._found[answer.texts]
 
-    def _search(self, answer: Answer) -> str | None:
+    def _search(self, answer: ForeignSample) -> str | None:
         texts = [_squeezed(text) for text in answer.texts]
         exact = [text for text in texts if text in self._statements]
         inside = exact or [one for one in self._statements if any(one in text for text in texts)]
@@ -161,6 +166,7 @@ def judge_samples(
     config: DictConfig,
     command: Sequence[str],
     say: Callable[[str], None],
+    report: Report,
 ) -> Metrics:
     """Judge another tool's samples into an evaluation's folder, or resume it.
 
@@ -184,11 +190,16 @@ def judge_samples(
     if not any(answer.tokens for of in samples.answers.values() for answer in of):
         say(f"note: {samples.path} has no token counts; they count as 0")
     return evaluate(
-        replace(settings, protocol=protocol), backend, config=config, command=command, say=say
+        replace(settings, protocol=protocol),
+        backend,
+        config=config,
+        command=command,
+        say=say,
+        report=report,
     )
 
 
-def _program(problem: Problem, answer: Answer) -> str | None:
+def _program(problem: Problem, answer: ForeignSample) -> str | None:
     """Return the program that the tool extracted, or that the answer completes, or None."""
     if answer.continues:
         return problem.statement + answer.text if _is_code(problem.statement) else None
@@ -245,13 +256,7 @@ class _Imported:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         pass
 
     async def check(self, sampling: Sampling) -> Sequence[str]:

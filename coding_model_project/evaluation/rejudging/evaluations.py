@@ -1,39 +1,57 @@
-"""Rejudging of an evaluation's stored completions, without generating."""
+"""Rejudging of evaluations, whose results are replaced, and of training runs, which stay unchanged."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from coding_model_project.atomic import replacing, write_json
+from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation import outputs
-from coding_model_project.evaluation.dates import Window
+from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.evaluation.journal import storage_errors, to_line
 from coding_model_project.evaluation.plan import DataSet, Sample, load_datasets
 from coding_model_project.evaluation.protocols import EvalProtocol
-from coding_model_project.evaluation.rejudging.changes import Change, Judgement, Rejudged, count
-from coding_model_project.evaluation.rejudging.judging import Rules, Stored, judge_again
+from coding_model_project.evaluation.rejudging.judging import (
+    Change,
+    Judgement,
+    Rejudged,
+    Rules,
+    Stored,
+    count,
+    judge_again,
+)
 from coding_model_project.evaluation.results import (
     COMPLETIONS,
     METRICS,
     RESULTS,
     RUN_INFO,
+    Generated,
     Result,
     read_evaluation,
     with_completions,
 )
 from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.readings import CountedBy
+from coding_model_project.grading.rewards import RewardKind
 from coding_model_project.runs.folder import RunFolder, plain_config, sole_writer, value_at
+from coding_model_project.runs.rollouts import Rollout, read_rollouts
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
+from coding_model_project.types import Problem
 
 BACKUPS = "before_rejudge"
 """Folder of the previous results, in numbered subfolders."""
+_SELECTION = ("data_dir", "limit", "max_tests", "from_date", "to_date", "split", "columns")
+"""The recorded keys that select problems of the data sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +66,11 @@ class Given:
     """Judge even if problems have changed."""
     dry_run: bool = False
     """Write nothing."""
+    report: outputs.Report | None = None
+    """Writes the page about an evaluation."""
 
 
-def rejudge_evaluation(folder: Path, given: Given, *, say: Callable[[str], None]) -> Rejudged:
+def rejudge_evaluation(folder: Path, given: Given) -> Rejudged:
     """Judge an evaluation's completions again and replace the results in its folder.
 
     `before_rejudge/` keeps the previous results.
@@ -85,17 +105,29 @@ def rejudge_evaluation(folder: Path, given: Given, *, say: Callable[[str], None]
         if not given.dry_run:
             with storage_errors(folder):
                 _write(folder, info, protocol, datasets, stored, results, changes)
-            outputs.write_report(folder)
-    after = [Judgement.of_result(result) for result in results]
-    rows = [(one.sample.dataset, one.before, now) for one, now in zip(stored, after, strict=True)]
+            outputs.write_report(RunFolder(folder), given.report)
+    return _rejudged(folder, given, protocol.grader_version, stored, results, changes, notes)
+
+
+def _rejudged(
+    folder: Path,
+    given: Given,
+    grader_before: str,
+    stored: Sequence[Stored],
+    results: Sequence[Result],
+    changes: Sequence[Change],
+    notes: Sequence[str],
+    skipped: Mapping[str, int] = MappingProxyType({}),
+) -> Rejudged:
+    pairs = zip(stored, results, strict=True)
     return Rejudged(
         path=folder,
-        grader_before=protocol.grader_version,
+        grader_before=grader_before,
         grader_after=GRADER_VERSION,
         samples=len(stored),
-        skipped={},
+        skipped=dict(skipped),
         changes=tuple(changes),
-        datasets=count(rows),
+        datasets=count((one.sample.dataset, one.before, Judgement.of(now)) for one, now in pairs),
         notes=tuple(notes),
         written=not given.dry_run,
     )
@@ -123,21 +155,14 @@ def _datasets(
     if RunFolder(folder).config.is_file():
         recorded = plain_config(RunFolder(folder).config)
         settings = value_at(recorded, "coding.evaluation") or {}
-    words = list(given.datasets) or list(settings.get("datasets") or ())
-    if not words:
+    chosen = EvaluationConfig(datasets=[], **{k: settings[k] for k in _SELECTION if k in settings})
+    chosen.datasets = list(given.datasets) or list(settings.get("datasets") or ())
+    chosen.data_dir = str(given.data_dir) if given.data_dir else chosen.data_dir
+    if not chosen.datasets:
         raise ConfigError(
             f"{folder}: config.yaml names no data sets; pass --dataset {'|'.join(info['datasets'])}=PATH"
         )
-    data_dir = settings.get("data_dir")
-    datasets = load_datasets(
-        words,
-        data_dir=given.data_dir or (Path(data_dir) if data_dir else None),
-        limit=settings.get("limit"),
-        max_tests=settings.get("max_tests"),
-        window=Window.parse(settings.get("from_date"), settings.get("to_date")),
-        split=settings.get("split"),
-        columns=settings.get("columns"),
-    )
+    datasets = load_datasets(chosen)
     by_name = {data.name: data for data in datasets}
     if missing := [name for name in info["datasets"] if name not in by_name]:
         raise ConfigError(f"{folder}: {missing[0]} is missing; add --dataset {missing[0]}=PATH")
@@ -172,7 +197,7 @@ def _stored(folder: Path, results: Sequence[Result], datasets: Sequence[DataSet]
             Stored(
                 sample=sample,
                 generated=generated,
-                before=Judgement.of_result(result),
+                before=Judgement.of(result),
                 name=str(generated.sample),
             )
         )
@@ -222,3 +247,120 @@ def _write(
     outputs.write_rollouts(folder, every, today)
     outputs.write_qa_logs(folder, every, today)
     outputs.write_summary(folder, metrics, every)
+
+
+# ── rollouts of a training run ────────────────────────────────────────────────────────────────────
+
+CHANGES, SUMMARY = "rejudged.jsonl", "rejudged.json"
+_BASH = "shell episodes, whose environments no longer exist"
+
+
+def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Rejudged:
+    """Judge a training run's stored samples again, and write the changes beside them.
+
+    Args:
+        problems: file of problems to use instead of those in the run's configuration.
+
+    Raises:
+        ConfigError: samples, settings or problems are missing, or a prompt does not match its problem.
+        DataError: a file is damaged.
+        SandboxError: the sandbox failed; nothing is written.
+    """
+    run = RunFolder(folder)
+    if not run.config.is_file():
+        raise ConfigError(f"{folder}: not a run's folder (it has no config.yaml)")
+    coding = plain_config(run.config).get("coding") or {}
+    try:
+        style, kind = PromptStyle(coding["prompt"]), RewardKind(coding["reward"]["kind"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{run.config}: lacks the settings of prompts and rewards ({error}), as in runs of older "
+            "versions, which cannot be rejudged"
+        ) from error
+    known = _problems(folder, problems, coding)
+    grader_before = str(run.provenance().get("grader_version", "unknown"))
+    skipped: Counter[str] = Counter()
+    stored: list[Stored] = []
+    for row in read_rollouts(folder):
+        if "replies" in row.extra:
+            skipped[_BASH] += 1
+            continue
+        problem = known.get(row.problem)
+        if problem is None:
+            raise ConfigError(
+                f"{folder}: problem {row.problem} is missing; pass the training run's file of problems "
+                "(--problems FILE)"
+            )
+        if not given.force:
+            _refuse_another_prompt(folder, row, problem)
+        stored.append(_of_row(row, problem, len(stored)))
+    if not stored:
+        why = ", ".join(f"{n} {reason}" for reason, n in skipped.items())
+        raise ConfigError(f"{folder}: no samples to judge{f' ({why})' if why else ''}")
+    rules = Rules(
+        sandbox=given.sandbox,
+        style=style,
+        stop_early=kind is RewardKind.sparse,
+        rule=CountedBy.ours,
+        stop_at_limit=False,
+    )
+    results, changes = judge_again(stored, rules, grader_before=grader_before)
+    unchanged = ["the training run and its rollouts are unchanged"]
+    found = _rejudged(folder, given, grader_before, stored, results, changes, unchanged, skipped)
+    if not given.dry_run:
+        with storage_errors(folder):
+            (folder / CHANGES).write_bytes(b"".join(map(to_line, changes)))
+            plain = json.loads(json.dumps(asdict(found), default=str))
+            write_json(folder / SUMMARY, {k: v for k, v in plain.items() if k != "changes"})
+    return found
+
+
+def _problems(folder: Path, problems: Path | None, coding: Mapping[str, Any]) -> dict[str, Problem]:
+    paths = [problems] if problems else [Path(path) for path in coding.get("problems") or ()]
+    for path in paths:
+        if not path.is_file():
+            raise ConfigError(
+                f"{folder}: its file of problems {path} is missing; pass --problems FILE"
+            )
+    return {one.id: one for path in paths for one in read_problems(path)}
+
+
+def _refuse_another_prompt(folder: Path, row: Rollout, problem: Problem) -> None:
+    """Raise `ConfigError` if the prompt does not contain the problem's statement."""
+    statement, prompt = ("".join(text.split()) for text in (problem.statement, row.prompt))
+    if statement not in prompt:
+        raise ConfigError(
+            f"{folder}: the prompt of {row.problem} (step {row.step}) lacks that problem's statement, so "
+            "the problems have changed; pass the training run's file (--problems FILE), or add "
+            "--force to use these problems"
+        )
+
+
+def _of_row(row: Rollout, problem: Problem, number: int) -> Stored:
+    """Convert a rollout to a stored completion; from an episode of repairs, take the last answer."""
+    try:
+        attempts = row.extra.get("attempts") or ()
+        completion = attempts[-1]["completion"] if attempts else row.completion
+        before = Judgement.of(row)
+    except (KeyError, TypeError) as error:
+        raise DataError(
+            f"step {row.step}, sample {row.sample}: its verdict or answer was not stored ({error!r}), as "
+            "in runs of older versions"
+        ) from error
+    generated = Generated(
+        dataset=row.split,
+        problem=row.problem,
+        sample=number,
+        seed=0,
+        completion=completion,
+        tokens=row.tokens,
+        truncated=False,
+        seconds=0.0,
+        at=row.generated_at,
+    )
+    return Stored(
+        sample=Sample(row.split, problem, number, 0),
+        generated=generated,
+        before=before,
+        name=f"{row.sample} of step {row.step}",
+    )

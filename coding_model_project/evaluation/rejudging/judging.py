@@ -1,20 +1,17 @@
-"""Rejudging of stored completions; those with changed verdicts are judged twice."""
+"""Rejudging of stored completions, those with changed verdicts twice, and the causes of the changes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
 
 from coding_model_project.concurrency import each
 from coding_model_project.errors import SandboxError
 from coding_model_project.evaluation.plan import Sample
-from coding_model_project.evaluation.rejudging.changes import (
-    Cause,
-    Change,
-    Judgement,
-    cause_of,
-)
 from coding_model_project.evaluation.results import Generated, Result
 from coding_model_project.evaluation.runner import judged
 from coding_model_project.grading.base import GRADER_VERSION
@@ -22,6 +19,7 @@ from coding_model_project.grading.judge import open_judge
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.readings import CountedBy
 from coding_model_project.progress import progress_bar
+from coding_model_project.runs.rollouts import Rollout
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 _AT_ONCE = 256
@@ -68,7 +66,7 @@ def judge_again(
     graders = grader_before, GRADER_VERSION
     changes: list[tuple[Stored, Judgement, Change]] = []
     for one, result in zip(stored, results, strict=True):
-        after = Judgement.of_result(result)
+        after = Judgement.of(result)
         if one.before.outcome != after.outcome:
             change = Change(
                 dataset=one.sample.dataset,
@@ -87,7 +85,7 @@ def judge_again(
         unstable = {
             one.sample.key
             for (one, after, _), result in zip(doubtful, again, strict=True)
-            if Judgement.of_result(result).outcome != after.outcome
+            if Judgement.of(result).outcome != after.outcome
         }
         changes = [
             (one, after, replace(change, cause=Cause.unstable))
@@ -130,3 +128,186 @@ async def _judge(stored: Sequence[Stored], rules: Rules, name: str) -> list[Resu
                 return result
 
             return await each(stored, one, at_once=_AT_ONCE)
+
+
+# ── changes and their causes ──────────────────────────────────────────────────────────────────────
+
+_LIMITS = ("timeout", "memory_limit", "output_limit")
+NO_RECORD = "not recorded"
+"""The program's hash in rollouts of versions that did not keep it."""
+
+
+class Cause(StrEnum):
+    """The first reason that explains why a stored completion's verdict changed."""
+
+    no_verdict = "no_verdict"
+    tests = "tests"
+    program = "program"
+    unstable = "unstable"
+    limits = "limits"
+    rules = "rules"
+    sandbox = "sandbox"
+
+    @property
+    def meaning(self) -> str:
+        """A short description of the cause."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Cause.no_verdict: "ungradable, before or now",
+    Cause.tests: "the problem's tests have changed",
+    Cause.program: "a different program is extracted from the answer",
+    Cause.unstable: "the program's outcome varies from run to run",
+    Cause.limits: "a time, memory or output limit was hit, before or now",
+    Cause.rules: "the grading rules have changed",
+    Cause.sandbox: "the sandbox has changed",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The compared parts of a verdict."""
+
+    passed: bool | None
+    """None if ungradable."""
+    error: str | None
+    program: str | None
+    """Hash of the program; None without a program, `NO_RECORD` if it was not stored."""
+    extraction: str
+    """Extraction rule that found the program."""
+    n_tests: int | None
+    sandbox: str
+
+    @classmethod
+    def of(cls, sample: Result | Rollout) -> Judgement:
+        """Read the judgement of a sample of an evaluation or of a training run."""
+        kept = sample.verdict
+        if isinstance(sample, Result):
+            passed, error, program = sample.passed, sample.error, sample.program
+        else:
+            error, program = kept["error"], kept.get("program", NO_RECORD)
+            passed = error is None
+        return cls(
+            passed=passed,
+            error=error,
+            program=program,
+            extraction=str(kept.get("extraction", "")),
+            n_tests=kept.get("n_tests"),
+            sandbox=str(kept.get("sandbox", "")),
+        )
+
+    @property
+    def outcome(self) -> str:
+        """The verdict in one word."""
+        if self.passed is None:
+            return "ungradable"
+        return "accepted" if self.passed else str(self.error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A completion whose verdict changed."""
+
+    dataset: str
+    """Name of the data set; for rollouts `train` or `validation`."""
+    problem: str
+    sample: str
+    before: str
+    after: str
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """Counts of a data set before and after."""
+
+    dataset: str
+    judged: int
+    """Samples with a verdict before and after."""
+    accepted_before: int
+    accepted_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejudged:
+    """The result of rejudging a run."""
+
+    path: Path
+    grader_before: str
+    grader_after: str
+    samples: int
+    skipped: Mapping[str, int]
+    """Numbers of samples that were not rejudged, by reason."""
+    changes: tuple[Change, ...]
+    datasets: tuple[Counted, ...]
+    notes: tuple[str, ...]
+    written: bool
+    """True if the run's results were replaced."""
+
+    def causes(self) -> list[tuple[Cause, int, int, int]]:
+        """Return causes with the numbers of samples gained, lost, and failed in another way."""
+        counted = Counter((one.cause, _kind(one)) for one in self.changes)
+        rows = [
+            (cause, counted[cause, "gained"], counted[cause, "lost"], counted[cause, "other"])
+            for cause in Cause
+        ]
+        return [row for row in rows if any(row[1:])]
+
+
+def cause_of(before: Judgement, after: Judgement, *, graders: tuple[str, str]) -> Cause:
+    """Return the first cause that explains two different judgements of one completion.
+
+    Args:
+        graders: `GRADER_VERSION` before and after.
+    """
+    if before.passed is None or after.passed is None:
+        return Cause.no_verdict
+    if before.n_tests is not None and before.n_tests != after.n_tests:
+        return Cause.tests
+    known = before.program != NO_RECORD
+    if before.program != after.program if known else before.extraction != after.extraction:
+        return Cause.program
+    if before.error in _LIMITS or after.error in _LIMITS:
+        return Cause.limits
+    if graders[0] != graders[1]:
+        return Cause.rules
+    return Cause.sandbox if before.sandbox != after.sandbox else Cause.unstable
+
+
+def count(rows: Iterable[tuple[str, Judgement, Judgement]]) -> tuple[Counted, ...]:
+    """Count accepted samples before and after by data set, among those judged both times."""
+    found: dict[str, list[tuple[bool, bool]]] = {}
+    for dataset, before, after in rows:
+        pairs = found.setdefault(dataset, [])
+        if before.passed is not None and after.passed is not None:
+            pairs.append((before.passed, after.passed))
+    return tuple(
+        Counted(
+            dataset=dataset,
+            judged=len(pairs),
+            accepted_before=sum(before for before, _ in pairs),
+            accepted_after=sum(after for _, after in pairs),
+        )
+        for dataset, pairs in found.items()
+    )
+
+
+def _kind(change: Change) -> str:
+    if change.after == "accepted":
+        return "gained"
+    return "lost" if change.before == "accepted" else "other"
+
+
+def shown(changes: Sequence[Change], limit: int) -> list[str]:
+    """Return lines with the first changes per cause and the number of others."""
+    lines = []
+    for cause in Cause:
+        of_cause = [one for one in changes if one.cause is cause]
+        lines += [
+            f"{one.dataset} {one.problem} sample {one.sample}: {one.before} → {one.after} ({cause})"
+            for one in of_cause[:limit]
+        ]
+        if len(of_cause) > limit:
+            lines.append(f"… and {len(of_cause) - limit} more ({cause})")
+    return lines

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding_model_project.evaluation.results import Result
-from coding_model_project.evaluation.statistics.pass_at_k import rate_interval
+from coding_model_project.evaluation.statistics.intervals import rate_interval
 
 N_ORDERS = 200
 """Random orders per problem."""

@@ -1,14 +1,22 @@
-"""Uncertainty of scores. Problems are the unit, because samples of a problem are not independent."""
+"""pass@k, its uncertainty, tests of differences, and the smallest detectable difference.
+
+Problems are the unit, because samples of a problem are not independent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coding_model_project.data.quality.rates import wilson
+from coding_model_project.extras import extra
+from coding_model_project.grading.base import Outcome
+from coding_model_project.types import ERROR_GROUPS, Verdict
 
 N_RESAMPLES = 10_000
 _CHUNK = 1_000
@@ -185,3 +193,154 @@ def _finite(rates: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]
 
 def _chunks(n: int) -> list[int]:
     return [min(_CHUNK, n - start) for start in range(0, n, _CHUNK)]
+
+
+# ── pass@k ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Return the probability that k of n samples, drawn without replacement, include an accepted one.
+
+    The unbiased estimator 1 − C(n−c, k)/C(n, k) for c accepted samples of Chen et al. 2021
+    (arXiv:2107.03374). Drawing with replacement underestimates it.
+
+    Raises:
+        ValueError: not 0 ≤ c ≤ n or not 1 ≤ k ≤ n.
+    """
+    if not 0 <= c <= n or not 1 <= k <= n:
+        raise ValueError(f"pass@{k} of {c} accepted in {n} samples is not defined")
+    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
+
+
+def rate_interval(rates: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
+    """Return the 95% interval of the mean of per-problem rates in [0, 1] (`score_interval`)."""
+    n = len(rates)
+    variance = float(np.var(rates, ddof=1)) / n if n > 1 else 0.0
+    return score_interval(float(np.mean(rates)), variance, n)
+
+
+def ratio_values(parts: Sequence[float], totals: Sequence[float]) -> NDArray[np.float64]:
+    """Return a value per problem whose mean is Σ parts / Σ totals, and whose scatter is that ratio's.
+
+    The linearised ratio estimator (Cochran 1977, 2.11), for rates over units that problems have
+    different numbers of, such as instructions.
+
+    Args:
+        parts, totals: counts per problem.
+    """
+    part, total = np.asarray(parts, dtype=np.float64), np.asarray(totals, dtype=np.float64)
+    ratio = part.sum() / total.sum()
+    return ratio + (part - ratio * total) / total.mean()
+
+
+def side_interval(rates_SP: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the 95% interval of a mean rate over seeds and problems; with one seed `rate_interval`.
+
+    Args:
+        rates_SP: rates in [0, 1], a row per seed and a column per problem.
+    """
+    n_seeds, n_problems = rates_SP.shape
+    if n_seeds == 1:
+        return rate_interval(rates_SP[0])
+    error = hierarchical_interval(np.zeros((1, n_problems)), rates_SP).error
+    return score_interval(float(rates_SP.mean()), error**2, n_problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Shares of graded completions: `accepted` and `errors` sum to 1, or are 0 if none was graded."""
+
+    graded: int
+    accepted: float
+    errors: Mapping[str, float]
+    """Share of each error group (`types.ErrorType.group`)."""
+    ungradable: int
+    """Completions without a verdict, excluded from all shares. Always report this number."""
+    judge_s: float
+    """Wall-clock seconds of judging, summed over programs, including concurrent ones."""
+
+
+def summarise(outcomes: Iterable[Outcome]) -> Summary:
+    """Summarise the outcomes of completions."""
+    outcomes = list(outcomes)
+    verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
+    groups = [verdict.error.group for verdict in verdicts if verdict.error is not None]
+    total = max(1, len(verdicts))
+    return Summary(
+        graded=len(verdicts),
+        accepted=sum(verdict.passed for verdict in verdicts) / total,
+        errors={str(group): groups.count(group) / total for group in ERROR_GROUPS},
+        ungradable=len(outcomes) - len(verdicts),
+        judge_s=sum(verdict.judge_s for verdict in verdicts),
+    )
+
+
+# ── tests of differences ──────────────────────────────────────────────────────────────────────────
+
+ALPHA = 0.05
+"""Accepted probability of a false positive, over all comparisons together."""
+
+POWER = 0.8
+"""Probability of finding a difference of the detectable size."""
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """Return the exact two-sided p-value of McNemar's test.
+
+    Args:
+        gained, lost: numbers of problems that only the second, and only the first, solves. Problems
+            that both or neither solve have no influence.
+    """
+    if gained + lost == 0:
+        return 1.0
+    with extra("stats"):
+        from scipy import stats
+    return float(stats.binomtest(gained, gained + lost, 0.5).pvalue)
+
+
+def welch(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Return the two-sided p-value of Welch's t-test on scores by seed, or None if none vary."""
+    if np.ptp(first) == 0 and np.ptp(second) == 0:
+        return None
+    with extra("stats"):
+        from scipy import stats
+    result: Any = stats.ttest_ind(first, second, equal_var=False)
+    return float(result.pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Correct p-values for multiple comparisons with Holm's step-down method (Holm 1979).
+
+    Comparing each corrected value with a level keeps the probability of any false positive below that
+    level, whatever the dependence between the tests.
+    """
+    values = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    stepped = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
+    corrected = np.empty_like(values)
+    corrected[order] = np.minimum(stepped, 1.0)
+    return corrected.tolist()
+
+
+def detectable(error: float, *, n_comparisons: int = 1) -> float:
+    """Return the smallest true difference found with 80% power: (z[1−α/2] + z[power]) × its error.
+
+    The minimum detectable effect of Bloom 1995 (Evaluation Review 19(5)); Miller 2024
+    (arXiv:2411.00640) uses it for evaluations.
+
+    Args:
+        error: standard error of the difference.
+        n_comparisons: number of comparisons, by which α is divided, as in Holm's first step.
+    """
+    with extra("stats"):
+        from scipy import stats
+    z = stats.norm.ppf(1 - ALPHA / n_comparisons / 2) + stats.norm.ppf(POWER)
+    return float(z * error)
+
+
+def least_changes(n_comparisons: int = 1) -> int:
+    """Return the least number of one-way changes for which McNemar's test can be significant.
+
+    The p-value of m changed problems, all in one direction, is 2^(1−m).
+    """
+    return math.ceil(1 + math.log2(n_comparisons / ALPHA))

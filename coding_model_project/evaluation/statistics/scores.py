@@ -1,9 +1,9 @@
-"""Metrics of an evaluation: the content of metrics.json."""
+"""Metrics of an evaluation, whole and by difficulty, month and cutoff: the content of metrics.json."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from coding_model_project.errors import FilteredError, PromptError
 from coding_model_project.evaluation.results import Metrics, Result
 from coding_model_project.evaluation.statistics.budget import curves
-from coding_model_project.evaluation.statistics.pass_at_k import (
+from coding_model_project.evaluation.statistics.intervals import (
     pass_at_k,
     rate_interval,
     ratio_values,
 )
-from coding_model_project.types import ERROR_GROUPS, ErrorType
+from coding_model_project.types import ERROR_GROUPS, ErrorType, Problem
 
 
 def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
@@ -147,50 +147,48 @@ def _pass_rate(groups: Sequence[Sequence[Result]], k: int) -> dict[str, float] |
     return _rate(rates) if rates else None
 
 
+def _with(groups: Sequence[Sequence[Result]], detail: str) -> list[Sequence[Result]]:
+    """Return the problems whose every verdict has a detail."""
+    return [group for group in groups if all(detail in one.verdict for one in group)]
+
+
 def _base(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, Any]:
     """Return the rates by `Problem.base_tests`; empty if no problem has any."""
-    by_base = [
-        [replace(one, passed=one.verdict["base_passed"]) for one in group]
-        for group in groups
-        if all("base_passed" in one.verdict for one in group)
-    ]
-    if not by_base:
-        return {}
-    return {"base": pass_rates(by_base, ks)}
+    judged = _with(groups, "base_passed")
+    return {"base": _rates_by(judged, ks, lambda one: one["base_passed"])} if judged else {}
+
+
+def _rates_by(
+    groups: Sequence[Sequence[Result]],
+    ks: Sequence[int],
+    passed: Callable[[Mapping[str, Any]], bool],
+) -> dict[str, dict[str, float]]:
+    """Return pass@k by another reading of the verdicts."""
+    return pass_rates(
+        [[replace(r, passed=passed(r.verdict)) for r in group] for group in groups], ks
+    )
 
 
 def _loose(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, Any]:
     """Return the rates by the loose rules (`Verdict.followed_loosely`); empty without any."""
-    loosely = [
-        [
-            replace(
-                one,
-                passed=one.verdict["loose_passed"],
-                pass_fraction=one.verdict["followed_loosely"] / one.verdict["n_tests"],
-            )
-            for one in group
-        ]
-        for group in groups
-        if all("loose_passed" in one.verdict for one in group)
+    judged = _with(groups, "loose_passed")
+    shares = [
+        fmean(one.verdict["followed_loosely"] / one.verdict["n_tests"] for one in group)
+        for group in judged
     ]
-    if not loosely:
-        return {}
-    return {"loose": {"pass@k": pass_rates(loosely, ks), "pass_ratio": _pass_ratio(loosely)}}
+    rates = _rates_by(judged, ks, lambda one: one["loose_passed"])
+    return {"loose": {"pass@k": rates, "pass_ratio": _rate(shares)}} if judged else {}
 
 
 def _other_rules(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, Any]:
     """Return pass@k by each of `Verdict.other_rules`; empty without any."""
-    judged = [group for group in groups if all("other_rules" in one.verdict for one in group)]
-    if not judged:
-        return {}
+    judged = _with(groups, "other_rules")
+    names = judged[0][0].verdict["other_rules"] if judged else ()
     rates = {
-        name: pass_rates(
-            [[replace(one, passed=one.verdict["other_rules"][name]) for one in g] for g in judged],
-            ks,
-        )
-        for name in judged[0][0].verdict["other_rules"]
+        name: _rates_by(judged, ks, lambda one, name=name: one["other_rules"][name])
+        for name in names
     }
-    return {"other_rules": rates}
+    return {"other_rules": rates} if rates else {}
 
 
 def _instructions(groups: Sequence[Sequence[Result]]) -> dict[str, Any]:
@@ -202,7 +200,7 @@ def _instructions(groups: Sequence[Sequence[Result]]) -> dict[str, Any]:
     inst_level_loose_acc), where `pass_ratio` is a mean of problems' shares; strict_mean: the mean of
     `strict` and pass@1 (prompt_level_strict_acc), which some model cards call IFEval.
     """
-    judged = [group for group in groups if all("loose_passed" in one.verdict for one in group)]
+    judged = _with(groups, "loose_passed")
     if all(one.verdict["n_tests"] == 1 for group in judged for one in group):
         return {}
 
@@ -274,3 +272,53 @@ def rate_text(rate: Mapping[str, float] | None) -> str:
     if rate is None:
         return "–"
     return f"{rate['value']:.1%} ({100 * rate['low']:.1f}–{100 * rate['high']:.1f})"
+
+
+# ── parts of a data set ───────────────────────────────────────────────────────────────────────────
+
+MOST_DIFFICULTIES = 10
+"""Maximum difficulty levels that are reported as parts; ratings such as 800 to 3500 have more."""
+
+BEFORE, AFTER = "before", "from"
+
+
+def part_metrics(
+    results: Iterable[Result],
+    problems: Sequence[Problem],
+    ks: Sequence[int],
+    cutoff: str | None = None,
+) -> Metrics:
+    """Return the rates of a data set's parts.
+
+    Args:
+        ks: values of k for pass@k.
+        cutoff: the last day of a model's training data, such as "2024-09-01".
+
+    Returns:
+        by_difficulty: pass@k by level; by_month: pass@k by "2024-08"; cutoff: the day, and pass@k of
+        the problems published before it and from it on. Each is absent with fewer than two parts.
+    """
+    groups: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        if result.passed is not None:
+            groups[result.problem].append(result)
+
+    def rates(part_of: Callable[[Problem], str | None]) -> dict[str, Mapping[str, Mapping]]:
+        parts: dict[str, list[list[Result]]] = defaultdict(list)
+        for problem in problems:
+            if problem.id in groups and (part := part_of(problem)) is not None:
+                parts[part].append(groups[problem.id])
+        return {part: pass_rates(parts[part], ks) for part in sorted(parts)}
+
+    found: Metrics = {}
+    levels = {one.difficulty for one in problems if one.difficulty is not None}
+    if 1 < len(levels) <= MOST_DIFFICULTIES:
+        found["by_difficulty"] = rates(
+            lambda one: None if one.difficulty is None else str(one.difficulty)
+        )
+    if len(by_month := rates(lambda one: one.date and one.date[:7])) > 1:
+        found["by_month"] = by_month
+    if cutoff is not None:
+        sides = rates(lambda one: one.date and (BEFORE if one.date < cutoff else AFTER))
+        found["cutoff"] = {"day": cutoff, **sides}
+    return found

@@ -1,10 +1,8 @@
 """Evaluation of a training run's checkpoints, each once as it appears.
 
-found.py     complete checkpoints on disk, and their models
-children.py  evaluations as child processes, one per device
-other_tools  results of lm-eval, OLMES and custom commands
-curve.py     scores by step: curve.jsonl, the runs' reports, a view for the terminal
-watcher.py   the polling loop
+found.py    complete checkpoints on disk or behind URLs, and their models
+curve.py    scores by step, also of other tools: curve.jsonl, the runs' reports, a view for the terminal
+watcher.py  the polling loop, and evaluations as child processes, one per device
 """
 
 from coding_model_project.evaluation.watch.curve import Curve, Point, view

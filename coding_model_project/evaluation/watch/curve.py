@@ -6,20 +6,24 @@ RUN/evaluations.jsonl       the same for `report`, in the format of metrics.json
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import orjson
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from coding_model_project import strict_json
 from coding_model_project.atomic import write_text
 from coding_model_project.errors import DataError
 from coding_model_project.evaluation.results import Evaluation
-from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k, rate_interval
+from coding_model_project.evaluation.statistics.intervals import pass_at_k, rate_interval
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.live_view import sparkline
 
@@ -200,3 +204,98 @@ def format_score(one: Score | Measure | None) -> str:
 
 def _number(of: Score | Measure, value: float) -> str:
     return f"{value:.1%}" if isinstance(of, Score) else f"{value:.4g}"
+
+
+# ── results of other tools ────────────────────────────────────────────────────────────────────────
+
+_STDERR = "_stderr"
+_HALF_WIDTH = 1.96
+"""Half width of a 95% interval in standard errors."""
+
+
+class Tool(StrEnum):
+    """A tool whose results can be read."""
+
+    lm_eval = "lm-eval"
+    olmes = "olmes"
+    other = "command"
+
+
+def read_measures(folder: Path) -> tuple[Tool, dict[str, Measure]]:
+    """Read the results of another tool.
+
+    Raises:
+        DataError: there are no results, or in no known format.
+    """
+    tool, file = _find(folder)
+    try:
+        content = strict_json.loads(file.read_bytes())
+        numbers = _READERS[tool](content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{file}: not results of {tool} ({error!r})") from error
+    measures = {
+        name: _measure(value, numbers.get(f"{name}{_STDERR}"))
+        for name, value in numbers.items()
+        if not name.endswith(_STDERR)
+    }
+    if not measures:
+        raise DataError(f"{file}: no numbers")
+    return tool, measures
+
+
+def _find(folder: Path) -> tuple[Tool, Path]:
+    harness = sorted(folder.rglob("results_*.json"), key=lambda path: path.name)
+    if harness:
+        return Tool.lm_eval, harness[-1]  # earlier attempts may have left others
+    if (folder / "metrics.json").exists():
+        return Tool.olmes, folder / "metrics.json"
+    files = sorted(folder.glob("*.json"))
+    if len(files) != 1:
+        raise DataError(
+            f"{folder}: the command wrote {len(files)} .json files; expected an evaluation of ours, "
+            "results_*.json of lm-eval, metrics.json of OLMES or one file of numbers by name"
+        )
+    return Tool.other, files[0]
+
+
+def _lm_eval(content: Any) -> dict[str, float]:
+    found = {}
+    for task, results in content["results"].items():
+        for key, value in results.items():
+            metric, comma, chosen = key.partition(",")
+            if not comma or not _is_number(
+                value
+            ):  # skip aliases, counts, and "N/A" standard errors
+                continue
+            error = _STDERR if metric.endswith(_STDERR) else ""
+            kept = "" if chosen == "none" else f",{chosen}"
+            found[f"{task}/{metric.removesuffix(_STDERR)}{kept}{error}"] = value
+    return found
+
+
+def _olmes(content: Any) -> dict[str, float]:
+    if "tasks" in content:
+        scores = {one["alias"]: one["metrics"].get("primary_score") for one in content["tasks"]}
+    else:
+        scores = {one["task"]: one.get("primary_score") for one in content["metrics"]}
+    return {name: score for name, score in scores.items() if _is_number(score)}
+
+
+def _other(content: Any) -> dict[str, float]:
+    wrong = [name for name, value in content.items() if not _is_number(value)]
+    if wrong:
+        raise ValueError(f"{wrong[0]} is not a finite number")
+    return content
+
+
+_READERS = {Tool.lm_eval: _lm_eval, Tool.olmes: _olmes, Tool.other: _other}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _measure(value: float, stderr: float | None) -> Measure:
+    if stderr is None:
+        return Measure(value=value)
+    return Measure(value=value, low=value - _HALF_WIDTH * stderr, high=value + _HALF_WIDTH * stderr)

@@ -21,7 +21,7 @@ import orjson
 
 from coding_model_project.atomic import write_json
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k, rate_interval
+from coding_model_project.evaluation.statistics.intervals import pass_at_k, rate_interval
 from coding_model_project.harbor.failures import FailureCause, counted_cause
 from coding_model_project.harbor.format.reward_rules import main_reward
 from coding_model_project.harbor.format.trial_results import (

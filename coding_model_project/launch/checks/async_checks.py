@@ -6,8 +6,12 @@ from collections.abc import Iterator
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.schema import CodingConfig
-from coding_model_project.configs.training import TrainingMode, TrainingSampler, staleness_of
+from coding_model_project.configs.schema import (
+    CodingConfig,
+    TrainingMode,
+    TrainingSampler,
+    staleness_of,
+)
 from coding_model_project.errors import ConfigError
 
 _CORRECTION = "algorithm.rollout_correction"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,24 +11,21 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.data.governance import refuse_test_only
+from coding_model_project.data.loaders.remote import network_errors
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.grading.shaping import Shaping
 from coding_model_project.launch.checks import (
-    agent_checks,
     async_checks,
-    bash_checks,
+    episode_checks,
     harbor_checks,
     length_checks,
     own_keys,
     problem_checks,
-    repair_checks,
 )
-from coding_model_project.launch.checks.hub_checks import check_hub_model
 from coding_model_project.launch.checks.relations import is_embedded_model
 from coding_model_project.launch.checks.rules import check_rules
-from coding_model_project.launch.sizing.host import needed_gb
-from coding_model_project.launch.sizing.machine import free_memory_gb
+from coding_model_project.launch.sizing import cached_config, free_memory_gb, needed_gb
 from coding_model_project.runs.checkpoints import FOLDER
 from coding_model_project.types import Problem
 
@@ -51,9 +49,7 @@ def check_values(config: DictConfig) -> None:
 
 def _check_grpo_values(config: DictConfig, coding: CodingConfig) -> None:
     Shaping.of(coding.reward, style=coding.prompt, max_tokens=config.data.max_response_length)
-    repair_checks.check_values(config)
-    agent_checks.check_values(config)
-    bash_checks.check_values(config)
+    episode_checks.check_values(config)
     harbor_checks.check_values(config)
     async_checks.check_values(config, coding)
     _check_divides(
@@ -172,8 +168,8 @@ def check_grpo(config: DictConfig) -> None:
     """
     problems = problem_checks.readable(config.coding.problems)
     check_values(config)
-    repair_checks.check_problems(config, problems)
-    bash_checks.check_template(config)
+    episode_checks.check_problems(config, problems)
+    episode_checks.check_template(config)
     harbor_checks.check_problems(config, problems)
     check_rows(config, "data.train_files")
     problem_checks.check(config, problems, files(config, "data.train_files"))
@@ -254,3 +250,50 @@ def files(config: DictConfig, key: str) -> list[str]:
     if value is None:
         return []
     return [str(value)] if isinstance(value, str) else [str(path) for path in value]
+
+
+# ── models on the hub ─────────────────────────────────────────────────────────────────────────────
+
+HUB_TIMEOUT_S = 10.0
+
+
+def check_hub_model(key: str, name: str) -> None:
+    """Check that a model is in the hub's cache or on the hub, which is asked once.
+
+    Raises:
+        ConfigError: the hub has no such model, refuses this user, or cannot be reached.
+    """
+    if cached_config(name) is not None:
+        return
+    if why := _why_not(name):
+        raise ConfigError(f"{key}={name}: no such folder here, and {why}")
+
+
+@functools.cache  # a recipe checks twice
+def _why_not(name: str) -> str:
+    """Return why the hub does not give a model to this user; empty if it may."""
+    from huggingface_hub import constants, errors, get_hf_file_metadata, hf_hub_url
+
+    unreachable = "; download the model first, or pass its folder"
+    if constants.HF_HUB_OFFLINE:
+        return f"the hub cannot be reached (HF_HUB_OFFLINE is set){unreachable}"
+    try:
+        url = hf_hub_url(name, "config.json", endpoint=constants.ENDPOINT)
+        get_hf_file_metadata(url, timeout=HUB_TIMEOUT_S)
+    except errors.GatedRepoError:
+        page = f"{constants.ENDPOINT}/{name}"
+        return f"the hub's model is gated; accept its terms at {page}, then set HF_TOKEN"
+    except errors.RepositoryNotFoundError:
+        return (
+            "no such model on the hub; check the name, pass a model's folder, or set HF_TOKEN if the "
+            "model is private"
+        )
+    except errors.HFValidationError:
+        return "not a name on the hub; check the name, or pass a model's folder"
+    except errors.HfHubHTTPError:
+        return ""  # a model without config.json, or a busy hub, which a download asks again
+    except network_errors() as error:
+        line = str(error).splitlines()[0] if str(error) else ""
+        reason = f"{type(error).__name__} {line}".rstrip()
+        return f"the hub cannot be reached ({reason}){unreachable}"
+    return ""

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 from omegaconf import DictConfig
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.launch.checks.advice import MAKE_PAIRS
 from coding_model_project.launch.checks.checks import (
     check_lengths,
     check_rows,
     check_values,
     files,
 )
+from coding_model_project.launch.recipe import MAKE_PAIRS
 from coding_model_project.runs.inputs import fingerprint
 
 COLUMNS = {"prompt", "chosen", "rejected"}

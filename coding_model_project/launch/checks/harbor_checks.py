@@ -14,8 +14,7 @@ from coding_model_project.harbor.environment.base import ENGINES, EnvironmentFai
 from coding_model_project.harbor.environment.factory import check_supported, environments_of
 from coding_model_project.harbor.format.task import Task, load_task, passed_variables
 from coding_model_project.harbor.integrity import Accepted, Integrity
-from coding_model_project.launch.checks.agent_checks import has_agent
-from coding_model_project.launch.checks.bash_checks import has_bash
+from coding_model_project.launch.checks.episode_checks import has_agent, has_bash
 from coding_model_project.types import GradedBy, Problem
 
 

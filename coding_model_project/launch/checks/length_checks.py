@@ -15,10 +15,13 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.configs.schema import TooLong
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import solution_message
-from coding_model_project.launch.checks.agent_checks import has_agent
-from coding_model_project.launch.checks.bash_checks import chat_template, has_bash
+from coding_model_project.launch.checks.episode_checks import (
+    chat_template,
+    has_agent,
+    has_bash,
+    has_episodes,
+)
 from coding_model_project.launch.checks.relations import is_embedded_model
-from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.types import Problem
 
 _MOST = 500

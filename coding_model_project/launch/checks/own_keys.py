@@ -9,8 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.launch.verl_keys.effects import OF_OTHER_MANAGERS, effect_of
-from coding_model_project.launch.verl_keys.found import LEAVE_OUT, Effect
-from coding_model_project.launch.verl_keys.table import LEGACY_GROUPS, advice
+from coding_model_project.launch.verl_keys.table import LEAVE_OUT, LEGACY_GROUPS, Effect, advice
 from coding_model_project.launch.verl_keys.values import value_faults
 
 _MANAGER = {

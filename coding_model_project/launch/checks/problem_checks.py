@@ -15,8 +15,7 @@ from coding_model_project.data.training.rates import read_samples
 from coding_model_project.data.training.training_files import style_of_rows
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.prompts import PromptStyle, request
-from coding_model_project.launch.checks.agent_checks import has_agent
-from coding_model_project.launch.checks.bash_checks import has_bash
+from coding_model_project.launch.checks.episode_checks import has_agent, has_bash
 from coding_model_project.types import GradedBy, Problem
 
 _FIRST_ROWS = 64

@@ -11,12 +11,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.schema import DPOLoss
-from coding_model_project.configs.training import TrainingSampler
-from coding_model_project.launch.checks.divisibility import DIVISIBILITY
+from coding_model_project.configs.schema import DPOLoss, TrainingSampler
 from coding_model_project.launch.checks.machine_checks import ulysses
-from coding_model_project.launch.sizing import bucket
-from coding_model_project.launch.sizing.shapes import cached_config
+from coding_model_project.launch.sizing import BUCKET, bucket_mb, cached_config, shape_of
 from coding_model_project.synthetic.tiny_model import TinyModelConfig
 
 GROUP_ESTIMATORS = (
@@ -94,6 +91,8 @@ def too_small_a_token_budget(config: DictConfig) -> str | None:
     if "engine" in config:
         parts = {"data.max_token_len_per_gpu": "data.use_dynamic_bsz"}
         needed, what = _get(config, "data.max_length"), "data.max_length"
+        if "dpo" in config.coding:  # a pair of two answers
+            needed, what = 2 * needed, f"2 × {what}"
     ranks = ulysses(config)[1]
     for key, switch in parts.items():
         budget = _get(config, key)
@@ -104,17 +103,6 @@ def too_small_a_token_budget(config: DictConfig) -> str | None:
                 f"it to {least} or more"
             )
     return None
-
-
-def too_small_a_budget_for_pairs(config: DictConfig) -> str | None:
-    budget, length = _get(config, "data.max_token_len_per_gpu"), _get(config, "data.max_length")
-    fits = not _get(config, "data.use_dynamic_bsz") or budget >= 2 * length
-    if "dpo" not in config.coding or fits:
-        return None
-    return (
-        f"data.max_token_len_per_gpu={budget}: a pair of two answers with data.max_length={length} must "
-        f"fit: set it to {2 * length} or more"
-    )
 
 
 def smoothing_without_cdpo(config: DictConfig) -> str | None:
@@ -194,11 +182,11 @@ def micro_batches_that_do_not_divide(config: DictConfig) -> str | None:
 
 
 def too_small_a_bucket(config: DictConfig) -> str | None:
-    size = _get(config, bucket.BUCKET)
-    if size is None or size >= (needed := bucket.needed_mb(config)):
+    size = _get(config, BUCKET)
+    if size is None or size >= (needed := bucket_mb(config)):
         return None
     return (
-        f"{bucket.BUCKET}={size}: the largest tensor of {config.actor_rollout_ref.model.path} must fit: "
+        f"{BUCKET}={size}: the largest tensor of {config.actor_rollout_ref.model.path} must fit: "
         f"set it to {needed} or more, or to null"
     )
 
@@ -214,23 +202,6 @@ def logger_without_its_package(config: DictConfig) -> str | None:
             )
     return None
 
-
-RELATIONS: tuple[Callable[[DictConfig], str | None], ...] = (
-    group_of_one,
-    too_short_a_rollout,
-    too_long_for_the_model,
-    too_small_a_budget_for_pairs,
-    too_small_a_token_budget,
-    smoothing_without_cdpo,
-    pairs_over_several_ranks,
-    sampler_against_an_order,
-    nothing_to_validate_on,
-    devices_that_do_not_divide,
-    micro_batches_that_do_not_divide,
-    too_small_a_bucket,
-    *DIVISIBILITY,
-    logger_without_its_package,
-)
 
 _SAMPLE = "data.max_prompt_length + data.max_response_length"
 
@@ -280,3 +251,85 @@ def _positions_of(file: Path) -> int | None:
         "max_position_embeddings"
     )
     return value if isinstance(value, int) else None
+
+
+def heads_over_tensor_parallel(config: DictConfig) -> str | None:
+    """Check that vLLM can split the heads evenly, and split or replicate the key heads."""
+    size = _get(config, f"{_ROLLOUT}.tensor_model_parallel_size")
+    return _heads_over(config, f"{_ROLLOUT}.tensor_model_parallel_size", size or 1)
+
+
+def heads_over_ulysses(config: DictConfig) -> str | None:
+    """Check that the size divides the ranks and the heads (verl's `apply_monkey_patch` asserts both)."""
+    key, size = ulysses(config)
+    if (ranks := _ranks(config)) % size:
+        return f"{key}={size}: it must divide the {ranks} GPUs of the training: set it to a divisor"
+    return _heads_over(config, key, size)
+
+
+def _heads_over(config: DictConfig, key: str, size: int) -> str | None:
+    """Check that a size divides both kinds of the model's heads; the remedy is the largest that does."""
+    if size == 1 or (shape := shape_of(config)) is None:
+        return None
+
+    def fits(one: int) -> bool:
+        heads, kv_heads = shape.heads, shape.kv_heads
+        return heads % one == 0 and (kv_heads % one == 0 or one % kv_heads == 0)
+
+    if fits(size):
+        return None
+    return (
+        f"{key}={size}: the model has {shape.heads} attention heads and {shape.kv_heads} key heads, "
+        f"which it must divide: set it to {next(one for one in range(size - 1, 0, -1) if fits(one))}"
+    )
+
+
+def samples_over_ranks(config: DictConfig) -> str | None:
+    """Check that ranks split a mini-batch evenly (`TrainingWorker.train_mini_batch` asserts it)."""
+    mini, n = _get(config, f"{_ACTOR}.ppo_mini_batch_size"), _get(config, f"{_ROLLOUT}.n")
+    parts = _ranks(config) // ulysses(config)[1]
+    if not (mini and n and parts) or mini * n % parts == 0:
+        return None
+    near = next(one for one in range(mini, mini + parts + 1) if one * n % parts == 0)
+    return (
+        f"{_ACTOR}.ppo_mini_batch_size={mini}: with {_ROLLOUT}.n={n} it makes {mini * n} samples, "
+        f"which do not divide over {parts} groups of GPUs: set it to {near}"
+    )
+
+
+def rows_over_ranks(config: DictConfig) -> str | None:
+    """Check that ranks split an SFT batch evenly: verl rounds a rank's share down silently."""
+    if "engine" not in config:
+        return None
+    batch, parts = config.data.train_batch_size, _ranks(config) // ulysses(config)[1]
+    if parts == 0 or batch % parts == 0:
+        return None
+    return (
+        f"data.train_batch_size={batch}: it does not divide over {parts} groups of GPUs: set it to "
+        f"{-(-batch // parts) * parts}"
+    )
+
+
+def _ranks(config: DictConfig) -> int:
+    trainer = _get(config, "trainer")
+    return trainer.nnodes * trainer.n_gpus_per_node if trainer else 0
+
+
+RELATIONS: tuple[Callable[[DictConfig], str | None], ...] = (
+    group_of_one,
+    too_short_a_rollout,
+    too_long_for_the_model,
+    too_small_a_token_budget,
+    smoothing_without_cdpo,
+    pairs_over_several_ranks,
+    sampler_against_an_order,
+    nothing_to_validate_on,
+    devices_that_do_not_divide,
+    micro_batches_that_do_not_divide,
+    too_small_a_bucket,
+    heads_over_tensor_parallel,
+    heads_over_ulysses,
+    samples_over_ranks,
+    rows_over_ranks,
+    logger_without_its_package,
+)

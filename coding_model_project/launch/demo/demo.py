@@ -17,9 +17,15 @@ from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.evaluation.results import METRICS, read_evaluation
 from coding_model_project.evaluation.statistics.intervals import paired_test
 from coding_model_project.isolation.processes import start_sentinel
-from coding_model_project.launch.commands import console, logged_series, run, timed, train
+from coding_model_project.launch.commands import (
+    PeakMemory,
+    console,
+    logged_series,
+    run,
+    timed,
+    train,
+)
 from coding_model_project.launch.demo.demo_evaluation import DATASET
-from coding_model_project.launch.memory import PeakMemory
 from coding_model_project.types import Problem
 
 DATA = Path("data/tinycode")

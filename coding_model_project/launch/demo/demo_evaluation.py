@@ -19,6 +19,7 @@ from coding_model_project.evaluation.evaluate import evaluate
 from coding_model_project.evaluation.protocols import GREEDY, SAMPLED
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.launch.device import prepare_environment
+from coding_model_project.reports import write_report
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.inputs import inputs_of
 from coding_model_project.runs.provenance import command_line
@@ -44,6 +45,7 @@ def main(problems: Path, out: Path, models: dict[str, str]) -> None:
                 config=config,
                 command=command_line(),
                 say=lambda _: None,  # the demo's table comes at its end
+                report=write_report,
             )
             rates.append(f"{protocol} {metrics[DATASET]['accepted']:.3f}")
         print(f"{name}: {', '.join(rates)}", flush=True)

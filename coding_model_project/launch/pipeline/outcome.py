@@ -21,12 +21,11 @@ from coding_model_project.evaluation.comparison import Comparison, Pair, Side, c
 from coding_model_project.evaluation.comparison.budgets import at_budgets
 from coding_model_project.evaluation.comparison.paired import Score
 from coding_model_project.evaluation.results import METRICS, read_evaluation
-from coding_model_project.evaluation.statistics.significance import ALPHA, holm
+from coding_model_project.evaluation.statistics.intervals import ALPHA, holm
 from coding_model_project.launch.commands import console
 from coding_model_project.launch.pipeline.steps import Done, Phase
 from coding_model_project.reports import write_report
-from coding_model_project.reports.comparison_page import comparison_charts
-from coding_model_project.reports.page import write_page
+from coding_model_project.reports.page import comparison_charts, write_page
 from coding_model_project.runs.folder import RunFolder
 
 EVALUATED = ("evaluation", "rounds")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.evaluation.results import COMPLETIONS, RESULTS
@@ -14,10 +16,9 @@ from coding_model_project.evaluation.watch.found import find
 from coding_model_project.isolation.processes import start_sentinel
 from coding_model_project.launch import commands
 from coding_model_project.launch.checks.checks import check_values
+from coding_model_project.launch.commands import PeakMemory
 from coding_model_project.launch.compose import compose_recipe
-from coding_model_project.launch.memory import PeakMemory
 from coding_model_project.launch.pipeline import outcome
-from coding_model_project.launch.pipeline.pipeline_settings import Settings
 from coding_model_project.launch.pipeline.steps import Done, Phase, Step, carry_out
 from coding_model_project.launch.run import make_absolute
 from coding_model_project.runs.folder import sole_writer
@@ -45,12 +46,14 @@ def main(config: DictConfig) -> None:
 
     Raises:
         ConfigError: a key is wrong, or a file of an earlier step has changed.
-        UngradableError: a command failed; running the same command again resumes there.
+        TrainingError: a command failed; running the same command again resumes there.
         KeyboardInterrupt: a command was interrupted.
     """
     make_absolute(config)
     chosen = HydraConfig.get()
-    settings = Settings.of(config, chosen.overrides.task, chosen.runtime.choices["hardware"])
+    settings = PipelineSettings.of(
+        config, chosen.overrides.task, chosen.runtime.choices["hardware"]
+    )
     _check_phases(settings)
     prepare(config.coding, settings.model, say=print)
     start_sentinel()
@@ -64,7 +67,7 @@ def main(config: DictConfig) -> None:
         outcome.write(settings.root, phases, peak_gb=memory.peak_gb)
 
 
-def _check_phases(settings: Settings) -> None:
+def _check_phases(settings: PipelineSettings) -> None:
     """Compose and check every phase's recipe, so that the last one does not fail after an hour.
 
     Raises:
@@ -94,7 +97,7 @@ def _check(phase: str, recipe: str, overrides: list[str]) -> None:
 class Work:
     """A phase in progress: the steps so far, from its starting model."""
 
-    def __init__(self, settings: Settings, phase: str, model: str) -> None:
+    def __init__(self, settings: PipelineSettings, phase: str, model: str) -> None:
         self.settings = settings
         self.phase = phase
         self.start = model
@@ -250,3 +253,60 @@ _PHASES: dict[str, Callable[[Work], Phase]] = {
     "grpo": _grpo,
     "repair": _repair,
 }
+
+
+# ── settings ──────────────────────────────────────────────────────────────────────────────────────
+
+PHASES = ("baseline", "sft", "dpo", "grpo", "repair")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineSettings:
+    """The settings of the phases."""
+
+    root: Path
+    phases: tuple[str, ...]
+    model: str
+    data_dir: Path
+    problems: Path
+    """The file of the training problems."""
+    common: tuple[str, ...]
+    """Overrides for every recipe: hardware, and the user's overrides under `coding:`."""
+    tree: Any
+    """All keys, resolved."""
+
+    @classmethod
+    def of(cls, config: DictConfig, overrides: Sequence[str], hardware: str) -> PipelineSettings:
+        """Read and check the settings.
+
+        Args:
+            overrides: from the command line.
+
+        Raises:
+            ConfigError: a phase is unknown, or the phases are not in order.
+        """
+        phases = tuple(config.phases)
+        unknown = [phase for phase in phases if phase not in PHASES]
+        if unknown:
+            raise ConfigError(f"phases={unknown[0]}: choose from {', '.join(PHASES)}")
+        if list(phases) != sorted(set(phases), key=PHASES.index) or "baseline" not in phases:
+            raise ConfigError(
+                f"phases=[{','.join(phases)}]: list each once, in this order, starting with baseline: "
+                f"{', '.join(PHASES)}"
+            )
+        passed_on = [
+            word
+            for word in overrides
+            if word.lstrip("+~").startswith("coding.")
+            and not word.startswith(("coding.run_dir", "coding.data_dir"))
+        ]
+        data_dir = Path(config.coding.data_dir).absolute()
+        return cls(
+            root=Path(config.coding.run_dir),
+            phases=phases,
+            model=config.base_model,
+            data_dir=data_dir,
+            problems=Path(config.coding.problems[0]).absolute(),
+            common=(f"hardware={hardware}", f"coding.data_dir={data_dir}", *passed_on),
+            tree=OmegaConf.to_container(config, resolve=True, enum_to_str=True),
+        )

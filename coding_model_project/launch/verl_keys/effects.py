@@ -12,8 +12,15 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.launch.verl_keys import tree
-from coding_model_project.launch.verl_keys.found import LEAVE_OUT, Effect, Found
-from coding_model_project.launch.verl_keys.table import LEGACY_GROUPS, Advice, advice, is_read
+from coding_model_project.launch.verl_keys.table import (
+    LEAVE_OUT,
+    LEGACY_GROUPS,
+    Advice,
+    Effect,
+    Found,
+    advice,
+    is_read,
+)
 from coding_model_project.launch.verl_keys.tree import select
 from coding_model_project.launch.verl_keys.values import coding_faults, has_critic, value_faults
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -11,12 +11,11 @@ from coding_model_project.configs.typed import coding_beside
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.relations import GROUP_ESTIMATORS, OTHER_ESTIMATORS
 from coding_model_project.launch.verl_keys import tree
-from coding_model_project.launch.verl_keys.found import LEAVE_OUT, Effect
+from coding_model_project.launch.verl_keys.table import LEAVE_OUT, Effect, Words, words
 from coding_model_project.launch.verl_keys.tree import select
 
 _A = "actor_rollout_ref"
 _ACTOR, _ROLLOUT = f"{_A}.actor", f"{_A}.rollout"
-_CORRECTION = "algorithm.rollout_correction"
 _MANAGER = "reward.reward_manager"
 
 
@@ -32,28 +31,16 @@ Fault = tuple[str, Effect, str, str]
 """Key, effect, reason and the line to write for main_ppo."""
 
 
-def _words(
-    key: str, words: Sequence[str], why: str, renamed: Mapping[str, str] | None = None
-) -> Callable[[DictConfig], Iterator[Fault]]:
-    """Return a check that a key has one of some words; unknown shell variables pass."""
-
-    def check(config: DictConfig) -> Iterator[Fault]:
-        value = select(config, key)
-        given = str(value).split(",") if isinstance(value, str) else []
-        for word in given:
-            if word.startswith("$") or word.strip() in words or not word.strip():
-                continue
-            new = (renamed or {}).get(word.strip())
-            line = (
-                f"{key}={new}"
-                if new
-                else LEAVE_OUT
-                if key.endswith(".mode")
-                else f"{key}={words[0]}"
-            )
-            yield key, Effect.late, f"{word}: {why}; expected {', '.join(words)}", line
-
-    return check
+def _words(config: DictConfig) -> Iterator[Fault]:
+    """Check the keys that have one of some words, or several with commas; unknown variables pass."""
+    estimators = (*GROUP_ESTIMATORS, *OTHER_ESTIMATORS)
+    for row in (*words(), Words("algorithm.adv_estimator", estimators, "no such estimator")):
+        value = select(config, row.key)
+        for word in map(str.strip, value.split(",")) if isinstance(value, str) else ():
+            if word and word not in row.words and not word.startswith("$"):
+                why = f"{word}: {row.why}; expected {', '.join(row.words)}"
+                line = row.write or f"{row.key}={row.renamed.get(word, row.words[0])}"
+                yield row.key, Effect.late, why, line
 
 
 def _managers(config: DictConfig) -> Iterator[Fault]:
@@ -160,24 +147,9 @@ def coding_faults(config: DictConfig) -> Iterator[Fault]:
         yield key, Effect.refused, str(error), LEAVE_OUT
 
 
-CRITERIA = (
-    *(f"token_k{n}" for n in (1, 2, 3)),
-    *(f"seq_{how}_k{n}" for how in ("sum", "mean") for n in (1, 2, 3)),
-    *("seq_max_k2", "seq_max_k3"),
-)
-"""The words of `rollout_rs` (a test compares)."""
 VALUES: tuple[Callable[[DictConfig], Iterator[Fault]], ...] = (
-    _words(f"{_ROLLOUT}.mode", ("async",), "was removed"),
+    _words,
     _rollout_name,
-    _words(f"{_ROLLOUT}.name", ("vllm", "sglang", "trtllm"), "no such rollout"),
-    _words("algorithm.adv_estimator", (*GROUP_ESTIMATORS, *OTHER_ESTIMATORS), "no such estimator"),
-    _words(f"{_CORRECTION}.rollout_is", ("token", "sequence"), "no such level"),
-    _words(
-        f"{_CORRECTION}.rollout_rs",
-        CRITERIA,
-        "no such criterion",
-        {"geometric": "seq_mean_k1", "sequence": "seq_sum_k1", "token": "token_k1"},
-    ),
     _managers,
     _strategies,
     _files,

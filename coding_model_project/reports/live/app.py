@@ -1,9 +1,10 @@
-"""Routes of the live view, which are read-only and require the token."""
+"""Followed runs, and the live view's routes, which are read-only and require the token."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +12,13 @@ import orjson
 
 from coding_model_project.errors import CodingModelError
 from coding_model_project.extras import extra
-from coding_model_project.reports.live.filters import Filters, Number
-from coding_model_project.reports.live.live_runs import LiveRuns
+from coding_model_project.reports.charts import RunData
+from coding_model_project.reports.live.sample_index import Filters, Number, SampleIndex
 from coding_model_project.reports.page import page
+from coding_model_project.reports.run_charts import run_charts
+from coding_model_project.reports.run_page import run_data, run_names
+from coding_model_project.reports.sample_selection import sample_fields
+from coding_model_project.runs.folder import RunFolder
 
 with extra("serve"):
     from fastapi import FastAPI, Query, Request, Response
@@ -108,3 +113,66 @@ def _add_guard(app: FastAPI, token: str) -> None:
 def _json(content: Any) -> Response:
     """Return a JSON response; NaN becomes null."""
     return Response(orjson.dumps(content), media_type="application/json")
+
+
+# ── followed runs ─────────────────────────────────────────────────────────────────────────────────
+
+
+class LiveRuns:
+    """Finished or running runs, which are read again only if files change.
+
+    Args:
+        runs: at least one run; duplicates are removed.
+
+    Raises:
+        ConfigError: a folder is not a run's.
+        DataError: a line of the samples is damaged.
+    """
+
+    def __init__(self, runs: Sequence[RunFolder]) -> None:
+        self._runs = list({run.path.resolve(): run for run in runs}.values())
+        self.names = run_names(self._runs)
+        for run in self._runs:
+            run.provenance()  # raises for other folders before any run is read
+        self.index = SampleIndex([run.path for run in self._runs])
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read data written since the last call.
+
+        Raises:
+            DataError: a line of the samples is damaged.
+        """
+        self.index.refresh()
+
+    @property
+    def version(self) -> str:
+        """Text that changes whenever the overview changes."""
+        files = [file for run in self._runs for file in (run.metrics, run.evaluations)]
+        sizes = [file.stat().st_size if file.exists() else 0 for file in files]
+        return repr((self.index.changes, sizes, [str(run.state) for run in self._runs]))
+
+    def runs(self) -> list[RunData]:
+        """Return the data above the samples, by run."""
+        runs = zip(self._runs, self.names, self.index.tallies, strict=True)
+        return [run_data(run, name, tally) for run, name, tally in runs]
+
+    def overview(self) -> dict[str, Any]:
+        """Return cards, charts, and the choices of the filters."""
+        runs = self.runs()
+        rows = run_charts(runs, ()).rows
+        return {
+            "version": self.version,
+            "runs": [{"name": r.name, "state": r.state, "facts": r.facts} for r in runs],
+            "charts": [{"id": one.id, **one.plain()} for row in rows for one in row],
+            "choices": {name: self.index.values(name) for name in ("split", "source", "error")},
+        }
+
+    def sample(
+        self, run: int, split: str, step: int, problem: str, sample: str
+    ) -> dict[str, Any] | None:
+        """Read a sample in full with its recorded verdict, or return None if it does not exist."""
+        row = self.index.sample(run, split, step, problem, sample)
+        if row is None:
+            return None
+        return sample_fields(row) | {"run": self.names[run], "recorded": asdict(row)}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import CodeType
+from typing import Any
 
-from coding_model_project.grading.compare import same_value
+from coding_model_project.grading.compare import same_output, same_value
 from coding_model_project.synthetic.tinycode.families import Composition, compositions
-from coding_model_project.synthetic.tinycode.proof import Failed, outcomes, proved
-from coding_model_project.types import Call, Limits, Plain, Problem, Stdin, Test
+from coding_model_project.types import Asserts, Call, Limits, Plain, Problem, Stdin, Test
 
 VERSION = 4
 """Increased by each change to the output of `generate`."""
@@ -252,3 +254,83 @@ def _with_splits(tasks: list[Task], rng: random.Random) -> list[Task]:
 def _share(wanted: int, done: int, members: int, total: int) -> int:
     """Return a stratum's share of `wanted`, rounded so that all shares add up to `wanted`."""
     return round(wanted * (done + members) / total) - round(wanted * done / total)
+
+
+class Failed:
+    """A marker for an exception instead of a value."""
+
+
+def outcomes(source: str, inputs: tuple[Plain, ...]) -> list[Any]:
+    """Return `solve`'s value for each input, or `Failed` if it raises."""
+    namespace: dict[str, Any] = {}
+    exec(_byte_code(source), namespace)
+    values = []
+    for given in inputs:
+        try:
+            values.append(namespace["solve"](_copy(given)))
+        except Exception:  # noqa: BLE001 - a mistake may raise anything
+            values.append(Failed)
+    return values
+
+
+def _copy(given: Any) -> Any:
+    return list(given) if isinstance(given, list) else given
+
+
+@lru_cache(maxsize=8)
+def _byte_code(source: str) -> CodeType:
+    return compile(source, "solution", "exec")
+
+
+def proved(problem: Problem) -> bool:
+    """Return whether the gold solution passes all tests and each known-bad one fails a hidden test."""
+    if len(problem.bad) < 2 or not all(_passes(problem.gold[0], test) for test in problem.tests):
+        return False
+    return all(
+        not all(_passes(source, test) for test in problem.hidden_tests) for source in problem.bad
+    )
+
+
+def _passes(source: str, test: Test) -> bool:
+    """Return whether a program passes a test, as a script or a function."""
+    printed: list[str] = []
+    namespace: dict[str, Any] = {"__builtins__": builtins}
+    given = test.input
+    try:
+        if isinstance(given, Stdin):
+            namespace["input"] = lambda: given.text.removesuffix("\n")
+            namespace["print"] = lambda *values: printed.append(" ".join(map(str, values)) + "\n")
+            exec(_byte_code(source), namespace)
+            return same_output(str(test.expected), "".join(printed), "tokens")
+        assert isinstance(given, Call)
+        exec(_byte_code(source), namespace)
+        (argument,) = given.args
+        value = namespace["solve"](_copy(argument))
+        return same_value(test.expected, value)
+    except Exception:  # noqa: BLE001 - a known-bad program may raise anything
+        return False
+
+
+def in_asserts(problem: Problem) -> Problem:
+    """Convert a function's tests to independent assertions; statement and id stay the same.
+
+    `==` accepts 2.0 for 2, so a known-bad program that fails only by that is removed from `bad`.
+    """
+    calls = [(_call(test), test) for test in problem.tests]
+    tests = tuple(
+        Test(input=Asserts(source=_line(call, test), entry_point=call.function), public=test.public)
+        for call, test in calls
+    )
+    hidden = [(call.args[0], test.expected) for call, test in calls if not test.public]
+    given, expected = (tuple(values) for values in zip(*hidden, strict=True))
+    bad = tuple(source for source in problem.bad if outcomes(source, given) != list(expected))
+    return replace(problem, tests=tests, bad=bad)
+
+
+def _call(test: Test) -> Call:
+    assert isinstance(test.input, Call)
+    return test.input
+
+
+def _line(call: Call, test: Test) -> str:
+    return f"assert {call.function}({', '.join(map(repr, call.args))}) == {test.expected!r}\n"

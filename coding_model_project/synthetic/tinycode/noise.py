@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from coding_model_project.synthetic.tinycode.families import MistakeKind
 from coding_model_project.synthetic.tinycode.generator import Task, TinyCode, program
-from coding_model_project.synthetic.tinycode.parts import MistakeKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ from coding_model_project.grading.verdict_rows import plain_verdict
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.harbor.integrity import require
-from coding_model_project.launch.checks.bash_checks import reply_tokens
+from coding_model_project.launch.checks.episode_checks import reply_tokens
 from coding_model_project.verl_ext.loops.conversation import Answer, Conversation
 from coding_model_project.verl_ext.loops.rollout import Sampling
 from coding_model_project.verl_ext.rewards.judging import (

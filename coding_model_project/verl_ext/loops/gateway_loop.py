@@ -41,7 +41,7 @@ from coding_model_project.harbor.gateway.session import (
 )
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.harbor.integrity import require
-from coding_model_project.launch.checks.agent_checks import task_environment
+from coding_model_project.launch.checks.episode_checks import task_environment
 from coding_model_project.verl_ext.loops.rollout import Rollout, Sampling
 from coding_model_project.verl_ext.rewards.judging import (
     AGENT,

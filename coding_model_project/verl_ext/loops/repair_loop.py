@@ -19,7 +19,7 @@ from verl.utils.profiler import simple_timer
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.episodes.repair import Seen, attempts
 from coding_model_project.grading.prompts import Message
-from coding_model_project.launch.checks.repair_checks import attempt_tokens
+from coding_model_project.launch.checks.episode_checks import attempt_tokens
 from coding_model_project.verl_ext.loops.conversation import Answer, Conversation
 from coding_model_project.verl_ext.loops.rollout import Sampling
 from coding_model_project.verl_ext.rewards.judging import ATTEMPTS, leaving_out

@@ -9,7 +9,7 @@ import ray
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
-from coding_model_project.configs.training import TrainingMode, staleness_of
+from coding_model_project.configs.schema import TrainingMode, staleness_of
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.launch.checks.machine_checks import UNITS
 from coding_model_project.runs.ungradable import Ungradable

@@ -10,11 +10,9 @@ import transfer_queue as tq
 from omegaconf import open_dict
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
-from coding_model_project.configs.training import TrainingSampler
+from coding_model_project.configs.schema import TrainingSampler
 from coding_model_project.errors import SandboxError, TrainingError
-from coding_model_project.launch.checks.agent_checks import has_agent
-from coding_model_project.launch.checks.bash_checks import has_bash
-from coding_model_project.launch.checks.repair_checks import has_episodes
+from coding_model_project.launch.checks.episode_checks import has_agent, has_bash, has_episodes
 from coding_model_project.runs.folder import FATAL, RunFolder
 from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.runs.ungradable import Ungradable

@@ -14,14 +14,12 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.grading.judge import check_service
-from coding_model_project.launch.checks.agent_checks import has_agent
-from coding_model_project.launch.checks.bash_checks import has_bash
 from coding_model_project.launch.checks.checks import check_grpo
+from coding_model_project.launch.checks.episode_checks import has_agent, has_bash, has_episodes
 from coding_model_project.launch.checks.machine_checks import check_cpus
-from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.launch.device import log_into
 from coding_model_project.launch.joining import check_head, joined_ray
-from coding_model_project.launch.sizing import bucket
+from coding_model_project.launch.sizing import fill_bucket
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
 from coding_model_project.verl_ext.cluster import forkserver, session
 from coding_model_project.verl_ext.cluster.capacity import check_capacity
@@ -85,7 +83,7 @@ def _train(config: DictConfig, python: str | None) -> None:
             never imports verl: Ray starts while the server imports it, and a first worker does the rest.
     """
     _choose_loop(config)
-    bucket.fill(config)
+    fill_bucket(config)
     ours = not session.in_session()
     if python is None:
         _check_by_verl(config)

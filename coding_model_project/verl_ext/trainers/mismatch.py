@@ -15,7 +15,7 @@ import transfer_queue as tq
 from omegaconf import DictConfig
 from verl.workers.utils.padding import response_from_nested
 
-from coding_model_project.configs.training import TrainingMode
+from coding_model_project.configs.schema import TrainingMode
 from coding_model_project.errors import TrainingError
 
 METRIC = "rollout/mismatch"

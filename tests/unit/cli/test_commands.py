@@ -1,5 +1,7 @@
 """Commands take the fields of dataclasses as options, and make the dataclasses from them."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from coding_model_project.cli import run_app
 from coding_model_project.cli.commands import Commands, only
 from coding_model_project.config_key import Option, argument, key, option, option_of
+from tests.unit.cli.options import commands, options
 
 
 class Colour(StrEnum):
@@ -103,3 +106,22 @@ def test_an_option_is_written_once():
 
         @Commands().command()
         def command(place: Annotated[Place, only("width")]) -> None: ...
+
+
+def test_every_option_says_what_it_does():
+    assert [str(option) for option in options() if not option.help] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "before", "today"),
+    [
+        ("harbor grade", "concurrency", "workers"),
+        ("harbor grade", "job", "out"),
+        ("harbor eval", "concurrency", "workers"),
+        ("harbor bench", "concurrency", "workers"),
+        ("config reference", "write", "out"),
+    ],
+)
+def test_old_names_are_still_taken(command, before, today):
+    normalised = dict(commands())[command].context_settings["token_normalize_func"]
+    assert (normalised(before), normalised("other")) == (today, "other")

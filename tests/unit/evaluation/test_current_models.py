@@ -17,9 +17,13 @@ from coding_model_project.evaluation.backends.generation import (
 from coding_model_project.evaluation.backends.openai_backend import OpenAIBackend
 from coding_model_project.evaluation.evaluate import evaluate
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
-from coding_model_project.evaluation.profiles import profile_names, read_profile, with_profile
 from coding_model_project.evaluation.results import read_evaluation
-from coding_model_project.evaluation.settings import simple_backend
+from coding_model_project.evaluation.settings import (
+    profile_names,
+    read_profile,
+    simple_backend,
+    with_profile,
+)
 from tests.completion_server import CompletionServer, Thinking, serving
 from tests.fakes import stdin_problem
 

@@ -16,11 +16,11 @@ from coding_model_project.errors import (
     SandboxError,
 )
 from coding_model_project.evaluation.backends.generation import Completion
-from coding_model_project.evaluation.evaluate import evaluate
+from coding_model_project.evaluation.evaluate import evaluate, gather
 from coding_model_project.evaluation.rejudging.evaluations import Given, rejudge_evaluation
 from coding_model_project.evaluation.results import read_evaluation
-from coding_model_project.evaluation.shards import gather
-from coding_model_project.reports.header import run_facts
+from coding_model_project.reports import write_report
+from coding_model_project.reports.run_page import run_facts
 from coding_model_project.reports.tally import RunTally
 from coding_model_project.runs.folder import RunFolder, State, sole_writer
 from coding_model_project.runs.rollouts import read_rollouts
@@ -92,6 +92,7 @@ def run(config, backend):
         config=config,
         command=["test"],
         say=said.append,
+        report=write_report,
     )
     return metrics, "\n".join(said)
 
@@ -309,7 +310,7 @@ def test_splits_of_a_file_are_counted_and_chosen(tmp_path):
     assert metrics["toy"]["problems"] == 2
     assert {problem for problem, _ in judged(tmp_path / "some")} == {"toy/2", "toy/3"}
     given = Given(sandbox=SandboxConfig(name="tests.fakes:FakeSandbox"), dry_run=True)
-    again = rejudge_evaluation(tmp_path / "some", given, say=lambda _: None)
+    again = rejudge_evaluation(tmp_path / "some", given)
     assert again.samples == 2 * N_SAMPLES
     with pytest.raises(ConfigError, match=r"split=tests \(--split\)"):
         run(config(file, tmp_path / "none", split="tests"), Writer())

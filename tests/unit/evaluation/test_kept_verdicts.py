@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
-from coding_model_project.evaluation.kept import KeptGrader, kept_results
+from coding_model_project.evaluation.journal import KeptGrader, kept_results
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import ExecutionGrader
 from tests.fakes import FakeSandbox, stdin_problem

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
-from coding_model_project.evaluation.protocols import GREEDY, SAMPLED, data_version, protocol
+from coding_model_project.evaluation.evaluation_config import EvaluationConfig
+from coding_model_project.evaluation.protocols import GREEDY, SAMPLED, data_version, protocol_of
 from coding_model_project.grading.prompts import PromptStyle
 from tests.fakes import stdin_problem
 
@@ -45,7 +46,8 @@ def test_the_hash_is_the_same_in_every_process():
 
 
 def test_what_no_server_was_sent_is_not_in_the_record():
-    empty = protocol("sampled", prompt=SAMPLED.prompt, stop_early=False, system_prompt="")
+    asked = EvaluationConfig(protocol="sampled", system_prompt="")
+    empty = protocol_of(asked, prompt=SAMPLED.prompt)
     assert empty.described({}) == SAMPLED.described({})
     assert not {"system_prompt", "extra_body"} & set(SAMPLED.described({}))
     sent = replace(SAMPLED, system_prompt="Be brief.", extra_body={"top_k": 20}).described({})

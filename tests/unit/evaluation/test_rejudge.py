@@ -9,8 +9,15 @@ import pytest
 import coding_model_project.cli as cli
 from coding_model_project.errors import SandboxError
 from coding_model_project.evaluation.plan import Sample
-from coding_model_project.evaluation.rejudging.changes import NO_RECORD, Cause, Judgement, cause_of
-from coding_model_project.evaluation.rejudging.judging import Rules, Stored, judge_again
+from coding_model_project.evaluation.rejudging.judging import (
+    NO_RECORD,
+    Cause,
+    Judgement,
+    Rules,
+    Stored,
+    cause_of,
+    judge_again,
+)
 from coding_model_project.evaluation.results import Generated, Result, read_evaluation, to_line
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.brief import program_hash

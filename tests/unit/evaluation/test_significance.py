@@ -8,10 +8,8 @@ from scipy import stats
 
 from coding_model_project.evaluation.statistics.intervals import (
     bootstrap_interval,
-    hierarchical_interval,
-)
-from coding_model_project.evaluation.statistics.significance import (
     detectable,
+    hierarchical_interval,
     holm,
     least_changes,
     mcnemar,

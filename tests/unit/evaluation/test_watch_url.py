@@ -9,7 +9,7 @@ import stamina
 
 from coding_model_project.errors import CheckpointError, ConfigError
 from coding_model_project.evaluation.watch import Plan, watch
-from coding_model_project.evaluation.watch.fetched import FetchedCheckpoints
+from coding_model_project.evaluation.watch.found import FetchedCheckpoints
 from coding_model_project.runs.checkpoint_store import CheckpointStore
 from coding_model_project.runs.checkpoints import write_manifest
 from tests.moto_server import s3_server

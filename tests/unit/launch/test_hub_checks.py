@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import constants
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.launch.checks import hub_checks
+from coding_model_project.launch.checks import checks
 from coding_model_project.launch.checks.checks import check_model
 
 KEY = "actor_rollout_ref.model.path"
@@ -32,9 +32,9 @@ class Hub(BaseHTTPRequestHandler):
 def _asks_again(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    hub_checks._why_not.cache_clear()
+    checks._why_not.cache_clear()
     yield
-    hub_checks._why_not.cache_clear()
+    checks._why_not.cache_clear()
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_hub_that_cannot_be_reached_is_refused_with_the_reason(hub, monkeypatc
     hub.server_close()
     with pytest.raises(ConfigError, match=r"cannot be reached \(.*Error.*; download the mo"):
         check_model(KEY, "nope/model")
-    hub_checks._why_not.cache_clear()
+    checks._why_not.cache_clear()
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(ConfigError, match=r"cannot be reached \(HF_HUB_OFFLINE"):
         check_model(KEY, "nope/model")

@@ -14,6 +14,8 @@ from omegaconf import OmegaConf
 
 from coding_model_project.errors import CheckpointError, ConfigError
 from coding_model_project.launch import run as launch_run
+from coding_model_project.launch.checks import checks
+from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.runs.checkpoint_store import BackgroundUploader, CheckpointStore
 from coding_model_project.runs.checkpoints import checkpoints_in, write_manifest
 from coding_model_project.storage.object_store import ObjectStore
@@ -180,3 +182,32 @@ def test_no_secret_is_recorded_however_it_is_written(tmp_path, url, monkeypatch)
         assert found
         for secret in (b"MIIEvQIBADAN", b"many words", b"token-in-a-url", b"not-utf8"):
             assert secret not in found, secret
+
+
+@pytest.fixture
+def check(tmp_path):
+    (tmp_path / "global_step_3").mkdir()
+
+    def run(recipe, mode, path):
+        path = "null" if path is None else tmp_path / path
+        keys = [f"trainer.resume_mode={mode}", f"trainer.resume_from_path={path}"]
+        config = compose_recipe(recipe, ["hardware=cpu", *keys])
+        checks._check_resume_path(config)
+
+    return run
+
+
+@pytest.mark.parametrize("recipe", ["sft", "grpo"])
+def test_only_an_existing_checkpoint_is_resumed_from(check, recipe):
+    check(recipe, "resume_path", "global_step_3")
+    check(recipe, "auto", None)
+    check(recipe, "disable", "nowhere/global_step_4")
+    for path, says in (
+        ("nowhere/global_step_4", "no such folder"),
+        (None, "expected the path of a checkpoint"),
+        ("latest", "expected the path of a checkpoint"),
+    ):
+        with pytest.raises(ConfigError, match=says) as caught:
+            check(recipe, "resume_path", path)
+        assert "trainer.resume_from_path=" in str(caught.value)
+        assert str(path) in str(caught.value)

@@ -10,9 +10,7 @@ import pytest
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.checks import check_values
 from coding_model_project.launch.compose import compose_recipe
-from coding_model_project.launch.sizing import host, rollout, training
-from coding_model_project.launch.sizing.plan import plan_of
-from coding_model_project.launch.sizing.shapes import PUBLISHED, of_config
+from coding_model_project.launch.sizing import GIB, PUBLISHED, needed_gb, of_config, training_of
 
 pytestmark = pytest.mark.slow
 
@@ -104,63 +102,39 @@ def test_states_and_files_of_a_trained_model(tmp_path):
     def size(tensors) -> int:
         return sum(tensor.nbytes for tensor in tensors)
 
-    plan = replace(plan_of(compose_recipe("grpo", ["hardware=gpu_1x"])), shape=of_config(TINY))
-    parts = {part.name: part.gb * training.GIB for part in training.update(plan)}
-    assert parts["weights"] == size(model.parameters())
-    assert parts["gradients"] == size(p.grad for p in model.parameters())
+    made = replace(training("gpu_1x"), shape=of_config(TINY))
+    gradients = [parameter.grad for parameter in model.parameters()]
     moments = [
         m for state in optimizer.state.values() for m in (state["exp_avg"], state["exp_avg_sq"])
     ]
-    assert parts["optimiser"] == size(moments)
+    assert made.states(1) == size([*model.parameters(), *gradients, *moments])
 
     torch.save(model.state_dict(), tmp_path / "model.pt")
     torch.save(optimizer.state_dict(), tmp_path / "optim.pt")
     model.save_pretrained(tmp_path / "huggingface")
     files = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
-    assert host.checkpoint_gb(plan) * training.GIB == pytest.approx(files, rel=0.02)
+    assert made.checkpoint_gb * GIB == pytest.approx(files, rel=0.02)
 
 
-def plan(profile="gpu_8x", *overrides, recipe="grpo"):
-    return plan_of(compose_recipe(recipe, [f"hardware={profile}", *overrides]))
-
-
-def parts(of):
-    return {part.name: part.gb for part in of}
-
-
-@pytest.mark.parametrize("profile", ["gpu_1x", "gpu_8x"])
-@pytest.mark.parametrize("recipe", ["grpo", "repair", "harbor", "sft", "dpo"])
-def test_every_profile_fits_what_it_is_made_for(recipe, profile):
-    """With and without flash-attn, on 80 GB, within its own least memory and some."""
-    config = compose_recipe(recipe, [f"hardware={profile}"])
-    for flash in (True, False):
-        made = replace(plan_of(config), flash=flash)
-        assert training.total(training.update(made)) < 72
-        if "actor_rollout_ref" in config:
-            tokens = config.actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu
-            assert training.total(training.log_probs(made, tokens)) < 72
-            generation = rollout.generation(config, made, 80)
-            assert training.total(generation.parts) < 80
-            assert generation.cache_tokens > config.actor_rollout_ref.rollout.max_model_len
+def training(profile="gpu_8x", *overrides, recipe="grpo"):
+    return training_of(compose_recipe(recipe, [f"hardware={profile}", *overrides]))
 
 
 def test_shards_and_offload():
-    one, eight = plan("gpu_8x", "trainer.n_gpus_per_node=1"), plan("gpu_8x")
-    assert parts(training.resident(one))["optimiser"] == pytest.approx(
-        8 * parts(training.resident(eight))["optimiser"]
-    )
+    one, eight = training("gpu_8x", "trainer.n_gpus_per_node=1"), training("gpu_8x")
+    assert one.resident_gb == pytest.approx(8 * eight.resident_gb)
     engine = "actor_rollout_ref.actor.fsdp_config"
-    offloaded = plan("gpu_8x", f"{engine}.optimizer_offload=true")
-    assert parts(training.resident(offloaded))["optimiser"] == 0
+    weights = training("gpu_8x", f"{engine}.optimizer_offload=true").resident_gb
+    assert weights == pytest.approx(eight.resident_gb / 3)
 
 
 def test_an_adapter_trains_little_of_the_model():
     model = "actor_rollout_ref.model.path=Qwen/Qwen2.5-Coder-7B-Instruct"
-    assert training.total(training.update(plan("gpu_1x", model))) > 140
-    lora = plan("gpu_1x", "experiment=lora", model)
+    assert training("gpu_1x", model).update_gb() > 120
+    lora = training("gpu_1x", "experiment=lora", model)
     # 40,370,176 × rank 32 / 16: the adapter of all linear layers of Qwen2.5-7B.
     assert lora.trained == 80_740_352
-    assert training.total(training.update(lora)) < 60
+    assert lora.update_gb() < 60
 
 
 @pytest.mark.parametrize(
@@ -171,27 +145,16 @@ def test_memory_on_a_cpu_follows_the_model(tmp_path, recipe, tiny, longest, real
     """The real model is SmolLM2-135M-Instruct; its longest sample had so many tokens."""
     (tmp_path / "config.json").write_text(json.dumps(SMOLLM2))
     key = "actor_rollout_ref.model.path" if recipe == "grpo" else "model.path"
-    assert host.needed_gb(compose_recipe(recipe, ["hardware=cpu"])) == tiny
+    assert needed_gb(compose_recipe(recipe, ["hardware=cpu"])) == tiny
     config = compose_recipe(recipe, ["hardware=cpu", f"{key}={tmp_path}"])
-    assert host.needed_gb(config, longest) == real >= measured
+    assert needed_gb(config, longest) == real >= measured
     config.coding.min_memory_gb = 2
-    assert host.needed_gb(config, longest) == 2
-
-
-def test_tensor_parallelism_beyond_the_heads_repeats_them():
-    def tokens(size):
-        key = "actor_rollout_ref.rollout.tensor_model_parallel_size"
-        config = compose_recipe("grpo", ["hardware=gpu_8x", f"{key}={size}"])
-        made = replace(plan_of(config), shape=replace(plan_of(config).shape, kv_heads=2))
-        return rollout.generation(config, made, 1000).cache_tokens
-
-    assert tokens(4) / tokens(2) == pytest.approx(1, rel=0.02)
-    assert tokens(2) / tokens(1) == pytest.approx(2, rel=0.02)
+    assert needed_gb(config, longest) == 2
 
 
 def test_a_model_that_is_not_known_is_named():
     with pytest.raises(ConfigError, match=r"model\.path=some/model: no config\.json"):
-        plan("gpu_8x", "actor_rollout_ref.model.path=some/model")
+        training("gpu_8x", "actor_rollout_ref.model.path=some/model")
 
 
 @pytest.mark.parametrize(

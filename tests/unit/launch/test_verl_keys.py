@@ -9,9 +9,9 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from coding_model_project import cli
-from coding_model_project.launch.verl_keys import tree, values
+from coding_model_project.launch.verl_keys import table, tree, values
 from coding_model_project.launch.verl_keys.effects import examine
-from coding_model_project.launch.verl_keys.found import LEAVE_OUT, Effect
+from coding_model_project.launch.verl_keys.table import LEAVE_OUT, Effect
 
 pytestmark = pytest.mark.slow
 
@@ -150,4 +150,6 @@ def test_verl_itself_agrees():
     assert {name for name, _ in _ROLLOUT_REGISTRY} == {"vllm", "sglang", "trtllm"}
     words = {*values.GROUP_ESTIMATORS, *values.OTHER_ESTIMATORS}
     assert {str(name) for name in core_algos.ADV_ESTIMATOR_REGISTRY} == words
-    assert {*values.CRITERIA} == rollout_corr_helper.SUPPORTED_ROLLOUT_RS_OPTIONS
+    known = {row.key: {*row.words} for row in table.words()}
+    criteria = known["algorithm.rollout_correction.rollout_rs"]
+    assert criteria == rollout_corr_helper.SUPPORTED_ROLLOUT_RS_OPTIONS

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from coding_model_project import cli
-from coding_model_project.studies import curves
+from coding_model_project.studies import study_page
 from tests.pages import packed
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
@@ -132,15 +132,15 @@ def test_curves_are_in_the_page_in_short_and_over_each_other_in_the_report(study
 
 
 def test_a_seed_that_lags_behind_does_not_bend_the_mean():
-    line = curves.arm_line("old", [{1: 0.2, 2: 0.4, 3: 0.9}, {1: 0.4, 2: 0.6}])
+    line = study_page.arm_line("old", [{1: 0.2, 2: 0.4, 3: 0.9}, {1: 0.4, 2: 0.6}])
     assert (line.steps, line.values) == ([1, 2], pytest.approx([0.3, 0.5]))
     assert (line.low, line.high) == ([0.2, 0.4], [0.4, 0.6])
 
 
 def test_a_long_training_takes_few_rows():
     found = [{step: step / 5000 for step in range(1, 5001)}] * 2
-    width = curves.together(found, 120)
-    thin = curves.thinned(found[0], width)
+    width = study_page.together(found, 120)
+    thin = study_page.thinned(found[0], width)
     assert 100 < len(thin) <= 120
     assert thin[width] == pytest.approx((width + 1) / 2 / 5000)
 

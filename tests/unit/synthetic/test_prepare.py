@@ -14,7 +14,7 @@ from coding_model_project.data.training.training_files import (
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.synthetic import tinymix
-from coding_model_project.synthetic.prepare import prepare_tinycode
+from coding_model_project.synthetic.prepare import prepare_files
 from coding_model_project.types import Problem, Stdin, Test
 
 TESTS = (Test(input=Stdin("1"), expected="1"),)
@@ -43,7 +43,7 @@ def test_embedded_tasks_do_not_overwrite_a_users_files(tmp_path):
     write_training_files(MINE, tmp_path, Plan())
     kept = (tmp_path / "problems.jsonl").read_bytes()
     with pytest.raises(ConfigError, match=r"coding\.dataset=null"):
-        prepare_tinycode(
+        prepare_files(
             tmp_path, style=PromptStyle.bare, seed=0, sft_demonstrations=1, say=lambda line: None
         )
     assert (tmp_path / "problems.jsonl").read_bytes() == kept

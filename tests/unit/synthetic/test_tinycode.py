@@ -14,10 +14,9 @@ import pytest
 from coding_model_project.data.loaders import load
 from coding_model_project.grading.compare import same_output, same_value
 from coding_model_project.synthetic.tinycode import NoiseConfig, generate, noisy_solution
-from coding_model_project.synthetic.tinycode.families import compositions
+from coding_model_project.synthetic.tinycode.families import MistakeKind, compositions
 from coding_model_project.synthetic.tinycode.generator import N_HIDDEN, N_PUBLIC, normalised
 from coding_model_project.synthetic.tinycode.noise import spoil
-from coding_model_project.synthetic.tinycode.parts import MistakeKind
 from coding_model_project.types import Call, Stdin
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tinycode")]  # generated once

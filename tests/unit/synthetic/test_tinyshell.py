@@ -30,8 +30,11 @@ from coding_model_project.synthetic.tinyshell import (
     shell_files,
     trace,
 )
-from coding_model_project.synthetic.tinyshell.shell_files import prepare_files, write_shell_task
-from coding_model_project.synthetic.tinyshell.shell_traces import as_text
+from coding_model_project.synthetic.tinyshell.shell_files import (
+    as_text,
+    prepare_files,
+    write_shell_task,
+)
 from tests.unit.harbor.rooms import run_in_environments
 
 

@@ -205,17 +205,17 @@ def test_bad_input_is_named(config, wrong, named):
 
 
 def test_a_template_without_tools_is_refused_for_tool_calls(config, tmp_path):
-    from coding_model_project.launch.checks import bash_checks
+    from coding_model_project.launch.checks import episode_checks
     from coding_model_project.synthetic.tiny_model import CHAT_TEMPLATE, TOOLS_CHAT_TEMPLATE
 
     model = f"actor_rollout_ref.model.path={tmp_path}/model"
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "chat_template.jinja").write_text(CHAT_TEMPLATE)
-    bash_checks.check_template(config(model))
+    episode_checks.check_template(config(model))
     with pytest.raises(ConfigError, match="takes no tools"):
-        bash_checks.check_template(config(model, "coding.bash.calls=tools"))
+        episode_checks.check_template(config(model, "coding.bash.calls=tools"))
     (tmp_path / "model" / "chat_template.jinja").write_text(TOOLS_CHAT_TEMPLATE)
-    bash_checks.check_template(config(model, "coding.bash.calls=tools"))
+    episode_checks.check_template(config(model, "coding.bash.calls=tools"))
 
 
 def test_problems_without_a_task_are_refused(config):

@@ -244,11 +244,11 @@ def test_bad_input_is_named(config, wrong, named):
 
 
 def test_data_without_public_tests_cannot_be_repaired(config):
-    from coding_model_project.launch.checks import repair_checks
+    from coding_model_project.launch.checks import episode_checks
 
     run = config()
     problems = [replace(PROBLEM, tests=PROBLEM.hidden_tests)]
     with pytest.raises(ConfigError, match="has a public test"):
-        repair_checks.check_problems(run, problems)
+        episode_checks.check_problems(run, problems)
     run.coding.repair.rounds = 0
-    repair_checks.check_problems(run, problems)
+    episode_checks.check_problems(run, problems)
