@@ -49,7 +49,7 @@ READERS = [
     "harbor/environment/tree.py",
     "harbor/export/exporting.py",
     "harbor/format/writing.py",
-    "harbor/recording.py",
+    "harbor/records.py",
     "harbor/rooms/image.py",
     "launch/jobs/fetch.py",
     "runs/checkpoint_store.py",

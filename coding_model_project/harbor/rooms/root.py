@@ -73,38 +73,13 @@ _MADE = {
     "hostname": "room\n",
     "resolv.conf": "",
 }
-_PROC_HIDDEN = (
-    "buddyinfo",
-    "interrupts",
-    "kallsyms",
-    "kcore",
-    "key-users",
-    "keys",
-    "kmsg",
-    "kpagecgroup",
-    "kpagecount",
-    "kpageflags",
-    "latency_stats",
-    "modules",
-    "pagetypeinfo",
-    "sched_debug",
-    "slabinfo",
-    "softirqs",
-    "sysrq-trigger",
-    "timer_list",
-    "vmallocinfo",
-)
+_PROC_HIDDEN = """
+buddyinfo interrupts kallsyms kcore key-users keys kmsg kpagecgroup kpagecount kpageflags latency_stats
+modules pagetypeinfo sched_debug slabinfo softirqs sysrq-trigger timer_list vmallocinfo
+"""
 """Entries of /proc that reveal more about the machine than programs need; all of /proc is read-only."""
 
-_ABOVE_TESTS = (
-    ".pytest.ini",
-    "conftest.py",
-    "pyproject.toml",
-    "pytest.ini",
-    "setup.cfg",
-    "setup.py",
-    "tox.ini",
-)
+_ABOVE_TESTS = ".pytest.ini conftest.py pyproject.toml pytest.ini setup.cfg setup.py tox.ini"
 """Files in the root directory that pytest would apply to /tests."""
 
 FOLDERS = {
@@ -318,7 +293,7 @@ def mount_proc() -> None:
     """
     flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC | linux.MS_RDONLY
     linux.mount("proc", confine.PROC, "proc", flags).make()
-    for name in _PROC_HIDDEN:
+    for name in _PROC_HIDDEN.split():
         with suppress(FileNotFoundError):
             linux.mount("/dev/null", f"{confine.PROC}/{name}", "", linux.MS_BIND).make()
 
@@ -333,7 +308,7 @@ def clear_ways(protected: Sequence[str]) -> None:
         OSError: the candidate left a folder that cannot be searched, or too much to search.
     """
     until = time.monotonic() + CLEARING_S
-    for name in _ABOVE_TESTS:
+    for name in _ABOVE_TESTS.split():
         with suppress(OSError):
             os.unlink(f"/{name}")
     closed = {*_SYSTEM, PYTHON, "dev", "proc", "sys"}
