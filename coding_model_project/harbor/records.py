@@ -11,49 +11,26 @@ The dataclasses keep Harbor 0.25's field names, for the fields that are read her
 
 from __future__ import annotations
 
-import json
-import secrets
-import string
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
-from itertools import zip_longest
-from os.path import normpath
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
-from coding_model_project.atomic import write_json
 from coding_model_project.errors import DataError
-from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.failures import exception_type, is_outage, is_unusable
 from coding_model_project.harbor.format.reward_rules import (
-    JSON_FILE,
     Rewards,
     main_reward,
     reward_valid,
 )
-from coding_model_project.harbor.format.task import Task
-from coding_model_project.harbor.format.task_config import VerifierMode
-from coding_model_project.harbor.integrity import Integrity
-from coding_model_project.harbor.outcome import CollectedStatus, StepOutcome, TrialOutcome
 from coding_model_project.redaction import redacted
 
 RESULT_FILE, CONFIG_FILE, LOCK_FILE = "result.json", "config.json", "lock.json"
-AGENT_VERSION = "1"
-_OUTPUT_FILE, _MANIFEST_FILE, _TRAJECTORY_FILE = (
-    "test-stdout.txt",
-    "manifest.json",
-    "trajectory.json",
-)
-_ALPHABET = "".join(sorted(set(string.ascii_letters + string.digits) - set("01IOl")))
-
-
-# ── what is read ──────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,171 +190,11 @@ def _read(path: Path) -> TrialResult:
         raise DataError(f"{path}: not a Harbor trial's result: {where}: {first['msg']}") from error
 
 
+def plain(trial: TrialResult) -> dict[str, Any]:
+    """Return the fields of result.json that are read here."""
+    return _adapter().dump_python(trial, mode="json")
+
+
 @cache
 def _adapter() -> TypeAdapter[TrialResult]:
     return TypeAdapter(TrialResult)
-
-
-# ── what is written ───────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Worked:
-    """An agent's work in one step."""
-
-    used: AgentResult
-    trajectory: Mapping[str, Any] | None
-    """See `harbor.trajectory`; written beside the agent's logs. None if the model never replied."""
-
-
-def write_trial(
-    job: Path,
-    outcome: TrialOutcome,
-    *,
-    agent: Mapping[str, Any],
-    environment: Mapping[str, str],
-    job_id: UUID,
-    worked: Sequence[Worked] = (),
-) -> TrialResult:
-    """Write a trial that has just ended into a job's folder; result.json, the last, marks it as finished.
-
-    Args:
-        agent: Harbor's entry for the agent: "name", and perhaps "model_name" and "kwargs".
-        environment: Harbor's entry for the environment: "type" or "import_path".
-        worked: the agent's work in each step that it reached.
-    """
-    task, finished = outcome.task, datetime.now(UTC)
-    folder = job / trial_name(task)
-    folder.mkdir(parents=True)
-    lines = (f"{finished.isoformat()} {note}\n" for note in (*task.warnings, *outcome.notes))
-    (folder / "trial.log").write_text("".join(lines))
-    ends, steps = finished, []
-    for step, own, work in reversed([*zip_longest(outcome.steps, task.steps, worked)]):
-        if step is None:
-            continue
-        _keep(_place(folder, step), step, work)
-        steps.insert(0, _step(step, Integrity.of(own), ends, work))
-        ends -= timedelta(seconds=step.agent_s + step.verifier_s)
-    if not outcome.steps and not task.has_steps:
-        for part in ("agent", "verifier", "artifacts"):
-            (folder / part).mkdir()
-    only = steps[0] if steps and not task.has_steps else _Ended()
-    model = agent.get("model_name")
-    mode = None if task.has_steps else (task.config.verifier.mode or VerifierMode.shared)
-    digest = task.digest()
-    config = {
-        "task": {"path": str(task.path), "source": task.source},
-        "trial_name": folder.name,
-        "trials_dir": str(job),
-        "agent": {key: value for key, value in agent.items() if value},
-        "environment": dict(environment),
-        "verifier": {},
-        "job_id": str(job_id),
-    }
-    result = TrialResult(
-        task_name=task.name,
-        trial_name=folder.name,
-        task_id={"path": str(task.path)},
-        task_checksum=digest,
-        config=config,
-        source=task.source,
-        agent_info=AgentInfo(
-            name=agent["name"],
-            version=AGENT_VERSION,
-            model_info=ModelInfo(name=model) if model else None,
-        ),
-        agent_result=only.agent_result,
-        verifier_result=_rewards(outcome.rewards, outcome.integrity),
-        exception_info=None if outcome.error is None else ExceptionInfo.of(outcome.error),
-        agent_execution=only.agent_execution,
-        verifier=only.verifier,
-        step_results=tuple(steps) if task.has_steps else None,
-    )
-    package = task.config.task
-    about = {
-        "name": task.name,
-        "version": package.version if package else None,
-        "type": "local",
-        "digest": f"sha256:{digest}",
-    }
-    lock = {
-        "schema_version": 2,
-        "task": {**about, **config["task"]},
-        "agent": config["agent"],
-        "environment": config["environment"],
-        "verifier": {"environment_mode": mode},
-    }
-    own = {
-        "id": str(uuid4()),
-        "trial_uri": folder.resolve().as_uri(),
-        "verifier_environment_mode": mode,
-        "started_at": (finished - timedelta(seconds=outcome.wall_s)).isoformat(),
-        "finished_at": finished.isoformat(),
-    }
-    write_json(folder / CONFIG_FILE, config)
-    write_json(folder / LOCK_FILE, lock)
-    if result.exception_info is not None:
-        (folder / "exception.txt").write_text(result.exception_info.exception_traceback)
-    write_json(folder / RESULT_FILE, {**_adapter().dump_python(result, mode="json"), **own})
-    return result
-
-
-def trial_name(task: Task) -> str:
-    """Return the first 32 characters of the task folder's name, and 7 random ones."""
-    suffix = "".join(secrets.choice(_ALPHABET) for _ in range(7))
-    return f"{task.label.rpartition('/')[2][:32].rstrip('_-')}__{suffix}"
-
-
-def _place(folder: Path, step: StepOutcome) -> Path:
-    return folder if step.name is None else folder / "steps" / step.name
-
-
-def _keep(folder: Path, step: StepOutcome, work: Worked | None) -> None:
-    """Write a step's files: the agent's, the verifier's output and results, and the artifacts."""
-    agent, verifier, artifacts = (folder / name for name in ("agent", "verifier", "artifacts"))
-    for part in (agent, verifier, artifacts):
-        part.mkdir(parents=True)
-    tree.keep(agent, step.agent_files)
-    if work is not None and work.trajectory is not None:
-        write_json(agent / _TRAJECTORY_FILE, work.trajectory)
-    tree.keep(verifier, step.verifier_files.without((_OUTPUT_FILE,)))
-    (verifier / _OUTPUT_FILE).write_text(step.verifier_output)
-    if step.rewards is not None:
-        (verifier / JSON_FILE).write_text(json.dumps(dict(step.rewards)))
-    manifest = []
-    for one in step.collected:
-        if one.found is not None and one.status is not CollectedStatus.skipped:
-            found = one.found.at(one.destination)
-            found = found.kept(lambda entry: entry[0].split("/")[0] != _MANIFEST_FILE)
-            tree.keep(artifacts, found)
-        manifest.append(
-            {
-                "source": one.source,
-                "destination": normpath(f"artifacts/{one.destination}"),
-                "type": "file" if one.is_file else "directory",
-                "status": one.status,
-                "service": None,
-                "exclude": [] if one.is_file else list(one.exclude),
-            }
-        )
-    if manifest:
-        write_json(artifacts / _MANIFEST_FILE, manifest)
-
-
-def _step(
-    step: StepOutcome, integrity: Integrity, end: datetime, work: Worked | None
-) -> StepResult:
-    verified = end - timedelta(seconds=step.verifier_s)
-    began = verified - timedelta(seconds=step.agent_s)
-    return StepResult(
-        step_name=step.name or "",
-        agent_result=None if work is None else work.used,
-        verifier_result=_rewards(step.rewards, integrity),
-        exception_info=None if step.error is None else ExceptionInfo.of(step.error),
-        agent_execution=Timing(started_at=began, finished_at=verified),
-        verifier=Timing(started_at=verified, finished_at=end),
-    )
-
-
-def _rewards(rewards: Rewards | None, integrity: Integrity) -> VerifierResult | None:
-    return None if rewards is None else VerifierResult(rewards=rewards, integrity=str(integrity))

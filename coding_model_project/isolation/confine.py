@@ -140,20 +140,8 @@ def prepare(
 
 def _enter_namespaces(readable: Sequence[str]) -> None:
     """Enter a user namespace with a read-only root of a few bind mounts, and no network."""
-    uid, gid = os.getuid(), os.getgid()
-    linux.unshare(
-        linux.CLONE_NEWUSER
-        | linux.CLONE_NEWNS
-        | linux.CLONE_NEWNET
-        | linux.CLONE_NEWIPC
-        | linux.CLONE_NEWUTS
-        | linux.CLONE_NEWCGROUP
-    )
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"1000 {uid} 1")
-    Path("/proc/self/gid_map").write_text(f"1000 {gid} 1")
-    linux.mount("", "/", "", linux.MS_REC | linux.MS_PRIVATE).make()
-    root = _mount_point(readable)
+    new_namespaces(1000)
+    root = mount_point(readable)
     flags = linux.MS_NOSUID | linux.MS_NODEV
     linux.mount("root", str(root), "tmpfs", flags, "size=1m,mode=755").make()
     bound: list[Path] = []
@@ -164,7 +152,7 @@ def _enter_namespaces(readable: Sequence[str]) -> None:
         if path.is_symlink() and path.parent == Path("/"):  # /lib -> usr/lib
             target.symlink_to(path.readlink())
             continue
-        _bind(path, target)
+        bind(path, target)
         bound.append(path)
     if PROC in readable:  # each test mounts its own there
         for name, target in _STREAMS.items():
@@ -180,7 +168,28 @@ def _enter_namespaces(readable: Sequence[str]) -> None:
     linux.sethostname("sandbox")
 
 
-def _mount_point(readable: Sequence[str]) -> Path:
+def new_namespaces(uid: int) -> None:
+    """Enter new namespaces, except of processes, where this user and its group have the id `uid`.
+
+    Raises:
+        OSError: this machine does not allow it.
+    """
+    user, group = os.getuid(), os.getgid()
+    linux.unshare(
+        linux.CLONE_NEWUSER
+        | linux.CLONE_NEWNS
+        | linux.CLONE_NEWNET
+        | linux.CLONE_NEWIPC
+        | linux.CLONE_NEWUTS
+        | linux.CLONE_NEWCGROUP
+    )
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{uid} {user} 1")
+    Path("/proc/self/gid_map").write_text(f"{uid} {group} 1")
+    linux.mount("", "/", "", linux.MS_REC | linux.MS_PRIVATE).make()
+
+
+def mount_point(readable: Sequence[str]) -> Path:
     """Return a directory to build the new root on that hides none of the `readable` paths."""
     for name in ("/mnt", "/media", "/srv", "/opt", "/tmp", "/var/tmp", "/dev/shm"):
         path = Path(name)
@@ -189,7 +198,8 @@ def _mount_point(readable: Sequence[str]) -> Path:
     raise OSError("no directory to build a root on")
 
 
-def _bind(path: Path, target: Path) -> None:
+def bind(path: Path, target: Path) -> None:
+    """Mount a host's file or folder, and what is mounted below it, at a new path."""
     if path.is_dir():
         target.mkdir(parents=True, exist_ok=True)
     else:

@@ -33,7 +33,7 @@ from coding_model_project.grading.limiter import CircuitBreaker
 from coding_model_project.harbor.agent_config import AgentConfig
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.environment.base import Environment
-from coding_model_project.harbor.evaluation.job_folder import Job
+from coding_model_project.harbor.evaluation.job_folder import AGENT_VERSION, Job, Worked
 from coding_model_project.harbor.evaluation.models import BackendModel, ServedSession
 from coding_model_project.harbor.failures import REGISTRY_UNREACHABLE, AgentAskedNothing
 from coding_model_project.harbor.format.task import Task
@@ -42,12 +42,10 @@ from coding_model_project.harbor.gateway.agents import GatewayAgent, Work
 from coding_model_project.harbor.gateway.serving import Gateway
 from coding_model_project.harbor.outcome import TrialOutcome
 from coding_model_project.harbor.records import (
-    AGENT_VERSION,
     CONFIG_FILE,
     RESULT_FILE,
     AgentResult,
     TrialResult,
-    Worked,
     read_trials,
 )
 from coding_model_project.harbor.trajectory import of_conversations, of_episode

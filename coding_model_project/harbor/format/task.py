@@ -97,10 +97,16 @@ class Task:
         return self.steps[0].name is not None
 
     def digest(self) -> str:
-        """Return the hash of its content, as Harbor records it: of all files' names and hashes."""
-        ignore = self.path / ".gitignore"
-        lines = self.files.text(ignore).splitlines() if ignore.exists() else _NOT_HASHED
-        ignored = Patterns(lines)
+        """Return the hash of its content, as Harbor records it: of all files' names and hashes.
+
+        A .gitignore that cannot be matched (`Patterns`) leaves nothing out.
+        """
+        ignore, ignored = self.path / ".gitignore", Patterns(_NOT_HASHED)
+        if ignore.exists():
+            try:
+                ignored = Patterns(self.files.text(ignore).splitlines())
+            except ValueError:
+                ignored = Patterns(())
         found = {Path(name) for name in _HASHED}
         for name in ("environment", "tests", "solution", "steps"):
             found |= {Path(name, inner) for inner in self.files.selected(self.path / name)}

@@ -8,8 +8,7 @@ import os
 import pwd
 import resource
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -83,19 +82,6 @@ class _Refused(Exception):
     """A command that cannot run, by its own fault."""
 
 
-@contextmanager
-def _refusing_invalid_arguments() -> Iterator[None]:
-    """Refuse a command that the kernel rejects: it is too long, or contains a null byte."""
-    try:
-        yield
-    except ValueError as error:
-        raise _Refused(f"the command cannot be run: {error}") from error
-    except OSError as error:
-        if error.errno != errno.E2BIG:
-            raise
-        raise _Refused(f"the command cannot be run: {error.strerror}") from error
-
-
 def _become(shell: Shell, command: Command, writers: tuple[int, ...]) -> NoReturn:
     try:
         null = os.open("/dev/null", os.O_RDONLY)
@@ -125,8 +111,15 @@ def _become(shell: Shell, command: Command, writers: tuple[int, ...]) -> NoRetur
         shell.filter.install()
         env = {"HOME": home, **command.env}
         for path in _SHELLS:
-            with suppress(FileNotFoundError), _refusing_invalid_arguments():
+            try:
                 os.execve(path, [os.path.basename(path), "-c", command.text], env)
+            except FileNotFoundError:
+                continue
+            except (ValueError, OSError) as error:  # it is too long, or contains a null byte
+                if isinstance(error, OSError) and error.errno != errno.E2BIG:
+                    raise
+                why = getattr(error, "strerror", None) or error
+                raise _Refused(f"the command cannot be run: {why}") from error
         raise _Refused("the root has neither /bin/bash nor /bin/sh")
     except _Refused as error:
         os.write(3, f"refused:{error}".encode())

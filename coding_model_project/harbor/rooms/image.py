@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from os.path import normpath
 from pathlib import Path, PurePosixPath
 
 from coding_model_project.contained import UnsafeNameError, below
@@ -245,14 +246,8 @@ def _path(one: Instruction, made: Image, given: str) -> str:
     Raises:
         NeedsContainer: it is in a folder of the system, or too long.
     """
-    parts: list[str] = []
-    for part in PurePosixPath(made.workdir, given).parts[1:]:
-        if part == "..":
-            del parts[-1:]
-        else:
-            parts.append(part)
-    found = "/" + "/".join(parts)
-    if parts and parts[0] in _SYSTEM:
+    found = "/" + normpath(PurePosixPath(made.workdir, given)).lstrip("/")
+    if found.split("/")[1] in _SYSTEM:
         raise one.refused(f"{found} is in a folder of the system, which rooms share")
     if len(found) > _MAX_PATH:
         raise one.refused("is a longer path than the kernel accepts")

@@ -43,13 +43,9 @@ class Stream(Kept):
             except BlockingIOError:
                 return
             if not chunk:
-                self.close()
+                os.close(self.fd)
+                self.open = False
             self.add(chunk)
-
-    def close(self) -> None:
-        if self.open:
-            os.close(self.fd)
-            self.open = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,6 @@ class _End(IntEnum):
     broken = 1
     verify = 10
     resume = 11
-    stop = 12
 
 
 def serve(channel: socket.socket, base: Base, shell: Shell, head: frames.Head) -> NoReturn:
@@ -73,7 +72,7 @@ def serve(channel: socket.socket, base: Base, shell: Shell, head: frames.Head) -
             own_proc=shell.own_proc,
             packages=head.get("packages", False),
         )
-        return _Room(channel, shell, head).serve()
+        return _phases(channel, shell, head)
 
     _to_the_end(channel, body)
 
@@ -94,54 +93,44 @@ def _to_the_end(channel: socket.socket, body: Callable[[], int]) -> NoReturn:
         os._exit(code)
 
 
-class _Room:
-    """The steward, whose state outlives a phase."""
+def _phases(channel: socket.socket, shell: Shell, head: frames.Head) -> int:
+    """Run phase after phase, and return an exit code. This process keeps what outlives a phase."""
+    answer: frames.Head = {}
+    mounted: list[str] = []
+    while True:
+        pid = os.fork()
+        if pid == 0:
+            phase = _Phase(channel, shell, head, of_verifier=bool(mounted))
+            _to_the_end(channel, partial(phase.serve, answer))
+        answer = {}
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code == _End.verify:
+            try:
+                _cover(mounted, head["storage_mb"])
+                continue
+            except OSError as error:
+                if error.errno in _OF_THE_MACHINE:
+                    raise
+                answer = _failure(error)  # the candidate's files prevent its verification
+        elif code != _End.resume:
+            return code
+        while mounted:
+            linux.unmount(mounted.pop())
 
-    def __init__(self, channel: socket.socket, shell: Shell, head: frames.Head) -> None:
-        self._channel, self._shell, self._head = channel, shell, head
-        self._mounted: list[str] = []
-        """Folders of the verifier, in its phase only."""
 
-    def serve(self) -> int:
-        """Run phase after phase, and return an exit code."""
-        answer: frames.Head = {}
-        while True:
-            pid = os.fork()
-            if pid == 0:
-                of_verifier = bool(self._mounted)
-                phase = _Phase(self._channel, self._shell, self._head, of_verifier=of_verifier)
-                _to_the_end(self._channel, partial(phase.serve, answer))
-            answer = {}
-            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            if code in (_End.closed, _End.broken) or code not in list(_End):
-                return code
-            end = _End(code)
-            if end is _End.verify:
-                try:
-                    self._cover()
-                except OSError as error:
-                    if error.errno in _OF_THE_MACHINE:
-                        raise
-                    answer = _failure(error)  # the candidate's files prevent its verification
-                    self._uncover()
-            elif end is _End.resume:
-                self._uncover()
+def _cover(mounted: list[str], tests_mb: int) -> None:
+    """Hide the candidate's /tests and /logs/verifier. None of its processes lives at this point.
 
-    def _uncover(self) -> None:
-        while self._mounted:
-            linux.unmount(self._mounted.pop())
+    Args:
+        mounted: gets the folders that are mounted over them.
 
-    def _cover(self) -> None:
-        """Hide the candidate's /tests and /logs/verifier. None of its processes lives at this point.
-
-        Raises:
-            OSError: the candidate left what prevents it.
-        """
-        root.clear_ways((TESTS, LOGS))
-        tests_size = f"{self._head['storage_mb']}m"
-        for path, size, mode in ((TESTS, tests_size, 0o755), (LOGS, _LOGS_SIZE, 0o777)):
-            root.fresh(path, size, mode)
-            self._mounted.append(path)
+    Raises:
+        OSError: the candidate left what prevents it.
+    """
+    root.clear_ways((TESTS, LOGS))
+    for path, size, mode in ((TESTS, f"{tests_mb}m", 0o755), (LOGS, _LOGS_SIZE, 0o777)):
+        root.fresh(path, size, mode)
+        mounted.append(path)
 
 
 class _Phase:

@@ -5,7 +5,7 @@ import pytest
 
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.harbor.evaluation.job import Asked, Evaluation
-from coding_model_project.harbor.evaluation.job_folder import Job
+from coding_model_project.harbor.evaluation.job_folder import Job, Worked
 from coding_model_project.harbor.evaluation.scores import score, scores
 from coding_model_project.harbor.failures import RewardNotAnObjectError, VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
@@ -17,7 +17,6 @@ from coding_model_project.harbor.records import (
     StepResult,
     TrialResult,
     VerifierResult,
-    Worked,
     read_trials,
 )
 from tests.unit.harbor.folders import folder
