@@ -30,8 +30,8 @@ def results(
     A trial passes if its main reward is at least 1. Rates exclude errors (outages, broken verifiers).
     The last line is JSON.
     """
-    from coding_model_project.harbor.evaluation.job_results import scores
-    from coding_model_project.harbor.format.trial_results import read_trials
+    from coding_model_project.harbor.evaluation.scores import scores
+    from coding_model_project.harbor.records import read_trials
 
     trials = read_trials(job)
     if not trials:
@@ -184,9 +184,9 @@ async def grade(
     """
     from coding_model_project.harbor.agents import Agent, Oracle, Script
     from coding_model_project.harbor.environment.factory import environments_of
-    from coding_model_project.harbor.evaluation.job_results import new_job
+    from coding_model_project.harbor.evaluation.job_folder import Job
     from coding_model_project.harbor.format.task import passed_variables
-    from coding_model_project.harbor.format.tasks import read_tasks
+    from coding_model_project.harbor.format.tasks import Refused, read_tasks
     from coding_model_project.harbor.grade_tasks import Totals
     from coding_model_project.harbor.grade_tasks import grade as grade_tasks
     from coding_model_project.harbor.trial import Trials
@@ -200,7 +200,7 @@ async def grade(
     say = None if as_json else warn
     passed = passed_variables(pass_env or [], "--pass-env")
     tasks = read_tasks(task_dirs, passed, oracle=script is None, verifier_env=variables, say=say)
-    kept = None if out is None else new_job(out, solver.name, environment)
+    kept = None if out is None else Job.new(out, solver.name, environment)
     totals = Totals()
     async with environments_of(TaskEnvironment(name=environment)) as environments:
         trials = Trials(environments, verifier_env=variables)
@@ -208,11 +208,13 @@ async def grade(
         async for graded in grade_tasks(work, trials, concurrency=at_once):
             print(json.dumps(graded.line()), flush=True)
             totals.add(graded)
-            if kept is not None and graded.outcome is not None:
-                kept.add(graded.outcome)
-            if graded.outcome is not None and not as_json:
-                for line in _remarks(graded.outcome):
-                    print(f"{graded.task}: {line}", file=sys.stderr)
+            if isinstance(graded, Refused):
+                continue
+            if kept is not None:
+                kept.add(graded)
+            if not as_json:
+                for line in _remarks(graded):
+                    print(f"{graded.task.label}: {line}", file=sys.stderr)
     if kept is not None:
         tasks_of = [trial.config["task"] for trial in kept.trials]
         kept.write(len(kept.trials), n_concurrent_trials=at_once, tasks=tasks_of)
@@ -329,4 +331,4 @@ async def bench(
     from coding_model_project.harbor.trials_benchmark import measure
 
     speed = await measure(trials, cores(workers))
-    print(json.dumps({key: round(value, 2) for key, value in asdict(speed).items()}))
+    print(json.dumps({key: round(value, 2) for key, value in speed.items()}))

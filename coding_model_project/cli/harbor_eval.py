@@ -18,8 +18,7 @@ from coding_model_project.episodes.bash import Limits
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
-from coding_model_project.harbor.agent_config import AgentConfig, AgentPlace
-from coding_model_project.harbor.evaluation.overflow_rule import OverflowRule
+from coding_model_project.harbor.agent_config import AgentConfig, AgentPlace, OverflowRule
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
@@ -92,7 +91,6 @@ def evaluate(
     from coding_model_project.harbor.evaluation.benchmarks import runnable_tasks
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
     from coding_model_project.harbor.format.task import passed_variables
-    from coding_model_project.harbor.recording import harbors_name
     from coding_model_project.runs.folder import sole_writer
 
     agent = _checked(agent, limits, named_values("--agent-env", agent_env, empty=True), calls)
@@ -102,7 +100,7 @@ def evaluate(
     asked = Asked(
         model=model,
         attempts=attempts,
-        environment=harbors_name(place.name),
+        environment=place.name,
         limits=limits,
         sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
         calls=calls,
@@ -195,8 +193,12 @@ def _allow_files(at_once: int) -> None:
 
 def _report(evaluation: Evaluation, as_json: bool, rule: OverflowRule, *, named: bool) -> int:
     from coding_model_project.harbor.evaluation.job import said
-    from coding_model_project.harbor.evaluation.job_report import by_source, summary, task_table
-    from coding_model_project.harbor.evaluation.overflow import as_counted
+    from coding_model_project.harbor.evaluation.scores import (
+        as_counted,
+        by_source,
+        summary,
+        task_table,
+    )
 
     trials = as_counted(evaluation.trials, rule)
     parts = by_source(trials, evaluation.sources)

@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coding_model_project.concurrency import in_order
 from coding_model_project.harbor.agents import Agent, Oracle, Script
 from coding_model_project.harbor.forging import FORGERS, Forger
 from coding_model_project.harbor.format.reward_rules import Rewards
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.tasks import Refused
-from coding_model_project.harbor.grade_tasks import Graded, grade
 from coding_model_project.harbor.integrity import Integrity
+from coding_model_project.harbor.outcome import TrialOutcome
 from coding_model_project.harbor.trial import Trials
 
 RUNS = 3
@@ -27,13 +28,13 @@ class Checked:
     task: str
     problems: tuple[str, ...]
     """Reasons not to use the task, each with a fix if there is one."""
-    integrity: Integrity | None
+    integrity: Integrity | None = None
     """Integrity of the solution's reward."""
-    runs: tuple[Rewards | None, ...]
+    runs: tuple[Rewards | None, ...] = ()
     """Rewards of the solution's runs; None for a run without a valid reward."""
-    forged: tuple[str, ...]
+    forged: tuple[str, ...] = ()
     """Forgeries that earned a reward of 1 or more."""
-    failed: bool
+    failed: bool = False
     """True if an environment failed, so that the result says nothing about the task."""
 
     def line(self) -> dict[str, Any]:
@@ -65,28 +66,19 @@ async def check(
     agents: list[Agent] = [*(Oracle() for _ in range(runs)), Script(""), *forgers]
     listed = list(tasks)
     work = ((one, agent) for one in listed if isinstance(one, Task) for agent in agents)
-    graded = grade(work, trials, concurrency=concurrency)
+    ended = in_order(work, lambda given: trials.run(*given), at_once=concurrency)
     for one in listed:
         if isinstance(one, Refused):
-            yield _refused(one)
+            yield Checked(task=one.label, problems=(f"refused: InvalidTask: {one.reason}",))
             continue
-        found = [await anext(graded) for _ in agents]
+        found = [await anext(ended) for _ in agents]
         forged = dict(zip(forgers, found[runs + 1 :], strict=True))
         yield _checked(found[:runs], found[runs], forged)
 
 
-def _refused(refused: Refused) -> Checked:
-    return Checked(
-        task=refused.label,
-        problems=(f"refused: InvalidTask: {refused.reason}",),
-        integrity=None,
-        runs=(),
-        forged=(),
-        failed=False,
-    )
-
-
-def _checked(solved: list[Graded], nothing: Graded, forged: dict[Forger, Graded]) -> Checked:
+def _checked(
+    solved: list[TrialOutcome], nothing: TrialOutcome, forged: dict[Forger, TrialOutcome]
+) -> Checked:
     problems: list[str] = []
     first = solved[0]
     worst = min(solved, key=lambda one: -1.0 if one.reward is None else one.reward)
@@ -114,9 +106,9 @@ def _checked(solved: list[Graded], nothing: Graded, forged: dict[Forger, Graded]
             "cannot write the reward"
         )
     return Checked(
-        task=first.task,
+        task=first.task.label,
         problems=tuple(problems),
-        integrity=first.integrity,
+        integrity=None if first.rewards is None else first.integrity,
         runs=runs,
         forged=tuple(paid),
         failed=any(one.failed for one in (*solved, nothing, *forged.values())),

@@ -166,9 +166,13 @@ def is_unusable(exception_type: str) -> bool:
     return exception_type in (BUILD_FAILED, VerifierUnusableError.__name__)
 
 
-def counted_cause(exception_types: Sequence[str]) -> str | None:
-    """Return the first exception's cause, as reports count it; None without one."""
+def counted_cause(exception_types: Sequence[str], rewards: object = None) -> str:
+    """Return why a trial has no valid reward, as reports count it.
+
+    Args:
+        rewards: of a trial without an exception; "no_main_reward" if none of several is named "reward".
+    """
     if not exception_types:
-        return None
+        return "no_main_reward" if rewards else str(FailureCause.unclassified)
     first = exception_types[0]
     return UNBUILDABLE if first == BUILD_FAILED else str(failure_cause(first))

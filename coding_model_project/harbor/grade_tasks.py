@@ -5,95 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from coding_model_project.concurrency import in_order
 from coding_model_project.harbor.agents import Agent
-from coding_model_project.harbor.environment.base import EnvironmentFailed
-from coding_model_project.harbor.failures import FailureCause, counted_cause
-from coding_model_project.harbor.format.reward_rules import Rewards, main_reward
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.tasks import Refused
 from coding_model_project.harbor.integrity import Integrity
+from coding_model_project.harbor.outcome import TrialOutcome
 from coding_model_project.harbor.trial import Trials
-from coding_model_project.harbor.trial_outcome import TrialOutcome
-
-_SHOWN_CHARS = 300
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Graded:
-    """The result of one task: its trial's outcome, or the reason why there was none."""
-
-    task: str
-    """The folder's name (`Task.label`)."""
-    outcome: TrialOutcome | None = None
-    refusal: str = ""
-    """The reason why the folder is not a valid task."""
-
-    @property
-    def rewards(self) -> Rewards | None:
-        return self.outcome.rewards if self.outcome else None
-
-    @property
-    def reward_valid(self) -> bool:
-        return self.outcome is not None and self.outcome.reward_valid
-
-    @property
-    def reward(self) -> float | None:
-        """The main reward; None if it is missing or invalid."""
-        return main_reward(self.rewards) if self.reward_valid else None
-
-    @property
-    def exception(self) -> str | None:
-        """Harbor's name for the error that ended the trial."""
-        return self.outcome.exception if self.outcome else "InvalidTask"
-
-    @property
-    def integrity(self) -> Integrity | None:
-        """None if the task was not verified."""
-        return self.outcome.integrity if self.outcome and self.rewards is not None else None
-
-    @property
-    def failed(self) -> bool:
-        """True if the environment itself failed, so that the result says nothing about the task."""
-        errors = self.outcome.errors if self.outcome else ()
-        return any(isinstance(error, EnvironmentFailed) for error in errors)
-
-    @property
-    def cause(self) -> str:
-        """The reason for a missing or invalid main reward."""
-        if self.outcome is None:
-            return "refused"
-        cause = counted_cause(self.outcome.exceptions)
-        return cause or ("no_main_reward" if self.rewards else str(FailureCause.unclassified))
-
-    @property
-    def reason(self) -> str | None:
-        """The reason for a main reward below 1: an error's message, or the end of the verifier's output.
-
-        It is one line, of the first step with such a reward. None if there is neither.
-        """
-        if self.outcome is None:
-            return _one_line(self.refusal)
-        if (self.reward or 0.0) >= 1:
-            return None
-        short = (one for one in self.outcome.steps if (main_reward(one.rewards) or 0.0) < 1)
-        outputs = (_one_line(step.verifier_output)[-_SHOWN_CHARS:] for step in short)
-        errors = (_one_line(str(error)) for error in self.outcome.errors)
-        return next(filter(None, (*errors, *outputs)), None)
-
-    def line(self) -> dict[str, Any]:
-        """Return the object that `harbor grade` prints."""
-        return {
-            "task": self.task,
-            "rewards": None if self.rewards is None else dict(self.rewards),
-            "reward_valid": self.reward_valid,
-            "exception": self.exception,
-            "failure_cause": self.outcome.failure_cause if self.outcome else None,
-            "reason": self.reason,
-            "integrity": self.integrity,
-        }
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,12 +33,16 @@ class Totals:
     failed: bool = False
     """True if an environment failed."""
 
-    def add(self, graded: Graded) -> None:
+    def add(self, graded: TrialOutcome | Refused) -> None:
         self.tasks += 1
+        if isinstance(graded, Refused):
+            self.invalid["refused"] += 1
+            self.refused.append(graded.label)
+            return
+        name, reward = graded.task.label, graded.reward
         self.failed = self.failed or graded.failed
-        if graded.integrity is Integrity.in_process:
-            self.in_process.append(graded.task)
-        reward = graded.reward
+        if graded.rewards is not None and graded.integrity is Integrity.in_process:
+            self.in_process.append(name)
         if reward is None:
             self.invalid[graded.cause] += 1
         elif reward >= 1:
@@ -127,7 +50,7 @@ class Totals:
             return
         elif reward > 0:
             self.partial += 1
-        (self.short if graded.outcome else self.refused).append(graded.task)
+        self.short.append(name)
 
     def __str__(self) -> str:
         n_invalid = self.invalid.total()
@@ -141,17 +64,11 @@ class Totals:
 
 def grade(
     work: Iterable[tuple[Task | Refused, Agent]], trials: Trials, *, concurrency: int
-) -> AsyncIterator[Graded]:
+) -> AsyncIterator[TrialOutcome | Refused]:
     """Run agents on tasks concurrently, and yield the results in the order of the tasks."""
 
-    async def one(given: tuple[Task | Refused, Agent]) -> Graded:
+    async def one(given: tuple[Task | Refused, Agent]) -> TrialOutcome | Refused:
         task, agent = given
-        if isinstance(task, Refused):
-            return Graded(task=task.label, refusal=task.reason)
-        return Graded(task=task.label, outcome=await trials.run(task, agent))
+        return task if isinstance(task, Refused) else await trials.run(task, agent)
 
     return in_order(work, one, at_once=concurrency)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

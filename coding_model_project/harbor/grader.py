@@ -9,9 +9,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.grading.base import (
@@ -38,27 +38,14 @@ from coding_model_project.harbor.environment.factory import environments_of
 from coding_model_project.harbor.failures import VerifierError, VerifierTimeoutError
 from coding_model_project.harbor.format.reward_rules import MAIN_KEY
 from coding_model_project.harbor.format.task import Task, load_task, passed_variables
-from coding_model_project.harbor.integrity import Integrity
+from coding_model_project.harbor.outcome import TrialOutcome
 from coding_model_project.harbor.trial import Trials
-from coding_model_project.harbor.trial_outcome import TrialOutcome
 from coding_model_project.types import ErrorType, Problem, TestResult, Verdict
 
 COMPARISON = "harbor"
 SOLUTION_FILE = "solution.py"
 _DETAIL_BYTES = 2000
 _AGENT_ERRORS = (AgentTimeoutError, NonZeroAgentExitCodeError)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tried:
-    """The result of a trial."""
-
-    rewards: dict[str, float | int] | None
-    result: TestResult
-    judge_s: float
-    """Duration of the whole trial."""
-    verifier_s: float
-    integrity: Integrity
 
 
 class HarborGrader:
@@ -109,10 +96,9 @@ class HarborGrader:
             UngradableError: (SandboxError, CheckerError, DataError, HarborError) no truthful verdict
                 is possible.
         """
-        tried = None
-        if code is not None:
-            tried = await self._try(problem, _agent(problem, code))
-        return self._verdict(problem, code, tried, extraction=extraction)
+        if code is None:
+            return self._verdict(problem, code=None, extraction=extraction, results=())
+        return await self._judged(problem, _agent(problem, code), extraction, lambda: code)
 
     async def grade_agent(self, problem: Problem, agent: Agent, work: Callable[[], str]) -> Verdict:
         """Judge an agent's work on a task, in the environment in which it worked.
@@ -124,24 +110,27 @@ class HarborGrader:
             UngradableError: as `grade_code`.
             Exception: the agent's exception, if it prevented verification.
         """
-        tried = await self._try(problem, agent)
-        tried = replace(tried, judge_s=tried.verifier_s)  # the rest is the model's time
-        return self._verdict(problem, work(), tried, extraction="agent")
+        return await self._judged(problem, agent, "agent", work)
 
-    async def _try(self, problem: Problem, agent: Agent) -> _Tried:
+    async def _judged(
+        self, problem: Problem, agent: Agent, extraction: str, work: Callable[[], str]
+    ) -> Verdict:
         task = self._task(problem)
         async with self._limiter.shared():
             started = time.monotonic()
             outcome = await self._run(task, agent)
             judge_s = time.monotonic() - started
         rewards, result = await self._result(task, outcome)
-        verifier_s = sum(step.verifier_s for step in outcome.steps)
-        return _Tried(
-            rewards=rewards,
-            result=result,
-            judge_s=judge_s,
-            verifier_s=verifier_s,
+        if extraction == "agent":  # the rest is the model's time
+            judge_s = sum(step.verifier_s for step in outcome.steps)
+        return self._verdict(
+            problem,
+            code=work(),
+            extraction=extraction,
+            results=(result,),
             integrity=outcome.integrity,
+            judge_s=judge_s,
+            rewards=rewards,
         )
 
     async def _result(
@@ -218,22 +207,15 @@ class HarborGrader:
                 self._trials = Trials(await self._stack.enter_async_context(made))
         return self._trials
 
-    def _verdict(
-        self, problem: Problem, code: str | None, tried: _Tried | None = None, *, extraction: str
-    ) -> Verdict:
+    def _verdict(self, problem: Problem, **more: Any) -> Verdict:
         made = self._environments
         return Verdict(
             problem_id=problem.id,
-            code=code,
-            extraction=extraction,
-            results=() if tried is None else (tried.result,),
             n_tests=1,
             comparison=COMPARISON,
             sandbox=made.identity if made else f"harbor/{self._where.name}",
             grader_version=GRADER_VERSION,
-            integrity=Integrity.isolated if tried is None else tried.integrity,
-            judge_s=0.0 if tried is None else tried.judge_s,
-            rewards=None if tried is None else tried.rewards,
+            **more,
         )
 
     def _task(self, problem: Problem) -> Task:

@@ -12,14 +12,13 @@ from uuid import uuid4
 
 import orjson
 
-from coding_model_project.episodes.bash import Episode, Turn
-from coding_model_project.episodes.bash_messages import NOT_RUN, call_id
-from coding_model_project.episodes.tool_calls import BASH, object_text
+from coding_model_project.episodes.bash import Episode
+from coding_model_project.episodes.bash_messages import outcome, reply_message
+from coding_model_project.episodes.tool_calls import bash_call, object_text
 from coding_model_project.harbor.gateway.recorder import Recorder
 from coding_model_project.harbor.gateway.recorder import Turn as AgentTurn
 from coding_model_project.harbor.gateway.requests import Message
 
-TRAJECTORY_FILE = "trajectory.json"
 _SCHEMA = "ATIF-v1.7"
 _SOURCES = {"user": "user", "assistant": "agent"}
 
@@ -32,17 +31,30 @@ def of_episode(
     Args:
         prompt_tokens: the prompt tokens of each reply.
     """
-    opening = [_said(one) for one in episode.messages[:2] if one["role"] != "assistant"]
+    steps = [_said(one) for one in episode.messages[:2]]
     counted = [*prompt_tokens, *[0] * (len(episode.turns) - len(prompt_tokens))]
-    replies = [
-        _replied(number, turn, n_prompt)
-        for number, (turn, n_prompt) in enumerate(zip(episode.turns, counted, strict=True))
-    ]
+    for number, (turn, n_prompt) in enumerate(zip(episode.turns, counted, strict=True)):
+        reply, calls = turn.reply, turn.reply.calls
+        if turn.command is not None and not calls:  # a command in a block of the text
+            calls = (bash_call(turn.command),)
+        made = {
+            "metrics": {"prompt_tokens": n_prompt, "completion_tokens": reply.tokens},
+            "llm_call_count": 1,
+            "extra": {
+                "reply_s": round(reply.seconds or 0.0, 3),
+                "command_s": round(turn.command_s, 3),
+                "exit_code": turn.exit_code,
+            },
+        }
+        steps.append(_said(reply_message(number, reply.text, calls)) | made)
+        if turn.observation is not None and calls:
+            for message in outcome(number, calls, turn.observation):
+                _observe(steps, message)
     return {
         "schema_version": _SCHEMA,
         "session_id": str(uuid4()),
         "agent": _agent(agent, version, model),
-        **_steps([*opening, *replies]),
+        **_steps(steps),
         "extra": {"ending": episode.ending},
     }
 
@@ -86,47 +98,6 @@ def _steps(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "total_steps": len(steps),
         },
     }
-
-
-def _replied(number: int, turn: Turn, n_prompt: int) -> dict[str, Any]:
-    calls = [
-        {
-            "tool_call_id": call_id(number, n),
-            "function_name": call.name,
-            "arguments": orjson.loads(object_text(call.arguments)),
-        }
-        for n, call in enumerate(turn.reply.calls)
-    ]
-    if turn.command is not None and not calls:  # a command in a block of the text
-        calls = [
-            {
-                "tool_call_id": call_id(number, 0),
-                "function_name": BASH,
-                "arguments": {"command": turn.command},
-            }
-        ]
-    step: dict[str, Any] = {
-        "source": "agent",
-        "message": turn.reply.text,
-        "metrics": {"prompt_tokens": n_prompt, "completion_tokens": turn.reply.tokens},
-        "llm_call_count": 1,
-        "extra": {
-            "reply_s": round(turn.reply.seconds or 0.0, 3),
-            "command_s": round(turn.command_s, 3),
-            "exit_code": turn.exit_code,
-        },
-    }
-    if calls:
-        step["tool_calls"] = calls
-    if turn.observation is not None:
-        contents = [turn.observation, *[NOT_RUN] * (len(calls) - 1)]
-        step["observation"] = {
-            "results": [
-                {"source_call_id": call["tool_call_id"], "content": content}
-                for call, content in zip(calls, contents, strict=False)
-            ]
-        }
-    return step
 
 
 def _conversation(end: AgentTurn) -> list[dict[str, Any]]:

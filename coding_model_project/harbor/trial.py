@@ -12,7 +12,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from os.path import normpath
@@ -47,7 +47,6 @@ from coding_model_project.harbor.format.reward_rules import (
     Rewards,
     check_range,
     combined,
-    main_reward,
     unmet,
 )
 from coding_model_project.harbor.format.task import (
@@ -57,19 +56,19 @@ from coding_model_project.harbor.format.task import (
     resolve_verifier_env,
     withheld,
 )
-from coding_model_project.harbor.format.task_config import (
-    Artifact,
-    EnvironmentConfig,
-)
-from coding_model_project.harbor.hindrance import hindrance, of_network
-from coding_model_project.harbor.trial_outcome import (
-    MAX_KEPT_BYTES,
+from coding_model_project.harbor.format.task_config import Artifact, EnvironmentConfig
+from coding_model_project.harbor.outcome import (
     Collected,
     CollectedStatus,
     StepOutcome,
     TrialOutcome,
 )
-from coding_model_project.harbor.verification import Verification, VerifierDisturbedError
+from coding_model_project.harbor.verification import (
+    MAX_KEPT_BYTES,
+    VerifierDisturbedError,
+    of_network,
+    verify,
+)
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import Judged
@@ -157,7 +156,7 @@ class Trials:
         Raises:
             EnvironmentFailed: as `control`.
         """
-        lost = any(isinstance(one, (EnvironmentFailed, VerifierError)) for one in outcome.errors)
+        lost = outcome.failed or any(isinstance(one, VerifierError) for one in outcome.errors)
         if outcome.hindered is None or lost or isinstance(agent, Oracle):
             return None if lost else outcome.hindered
         control = await self.control(outcome.task)
@@ -247,13 +246,6 @@ class Trials:
         return resolve_verifier_env(step.verifier.env, task.environ, given)
 
 
-async def _agent_files(environment: Environment) -> Tree:
-    try:
-        return await environment.read_tree("/logs/agent", MAX_KEPT_BYTES)
-    except OSError:  # gone, or too large
-        return Tree()
-
-
 def _overlap(one: str, other: str) -> bool:
     """Return whether two paths are the same, or one is within the other."""
     first, second = PurePosixPath(one), PurePosixPath(other)
@@ -267,8 +259,6 @@ class _Attempt:
         self._trials, self._task, self._agent = trials, task, agent
         self.steps: list[StepOutcome] = []
         self.notes: tuple[str, ...] = ()
-        self._verified = Verification()
-        """That of the current step."""
 
     async def run(self) -> None:
         task = self._task
@@ -278,8 +268,9 @@ class _Attempt:
         async with place as environment:
             self.notes = (*withheld(task, self._trials.given_env), *environment.notes)
             for step in task.steps:
-                outcome = await self._step(step, environment)
+                outcome = StepOutcome(name=step.name)
                 self.steps.append(outcome)
+                await self._step(step, environment, outcome)
                 if isinstance(outcome.error, EnvironmentFailed):
                     raise outcome.error
                 given_up = outcome.error is not None and outcome.rewards is None
@@ -288,15 +279,9 @@ class _Attempt:
                 if step is not task.steps[-1] and step.verifier_environment is None:
                     await environment.end_verifier()
 
-    async def _step(self, step: Step, environment: Environment) -> StepOutcome:
-        """Run the agent, then the verifier. The outcome holds any error."""
-        rewards: Rewards | None = None
-        error: Exception | None = None
-        verified = self._verified = Verification()
-        collected: tuple[Collected, ...] = ()
-        artifacts, agent_files = Tree(), Tree()
-        started = time.monotonic()
-        ended = started
+    async def _step(self, step: Step, environment: Environment, ended: StepOutcome) -> None:
+        """Run the agent, then the verifier. The outcome gets any error."""
+        started = verifying = time.monotonic()
         try:
             await self._prepare(step, environment)
             try:
@@ -305,31 +290,18 @@ class _Attempt:
                 # In a task with steps, the verifier runs after any error of the agent.
                 if not (self._task.has_steps or isinstance(raised, _STILL_VERIFIED)):
                     raise
-                error = raised
-            ended = time.monotonic()
+                ended.error = raised
+            verifying = time.monotonic()
             if isinstance(self._agent, Oracle):
-                agent_files = await _agent_files(environment)
-            collected = await self._collect(step, environment)
-            for one in collected:
-                artifacts += Tree() if one.found is None else one.found.at(one.path)
-            rewards = await self._verify(step, environment, artifacts)
+                with suppress(OSError):  # gone, or too large
+                    ended.agent_files = await environment.read_tree("/logs/agent", MAX_KEPT_BYTES)
+            ended.collected = await self._collect(step, environment)
+            ended.rewards = await self._verify(step, environment, ended)
         except Exception as raised:  # noqa: BLE001 - the outcome holds the error
-            error = error or raised
-            ended = time.monotonic() if ended == started else ended
-        return StepOutcome(
-            name=step.name,
-            rewards=rewards,
-            error=error,
-            verifier_output=verified.output,
-            verifier_files=verified.files,
-            hindered=None
-            if (main_reward(rewards) or 0.0) > 0
-            else hindrance(verified.output, verified.exit_code, verified.ended),
-            collected=collected,
-            agent_files=agent_files,
-            agent_s=ended - started,
-            verifier_s=time.monotonic() - ended,
-        )
+            ended.error = ended.error or raised
+        now = time.monotonic()
+        verifying = now if verifying == started else verifying
+        ended.agent_s, ended.verifier_s = verifying - started, now - verifying
 
     async def _prepare(self, step: Step, environment: Environment) -> None:
         """Write a step's own files, run its set-up, and wait for its health check."""
@@ -394,18 +366,21 @@ class _Attempt:
 
     # ── the verifier ──────────────────────────────────────────────────────────────────────────────
 
-    async def _verify(self, step: Step, environment: Environment, artifacts: Tree) -> Rewards:
-        """Run the verifier and return its rewards. Keeps the tests' output even if it raises.
+    async def _verify(self, step: Step, environment: Environment, ended: StepOutcome) -> Rewards:
+        """Run the verifier and return its rewards.
 
         Raises:
             VerifierError: there are no rewards.
             MissingVariable, EnvironmentFailed, ImageError, …
         """
         if step.verifier_environment is None:
-            return await self._tested(step, environment)
+            return await self._tested(step, environment, ended)
+        artifacts = Tree()
+        for one in ended.collected:
+            artifacts += Tree() if one.found is None else one.found.at(one.path)
         judged = await self._trials.judged_apart(self._task, step, artifacts)
         if judged is not None:
-            self._verified.output = judged.said
+            ended.verifier_output = judged.said
             check_range(judged.rewards, self._task.reward_range)
             return judged.rewards
         assert step.verifier_image is not None
@@ -417,15 +392,15 @@ class _Attempt:
         apart = self._trials.environment(step.verifier_image, config, self._task.environ)
         async with apart as own:
             await own.write_tree("/", artifacts)
-            return await self._tested(step, own)
+            return await self._tested(step, own, ended)
 
-    async def _tested(self, step: Step, environment: Environment) -> Rewards:
+    async def _tested(self, step: Step, environment: Environment, ended: StepOutcome) -> Rewards:
         """Run the verifier; if it does not end in time, run it again without other trials."""
         env = self._trials.verifier_env(self._task, step)
-        verify = partial(self._verified.run, self._task, step, environment, env)
+        run = partial(verify, self._task, step, environment, env, ended)
         try:
-            return await verify()
+            return await run()
         except (VerifierTimeoutError, VerifierDisturbedError) as error:
             async with self._trials.alone(error):
                 await environment.end_verifier()
-                return await verify()
+                return await run()

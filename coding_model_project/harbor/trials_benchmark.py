@@ -6,14 +6,13 @@ import os
 import resource
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from coding_model_project.concurrency import in_order
 from coding_model_project.errors import SandboxError
 from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.grade_tasks import grade
 from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 
@@ -29,17 +28,6 @@ TRIVIAL: Mapping[str, str] = {
 """Files of a task whose solution and tests are a single command each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speed:
-    trials: int
-    concurrency: int
-    trials_per_minute: float
-    cpu_ms_per_trial: float
-    """CPU time of this process and its descendants."""
-    load: float
-    """One-minute load average of the machine when the measurement began."""
-
-
 def write_task(folder: Path, files: Mapping[str, str] = TRIVIAL) -> Path:
     """Write these files into a task's folder, and return it."""
     for name, text in files.items():
@@ -48,8 +36,12 @@ def write_task(folder: Path, files: Mapping[str, str] = TRIVIAL) -> Path:
     return folder
 
 
-async def measure(trials: int, concurrency: int) -> Speed:
+async def measure(trials: int, concurrency: int) -> dict[str, float]:
     """Run a trivial task repeatedly with its own solution.
+
+    Returns:
+        trials, concurrency, trials_per_minute; cpu_ms_per_trial: CPU time of this process and its
+        descendants; load: one-minute load average of the machine when the measurement began.
 
     Raises:
         SandboxError: a trial did not earn its reward.
@@ -63,18 +55,19 @@ async def measure(trials: int, concurrency: int) -> Speed:
             runner = Trials(environments)
             started = time.monotonic()
             work = [(task, Oracle())] * trials
-            async for graded in grade(work, runner, concurrency=concurrency):
-                if graded.rewards != {"reward": 1.0}:
-                    raise SandboxError(f"a trivial trial failed: {graded.line()}")
+            ended = in_order(work, lambda given: runner.run(*given), at_once=concurrency)
+            async for outcome in ended:
+                if outcome.rewards != {"reward": 1.0}:
+                    raise SandboxError(f"a trivial trial failed: {outcome.line()}")
             wall_s = time.monotonic() - started
         cpu_s = _cpu_s() - cpu_s
-    return Speed(
-        trials=trials,
-        concurrency=concurrency,
-        trials_per_minute=60 * trials / wall_s,
-        cpu_ms_per_trial=1000 * cpu_s / trials,
-        load=load,
-    )
+    return {
+        "trials": trials,
+        "concurrency": concurrency,
+        "trials_per_minute": 60 * trials / wall_s,
+        "cpu_ms_per_trial": 1000 * cpu_s / trials,
+        "load": load,
+    }
 
 
 def _cpu_s() -> float:

@@ -1,8 +1,14 @@
-"""A verifier's run in an environment: the tests' files go in, and rewards come out."""
+"""A verifier's run in an environment: the tests' files go in, and rewards come out.
+
+Without a reward above 0, there may be a sign that the verifier lacked a network, a tool or a server. It
+is only a suspicion: the judged program may have printed it, or left servers running. `trial.Trials` gives
+a verdict only from runs in which no such program took part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,9 +26,32 @@ from coding_model_project.harbor.format.reward_rules import (
     read_rewards,
 )
 from coding_model_project.harbor.format.task import Step, Task
-from coding_model_project.harbor.trial_outcome import MAX_KEPT_BYTES
+from coding_model_project.harbor.outcome import StepOutcome
 
 TESTS, VERIFIER_LOGS = "/tests", "/logs/verifier"
+MAX_KEPT_BYTES = 4 << 20
+"""Maximum bytes of a folder of logs that an outcome keeps."""
+
+_NETWORK = re.compile(
+    r".*(?:could(?:n't| not) resolve|failed to resolve|failure (?:in name resolution|resolving)|"
+    r"failed to lookup address|name or service not known|network is unreachable|\bEAI_AGAIN\b|"
+    r"\bENOTFOUND\b|dns error).*",
+    re.IGNORECASE,
+)
+_MISSING = re.compile(
+    r".*(?:connection refused|could not connect|failed to connect|command not found|"
+    r": not found$|bad interpreter|required file not found|exec format error|"
+    r"^\S*python\S*: no module named|^(?:/usr/bin/)?env: .*no such file).*",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CODES = {
+    126: "its script or last command is not executable",
+    127: "its last command does not exist",
+}
+"""Exit codes of a shell, by POSIX."""
+
+_SHOWN_CHARS = 200
+_MANY = 5
 
 
 class VerifierDisturbedError(EnvironmentFailed):
@@ -31,88 +60,64 @@ class VerifierDisturbedError(EnvironmentFailed):
     harbor_name = "EnvironmentFailed"
 
 
-class Verification:
-    """A step's verifier, and what it said, also if it gave no rewards."""
+async def verify(
+    task: Task, step: Step, environment: Environment, env: Mapping[str, str], ended: StepOutcome
+) -> Rewards:
+    """Run a step's verifier and return its rewards.
 
-    def __init__(self) -> None:
-        self.output = ""
-        self.files = Tree()
-        """Its files in /logs/verifier."""
-        self.exit_code = 0
-        self.ended: tuple[int, ...] = ()
-        """Ports of servers that the agent left running, and that ended before the verifier started. Only
-        known if the main reward is below 1."""
-        self._over_memory = False
+    Args:
+        env: the verifier's variables.
+        ended: gets what the verifier said, wrote and lacked, also if it gave no rewards.
 
-    async def run(
-        self,
-        task: Task,
-        step: Step,
-        environment: Environment,
-        env: Mapping[str, str],
-    ) -> Rewards:
-        """Run a step's verifier and return its rewards.
-
-        Args:
-            env: the verifier's variables.
-
-        Raises:
-            VerifierError: it gave none.
-            VerifierDisturbedError: it failed while the kernel killed processes for lack of memory, other
-                than at its environment's own limit, or it got hardly any CPU time.
-        """
-        n_killed = oom_kills()
-        rewards: Rewards = {}
-        failure: VerifierError | None = None
-        try:
-            rewards = await self._rewards(task, step, environment, env)
-        except VerifierError as error:
-            failure = error
-        killed_by_kernel = oom_kills() > n_killed and not self._over_memory
-        if (main_reward(rewards) or 0.0) < 1 and killed_by_kernel:
-            raise VerifierDisturbedError("the machine ran out of memory during the verifier's run")
-        if failure is not None:
-            raise failure
-        return rewards
-
-    async def _rewards(
-        self,
-        task: Task,
-        step: Step,
-        environment: Environment,
-        env: Mapping[str, str],
-    ) -> Rewards:
-        left = await environment.listening()
-        await environment.begin_verifier()
-        await environment.write_tree(TESTS, environment.tests)
-        script, first = "test.sh", ""
-        if not step.tests:  # the verifier's image contains them
-            first = f"chmod +x {TESTS}/{script}; "
-        for folder in step.tests:
-            own = ((str(path), folder / path) for path in task.files.selected(folder))
-            await environment.write_tree(TESTS, of_files(own).executable(script))
-        ended = await environment.run_command(
-            f"{first}({TESTS}/{script}) 2>&1",
-            env=env,
-            timeout_s=step.verifier.timeout_sec,
-            user=step.verifier.user,
+    Raises:
+        VerifierError: it gave none.
+        VerifierDisturbedError: it failed while the kernel killed processes for lack of memory, other
+            than at its environment's own limit, or it got hardly any CPU time.
+    """
+    n_killed = oom_kills()
+    left = await environment.listening()
+    await environment.begin_verifier()
+    await environment.write_tree(TESTS, environment.tests)
+    # Without tests of the task's, the verifier's image contains them.
+    first = "" if step.tests else f"chmod +x {TESTS}/test.sh; "
+    for folder in step.tests:
+        own = ((str(path), folder / path) for path in task.files.selected(folder))
+        await environment.write_tree(TESTS, of_files(own).executable("test.sh"))
+    ran = await environment.run_command(
+        f"{first}({TESTS}/test.sh) 2>&1",
+        env=env,
+        timeout_s=step.verifier.timeout_sec,
+        user=step.verifier.user,
+    )
+    ended.verifier_output, ended.hindered = ran.stdout, hindrance(ran.stdout, ran.exit_code)
+    if ran.killed is Killed.starved:
+        raise VerifierDisturbedError(
+            "the machine is too busy: the verifier got hardly any CPU time"
         )
-        self.output, self.exit_code = ended.stdout, ended.exit_code
-        self._over_memory = ended.over_memory
-        if ended.killed is Killed.starved:
-            raise VerifierDisturbedError(
-                "the machine is too busy: the verifier got hardly any CPU time"
-            )
-        if ended.timed_out:
+    rewards: Rewards = {}
+    failure: VerifierError | None = None
+    try:
+        if ran.timed_out:
             raise VerifierTimeoutError(
                 f"the verifier did not end within {step.verifier.timeout_sec} s"
             )
-        self.files = await _verifier_files(environment)
-        rewards = _rewards(self.files)
-        if left and (main_reward(rewards) or 0.0) < 1:  # an image's ENTRYPOINT starts its own again
-            self.ended = tuple(sorted(left - await environment.listening()))
-        check_range(rewards, task.reward_range)
-        return rewards
+        ended.verifier_files = await _verifier_files(environment)
+        found = _rewards(ended.verifier_files)
+        check_range(found, task.reward_range)
+        rewards = found
+    except VerifierError as error:
+        failure = error
+    reward = main_reward(rewards) or 0.0
+    if reward < 1 and oom_kills() > n_killed and not ran.over_memory:
+        raise VerifierDisturbedError("the machine ran out of memory during the verifier's run")
+    if failure is not None:
+        raise failure
+    if reward > 0:
+        ended.hindered = None
+    elif left:  # an image's ENTRYPOINT starts its own again
+        gone = sorted(left - await environment.listening())
+        ended.hindered = hindrance(ran.stdout, ran.exit_code, gone)
+    return rewards
 
 
 async def _verifier_files(environment: Environment) -> Tree:
@@ -133,3 +138,27 @@ def _rewards(files: Tree) -> Rewards:
     with TemporaryDirectory(prefix="rewards-") as folder:
         tree.unpack(folder, rewards.entries, rewards.body)  # links too, which earn no reward
         return read_rewards(Path(folder))
+
+
+# ── signs that a verifier lacked a network, a tool, an interpreter or a server ────────────────────
+
+
+def of_network(output: str) -> str | None:
+    """Return the first line that reports a name that was not resolved; None without one."""
+    return _line(_NETWORK.search(output))
+
+
+def hindrance(output: str, exit_code: int, gone: Sequence[int] = ()) -> str | None:
+    """Return the sign that a verifier could not work; None without one.
+
+    Args:
+        gone: ports of servers that the agent left running, and that ended before the verifier started.
+    """
+    if gone and not of_network(output):
+        named = ", ".join(map(str, gone[:_MANY])) + (", …" if len(gone) > _MANY else "")
+        return f"it may need servers that ended with the agent, on port {named}"
+    return of_network(output) or _line(_MISSING.search(output)) or _CODES.get(exit_code)
+
+
+def _line(found: re.Match[str] | None) -> str | None:
+    return None if found is None else found[0].strip()[:_SHOWN_CHARS]

@@ -150,20 +150,8 @@ def prepare(
 
 def _enter_namespaces(readable: Sequence[str]) -> None:
     """Enter a user namespace with a read-only root of a few bind mounts, and no network."""
-    uid, gid = os.getuid(), os.getgid()
-    linux.unshare(
-        linux.CLONE_NEWUSER
-        | linux.CLONE_NEWNS
-        | linux.CLONE_NEWNET
-        | linux.CLONE_NEWIPC
-        | linux.CLONE_NEWUTS
-        | linux.CLONE_NEWCGROUP
-    )
-    write("/proc/self/setgroups", b"deny")
-    write("/proc/self/uid_map", b"1000 %d 1" % uid)
-    write("/proc/self/gid_map", b"1000 %d 1" % gid)
-    linux.mount("", "/", "", linux.MS_REC | linux.MS_PRIVATE).make()
-    root = _mount_point(readable)
+    new_namespaces(1000)
+    root = mount_point(readable)
     flags = linux.MS_NOSUID | linux.MS_NODEV
     linux.mount("root", root, "tmpfs", flags, "size=1m,mode=755").make()
     bound: list[str] = []
@@ -173,7 +161,7 @@ def _enter_namespaces(readable: Sequence[str]) -> None:
         if os.path.islink(path) and path.count("/") == 1:  # /lib -> usr/lib
             os.symlink(os.readlink(path), root + path)
             continue
-        _bind(path, root + path)
+        bind(path, root + path)
         bound.append(path)
     if PROC in readable:  # each test mounts its own there
         for name, target in _STREAMS.items():
@@ -193,7 +181,28 @@ def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
-def _mount_point(readable: Sequence[str]) -> str:
+def new_namespaces(uid: int) -> None:
+    """Enter new namespaces, except of processes, where this user and its group have the id `uid`.
+
+    Raises:
+        OSError: this machine does not allow it.
+    """
+    user, group = os.getuid(), os.getgid()
+    linux.unshare(
+        linux.CLONE_NEWUSER
+        | linux.CLONE_NEWNS
+        | linux.CLONE_NEWNET
+        | linux.CLONE_NEWIPC
+        | linux.CLONE_NEWUTS
+        | linux.CLONE_NEWCGROUP
+    )
+    write("/proc/self/setgroups", b"deny")
+    write("/proc/self/uid_map", b"%d %d 1" % (uid, user))
+    write("/proc/self/gid_map", b"%d %d 1" % (uid, group))
+    linux.mount("", "/", "", linux.MS_REC | linux.MS_PRIVATE).make()
+
+
+def mount_point(readable: Sequence[str]) -> str:
     """Return a directory to build the new root on that hides none of the `readable` paths."""
     for name in ("/mnt", "/media", "/srv", "/opt", "/tmp", "/var/tmp", "/dev/shm"):
         if os.path.isdir(name) and not any(_is_below(os.path.realpath(p), name) for p in readable):
@@ -201,7 +210,9 @@ def _mount_point(readable: Sequence[str]) -> str:
     raise OSError("no directory to build a root on")
 
 
-def _bind(path: str, target: str) -> None:
+def bind(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Mount a host's file or folder, and what is mounted below it, at a new path."""
+    path, target = os.fspath(path), os.fspath(target)
     if os.path.isdir(path):
         os.makedirs(target, exist_ok=True)
     else:

@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory, gettempdir
 
 import psutil
 
-from coding_model_project.harbor.format.trial_results import read_trials
+from coding_model_project.harbor.records import read_trials
 from coding_model_project.harbor.trials_benchmark import TRIVIAL, write_task
 from coding_model_project.isolation.processes import TOKEN, carriers
 from tests.completion_server import CompletionServer, serving

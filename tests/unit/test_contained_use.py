@@ -17,7 +17,6 @@ IN_SANDBOX = [
     "harbor/environment/base.py",
     "harbor/export/running.py",
     "harbor/gateway/agents.py",
-    "harbor/rooms/keeper.py",
     "integrations/inspect.py",
     "isolation/confine.py",
     "launch/jobs/sagemaker.py",
@@ -47,7 +46,7 @@ READERS = [
     "harbor/environment/tree.py",
     "harbor/export/exporting.py",
     "harbor/format/writing.py",
-    "harbor/recording.py",
+    "harbor/evaluation/job_folder.py",
     "harbor/rooms/image.py",
     "launch/jobs/fetch.py",
     "runs/checkpoint_store.py",
@@ -66,6 +65,7 @@ SAFE = """
     folder / f'global_step_{step}'; out / f'{checkpoint.key}.model'; folder / path.name
     folder / 'qa_logs' / f'{file_name(name)}.md'; out / _file_name(log); out / file_name(problem.id)
     self.run.path / 'exports' / f'global_step_{self.step}'; Path('outputs') / 'exports' / self.name
+    self.folder / trial_name(task); self.folder / one.trial_name; folder / 'steps' / step.name
     model / name; target / entry[0]; target / path.name; target / name; folder / f'{MANIFEST}.partial'
 """
 """Joins with names that are made here, of files that exist here, or checked before. A new one belongs

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 
 from coding_model_project.data.loaders import data_dir as folder_of_sets
@@ -19,16 +19,8 @@ OPTION = "--benchmark"
 _VERSION = re.compile(r"_v?[0-9][0-9_]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Benchmark:
-    """A named folder of tasks."""
-
-    name: str
-    folder: Path
-
-
-def benchmarks(words: Iterable[str], data_dir: Path) -> list[Benchmark]:
-    """Find the benchmarks of `--benchmark NAME[=PATH]`; names may be separated by commas.
+def benchmarks(words: Iterable[str], data_dir: Path) -> dict[str, Path]:
+    """Return the folders of `--benchmark NAME[=PATH]` by name; names may be separated by commas.
 
     Args:
         data_dir: the folder to search for names without a path. "terminal_bench" also finds
@@ -37,39 +29,20 @@ def benchmarks(words: Iterable[str], data_dir: Path) -> list[Benchmark]:
     Raises:
         ConfigError: a name is empty or repeated, or it has no folder.
     """
-    found: dict[str, Benchmark] = {}
-    for word in _split(words):
+    found: dict[str, Path] = {}
+    split = ([given] if "=" in given else given.split(",") for given in words)
+    for word in chain.from_iterable(split):
         name, equals, path = word.partition("=")
         if not name or "/" in name or (equals and not path):
             raise ConfigError(f"{OPTION}={word}: expected NAME or NAME=PATH")
         if name in found:
             raise ConfigError(
-                f"{OPTION}={word}: {name} is already {found[name].folder}; give each name once"
+                f"{OPTION}={word}: {name} is already {found[name]}; give each name once"
             )
-        folder = Path(path) if equals else _by_name(name, data_dir)
-        if not folder.is_dir():
+        found[name] = Path(path) if equals else _by_name(name, data_dir)
+        if not found[name].is_dir():
             raise ConfigError(f"{OPTION}={word}: {path}: no such folder of Harbor tasks")
-        found[name] = Benchmark(name=name, folder=folder)
-    return list(found.values())
-
-
-def read_benchmark(
-    given: Benchmark, environ: Mapping[str, str], say: Callable[[str], None] | None = None
-) -> Iterator[Task | Refused]:
-    """Read a benchmark's tasks; see `format.tasks.read_tasks`.
-
-    Raises:
-        ConfigError: its folder holds no tasks.
-    """
-    try:
-        yield from read_tasks([given.folder], environ, source=given.name, say=say)
-    except ConfigError as error:
-        raise ConfigError(f"{OPTION}={given.name}: {error}") from error
-
-
-def _split(words: Iterable[str]) -> Iterator[str]:
-    for word in words:
-        yield from [word] if "=" in word else word.split(",")
+    return found
 
 
 def _by_name(name: str, data_dir: Path) -> Path:
@@ -130,15 +103,17 @@ def runnable_tasks(
     if bool(task_dirs) == bool(named):
         raise ConfigError("harbor eval: pass either folders of tasks or --benchmark")
     if not named:
-        read = read_tasks(task_dirs, passed, say=say)
-        return _first(read, environment, limit, ", ".join(map(str, task_dirs)), say)
-    return [
-        task
-        for one in benchmarks(named, folder_of_sets(data_dir))
-        for task in _first(
-            read_benchmark(one, passed, say), environment, limit, f"{OPTION}={one.name}", say
-        )
-    ]
+        given = ", ".join(map(str, task_dirs))
+        return _first(read_tasks(task_dirs, passed, say=say), environment, limit, given, say)
+    tasks: list[Task] = []
+    for name, folder in benchmarks(named, folder_of_sets(data_dir)).items():
+        given = f"{OPTION}={name}"
+        try:
+            read = read_tasks([folder], passed, source=name, say=say)
+        except ConfigError as error:
+            raise ConfigError(f"{given}: {error}") from error
+        tasks += _first(read, environment, limit, given, say)
+    return tasks
 
 
 def _first(
@@ -150,24 +125,17 @@ def _first(
 ) -> list[Task]:
     tasks: list[Task] = []
     for one in read:
-        supported = _supported(one, environment)
-        if isinstance(supported, Refused):
-            say(f"set aside: {supported.reason}")
+        if isinstance(one, Refused):
+            say(f"set aside: {one.reason}")
             continue
-        tasks.append(supported)
-        for warning in supported.warnings:
-            say(f"{supported.label}: {warning}")
+        try:
+            check_supported(environment, one)
+        except ImageError as error:
+            say(f"set aside: {one.label}: {error}")
+            continue
+        tasks.append(one)
+        for warning in one.warnings:
+            say(f"{one.label}: {warning}")
     if not tasks:
         raise ConfigError(f"{given}: no runnable tasks")
     return tasks[:limit]
-
-
-def _supported(read: Task | Refused, environment: str) -> Task | Refused:
-    """Return the task, or a refusal if environments of this name cannot run it."""
-    if isinstance(read, Refused):
-        return read
-    try:
-        check_supported(environment, read)
-    except ImageError as error:
-        return Refused(path=read.path, reason=f"{read.label}: {error}", label=read.label)
-    return read

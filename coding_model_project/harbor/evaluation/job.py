@@ -1,7 +1,7 @@
 """A resumable Harbor job: a model attempts a folder of Harbor tasks, with the bash agent or a command.
 
-    JOB/config.json, result.json      the job's files in Harbor's format (`job_results`)
-    JOB/TASK__7chars/result.json      a finished trial; written last and atomically
+    JOB/config.json, lock.json, result.json   the job's own files in Harbor's format
+    JOB/TASK__7chars/result.json              a finished trial; written last and atomically (`records`)
 
 The trials' folders are the only journal: Harbor's own commands read them, and a second one could
 contradict them. Resuming after a kill removes the folders without a result and runs their trials again;
@@ -13,8 +13,7 @@ therefore here and not in the judge.
 from __future__ import annotations
 
 import shutil
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -34,26 +33,23 @@ from coding_model_project.grading.limiter import CircuitBreaker
 from coding_model_project.harbor.agent_config import AgentConfig
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.environment.base import Environment
-from coding_model_project.harbor.evaluation.agent_model import BackendModel
-from coding_model_project.harbor.evaluation.job_results import Job
-from coding_model_project.harbor.evaluation.served_session import ServedSession
+from coding_model_project.harbor.evaluation.job_folder import AGENT_VERSION, Job, Worked
+from coding_model_project.harbor.evaluation.models import BackendModel, ServedSession
 from coding_model_project.harbor.failures import REGISTRY_UNREACHABLE, AgentAskedNothing
-from coding_model_project.harbor.format.digest import task_digest
 from coding_model_project.harbor.format.task import Task
-from coding_model_project.harbor.format.trial_results import (
+from coding_model_project.harbor.gateway.agent_session import Limits as SessionLimits
+from coding_model_project.harbor.gateway.agents import GatewayAgent, Work
+from coding_model_project.harbor.gateway.serving import Gateway
+from coding_model_project.harbor.outcome import TrialOutcome
+from coding_model_project.harbor.records import (
     CONFIG_FILE,
     RESULT_FILE,
     AgentResult,
     TrialResult,
     read_trials,
 )
-from coding_model_project.harbor.gateway.agent_session import Limits as SessionLimits
-from coding_model_project.harbor.gateway.agents import GatewayAgent, Work
-from coding_model_project.harbor.gateway.serving import Gateway
-from coding_model_project.harbor.recording import AGENT_VERSION, Worked
 from coding_model_project.harbor.trajectory import of_conversations, of_episode
 from coding_model_project.harbor.trial import Trials
-from coding_model_project.harbor.trial_outcome import TrialOutcome
 from coding_model_project.progress import Advance
 
 _SHOWN_CHARS = 300
@@ -65,8 +61,8 @@ class Asked:
 
     model: str
     attempts: int
-    environment: Mapping[str, str]
-    """The environment in the form of Harbor's files."""
+    environment: str
+    """Name of the environments (`factory.environments_of`)."""
     limits: Limits = field(default_factory=Limits)
     sampling: Sampling = field(default_factory=Sampling)
     calls: Calls = Calls.block
@@ -96,7 +92,7 @@ class Asked:
         return {"name": self.agent_name, "model_name": self.model, "kwargs": settings}
 
 
-class Evaluation:
+class Evaluation(Job):
     """One job in its folder, which must exist and be used by this process only.
 
     Args:
@@ -104,10 +100,8 @@ class Evaluation:
     """
 
     def __init__(self, job: Path, tasks: Sequence[Task], asked: Asked) -> None:
-        self._job = Job(job, asked.agent, asked.environment)
+        super().__init__(job, asked.agent, asked.environment)
         self._tasks, self._asked = tasks, asked
-        self.trials = self._job.trials
-        """Finished trials, except those that an outage ended before this process began."""
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -118,22 +112,29 @@ class Evaluation:
             DataError: a result in it is damaged.
         """
         self._resume()
+        tasks = [{"path": str(task.path), "source": task.source} for task in self._tasks]
+        config = {"n_attempts": self._asked.attempts, "tasks": tasks}
         try:
-            self._write()
+            self.write(self.n_total, **config)
             yield
         finally:
-            self._write()
+            self.write(self.n_total, **config)
 
     def missing(self) -> list[tuple[Task, int]]:
         """Return tasks and attempts without a trial, the first attempts of all tasks first."""
-        done = defaultdict(set)
-        for trial in self.trials:
-            done[trial.source, str(trial.task_id["path"])].add(_attempt(trial))
+        done = {
+            (
+                one.source,
+                str(one.task_id["path"]),
+                one.config["agent"].get("kwargs", {}).get("attempt"),
+            )
+            for one in self.trials
+        }
         return [
             (task, attempt)
             for attempt in range(self._asked.attempts)
             for task in self._tasks
-            if attempt not in done[task.source, str(task.path)]
+            if (task.source, str(task.path), attempt) not in done
         ]
 
     @property
@@ -181,8 +182,7 @@ class Evaluation:
         for error in outcome.errors:
             if isinstance(error, ConfigError):
                 raise error
-        settings = {**self._asked.agent["kwargs"], "attempt": attempt}
-        return self._job.add(outcome, worked, settings)
+        return self.add(outcome, worked, attempt=attempt)
 
     async def _by_bash(
         self, trials: Trials, backend: Backend, task: Task, attempt: int
@@ -227,7 +227,7 @@ class Evaluation:
     # ── the folder ────────────────────────────────────────────────────────────────────────────────
 
     def _resume(self) -> None:
-        job = self._job.folder
+        job = self.folder
         existing = [
             path for path in job.iterdir() if path.name != ".lock" and path.suffix != ".partial"
         ]
@@ -240,12 +240,12 @@ class Evaluation:
         agents = before.get("agents") or []
         agent = agents[0] if len(agents) == 1 else {}  # Harbor's jobs may have several
         environment = {"environment": before.get("environment")}
-        asked = {**self._asked.agent, "environment": dict(self._asked.environment)}
+        asked = {**self.agent, "environment": self.environment}
         refuse_another(job, {**agent, **environment}, asked)
         if (result := job / RESULT_FILE).exists():
             before = orjson.loads(result.read_bytes())
-            self._job.id = UUID(before["id"])
-            self._job.started = datetime.fromisoformat(before["started_at"])
+            self.id = UUID(before["id"])
+            self.started = datetime.fromisoformat(before["started_at"])
         found = {trial.trial_name: trial for trial in read_trials(job)}
         for folder in (path for path in existing if path.is_dir()):
             trial = found.get(folder.name)
@@ -253,10 +253,7 @@ class Evaluation:
                 shutil.rmtree(folder)
             else:
                 self.trials.append(trial)
-        digests = {
-            (task.source, str(task.path)): task_digest(task).partition(":")[2]
-            for task in self._tasks
-        }
+        digests = {(task.source, str(task.path)): task.digest() for task in self._tasks}
         for trial in self.trials:
             path = str(trial.task_id["path"])
             if digests.get((str(trial.source), path)) != trial.task_checksum:
@@ -265,20 +262,10 @@ class Evaluation:
                     "which has changed since or is not among these tasks; choose a new folder"
                 )
 
-    def _write(self) -> None:
-        tasks = [{"path": str(task.path), "source": task.source} for task in self._tasks]
-        self._job.write(self.n_total, n_attempts=self._asked.attempts, tasks=tasks)
-
 
 def said(trial: TrialResult) -> str:
     """Return the first error of a trial, on one line; "" without one."""
-    recorded = (trial.exception_info, *(step.exception_info for step in trial.step_results or ()))
-    first = next((one for one in recorded if one is not None), None)
-    return f"{first.exception_type}: {first.exception_message}" if first else ""
-
-
-def _attempt(trial: TrialResult) -> int:
-    return int(trial.config["agent"].get("kwargs", {}).get("attempt", -1))
+    return "".join(f"{one.exception_type}: {one.exception_message}" for one in trial.errors[:1])
 
 
 def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int], model: str) -> list[Worked]:

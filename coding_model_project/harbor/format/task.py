@@ -9,6 +9,7 @@ steps/NAME/     instruction.md, tests/, solution/, workdir/ of a task in several
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Container, Iterable, Mapping
@@ -18,10 +19,15 @@ from typing import Any
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.failures import InvalidTask, MissingVariable
-from coding_model_project.harbor.format.reading import parse_config
-from coding_model_project.harbor.format.task_config import TaskConfig, TaskOS
-from coding_model_project.harbor.format.task_files import TaskFiles
-from coding_model_project.harbor.step import IMAGE_FILES, Step, has_image, read_step
+from coding_model_project.harbor.format.task_config import TaskConfig, TaskOS, parse_config
+from coding_model_project.harbor.format.task_files import Patterns, TaskFiles
+from coding_model_project.harbor.step import (
+    IMAGE_FILES,
+    INSTRUCTION_FILE,
+    Step,
+    has_image,
+    read_step,
+)
 
 __all__ = [
     "Step",
@@ -36,6 +42,10 @@ __all__ = [
 
 CONFIG_FILE = "task.toml"
 RANGE_KEY = "reward_range"
+
+_HASHED = (CONFIG_FILE, INSTRUCTION_FILE, "README.md", "trajectory.json")
+_NOT_HASHED = ("__pycache__/", "*.pyc", ".DS_Store", "*.swp", "*.swo", "*~")
+"""Patterns of files to leave out of the hash, unless the task has its own .gitignore."""
 
 _VARIABLE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
 
@@ -85,6 +95,27 @@ class Task:
     @property
     def has_steps(self) -> bool:
         return self.steps[0].name is not None
+
+    def digest(self) -> str:
+        """Return the hash of its content, as Harbor records it: of all files' names and hashes.
+
+        A .gitignore that cannot be matched (`Patterns`) leaves nothing out.
+        """
+        ignore, ignored = self.path / ".gitignore", Patterns(_NOT_HASHED)
+        if ignore.exists():
+            try:
+                ignored = Patterns(self.files.text(ignore).splitlines())
+            except ValueError:
+                ignored = Patterns(())
+        found = {Path(name) for name in _HASHED}
+        for name in ("environment", "tests", "solution", "steps"):
+            found |= {Path(name, inner) for inner in self.files.selected(self.path / name)}
+        digest = hashlib.sha256()
+        for name in sorted(map(str, found)):
+            if (self.path / name).is_file() and not ignored.decide(name):
+                content = hashlib.sha256((self.path / name).read_bytes()).hexdigest()
+                digest.update(f"{name}\0{content}\n".encode())
+        return digest.hexdigest()
 
 
 def load_task(path: Path | str) -> Task:

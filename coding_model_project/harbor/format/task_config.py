@@ -1,7 +1,8 @@
-"""The schema of task.toml, version 1.4 and older, with Harbor's defaults, coercions and checks.
+"""task.toml, version 1.4 and older: its schema, with Harbor's defaults, coercions and checks.
 
 The dataclasses keep Harbor's key names. pydantic coerces values as it does in Harbor ("20" is a number of
-seconds). Unknown keys are ignored, with a warning.
+seconds). Unknown keys are ignored, with a warning. Nothing checks what no environment of this project
+provides (`tpu`, `mcp_servers`).
 
 Source of every rule: Harbor 0.25.0, models/task/config.py.
 """
@@ -10,26 +11,141 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import tomllib
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
+from functools import cache
+from ipaddress import ip_address, ip_network
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator
-
-from coding_model_project.harbor.format.legacy import migrated
-from coding_model_project.harbor.format.names import (
-    check_header,
-    hosts,
-    package_name,
-    service_name,
-    step_key,
-    step_name,
+import tomli_w
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    WrapSerializer,
 )
 
+from coding_model_project.harbor.failures import InvalidTask
+
 MAIN_SERVICE = "main"
-Hosts = Annotated[tuple[str, ...], AfterValidator(hosts)]
+DEPRECATED_KEYS = frozenset({"memory", "storage", "allow_internet"})
+"""Environment keys of older versions."""
+
+_MB = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
+_PACKAGE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*/[a-zA-Z0-9][a-zA-Z0-9._-]*")
+_SERVICE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
+_HOST_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_NOT_IN_STEPS = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]')
+_DEVICE = re.compile(r"(CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[1-9¹²³])", re.IGNORECASE)
+
+
+# ── checks of values, which raise ValueError ──────────────────────────────────────────────────────
+
+
+def _package_name(name: str) -> str:
+    """Check a task's name in a registry: "org/name"."""
+    if not _PACKAGE.fullmatch(name) or ".." in name:
+        raise ValueError(
+            f"{name!r} does not have the form 'org/name' (letters, digits, '-', '_', '.'; no '..')"
+        )
+    return name
+
+
+def _service_name(name: str | None) -> str | None:
+    """Check the name of a compose file's service, and strip it."""
+    if name is None:
+        return None
+    if not _SERVICE.fullmatch(name.strip()):
+        raise ValueError(f"{name!r} is not a valid name of a compose service")
+    return name.strip()
+
+
+def _step_name(name: str) -> str:
+    """Check a step's name, which must be a valid folder name on every operating system."""
+    portable = (
+        name.strip()
+        and name not in (".", "..")
+        and not name.endswith((".", " "))
+        and not _NOT_IN_STEPS.search(name)
+        and not _DEVICE.fullmatch(name.partition(".")[0].rstrip(" "))
+        and len(name.encode()) <= 255
+    )
+    if not portable:
+        raise ValueError(f"{name!r} is not a valid step name: expected a portable folder name")
+    return name
+
+
+def _host(given: str) -> str:
+    """Check and normalise an allow list's host: a name, "*.name", an address or a network."""
+    host = given.strip().lower().rstrip(".")
+    try:
+        if "/" in host and "%" not in host:
+            return ip_network(host, strict=True).compressed
+        if ":" in host and "%" not in host:
+            return ip_address(host).compressed
+    except ValueError:
+        raise ValueError(f"{host!r} is not a host name, address or network") from None
+    name = host.removeprefix("*.")
+    is_name = all(_HOST_LABEL.fullmatch(label) for label in name.split("."))
+    if not is_name or (name != host and _is_address(name)):
+        raise ValueError(f"{host!r} is not a host name, address or network")
+    return host
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _cpus(value: int | float | None) -> int | float | None:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError("cpus must be finite")
+        if value.is_integer():
+            return int(value)
+    return value
+
+
+def _migrated(given: Any, info: ValidationInfo) -> Any:
+    """Return an environment's table without deprecated keys; append those to the list `info.context`."""
+    if not isinstance(given, dict):
+        return given
+    table = {key: value for key, value in given.items() if key not in DEPRECATED_KEYS}
+    for key in sorted(DEPRECATED_KEYS & given.keys()):
+        if info.context is not None:
+            info.context.append(key)
+        if key != "allow_internet" and isinstance(given[key], str):
+            size = _megabytes(given[key])
+            if table.setdefault(f"{key}_mb", size) != size:
+                raise ValueError(
+                    f"{key} = {given[key]!r} contradicts {key}_mb = {table[f'{key}_mb']}"
+                )
+    online = TypeAdapter(bool | None).validate_python(given.get("allow_internet"))
+    if online is not None and given.get("allowed_hosts") is None:
+        table.setdefault("network_mode", "public" if online else "no-network")
+    return table
+
+
+def _megabytes(size: str) -> int:
+    number, unit = size.strip()[:-1], size.strip()[-1:].upper()
+    try:
+        return int(float(number) * _MB[unit])
+    except (KeyError, ValueError, OverflowError):
+        raise ValueError(f"{size!r} is not a size such as '1G' or '512M'") from None
+
+
+# ── the schema ────────────────────────────────────────────────────────────────────────────────────
+
+Hosts = tuple[Annotated[str, AfterValidator(_host)], ...]
 User = str | int | None
 
 
@@ -78,7 +194,7 @@ class Author:
 class Package:
     """[task]: the task's name and description in a registry."""
 
-    name: Annotated[str, AfterValidator(package_name)]
+    name: Annotated[str, AfterValidator(_package_name)]
     version: str | None = None
     description: str = ""
     authors: tuple[Author, ...] = ()
@@ -103,47 +219,6 @@ class Healthcheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tpu:
-    type: str
-    topology: Annotated[str, AfterValidator(str.strip)]
-
-    def __post_init__(self) -> None:
-        if not self.type or not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)+", self.topology):
-            raise ValueError("a TPU needs a type and a topology such as '2x4'")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpServer:
-    name: str
-    transport: Annotated[
-        Literal["stdio", "sse", "streamable-http"],
-        BeforeValidator(lambda given: "streamable-http" if given == "http" else given),
-    ] = "sse"
-    url: str | None = None
-    command: str | None = None
-    args: tuple[str, ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        needed = "command" if self.transport == "stdio" else "url"
-        if not getattr(self, needed):
-            raise ValueError(f"transport {self.transport!r} needs '{needed}'")
-        if self.transport == "stdio" and self.headers:
-            raise ValueError("headers are for HTTP transports only")
-        for name, value in self.headers.items():
-            check_header(name, value)
-
-
-def _cpus(value: int | float | None) -> int | float | None:
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError("cpus must be finite")
-        if value.is_integer():
-            return int(value)
-    return value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentConfig:
     """[environment], and [verifier.environment]."""
 
@@ -157,10 +232,10 @@ class EnvironmentConfig:
     storage_mb: int | None = None
     gpus: int | None = None
     gpu_types: tuple[str, ...] | None = None
-    tpu: Tpu | None = None
+    tpu: Mapping[str, Any] | None = None
     network_mode: NetworkMode = NetworkMode.public
     allowed_hosts: Hosts | None = None
-    mcp_servers: tuple[McpServer, ...] = ()
+    mcp_servers: tuple[Mapping[str, Any], ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables, whose values may be ${VAR} or ${VAR:-default} (`task.resolve_env`)."""
     skills_dir: str | None = None
@@ -171,7 +246,7 @@ class EnvironmentConfig:
         _check_hosts(self.network_mode, self.allowed_hosts)
 
 
-Environment = Annotated[EnvironmentConfig, BeforeValidator(migrated)]
+Environment = Annotated[EnvironmentConfig, BeforeValidator(_migrated)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +267,7 @@ class Collect:
     """[[verifier.collect]]: a command that runs after the agent, before collecting artifacts."""
 
     command: str
-    service: Annotated[str, AfterValidator(service_name)] = MAIN_SERVICE
+    service: Annotated[str, AfterValidator(_service_name)] = MAIN_SERVICE
     timeout_sec: float = 60.0
     user: User = None
 
@@ -235,7 +310,7 @@ class Artifact:
     source: str
     destination: Annotated[str | None, AfterValidator(lambda given: given or None)] = None
     exclude: tuple[str, ...] = ()
-    service: Annotated[str | None, AfterValidator(service_name)] = None
+    service: Annotated[str | None, AfterValidator(_service_name)] = None
 
     def __post_init__(self) -> None:
         if ".." in PurePosixPath(self.source).parts:
@@ -260,6 +335,9 @@ Artifacts = tuple[
     Annotated[
         Artifact,
         BeforeValidator(lambda given: {"source": given} if isinstance(given, str) else given),
+        WrapSerializer(
+            lambda one, rest: one.source if one == Artifact(source=one.source) else rest(one)
+        ),
     ],
     ...,
 ]
@@ -269,7 +347,7 @@ Artifacts = tuple[
 class StepConfig:
     """[[steps]]."""
 
-    name: Annotated[str, AfterValidator(step_name)]
+    name: Annotated[str, AfterValidator(_step_name)]
     agent: AgentConfig = field(default_factory=AgentConfig)
     verifier: VerifierConfig = field(default_factory=VerifierConfig)
     min_reward: float | Mapping[str, float] | None = None
@@ -296,6 +374,69 @@ class TaskConfig:
     artifacts: Artifacts = ()
 
     def __post_init__(self) -> None:
-        keys = [step_key(step.name) for step in self.steps or ()]
+        # File systems may fold case and normalise Unicode.
+        keys = [unicodedata.normalize("NFC", step.name).casefold() for step in self.steps or ()]
         if len(set(keys)) < len(keys):
             raise ValueError("two steps have the same name, up to case and Unicode normalisation")
+
+
+# ── the file ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def parse_config(text: str) -> tuple[TaskConfig, tuple[str, ...]]:
+    """Parse a task.toml.
+
+    Returns:
+        The configuration, and warnings about deprecated keys and about unknown keys, which are ignored.
+
+    Raises:
+        InvalidTask: the text is not TOML, or Harbor would reject a value; the message names the key.
+    """
+    try:
+        given = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidTask(f"not TOML: {error}") from error
+    if "version" in given:  # before 1.0
+        version = given.pop("version")
+        given.setdefault("schema_version", version)
+    deprecated: list[str] = []
+    try:
+        config = _adapter().validate_python(given, context=deprecated)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = "".join(f"{part}." for part in first["loc"])[:-1]
+        message = first["msg"].removeprefix("Value error, ")
+        raise InvalidTask(f"{key}: {message}" if key else message) from error
+    warnings = [f"deprecated key: {key}" for key in dict.fromkeys(deprecated)]
+    unknown = list(_unknown(given, config, ""))
+    if unknown:
+        warnings.append(f"ignored unknown keys: {', '.join(unknown)}")
+    return config, tuple(warnings)
+
+
+def toml(config: TaskConfig) -> str:
+    """Return a configuration as the text of a task.toml: the version, and non-default values."""
+    table = _adapter().dump_python(config, exclude_defaults=True)
+    return tomli_w.dumps({"schema_version": config.schema_version, **table})
+
+
+@cache
+def _adapter() -> TypeAdapter[TaskConfig]:
+    return TypeAdapter(TaskConfig)
+
+
+def _unknown(given: Any, value: Any, where: str) -> Iterator[str]:
+    """Yield the keys of a table and its inner tables that their dataclasses do not have."""
+    if isinstance(value, tuple) and isinstance(given, list):
+        for number, (row, member) in enumerate(zip(given, value, strict=True)):
+            yield from _unknown(row, member, f"{where}{number}.")
+    if not is_dataclass(value) or not isinstance(given, dict):
+        return
+    known = {one.name for one in fields(value)}
+    if isinstance(value, EnvironmentConfig):
+        known |= DEPRECATED_KEYS
+    for key, inner in given.items():
+        if key not in known:
+            yield where + key
+        else:
+            yield from _unknown(inner, getattr(value, key, None), f"{where}{key}.")

@@ -2,19 +2,56 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from pathspec import GitIgnoreSpec
+
 from coding_model_project.contained import leaves
-from coding_model_project.harbor.format.ignoring import Ignored
 
 IGNORE_FILE = ".harborignore"
 """File name that applies in tests/ and solution/ of a task or step and below, but nowhere else."""
 
-
 _MAX_TEXT = 1 << 20
 _MAX_BYTES = 1 << 30
 """Maximum size of a task's files, which are held in memory; sparse files count in full."""
+
+
+_MAX_PATTERNS = 1_000
+_MAX_STARS = 2
+"""Maximum stars in a name, and `**` in a pattern: matching takes time exponential in them."""
+
+
+class Patterns:
+    """The patterns of a .gitignore or .harborignore.
+
+    Raises:
+        ValueError: a line is not a pattern, which the message names, or has many stars.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        if len(lines) > _MAX_PATTERNS:
+            raise ValueError(f"more than {_MAX_PATTERNS} patterns of files to ignore")
+        for line in lines:
+            names = line.rstrip().split("/")
+            stars = [name.count("*") for name in names if name != "**"]
+            if max(names.count("**"), *stars, 0) > _MAX_STARS:
+                raise ValueError(
+                    f"{line!r}: more than {_MAX_STARS} stars in a name, or more than {_MAX_STARS} `**`"
+                )
+        try:
+            self._spec = GitIgnoreSpec.from_lines(lines)
+        except re.error as error:
+            raise ValueError(f"an invalid pattern of files to ignore: {error}") from error
+
+    def decide(self, path: str) -> bool | None:
+        """Return whether a path is ignored, by the last pattern that matches it; None if none does.
+
+        Args:
+            path: a relative path, with a "/" at the end of a folder's.
+        """
+        return self._spec.check_file(path).include
 
 
 class TaskFiles:
@@ -27,7 +64,7 @@ class TaskFiles:
         """
         self.root = root
         self._n_bytes = 0
-        self._specs: dict[Path, Ignored] = {}
+        self._specs: dict[Path, Patterns] = {}
 
     def text(self, path: Path) -> str:
         """Read a file's text.
@@ -126,11 +163,11 @@ class TaskFiles:
                 return decision
         return False
 
-    def _spec(self, folder: Path) -> Ignored:
+    def _spec(self, folder: Path) -> Patterns:
         if folder not in self._specs:
             file = folder / IGNORE_FILE
             text = self.text(file) if file.is_symlink() or file.exists() else ""
-            self._specs[folder] = Ignored(text.splitlines())
+            self._specs[folder] = Patterns(text.splitlines())
         return self._specs[folder]
 
 

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.failures import InvalidTask
@@ -53,6 +54,13 @@ class Refused:
     reason: str
     label: str
     """See `TaskFolder.label`."""
+
+    def line(self) -> dict[str, Any]:
+        """Return the object that `harbor grade` prints, with the keys of `TrialOutcome.line`."""
+        reason = " ".join(self.reason.split())
+        missing = dict.fromkeys(("rewards", "failure_cause", "integrity"))
+        about = {"task": self.label, "reward_valid": False, "exception": "InvalidTask"}
+        return {**about, **missing, "reason": reason}
 
 
 def task_folders(
@@ -182,21 +190,13 @@ def read_tasks(
     """
     folders = task_folders(paths, source, say)
 
-    def check(task: Task) -> None:
-        if environ is not None:
-            check_env(task, oracle=oracle, verifier_env=verifier_env)
-
-    return _read(folders, environ or {}, check)
-
-
-def _read(
-    folders: Iterable[TaskFolder], environ: Mapping[str, str], check: Callable[[Task], None]
-) -> Iterator[Task | Refused]:
-    for folder in folders:
+    def read(folder: TaskFolder) -> Task | Refused:
         try:
-            task = replace(load_task(folder.path), environ=environ)
-            check(task)
+            task = replace(load_task(folder.path), environ=environ or {})
+            if environ is not None:
+                check_env(task, oracle=oracle, verifier_env=verifier_env)
         except InvalidTask as error:
-            yield Refused(path=folder.path, reason=str(error), label=folder.label)
-        else:
-            yield replace(task, label=folder.label, source=folder.source)
+            return Refused(path=folder.path, reason=str(error), label=folder.label)
+        return replace(task, label=folder.label, source=folder.source)
+
+    return map(read, folders)

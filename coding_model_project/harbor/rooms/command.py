@@ -1,29 +1,24 @@
-"""A runner of commands in a room, with limits on their output, time and resources."""
+"""The process of a command in a room: it drops all rights and becomes a shell."""
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import pwd
 import resource
 import signal
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from coding_model_project.harbor.rooms.streams import Background, Stream
-from coding_model_project.harbor.rooms.watching import Job, watch
+from coding_model_project.harbor.rooms.running import Job, Running, Stream
 from coding_model_project.isolation import linux
 from coding_model_project.isolation.proc_files import descendants
 
 _SHELLS = ("/bin/bash", "/bin/sh")
 _MAX_DESCRIPTORS = 16384
 _PR_SET_SECUREBITS, _NOROOT_LOCKED = 28, 3
-
-_AGENTS_NICE = 5
-"""Niceness of agents: next to them, verifiers and the judge get three times their share of a core."""
 
 CANNOT_START = 126
 """Exit code of a command whose working directory or user does not exist, as in container engines."""
@@ -56,79 +51,27 @@ class Command:
     processes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """The result of a command."""
-
-    exit_code: int = 0
-    killed: str | None = None
-    """"timeout", "starved" (verifiers only), "memory", "processes" or "interrupted"."""
-    failed: str | None = None
-    """The reason that it could not be started, if that is not the command's fault."""
-    stdout: bytes = b""
-    stderr: bytes = b""
-    stdout_lost: int = 0
-    stderr_lost: int = 0
-
-
-def run(
-    shell: Shell,
-    command: Command,
-    *,
-    init: int,
-    channel: socket.socket,
-    memory_mb: int,
-    background: Background,
-    of_verifier: bool,
-) -> Ended:
-    """Run a command until its shell ends; its background processes continue.
+def start(shell: Shell, command: Command, of_room: Job, *, nice: int) -> Running:
+    """Start a command in a room's PID namespace.
 
     Args:
-        of_verifier: whether it is the verifier's command, and not the agent's.
-
-    Raises:
-        EOFError: the host closed the channel meanwhile.
+        of_room: all processes of the room.
+        nice: added to its niceness.
     """
-    before = set(descendants(shell.proc, init))
+    before = set(descendants(shell.proc, of_room.init))
     readers, writers = zip(*(os.pipe() for _ in range(3)), strict=True)
     pid = os.fork()
     if pid == 0:
-        if not of_verifier:
-            os.nice(_AGENTS_NICE)
+        os.nice(nice)
         _become(shell, command, writers)
     for writer in writers:
         os.close(writer)
-    streams = [Stream(reader, command.max_output) for reader in readers[:2]]
-    job = Job(shell.proc, init, pid, before)
-    try:
-        killed = watch(job, streams, channel, command.timeout_s, memory_mb, command.processes)
-        _, status = os.waitpid(pid, 0)
-        if killed == "starved" and not of_verifier:
-            killed = "timeout"
-        if killed:
-            job.kill()
-    finally:
-        report = os.read(readers[2], 4000)
-        os.close(readers[2])
-        for stream in streams:
-            stream.drain()
-    (stdout, stdout_lost), (stderr, stderr_lost) = (stream.take() for stream in streams)
-    for stream in streams:
-        stream.forget()
-        if stream.open:
-            background.streams.append(stream)
-    code = os.waitstatus_to_exitcode(status)
-    kind, _, reason = report.decode("utf-8", "replace").partition(":")
-    if kind == "refused":
-        code, stderr = CANNOT_START, stderr + reason.encode() + b"\n"
-    return Ended(
-        exit_code=code if code >= 0 else 128 - code,
-        killed=killed,
-        failed=reason if kind == "failed" else None,
-        stdout=stdout,
-        stderr=stderr,
-        stdout_lost=stdout_lost,
-        stderr_lost=stderr_lost,
+    out, err, report = readers
+    return Running(
+        job=replace(of_room, pid=pid, before=before),
+        streams=[Stream(reader, command.max_output) for reader in (out, err)],
+        report=report,
+        wall_s=math.inf if command.timeout_s is None else command.timeout_s,
     )
 
 
@@ -137,19 +80,6 @@ def run(
 
 class _Refused(Exception):
     """A command that cannot run, by its own fault."""
-
-
-@contextmanager
-def _refusing_invalid_arguments() -> Iterator[None]:
-    """Refuse a command that the kernel rejects: it is too long, or contains a null byte."""
-    try:
-        yield
-    except ValueError as error:
-        raise _Refused(f"the command cannot be run: {error}") from error
-    except OSError as error:
-        if error.errno != errno.E2BIG:
-            raise
-        raise _Refused(f"the command cannot be run: {error.strerror}") from error
 
 
 def _become(shell: Shell, command: Command, writers: tuple[int, ...]) -> NoReturn:
@@ -181,8 +111,15 @@ def _become(shell: Shell, command: Command, writers: tuple[int, ...]) -> NoRetur
         shell.filter.install()
         env = {"HOME": home, **command.env}
         for path in _SHELLS:
-            with suppress(FileNotFoundError), _refusing_invalid_arguments():
+            try:
                 os.execve(path, [os.path.basename(path), "-c", command.text], env)
+            except FileNotFoundError:
+                continue
+            except (ValueError, OSError) as error:  # it is too long, or contains a null byte
+                if isinstance(error, OSError) and error.errno != errno.E2BIG:
+                    raise
+                why = getattr(error, "strerror", None) or error
+                raise _Refused(f"the command cannot be run: {why}") from error
         raise _Refused("the root has neither /bin/bash nor /bin/sh")
     except _Refused as error:
         os.write(3, f"refused:{error}".encode())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from coding_model_project.grading.base import ROOMS
 from coding_model_project.harbor.environment.base import (
@@ -22,8 +23,8 @@ from coding_model_project.harbor.environment.definition import defined
 from coding_model_project.harbor.environment.once import Once
 from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
-from coding_model_project.harbor.rooms.image import Execute, Lay, Plan, plan
-from coding_model_project.harbor.rooms.rooms import Room, Rooms, Settings
+from coding_model_project.harbor.rooms.image import Image, Lay, read_image
+from coding_model_project.harbor.rooms.rooms import Rooms
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import ExportedJudge, Judged
@@ -34,8 +35,8 @@ _KEPT_IMAGES = 64
 _SHOWN_CHARS = 400
 
 
-def planned(folder: Path, config: EnvironmentConfig) -> Plan:
-    """Return the plan of an environment's image. Starts nothing.
+def planned(folder: Path, config: EnvironmentConfig) -> Image:
+    """Return the definition of an environment's image. Starts nothing.
 
     Raises:
         NeedsContainer: rooms do not support the environment.
@@ -43,7 +44,7 @@ def planned(folder: Path, config: EnvironmentConfig) -> Plan:
     """
     if config.gpus:
         raise NeedsContainer("environment.gpus: rooms have no accelerators")
-    return plan(folder, config.docker_image)
+    return read_image(folder, config.docker_image)
 
 
 class EmbeddedEnvironments(Environments):
@@ -64,7 +65,7 @@ class EmbeddedEnvironments(Environments):
         self._exported: ExportedJudge | None = None
         self._rooms = Rooms()
         self._stack = AsyncExitStack()
-        self._images: Once[tuple[Path, str | None], tuple[Plan, Tree]] = Once(_KEPT_IMAGES)
+        self._images: Once[tuple[Path, str | None], tuple[Image, Tree]] = Once(_KEPT_IMAGES)
 
     async def __aenter__(self) -> Self:
         """Start the rooms' keeper.
@@ -101,57 +102,41 @@ class EmbeddedEnvironments(Environments):
             storage_mb=config.storage_mb or DEFAULT_STORAGE_MB,
         )
 
-        def make() -> Coroutine[Any, Any, tuple[Plan, Tree]]:
-            return self._make(planned(folder, config), resources, config.build_timeout_sec)
+        async def make() -> tuple[Image, Tree]:
+            image = planned(folder, config)
+            async with asyncio.timeout(config.build_timeout_sec):
+                return image, await self._made(image, resources)
 
         image, files = await self._images.get((folder, config.docker_image), make)
-        settings = Settings(
-            workdir=config.workdir or image.workdir,
-            env={**image.env, **config.env},
-            user=image.user,
-            files=files,
-            notes=image.notes,
-            resources=resources,
-            packages=image.packages,
+        own = replace(
+            image, workdir=config.workdir or image.workdir, env={**image.env, **config.env}
         )
-        return await self._rooms.create(settings)
+        return await self._rooms.create(own, files, resources)
 
-    async def _make(self, plan: Plan, resources: Resources, timeout_s: float) -> tuple[Plan, Tree]:
-        """Return a plan with the files of its image, which is built in a room if it has commands.
+    async def _made(self, image: Image, resources: Resources) -> Tree:
+        """Return an image's files, which are made in a room if it has commands.
 
         Raises:
             NeedsContainer: a command failed.
             EnvironmentFailed: the room was lost.
         """
-        if any(isinstance(step, Execute) for step in plan.steps):
-            async with asyncio.timeout(timeout_s):
-                files = await self._built(plan, resources)
-        else:
-            files = Tree()
-            for step in plan.steps:
-                assert isinstance(step, Lay)
-                files += step.files.below(step.path.strip("/."))
-        return plan, files
-
-    async def _built(self, plan: Plan, resources: Resources) -> Tree:
-        room = await self._rooms.create(Settings(resources=resources, packages=plan.packages))
+        if all(isinstance(step, Lay) for step in image.steps):
+            return image.files
+        room = await self._rooms.create(Image(packages=image.packages), Tree(), resources)
         try:
-            for step in plan.steps:
+            for step in image.steps:
                 if isinstance(step, Lay):
                     await room.write_tree(step.path, step.files)
-                else:
-                    await _execute(room, step)
+                    continue
+                line = step.instruction
+                command = shlex.join(("/bin/sh", "-c", line.text))
+                ended = await room.run_command(command, cwd=step.cwd, env=step.env, user=step.user)
+                if ended.exit_code != 0:
+                    output = (ended.stderr or ended.stdout).strip()[-_SHOWN_CHARS:]
+                    raise line.refused(
+                        f"exited with code {ended.exit_code} in a room, which has no network and no "
+                        f"other programs than this machine's: {output}"
+                    )
             return await room.changes()
         finally:
             await room.cleanup()
-
-
-async def _execute(room: Room, step: Execute) -> None:
-    command = shlex.join(("/bin/sh", "-c", step.instruction.text))
-    ended = await room.run_command(command, cwd=step.cwd, env=step.env, user=step.user)
-    if ended.exit_code != 0:
-        output = (ended.stderr or ended.stdout).strip()[-_SHOWN_CHARS:]
-        raise step.instruction.refused(
-            f"exited with code {ended.exit_code} in a room, which has no network and no other programs "
-            f"than this machine's: {output}"
-        )

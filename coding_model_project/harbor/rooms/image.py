@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from os.path import normpath
 from pathlib import Path, PurePosixPath
 
 from coding_model_project.contained import UnsafeNameError, below
@@ -76,21 +77,27 @@ class Execute:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A room's way to a task's image: settings, and files and commands in their order."""
+class Image:
+    """A room's image: settings, and files and commands in their order."""
 
     workdir: str = "/"
-    env: dict[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
     user: str | None = None
     steps: tuple[Lay | Execute, ...] = ()
     notes: tuple[str, ...] = ()
-    """Differences from the image that is named."""
+    """Differences from the image that is named (`Environment.notes`)."""
     packages: bool = False
-    """True if the image has the modules installed for this project."""
+    """True to mount this project's installed modules read-only, with its interpreter first in PATH."""
+
+    @property
+    def files(self) -> Tree:
+        """The files to copy over the root, without those that commands make."""
+        laid = (step for step in self.steps if isinstance(step, Lay))
+        return sum((one.files.below(one.path.strip("/.")) for one in laid), Tree())
 
 
-def plan(folder: Path, docker_image: str | None = None) -> Plan:
-    """Return the plan of a room's image.
+def read_image(folder: Path, docker_image: str | None = None) -> Image:
+    """Read the definition of a room's image. Starts nothing.
 
     Args:
         folder: contains a Dockerfile, or files for the working directory of `docker_image`.
@@ -103,7 +110,7 @@ def plan(folder: Path, docker_image: str | None = None) -> Plan:
     if docker_image is not None and not dockerfile.exists():
         note = _stand_in(docker_image, "environment.docker_image")
         files = Lay(path=".", files=of_files(_below(folder)))
-        return Plan(steps=(files,), notes=(note,))
+        return Image(steps=(files,), notes=(note,))
     if (folder / ".dockerignore").exists():
         raise NeedsContainer(f"{folder / '.dockerignore'}: rooms copy files that it leaves out")
     made = None
@@ -111,7 +118,7 @@ def plan(folder: Path, docker_image: str | None = None) -> Plan:
         made = _follow(made, one, folder)
     if made is None:
         raise ImageError(f"{dockerfile}: has no FROM")
-    if sum(len(step.files.body) for step in made.steps if isinstance(step, Lay)) > _MAX_BYTES:
+    if len(made.files.body) > _MAX_BYTES:
         raise NeedsContainer(f"{dockerfile}: its files hold more than {_MAX_BYTES} bytes")
     return made
 
@@ -141,12 +148,12 @@ def _instructions(path: Path) -> Iterator[Instruction]:
         begins, joined = 0, ""
 
 
-def _follow(made: Plan | None, one: Instruction, folder: Path) -> Plan:
-    """Return the plan after one more instruction."""
+def _follow(made: Image | None, one: Instruction, folder: Path) -> Image:
+    """Return the image after one more instruction."""
     if made is None:
         if one.name != "FROM":
             raise one.refused("comes before FROM")
-        return Plan(notes=(_stand_in(one.text.split(" ")[0], one.where),))
+        return Image(notes=(_stand_in(one.text.split(" ")[0], one.where),))
     if one.name == "RUN":
         return replace(made, steps=(*made.steps, _command(one, made)))
     if one.name == "LABEL" and f"{PACKAGES_LABEL}=installed" in one.text.split():
@@ -188,7 +195,7 @@ def _stand_in(image: str, where: str) -> str:
     return f"{where}: this machine's directories stand in for {image}"
 
 
-def _command(one: Instruction, made: Plan) -> Execute:
+def _command(one: Instruction, made: Image) -> Execute:
     if one.text.startswith(("[", "-")) or "<<" in one.text:
         raise one.refused("rooms support one plain shell line only")
     if found := _NAMES_SYSTEM.search(one.text):
@@ -196,7 +203,7 @@ def _command(one: Instruction, made: Plan) -> Execute:
     return Execute(instruction=one, cwd=made.workdir, env=dict(made.env), user=made.user)
 
 
-def _copied(one: Instruction, words: list[str], made: Plan, folder: Path) -> Lay:
+def _copied(one: Instruction, words: list[str], made: Image, folder: Path) -> Lay:
     if len(words) < 2:
         raise one.refused("needs a source and a destination")
     *sources, destination = words
@@ -233,20 +240,14 @@ def _source(one: Instruction, source: str, folder: Path) -> Path:
     return path
 
 
-def _path(one: Instruction, made: Plan, given: str) -> str:
+def _path(one: Instruction, made: Image, given: str) -> str:
     """Return the absolute path of a path in the image, which may be relative to the working directory.
 
     Raises:
         NeedsContainer: it is in a folder of the system, or too long.
     """
-    parts: list[str] = []
-    for part in PurePosixPath(made.workdir, given).parts[1:]:
-        if part == "..":
-            del parts[-1:]
-        else:
-            parts.append(part)
-    found = "/" + "/".join(parts)
-    if parts and parts[0] in _SYSTEM:
+    found = "/" + normpath(PurePosixPath(made.workdir, given)).lstrip("/")
+    if found.split("/")[1] in _SYSTEM:
         raise one.refused(f"{found} is in a folder of the system, which rooms share")
     if len(found) > _MAX_PATH:
         raise one.refused("is a longer path than the kernel accepts")

@@ -19,18 +19,9 @@ from typing import Any
 from coding_model_project.harbor.rooms import root, steward
 from coding_model_project.harbor.rooms.command import Shell
 from coding_model_project.harbor.rooms.root import Base
-from coding_model_project.isolation import linux, seccomp
+from coding_model_project.isolation import confine, linux, seccomp
 from coding_model_project.sandbox.embedded import launch
 
-_MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt", "/tmp", "/var/tmp")
-_NAMESPACES = (
-    linux.CLONE_NEWUSER
-    | linux.CLONE_NEWNS
-    | linux.CLONE_NEWNET
-    | linux.CLONE_NEWIPC
-    | linux.CLONE_NEWUTS
-    | linux.CLONE_NEWCGROUP
-)
 _MAX_HEAD = 1 << 16
 _PROC = 250
 """Descriptor of the host's /proc, above those that a command gets."""
@@ -47,19 +38,22 @@ def main() -> None:
     gc.freeze()
     channel.send(b"ready")
     me = os.getpid()
-    with suppress(EOFError, ConnectionError):
+    with suppress(ConnectionError):
         while True:
-            head, theirs = _receive(channel)
+            head, descriptors, _, _ = socket.recv_fds(channel, _MAX_HEAD, 1)
+            if not head:  # the host closed the channel
+                return
+            theirs = socket.socket(fileno=descriptors[0])
             if os.fork() == 0:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 channel.close()
                 linux.end_with(me)
-                steward.serve(theirs, base, shell, head)
+                steward.serve(theirs, base, shell, json.loads(head))
             theirs.close()
 
 
 def _reap(*_: object) -> None:
-    """Reap stewards that ended."""
+    """Reap stewards that ended, so that their CPU time counts as this process's."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -74,13 +68,10 @@ def _prepare(setup: dict[str, Any]) -> tuple[Base, Shell]:
     opened = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     proc = os.dup2(opened, _PROC, inheritable=False)
     os.close(opened)
-    uid, gid = os.getuid(), os.getgid()
-    agent = Path(setup["agent"]) if setup["agent"] else None
-    linux.unshare(_NAMESPACES)
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
-    Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
-    base = root.build(_mount_point(agent), agent)
+    agent = setup["agent"]
+    confine.new_namespaces(0)
+    place = Path(confine.mount_point([sys.base_prefix, *([agent] if agent else [])]))
+    base = root.build(place, Path(agent) if agent else None)
     root.hide_own_package()
     linux.make_read_only("/")
     linux.sethostname("room")
@@ -94,15 +85,6 @@ def _prepare(setup: dict[str, Any]) -> tuple[Base, Shell]:
     return base, shell
 
 
-def _mount_point(agent: Path | None) -> Path:
-    for name in _MOUNT_POINTS:
-        path = Path(name)
-        hidden = (agent, Path(sys.base_prefix))
-        if path.is_dir() and not any(p and p.is_relative_to(path) for p in hidden):
-            return path
-    raise OSError("no directory to build a root on")
-
-
 def _can_mount_proc() -> bool:
     """Return whether rooms can mount /proc: the kernel refuses if a container engine covers parts."""
     pid = linux.fork(linux.CLONE_NEWPID | linux.CLONE_NEWNS)
@@ -113,18 +95,6 @@ def _can_mount_proc() -> bool:
             os._exit(0)
         os._exit(1)
     return os.waitpid(pid, 0)[1] == 0
-
-
-def _receive(channel: socket.socket) -> tuple[dict[str, Any], socket.socket]:
-    """Receive a request for a room, and the socket to serve it on.
-
-    Raises:
-        EOFError: the host closed the channel.
-    """
-    data, descriptors, _, _ = socket.recv_fds(channel, _MAX_HEAD, 1)
-    if not data:
-        raise EOFError("the host closed the channel")
-    return json.loads(data), socket.socket(fileno=descriptors[0])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,12 +21,15 @@ from coding_model_project.harbor.environment.base import (
     EnvironmentFailed,
     Killed,
     Resources,
+    prepared,
 )
 from coding_model_project.harbor.environment.output import shown
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
+from coding_model_project.harbor.rooms.image import Image
 from coding_model_project.harbor.rooms.root import CLEARING_S, interpreter_folder, packages_folder
 from coding_model_project.isolation.child import Helper
 from coding_model_project.isolation.proc_files import longest_s
+from coding_model_project.sandbox.embedded import frames
 
 _START_S = 60.0
 _ANSWER_S = 60.0
@@ -35,29 +38,12 @@ _ANSWER_S = 60.0
 _MAX_ENTRIES = 20_000
 _MAX_IMAGE_BYTES, _MAX_IMAGE_ENTRIES = 1 << 30, 200_000
 _LENGTHS = struct.Struct("<II")
-_POLL_S = 0.002
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/python/bin"
 _ENV = {"PATH": PATH, "LANG": "C.UTF-8", "HOSTNAME": "room", "PYTHONNOUSERSITE": "1"}
 """Variables of every command. The last one stops Pythons from loading modules in home directories."""
 
 _WITH_PACKAGES = {"PATH": f"{interpreter_folder()}/bin:{PATH}", "PYTHONPATH": packages_folder()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Settings of a room."""
-
-    workdir: str = "/"
-    env: Mapping[str, str] | None = None
-    user: str | int | None = None
-    files: Tree = field(default_factory=Tree)
-    """Files copied over the root."""
-    notes: tuple[str, ...] = ()
-    """See `Environment.notes`."""
-    resources: Resources = field(default_factory=Resources)
-    packages: bool = False
-    """True to mount this project's installed modules read-only, with its interpreter first in PATH."""
 
 
 class Rooms:
@@ -102,26 +88,25 @@ class Rooms:
         if keeper is not None:
             await asyncio.to_thread(keeper.stop)
 
-    async def create(self, settings: Settings) -> Room:
+    async def create(self, image: Image, files: Tree, resources: Resources) -> Room:
         """Create a room.
+
+        Args:
+            files: copied over the root; they include what the image's commands have made.
 
         Raises:
             EnvironmentFailed: it could not be created.
         """
         if self._keeper is None:
             raise EnvironmentFailed("the keeper is not started; use `async with Rooms()`")
-        room = Room(await self._ask(self._keeper, settings), settings)
-        try:
-            await room.prepare()
-        except BaseException:
-            await room.cleanup()
-            raise
+        head = {**asdict(resources), "packages": image.packages}
+        room = Room(await self._ask(self._keeper, head), image, files, resources.processes)
+        await prepared(room)
         return room
 
-    async def _ask(self, keeper: Helper, settings: Settings) -> socket.socket:
+    async def _ask(self, keeper: Helper, room: dict[str, Any]) -> socket.socket:
         """Return a channel to a new steward. Restart the keeper if it is gone."""
         ours, theirs = socket.socketpair()
-        room = {**asdict(settings.resources), "packages": settings.packages}
         head = json.dumps(room).encode()
         try:
             try:
@@ -144,18 +129,18 @@ class Rooms:
 class Room(Environment):
     """One room, served by its steward. See `Environment`."""
 
-    def __init__(self, channel: socket.socket, settings: Settings) -> None:
+    def __init__(
+        self, channel: socket.socket, image: Image, files: Tree, max_processes: int
+    ) -> None:
         channel.setblocking(False)
         self._channel: socket.socket | None = channel
-        self._settings = settings
-        self.workdir, self.user = settings.workdir, settings.user
-        self.env = {
-            **_ENV,
-            **(_WITH_PACKAGES if settings.packages else {}),
-            **(settings.env or {}),
-        }
-        self.tests, self.notes = settings.files.within("tests"), settings.notes
+        self._files, self._max_processes = files, max_processes
+        self.workdir, self.user = image.workdir, image.user
+        self.env = {**_ENV, **(_WITH_PACKAGES if image.packages else {}), **image.env}
+        self.tests, self.notes = files.within("tests"), image.notes
         self._turn = asyncio.Lock()
+        self._descriptors: list[int] = []
+        """Those that came with answers."""
 
     async def prepare(self) -> None:
         """Wait until the room is ready, and write its files.
@@ -164,10 +149,9 @@ class Room(Environment):
             EnvironmentFailed: it could not be created.
         """
         await self._receive(_START_S)
-        files = self._settings.files
-        if files.entries:
-            await self._lay("/", files)
-        await self._ask({"do": "write", "path": self.workdir, "entries": []})
+        if self._files.entries:
+            await self.write_tree("/", self._files)
+        await self.write_tree(self.workdir, Tree())
 
     async def execute(
         self,
@@ -187,7 +171,7 @@ class Room(Environment):
             "timeout_s": timeout_s,
             "user": user,
             "max_output": max_output,
-            "processes": self._settings.resources.processes,
+            "processes": self._max_processes,
         }
         wait_s = None if timeout_s is None else longest_s(timeout_s) + _ANSWER_S
         head, body = await self._ask({"do": "run", "command": what}, wait_s=wait_s)
@@ -210,15 +194,14 @@ class Room(Environment):
     async def write_file(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """See `Environment.write_file`."""
         folder, _, name = self.absolute(path).rpartition("/")
-        await self._lay(folder or "/", of_bytes(name, content, mode))
+        await self.write_tree(folder or "/", of_bytes(name, content, mode))
 
     async def read_tree(
         self, path: str, max_bytes: int = MAX_FILE_BYTES, only: Sequence[str] | None = None
     ) -> Tree:
         """See `Environment.read_tree`."""
         what = {"max_bytes": max_bytes, "max_entries": _MAX_ENTRIES, "only": only}
-        head, body = await self._ask({"do": "pack", "path": self.absolute(path), **what})
-        return Tree(tuple(map(tuple, head["entries"])), body)  # type: ignore[arg-type]
+        return await self._pack({"do": "pack", "path": self.absolute(path), **what})
 
     async def changes(self) -> Tree:
         """Return all of the room's own files, without the host's, as a tree of the root.
@@ -228,12 +211,16 @@ class Room(Environment):
             EnvironmentFailed: the room is lost.
         """
         bounds = {"max_bytes": _MAX_IMAGE_BYTES, "max_entries": _MAX_IMAGE_ENTRIES}
-        head, body = await self._ask({"do": "changes", **bounds})
+        return await self._pack({"do": "changes", **bounds})
+
+    async def _pack(self, request: dict[str, Any]) -> Tree:
+        head, body = await self._ask(request)
         return Tree(tuple(map(tuple, head["entries"])), body)  # type: ignore[arg-type]
 
     async def write_tree(self, path: str, tree: Tree) -> None:
         """See `Environment.write_tree`."""
-        await self._lay(self.absolute(path), tree)
+        request = {"do": "write", "path": self.absolute(path), "entries": tree.entries}
+        await self._ask(request, tree.body)
 
     async def listen(self, port: int) -> socket.socket:
         """Return a socket that listens on the room's own loopback, for this process to serve.
@@ -244,14 +231,13 @@ class Room(Environment):
             OSError: the port is taken.
             EnvironmentFailed: the room is lost.
         """
-        descriptors: list[int] = []
         try:
-            await self._ask({"do": "listen", "port": port}, takes=descriptors)
+            await self._ask({"do": "listen", "port": port})
         except BaseException:
-            for descriptor in descriptors:
-                os.close(descriptor)
+            while self._descriptors:
+                os.close(self._descriptors.pop())
             raise
-        return socket.socket(fileno=descriptors[0])
+        return socket.socket(fileno=self._descriptors.pop())
 
     async def begin_verifier(self) -> None:
         """See `Environment.begin_verifier`."""
@@ -279,30 +265,19 @@ class Room(Environment):
                     pass  # the steward closes its end when the whole room is gone
         channel.close()
 
-    async def _lay(self, path: str, tree: Tree) -> None:
-        request = {"do": "write", "path": path, "entries": tree.entries}
-        await self._ask(request, tree.body)
-
     # ── the channel ───────────────────────────────────────────────────────────────────────────────
 
     async def _ask(
-        self,
-        request: dict[str, Any],
-        body: bytes = b"",
-        wait_s: float | None = _ANSWER_S,
-        takes: list[int] | None = None,
+        self, request: dict[str, Any], body: bytes = b"", wait_s: float | None = _ANSWER_S
     ) -> tuple[dict[str, Any], bytes]:
         """Send a request to the steward, and return its answer.
-
-        Args:
-            takes: receives the descriptors that come with the answer.
 
         Raises:
             OSError: the requested path does not exist or is not accessible.
             EnvironmentFailed: the room is lost.
         """
         async with self._turn:
-            asking = asyncio.ensure_future(self._exchange(request, body, wait_s, takes))
+            asking = asyncio.ensure_future(self._exchange(request, body, wait_s))
             try:
                 head, content = await asyncio.shield(asking)
             except asyncio.CancelledError:
@@ -313,14 +288,10 @@ class Room(Environment):
         return head, content
 
     async def _exchange(
-        self,
-        request: dict[str, Any],
-        body: bytes,
-        wait_s: float | None,
-        takes: list[int] | None,
+        self, request: dict[str, Any], body: bytes, wait_s: float | None
     ) -> tuple[dict[str, Any], bytes]:
         await self._send(request, body)
-        return await self._receive(wait_s, takes)
+        return await self._receive(wait_s)
 
     async def _interrupt(self, asking: asyncio.Task[Any], request: dict[str, Any]) -> None:
         """Interrupt a cancelled request, and read its answer so that it does not stay in the channel."""
@@ -331,22 +302,17 @@ class Room(Environment):
             await asking
 
     async def _send(self, request: dict[str, Any], body: bytes) -> None:
-        encoded = json.dumps(request).encode("utf-8", "surrogatepass")
-        frame = _LENGTHS.pack(len(encoded), len(body)) + encoded + body
         try:
             async with asyncio.timeout(_ANSWER_S):
+                frame = frames.encoded(request, body)
                 await asyncio.get_running_loop().sock_sendall(self._open(), frame)
         except OSError as error:
             raise EnvironmentFailed(f"the room is lost: {error or 'no answer'}") from error
 
-    async def _receive(
-        self, wait_s: float | None, takes: list[int] | None = None
-    ) -> tuple[dict[str, Any], bytes]:
+    async def _receive(self, wait_s: float | None) -> tuple[dict[str, Any], bytes]:
         try:
             async with asyncio.timeout(wait_s):
-                first = b"" if takes is None else await self._with_descriptors(takes)
-                lengths = first + await self._exactly(_LENGTHS.size - len(first))
-                head, body = _LENGTHS.unpack(lengths)
+                head, body = _LENGTHS.unpack(await self._exactly(_LENGTHS.size))
                 data = await self._exactly(head + body)
         except (OSError, EOFError) as error:
             raise EnvironmentFailed(f"the room is lost: {error or 'no answer'}") from error
@@ -355,29 +321,29 @@ class Room(Environment):
             raise EnvironmentFailed(f"the room failed: {answer['broken']}")
         return answer, data[head:]
 
-    async def _with_descriptors(self, takes: list[int]) -> bytes:
-        """Receive the first byte of an answer, to which its descriptors are attached."""
-        channel = self._open()
-        while True:
-            try:
-                data, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
-            except BlockingIOError:
-                await asyncio.sleep(_POLL_S)
-                continue
-            if not data:
-                raise EOFError("the steward ended")
-            takes += descriptors
-            return data
-
     async def _exactly(self, n: int) -> bytes:
-        loop = asyncio.get_running_loop()
+        """Receive so many bytes, and any descriptors that come with them."""
         buffer = bytearray()
         while len(buffer) < n:
-            chunk = await loop.sock_recv(self._open(), min(n - len(buffer), 1 << 20))
+            try:
+                most = min(n - len(buffer), 1 << 20)
+                chunk, descriptors, _, _ = socket.recv_fds(self._open(), most, 1)
+            except BlockingIOError:
+                await self._readable()
+                continue
             if not chunk:
                 raise EOFError("the steward ended")
             buffer += chunk
+            self._descriptors += descriptors
         return bytes(buffer)
+
+    async def _readable(self) -> None:
+        loop, channel, ready = asyncio.get_running_loop(), self._open(), asyncio.Event()
+        loop.add_reader(channel, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(channel)
 
     def _open(self) -> socket.socket:
         if self._channel is None:

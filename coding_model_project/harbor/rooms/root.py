@@ -73,38 +73,13 @@ _MADE = {
     "hostname": "room\n",
     "resolv.conf": "",
 }
-_PROC_HIDDEN = (
-    "buddyinfo",
-    "interrupts",
-    "kallsyms",
-    "kcore",
-    "key-users",
-    "keys",
-    "kmsg",
-    "kpagecgroup",
-    "kpagecount",
-    "kpageflags",
-    "latency_stats",
-    "modules",
-    "pagetypeinfo",
-    "sched_debug",
-    "slabinfo",
-    "softirqs",
-    "sysrq-trigger",
-    "timer_list",
-    "vmallocinfo",
-)
+_PROC_HIDDEN = """
+buddyinfo interrupts kallsyms kcore key-users keys kmsg kpagecgroup kpagecount kpageflags latency_stats
+modules pagetypeinfo sched_debug slabinfo softirqs sysrq-trigger timer_list vmallocinfo
+"""
 """Entries of /proc that reveal more about the machine than programs need; all of /proc is read-only."""
 
-_ABOVE_TESTS = (
-    ".pytest.ini",
-    "conftest.py",
-    "pyproject.toml",
-    "pytest.ini",
-    "setup.cfg",
-    "setup.py",
-    "tox.ini",
-)
+_ABOVE_TESTS = ".pytest.ini conftest.py pyproject.toml pytest.ini setup.cfg setup.py tox.ini"
 """Files in the root directory that pytest would apply to /tests."""
 
 FOLDERS = {
@@ -143,7 +118,6 @@ def build(mount_point: Path, agent: Path | None = None) -> Base:
     Raises:
         OSError: this machine does not allow it.
     """
-    linux.mount("", "/", "", linux.MS_REC | linux.MS_PRIVATE).make()
     linux.mount("base", str(mount_point), "tmpfs", _QUIET, "size=16m,mode=755").make()
     base = mount_point / BASE[1:]
     base.mkdir()
@@ -151,15 +125,15 @@ def build(mount_point: Path, agent: Path | None = None) -> Base:
     (mount_point / "old").mkdir()
     system = [name for name in _SYSTEM if Path("/", name).is_dir()]
     for name in system:
-        _bind(Path("/", name), base / name)
+        confine.bind(Path("/", name), base / name)
     if not Path(sys.base_prefix).is_relative_to("/usr"):
-        _bind(Path(sys.base_prefix), base / PYTHON)
+        confine.bind(Path(sys.base_prefix), base / PYTHON)
         system.append(PYTHON)
     packages_at = _bind_packages(base)
     if agent is not None:
-        _bind(agent, base / "agent")
+        confine.bind(agent, base / "agent")
     # The kernel allows a new /proc only if a whole one is visible; each phase mounts its own over it.
-    _bind(Path(confine.PROC), base / "proc")
+    confine.bind(Path(confine.PROC), base / "proc")
     fixed = _fill_etc(base / "etc")
     _make_devices(base / "dev")
     os.chdir(mount_point)
@@ -196,7 +170,7 @@ def _bind_packages(base: Path) -> str | None:
     installed = Path(sysconfig.get_path("purelib"))
     if not (base / at).is_dir() or not installed.is_dir():
         return None
-    _bind(installed, base / PACKAGES)
+    confine.bind(installed, base / PACKAGES)
     return at
 
 
@@ -208,15 +182,6 @@ def hide_own_package() -> None:
     for path in Path(BASE, PACKAGES).glob("coding_model_project*"):
         if path.is_dir():
             linux.mount("hidden", str(path), "tmpfs", _QUIET, "size=4k,mode=555").make()
-
-
-def _bind(source: Path, target: Path) -> None:
-    if source.is_dir():
-        target.mkdir(parents=True, exist_ok=True)
-    else:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.touch()
-    linux.mount(str(source), str(target), "", linux.MS_BIND | linux.MS_REC).make()
 
 
 def _fill_etc(target: Path) -> list[str]:
@@ -239,9 +204,9 @@ def _fill_etc(target: Path) -> list[str]:
         if name == "ssl":  # the rest may contain keys
             for part in ("certs", "openssl.cnf"):
                 if (found := etc / name / part).exists():
-                    _bind(found, fixed / name / part)
+                    confine.bind(found, fixed / name / part)
         elif (found := etc / name).exists():
-            _bind(found, fixed / name)
+            confine.bind(found, fixed / name)
     (fixed / "ld.so.preload").touch()  # empty and read-only: its entries load into every program
     return [path.name for path in fixed.iterdir()]
 
@@ -249,7 +214,7 @@ def _fill_etc(target: Path) -> list[str]:
 def _make_devices(target: Path) -> None:
     target.mkdir()
     for name in _DEVICES:
-        _bind(Path("/dev") / name, target / name)
+        confine.bind(Path("/dev") / name, target / name)
     for name, link in _DEVICE_LINKS.items():
         (target / name).symlink_to(link)
     (target / "shm").mkdir()
@@ -318,7 +283,7 @@ def mount_proc() -> None:
     """
     flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC | linux.MS_RDONLY
     linux.mount("proc", confine.PROC, "proc", flags).make()
-    for name in _PROC_HIDDEN:
+    for name in _PROC_HIDDEN.split():
         with suppress(FileNotFoundError):
             linux.mount("/dev/null", f"{confine.PROC}/{name}", "", linux.MS_BIND).make()
 
@@ -333,7 +298,7 @@ def clear_ways(protected: Sequence[str]) -> None:
         OSError: the candidate left a folder that cannot be searched, or too much to search.
     """
     until = time.monotonic() + CLEARING_S
-    for name in _ABOVE_TESTS:
+    for name in _ABOVE_TESTS.split():
         with suppress(OSError):
             os.unlink(f"/{name}")
     closed = {*_SYSTEM, PYTHON, "dev", "proc", "sys"}

@@ -16,6 +16,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import select
 import signal
 import socket
 import struct
@@ -29,10 +30,9 @@ from typing import NoReturn
 
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.rooms import command, root
-from coding_model_project.harbor.rooms.command import Ended, Shell
+from coding_model_project.harbor.rooms.command import Shell
 from coding_model_project.harbor.rooms.root import LOGS, TESTS, Base
-from coding_model_project.harbor.rooms.streams import Background
-from coding_model_project.harbor.rooms.watching import Job
+from coding_model_project.harbor.rooms.running import Job, Running, Stream
 from coding_model_project.isolation import confine, linux
 from coding_model_project.sandbox.embedded import frames, launch
 
@@ -40,6 +40,9 @@ _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _LOGS_SIZE = "64m"
 _SAMPLE_S = 0.1
 """Wall seconds between two looks at the processes that commands left behind."""
+_AGENTS_NICE = 5
+"""Niceness of agents: next to them, verifiers and the judge get three times their share of a core."""
+
 _OF_THE_MACHINE = (errno.ENOMEM, errno.EIO, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
 """Errors that a candidate's files do not cause."""
 
@@ -54,7 +57,6 @@ class _End(IntEnum):
     broken = 1
     verify = 10
     resume = 11
-    stop = 12
 
 
 def serve(channel: socket.socket, base: Base, shell: Shell, head: frames.Head) -> NoReturn:
@@ -70,7 +72,7 @@ def serve(channel: socket.socket, base: Base, shell: Shell, head: frames.Head) -
             own_proc=shell.own_proc,
             packages=head.get("packages", False),
         )
-        return _Room(channel, shell, head).serve()
+        return _phases(channel, shell, head)
 
     _to_the_end(channel, body)
 
@@ -91,71 +93,60 @@ def _to_the_end(channel: socket.socket, body: Callable[[], int]) -> NoReturn:
         os._exit(code)
 
 
-class _Room:
-    """The steward, whose state outlives a phase."""
+def _phases(channel: socket.socket, shell: Shell, head: frames.Head) -> int:
+    """Run phase after phase, and return an exit code. This process keeps what outlives a phase."""
+    answer: frames.Head = {}
+    mounted: list[str] = []
+    while True:
+        pid = os.fork()
+        if pid == 0:
+            phase = _Phase(channel, shell, head, of_verifier=bool(mounted))
+            _to_the_end(channel, partial(phase.serve, answer))
+        answer = {}
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code == _End.verify:
+            try:
+                _cover(mounted, head["storage_mb"])
+                continue
+            except OSError as error:
+                if error.errno in _OF_THE_MACHINE:
+                    raise
+                answer = _failure(error)  # the candidate's files prevent its verification
+        elif code != _End.resume:
+            return code
+        while mounted:
+            linux.unmount(mounted.pop())
 
-    def __init__(self, channel: socket.socket, shell: Shell, head: frames.Head) -> None:
-        self._channel, self._shell, self._head = channel, shell, head
-        self._mounted: list[str] = []
-        """Folders of the verifier, in its phase only."""
 
-    def serve(self) -> int:
-        """Run phase after phase, and return an exit code."""
-        answer: frames.Head = {}
-        while True:
-            pid = os.fork()
-            if pid == 0:
-                of_verifier = bool(self._mounted)
-                phase = _Phase(self._channel, self._shell, self._head, of_verifier=of_verifier)
-                _to_the_end(self._channel, partial(phase.serve, answer))
-            answer = {}
-            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            if code in (_End.closed, _End.broken) or code not in list(_End):
-                return code
-            end = _End(code)
-            if end is _End.verify:
-                try:
-                    self._cover()
-                except OSError as error:
-                    if error.errno in _OF_THE_MACHINE:
-                        raise
-                    answer = _failure(error)  # the candidate's files prevent its verification
-                    self._uncover()
-            elif end is _End.resume:
-                self._uncover()
+def _cover(mounted: list[str], tests_mb: int) -> None:
+    """Hide the candidate's /tests and /logs/verifier. None of its processes lives at this point.
 
-    def _uncover(self) -> None:
-        while self._mounted:
-            linux.unmount(self._mounted.pop())
+    Args:
+        mounted: gets the folders that are mounted over them.
 
-    def _cover(self) -> None:
-        """Hide the candidate's /tests and /logs/verifier. None of its processes lives at this point.
-
-        Raises:
-            OSError: the candidate left what prevents it.
-        """
-        root.clear_ways((TESTS, LOGS))
-        tests_size = f"{self._head['storage_mb']}m"
-        for path, size, mode in ((TESTS, tests_size, 0o755), (LOGS, _LOGS_SIZE, 0o777)):
-            root.fresh(path, size, mode)
-            self._mounted.append(path)
+    Raises:
+        OSError: the candidate left what prevents it.
+    """
+    root.clear_ways((TESTS, LOGS))
+    for path, size, mode in ((TESTS, f"{tests_mb}m", 0o755), (LOGS, _LOGS_SIZE, 0o777)):
+        root.fresh(path, size, mode)
+        mounted.append(path)
 
 
 class _Phase:
     """P: a PID namespace, and the server of requests while it lasts."""
 
     def __init__(
-        self,
-        channel: socket.socket,
-        shell: Shell,
-        head: frames.Head,
-        *,
-        of_verifier: bool,
+        self, channel: socket.socket, shell: Shell, head: frames.Head, *, of_verifier: bool
     ) -> None:
         self._channel, self._shell, self._of_verifier = channel, shell, of_verifier
-        self._memory_mb, self._processes = head["memory_mb"], head["processes"]
-        self._background = Background()
-        self._init = 0
+        self._limits = {
+            "max_bytes": head["memory_mb"] << 20,
+            "max_processes": head["processes"],
+        }
+        self._streams: list[Stream] = []
+        """Those of the running command, and of ended ones whose remaining processes may still print."""
+        self._running: Running | None = None
 
     def serve(self, answer: frames.Head) -> int:
         """Answer requests until the phase ends, and return an exit code.
@@ -168,12 +159,41 @@ class _Phase:
         self._begin()
         frames.send(self._channel, answer)
         while True:
-            self._await_request()
+            if not self._look():
+                continue
             request, body = frames.receive(self._channel)
-            if request["do"] in _End.__members__:
+            if self._running is not None:  # any request during a command is an interrupt
+                self._finish("interrupted")
+            elif request["do"] in _End.__members__:
                 self._end()
                 return int(_End[request["do"]])
-            self._answer(request, body)
+            else:
+                self._answer(request, body)
+
+    def _look(self) -> bool:
+        """Read output and hold processes to their limits; return whether the host sent a request."""
+        poll = select.poll()
+        for fd in (self._channel.fileno(), *(one.fd for one in self._streams)):
+            poll.register(fd, select.POLLIN)
+        wait_s = _SAMPLE_S if self._job.lives() else None
+        if self._running is not None:
+            poll.register(self._running.pidfd, select.POLLIN)
+            wait_s = self._running.wait_s()
+        ready = {fd for fd, _ in poll.poll(None if wait_s is None else 1 + 1000 * wait_s)}
+        for one in self._streams:
+            if one.fd in ready:
+                one.drain()
+                if self._running is None or one not in self._running.streams:
+                    one.forget()  # read so that writers do not block, then dropped
+        self._streams = [one for one in self._streams if one.open]
+        if self._running is None:
+            if not ready and self._job.beyond():
+                self._job.kill()
+        elif self._running.pidfd in ready:
+            self._finish(None)
+        elif killed := self._running.beyond():
+            self._finish(killed)
+        return self._channel.fileno() in ready
 
     def _answer(self, request: frames.Head, body: bytes) -> None:
         """Answer one request. Errors about a path in the room are answers too."""
@@ -182,7 +202,11 @@ class _Phase:
         try:
             match request["do"]:
                 case "run":
-                    answer, content = self._run(request)
+                    asked = command.Command(**request["command"])
+                    nice = 0 if self._of_verifier else _AGENTS_NICE
+                    self._running = command.start(self._shell, asked, self._job, nice=nice)
+                    self._streams += self._running.streams
+                    return  # `_finish` answers
                 case "write":
                     tree.unpack(request["path"], request["entries"], body)
                 case "read":
@@ -210,63 +234,71 @@ class _Phase:
             answer = _failure(error)
         frames.send(self._channel, answer, content)
 
-    def _await_request(self) -> None:
-        """Wait for a request, and hold processes that commands left behind to the room's limits."""
-        while not self._background.wait(self._channel, _SAMPLE_S if self._job.lives() else None):
-            if self._job.beyond(self._memory_mb << 20, self._processes):
-                self._job.kill()
+    def _finish(self, killed: str | None) -> None:
+        """Answer the request of the command that runs; its background processes continue.
+
+        Args:
+            killed: why it is killed, with its descendants; None if its shell has ended.
+        """
+        running, self._running = self._running, None
+        assert running is not None
+        if killed == "starved" and not self._of_verifier:
+            killed = "timeout"
+        content = b""
+        try:
+            if killed:
+                running.job.kill()
+            status, report = running.ended()
+            if killed:
+                running.job.kill()  # what its end has left to init
+            kind, _, reason = report.partition(":")
+            code = os.waitstatus_to_exitcode(status)
+            for one in running.streams:
+                one.drain()
+            (out, out_lost), (err, err_lost) = (one.take() for one in running.streams)
+            if kind == "refused":
+                code, err = command.CANNOT_START, err + reason.encode() + b"\n"
+            answer: frames.Head = {
+                "exit": code if code >= 0 else 128 - code,
+                "killed": killed,
+                "failed": reason if kind == "failed" else None,
+                "stdout": len(out),
+                "lost": [out_lost, err_lost],
+            }
+            content = out + err
+        except OSError as error:
+            answer = _failure(error)
+        for one in running.streams:
+            one.forget()
+        frames.send(self._channel, answer, content)
 
     def _begin(self) -> None:
         linux.unshare(linux.CLONE_NEWPID | linux.CLONE_NEWIPC)
         ours, theirs = os.pipe()
         pid = os.fork()  # the first fork after unshare makes the namespace's first process
         if pid == 0:
-            _be_init(theirs, self._shell, self._processes)
+            _be_init(theirs, self._shell, self._limits["max_processes"])
         os.close(theirs)
         reply = os.read(ours, 2000)
         os.close(ours)
         if reply != b"ready":
             os.waitpid(pid, 0)
             raise OSError(f"the first process of a room failed: {reply.decode(errors='replace')}")
-        self._init = pid
-        self._job = Job(self._shell.proc, pid)
+        self._job = Job(proc=self._shell.proc, init=pid, **self._limits)
 
     def _end(self) -> None:
         """Kill every process of the room, and wait until they are gone."""
         with suppress(ProcessLookupError):
-            os.kill(self._init, signal.SIGKILL)
+            os.kill(self._job.init, signal.SIGKILL)
         with suppress(ChildProcessError):
             while True:  # the namespace's last processes are children of this process or of init
                 os.waitpid(-1, 0)
-        self._background.close()
         if self._shell.own_proc:
             linux.unmount(confine.PROC)
-
-    def _run(self, request: frames.Head) -> tuple[frames.Head, bytes]:
-        ended = command.run(
-            self._shell,
-            command.Command(**request["command"]),
-            init=self._init,
-            channel=self._channel,
-            memory_mb=self._memory_mb,
-            background=self._background,
-            of_verifier=self._of_verifier,
-        )
-        return _head(ended), ended.stdout + ended.stderr
 
 
 def _failure(error: Exception) -> frames.Head:
     return {"error": type(error).__name__, "message": str(error)}
-
-
-def _head(ended: Ended) -> frames.Head:
-    return {
-        "exit": ended.exit_code,
-        "killed": ended.killed,
-        "failed": ended.failed,
-        "stdout": len(ended.stdout),
-        "lost": [ended.stdout_lost, ended.stderr_lost],
-    }
 
 
 def _raise_loopback() -> None:

@@ -8,8 +8,9 @@ import pytest
 import coding_model_project.cli as cli
 from coding_model_project.harbor.failures import VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.grade_tasks import Graded, Totals
-from coding_model_project.harbor.trial_outcome import StepOutcome, TrialOutcome
+from coding_model_project.harbor.format.tasks import Refused
+from coding_model_project.harbor.grade_tasks import Totals
+from coding_model_project.harbor.outcome import StepOutcome, TrialOutcome
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.rooms import run_in_environments
 
@@ -29,19 +30,23 @@ def test_no_task_is_exit_2_at_once(command, place, says, tmp_path, capsys):
 
 
 def test_totals_count_rewards_and_causes(tmp_path):
-    tried = TrialOutcome(
-        task=load_task(folder(tmp_path)), rewards=None, error=None, steps=(), wall_s=1.0, notes=()
-    )
+    task = load_task(folder(tmp_path))
+    tried = TrialOutcome(task=task, rewards=None, error=None, steps=())
     totals = Totals()
-    for name, rewards in (("a", {"reward": 1}), ("b", {"reward": 0.5}), ("c", {"score": 0})):
-        totals.add(Graded(task=name, outcome=replace(tried, rewards=rewards)))
-    totals.add(Graded(task="d", refusal="no"))
-    late = replace(tried, error=VerifierTimeoutError("late"))
-    totals.add(Graded(task="e", outcome=late))
-    totals.add(Graded(task="f", outcome=replace(tried, rewards={"x": 1, "y": 1})))
+    late = VerifierTimeoutError("late")
+    for name, rewards, error in (
+        ("a", {"reward": 1}, None),
+        ("b", {"reward": 0.5}, None),
+        ("c", {"score": 0}, None),
+        ("e", None, late),
+        ("f", {"x": 1, "y": 1}, None),
+    ):
+        named = replace(task, label=name)
+        totals.add(replace(tried, task=named, rewards=rewards, error=error))
+    totals.add(Refused(path=tmp_path, label="d", reason="no"))
     assert str(totals) == (
         "6 tasks: reward 1: 1, partial: 1, 0: 1, "
-        "invalid: 3 (refused 1, verifier_failed 1, no_main_reward 1)"
+        "invalid: 3 (verifier_failed 1, no_main_reward 1, refused 1)"
     )
     assert (totals.short, totals.refused) == (list("bcef"), ["d"])
 
@@ -53,7 +58,9 @@ def test_the_reason_is_of_the_step_that_earned_less(tmp_path):
     )
     task = load_task(folder(tmp_path))
     tried = TrialOutcome(task=task, rewards={"reward": 0.5}, error=None, steps=steps)
-    assert Graded(task="t", outcome=tried).reason == "1 of 2 failed"
+    assert tried.reason == "1 of 2 failed"
+    refused = Refused(path=tmp_path, label="d", reason="no").line()
+    assert refused.keys() == tried.line().keys()
 
 
 def test_results_among_tasks_are_ignored_and_alone_they_are_no_tasks(tmp_path, capsys):
@@ -68,7 +75,6 @@ def test_results_among_tasks_are_ignored_and_alone_they_are_no_tasks(tmp_path, c
     captured = capsys.readouterr()
     (line,) = map(json.loads, captured.out.splitlines())
     assert (line["task"], line["rewards"]) == ("broken", None)
-    assert line.keys() == Graded(task="x").line().keys()
     names = ("jobs", "trial")
     ignored = [f"ignored {tasks / n}: it holds results of jobs and no task" for n in names]
     *first, _, last = captured.err.splitlines()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.harbor.environment.base import ImageError, NeedsContainer
-from coding_model_project.harbor.rooms.image import Execute, Lay, Plan, plan
+from coding_model_project.harbor.rooms.image import Execute, Image, Lay, read_image
 
 FOLLOWED = """# a comment
 FROM python:3.12-slim AS base
@@ -25,7 +25,7 @@ EXPOSE 80
 """
 
 
-def planned(folder: Path, text: str, **files: str) -> Plan:
+def planned(folder: Path, text: str, **files: str) -> Image:
     folder.mkdir(exist_ok=True)
     for name, content in {
         "Dockerfile": text,
@@ -35,7 +35,7 @@ def planned(folder: Path, text: str, **files: str) -> Plan:
     }.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content)
-    return plan(folder)
+    return read_image(folder)
 
 
 def test_what_is_followed(tmp_path):
@@ -97,7 +97,7 @@ def test_an_image_that_nothing_here_stands_for(tmp_path, image):
 
 def test_a_prebuilt_image_gets_the_folder_as_its_working_directory(tmp_path):
     (tmp_path / "data.txt").write_text("d")
-    made = plan(tmp_path, "docker.io/library/ubuntu:24.04")
+    made = read_image(tmp_path, "docker.io/library/ubuntu:24.04")
     (laid,) = made.steps
     assert isinstance(laid, Lay) and laid.files.file("data.txt") == b"d"
 

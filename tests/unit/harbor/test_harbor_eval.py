@@ -12,7 +12,7 @@ import pytest
 
 from coding_model_project.cli import main
 from coding_model_project.episodes.tool_calls import BASH_TOOL, ToolCall, bash_call
-from coding_model_project.harbor.format.trial_results import TrialResult, read_trials
+from coding_model_project.harbor.records import TrialResult, read_trials
 from coding_model_project.harbor.trials_benchmark import TRIVIAL, write_task
 from tests.completion_server import CompletionServer, serving
 from tests.unit.harbor.engines import engine
@@ -197,20 +197,6 @@ def test_what_keeps_an_agent_from_working_is_no_failure_of_the_model(tmp_path, c
             assert code == 0 or "no such agent" in said or "500" in said
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--agent-place", "room"], "--agent is missing"),
-        (["--agent", "x", "--calls", "tools"], "--calls=tools is for the bash agent"),
-        (["--agent", "x", "--agent-folder", "/no"], "--agent-folder=/no: no such folder"),
-    ],
-)
-def test_options_of_agents_that_do_not_fit_are_one_line(tmp_path, capsys, words, said):
-    assert main(evaluate(NOBODY, tasks(tmp_path / "t", "right"), tmp_path / "job", *words)) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
-
-
 def test_an_outage_is_no_failure_and_is_tried_again(tmp_path, capsys):
     folder, out = tasks(tmp_path / "t", "right", "wrong"), tmp_path / "job"
     with serving(CompletionServer(answer, faults=["500"] * 3)) as server:
@@ -369,6 +355,9 @@ def test_tasks_that_ask_for_what_is_not_here_are_set_aside(tmp_path, capsys):
         ([], "pass either folders of tasks or --benchmark"),
         (["tasks", "--benchmark", "x=tasks"], "pass either folders of tasks or"),
         (["--benchmark", "x=empty"], "--benchmark=x: empty: neither a Harbor task nor a folder"),
+        (["tasks", "--agent-place", "room"], "--agent is missing"),
+        (["tasks", "--agent", "x", "--calls", "tools"], "--calls=tools is for the bash agent"),
+        (["tasks", "--agent", "x", "--agent-folder", "/no"], "--agent-folder=/no: no such folder"),
     ],
 )
 def test_what_cannot_be_evaluated_is_one_line(tmp_path, monkeypatch, capsys, words, said):

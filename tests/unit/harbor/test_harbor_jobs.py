@@ -1,36 +1,31 @@
-from datetime import UTC, datetime
+from dataclasses import replace
 
 import orjson
 import pytest
 
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.harbor.evaluation.job import Asked, Evaluation
-from coding_model_project.harbor.evaluation.job_results import Job, score, scores
+from coding_model_project.harbor.evaluation.job_folder import Job, Worked
+from coding_model_project.harbor.evaluation.scores import score, scores
 from coding_model_project.harbor.failures import RewardNotAnObjectError, VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.format.trial_results import (
+from coding_model_project.harbor.outcome import StepOutcome, TrialOutcome
+from coding_model_project.harbor.records import (
     AgentInfo,
     AgentResult,
     ExceptionInfo,
-    ModelInfo,
     StepResult,
-    TrialFolder,
     TrialResult,
     VerifierResult,
     read_trials,
-    trial_config,
-    write_trial,
 )
 from tests.unit.harbor.folders import folder
-
-START = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def trial(task="a", rewards=None, error=None, name="t", steps=None):
     return TrialResult(
         task_name=task,
         trial_name=name,
-        trial_uri="file:///t",
         task_id={"path": "/t"},
         task_checksum="sha256:0",
         config={},
@@ -78,48 +73,38 @@ def test_a_failed_step_makes_the_reward_invalid():
 
 
 def test_a_job_is_read_as_it_was_written(tmp_path):
-    job = tmp_path / "jobs" / "mine"
-    tasks = [load_task(folder(tmp_path / name)) for name in ("a" * 40, "steps-two")]
-    results = []
-    for task, error in zip(tasks, (None, RewardNotAnObjectError("bare")), strict=True):
-        place = TrialFolder.make(job, task)
-        place.log("began")
-        config = trial_config(
-            task, place, agent={"name": "oracle"}, environment={"import_path": "m:C"}, source="set"
-        )
-        result = TrialResult(
-            task_name=task.name, trial_name=place.path.name, trial_uri=place.path.as_uri(),
-            task_id={"path": str(task.path)}, task_checksum="x", config=config, source="set",
-            agent_info=AgentInfo(name="oracle", version="1", model_info=ModelInfo(name="m")),
-            agent_result=AgentResult(n_input_tokens=3, metadata={"turns": 2}), started_at=START,
-            verifier_result=None if error else VerifierResult(rewards={"reward": 1}),
-            exception_info=ExceptionInfo.of(error) if error else None,
-        )  # fmt: skip
-        write_trial(place, task, result)
-        results.append(result)
-    assert sorted(read_trials(job), key=lambda t: t.trial_name) == sorted(
-        results, key=lambda t: t.trial_name
-    )
-    assert results[0].trial_name.startswith("a" * 32 + "__")
-    assert results[1].exceptions == ("ValidationError",)
-    written = {path.name for path in (job / results[1].trial_name).iterdir()}
+    agent = {"name": "oracle", "model_name": "m", "kwargs": {"turns": 2}}
+    job = Job(tmp_path / "job", agent, "podman")
+    used = Worked(used=AgentResult(n_input_tokens=3, metadata={"turns": 2}), trajectory={"a": 1})
+    for name, rewards, error in (
+        ("a" * 40, {"reward": 1}, None),
+        ("bare", None, RewardNotAnObjectError("bare")),
+    ):
+        task = replace(load_task(folder(tmp_path / name)), source="set")
+        step = StepOutcome(name=None, rewards=rewards, error=error)
+        ended = TrialOutcome(task=task, rewards=rewards, error=error, steps=(step,))
+        job.add(ended, [used], attempt=3)
+    job.write(3, n_concurrent_trials=2)
+    first, second = job.trials
+    assert read_trials(job.folder) == tuple(sorted(job.trials, key=lambda one: one.trial_name))
+    assert first.trial_name.startswith("a" * 32 + "__")
+    assert first.config["agent"]["kwargs"] == {"turns": 2, "attempt": 3}
+    assert second.exceptions == ("ValidationError",)
+    written = {path.name for path in (job.folder / second.trial_name).iterdir()}
     assert written >= {"config.json", "lock.json", "result.json", "trial.log", "exception.txt"}
     assert written >= {"agent", "verifier", "artifacts"}
-    made = Job(job, {"name": "oracle"}, {"type": "docker"})
-    made.trials += results
-    made.write(3, n_concurrent_trials=2)
-    written_result = orjson.loads((job / "result.json").read_bytes())
-    assert written_result["finished_at"] is None
-    stats = written_result["stats"]
+    result = orjson.loads((job.folder / "result.json").read_bytes())
+    assert result["finished_at"] is None
+    stats = result["stats"]
     assert (stats["n_completed_trials"], stats["n_errored_trials"]) == (2, 1)
     assert (stats["n_pending_trials"], stats["n_input_tokens"]) == (1, 6)
-    (key,) = scores(results)
+    (key,) = scores(job.trials)
     assert key == "oracle__m__set"
     counted = stats["evals"][key]
     assert counted["metrics"] == [{"mean": 1.0}]
     assert counted["pass_at_k"] == {"1": 1.0}
-    assert counted["reward_stats"] == {"reward": {"1": [results[0].trial_name]}}
-    assert counted["exception_stats"] == {"ValidationError": [results[1].trial_name]}
+    assert counted["reward_stats"] == {"reward": {"1": [first.trial_name]}}
+    assert counted["exception_stats"] == {"ValidationError": [second.trial_name]}
 
 
 def test_a_result_that_is_none_is_named(tmp_path):
@@ -132,10 +117,10 @@ def test_a_result_that_is_none_is_named(tmp_path):
 @pytest.mark.parametrize("agents", [[], [{"name": "one"}, {"name": "two"}]])
 def test_a_job_of_other_agents_is_not_resumed(agents, tmp_path):
     (tmp_path / "config.json").write_bytes(orjson.dumps({"agents": agents}))
-    evaluation = Evaluation(tmp_path, [], Asked(model="m", attempts=1, environment={}))
+    evaluation = Evaluation(tmp_path, [], Asked(model="m", attempts=1, environment="rooms"))
     with (
         pytest.raises(
-            ConfigError, match=r"the recorded one in name: None → bash; .* and 5 more; pass"
+            ConfigError, match=r"the recorded one in name: None → bash; .* and 6 more; pass"
         ),
         evaluation.opened(),
     ):

@@ -13,6 +13,7 @@ from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.harbor.integrity import Accepted, Integrity, NotIsolatedError, require
 from coding_model_project.harbor.trial import Trials
+from coding_model_project.harbor.trials_benchmark import write_task
 from coding_model_project.types import Problem
 from tests.unit.harbor.rooms import run_in_environments
 
@@ -30,25 +31,6 @@ APART = {
     "tests/Dockerfile": "FROM debian:12\nWORKDIR /app\nCOPY test.sh /tests/\n",
 }
 
-FORGERIES = {
-    "a daemon": ("sleep 0.3", f"setsid sh -c 'while :; do {PAID}; done' & sleep 0.1"),
-    "a reward written beforehand": ("true", f"mkdir -p /logs/verifier; {PAID}"),
-    "/tests elsewhere": (
-        f"[ -e /tests/cheat ] && {PAID}",
-        "rm -rf /tests; mkdir /app/t; ln -s /app/t /tests; touch /app/t/cheat",
-    ),
-    "/logs elsewhere": (
-        "true",
-        "rm -rf /logs; mkdir -p /app/l/verifier; ln -s /app/l /logs; echo 1 > /app/l/verifier/reward.txt",
-    ),
-    "programs replaced": (
-        f"diff <(echo 1) <(echo 2) && {PAID}",
-        "printf '#!/bin/sh\\nexit 0\\n' > /app/diff; chmod +x /app/diff; cp /app/diff /usr/local/bin/;"
-        "rm -rf /bin; ln -s /app /bin; echo 'PATH=/app:$PATH' | tee /root/.bashrc /root/.profile",
-    ),
-}
-"""Cases (verifier, agent) in which files or processes of the agent look like a reward."""
-
 
 def made(folder, test, solve, files=None):
     """Return a case's task."""
@@ -60,38 +42,22 @@ def made(folder, test, solve, files=None):
         "solution/solve.sh": f"#!/bin/bash\n{solve}\n",
         **(files or {}),
     }
-    for name, text in content.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return load_task(folder)
+    return load_task(write_task(folder, content))
 
 
-def tried(tmp_path, cases):
-    """Return the rewards and integrity of each case's own solution, after any error."""
-    tasks = {name: made(tmp_path / str(n), *case) for n, (name, case) in enumerate(cases.items())}
-
-    async def use(environments):
-        trials = Trials(environments)
-        return {name: await trials.run(task, Oracle()) for name, task in tasks.items()}
-
-    outcomes = run_in_environments(use)
-    assert {name: one.error for name, one in outcomes.items() if one.error} == {}
-    return {name: (one.rewards, one.integrity) for name, one in outcomes.items()}
-
-
-def test_what_an_agent_leaves_is_no_reward(tmp_path):
-    found = tried(tmp_path, FORGERIES)
-    assert {name: rewards for name, (rewards, _) in found.items() if rewards["reward"]} == {}
-
-
-def test_a_reward_is_isolated_by_the_verifiers_own_environment(tmp_path):
-    full = {"reward": 1.0}
-    cases = {"runs": (RUNS, WRITES), "imports": (IMPORTS, FUNCTION), "apart": (RUNS, WRITES, APART)}
-    assert tried(tmp_path, cases) == {
-        "runs": (full, Integrity.in_process),
-        "imports": (full, Integrity.in_process),
-        "apart": (full, Integrity.isolated),
-    }
+@pytest.mark.parametrize(
+    ("case", "integrity"),
+    [
+        ((RUNS, WRITES), Integrity.in_process),
+        ((IMPORTS, FUNCTION), Integrity.in_process),
+        ((RUNS, WRITES, APART), Integrity.isolated),
+    ],
+)
+def test_a_reward_is_isolated_by_the_verifiers_own_environment(tmp_path, case, integrity):
+    task = made(tmp_path, *case)
+    ended = run_in_environments(lambda environments: Trials(environments).run(task, Oracle()))
+    assert (ended.error, ended.rewards) == (None, {"reward": 1.0})
+    assert ended.integrity is integrity
 
 
 def test_training_takes_only_the_rewards_that_it_may(tmp_path):
@@ -119,6 +85,7 @@ def test_check_names_what_is_wrong_with_a_task(tmp_path):
         made(tmp_path / "free", "echo 1 > /logs/verifier/reward.txt", "true"),
         made(tmp_path / "apart", RUNS, WRITES, APART),
         made(tmp_path / "good", READS, WRITES, APART),
+        made(tmp_path / "shared", READS, WRITES),
         made(tmp_path / "unsolved", READS, "true", APART),
         made(tmp_path / "unchecked", UNCHECKED, "echo 42 > /app/answer"),
         made(tmp_path / "by_chance", BY_CHANCE, "echo 42 > /app/answer"),
@@ -133,7 +100,7 @@ def test_check_names_what_is_wrong_with_a_task(tmp_path):
     for name in ("forgeable", "apart"):
         assert "one that exits where its program is imported" in found[name][0]
     assert found["free"] == ("doing nothing earns reward=1.0, expected less than 1",)
-    assert found["good"] == ()
+    assert found["good"] == found["shared"] == ()
     assert found["unsolved"] == ("its own solution earns reward=0.0, expected at least 1",)
     assert "one that leaves files with nothing in them" in found["unchecked"][0]
     assert "different rewards in 3 runs: 1 × {'reward': 1." in found["by_chance"][0]

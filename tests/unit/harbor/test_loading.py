@@ -8,11 +8,11 @@ import pytest
 from coding_model_project.cli import main
 from coding_model_project.data.loaders import load
 from coding_model_project.errors import ConfigError
-from coding_model_project.harbor.evaluation.benchmarks import benchmarks, read_benchmark
-from coding_model_project.harbor.evaluation.job_report import task_table
+from coding_model_project.harbor.evaluation.benchmarks import benchmarks
+from coding_model_project.harbor.evaluation.scores import task_table
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.tasks import Refused, read_tasks, task_folders
-from coding_model_project.harbor.format.trial_results import read_trials
+from coding_model_project.harbor.records import read_trials
 from coding_model_project.harbor.trials_benchmark import write_task
 from tests.unit.harbor.folders import folder
 
@@ -78,11 +78,11 @@ def sets(root: Path) -> Path:
 def test_benchmarks_are_found_by_name_and_by_path(tmp_path):
     data = sets(tmp_path / "data")
     found = benchmarks(["terminal_bench,swe-bench", f"mine={data}/swe_bench_pro"], data)
-    assert [one.name for one in found] == ["terminal_bench", "swe-bench", "mine"]
-    tasks = [task for one in found for task in read_benchmark(one, {})]
-    assert [(one.label, one.source) for one in tasks if isinstance(one, Task)] == [
-        ("one", "terminal_bench"), ("two", "swe-bench"), ("three", "mine"),
-    ]  # fmt: skip
+    assert {name: folder.name for name, folder in found.items()} == {
+        "terminal_bench": "terminal-bench-2.0",
+        "swe-bench": "swe_bench",
+        "mine": "swe_bench_pro",
+    }
 
 
 @pytest.mark.parametrize(

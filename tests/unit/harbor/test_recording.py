@@ -1,26 +1,25 @@
 import json
-from uuid import UUID
 
 import pytest
 
 from coding_model_project.cli import main
 from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.evaluation.job_folder import Job
 from coding_model_project.harbor.failures import VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.format.trial_results import read_trials
-from coding_model_project.harbor.recording import Recorder
-from coding_model_project.harbor.trial_outcome import (
+from coding_model_project.harbor.outcome import (
     Collected,
     CollectedStatus,
     StepOutcome,
     TrialOutcome,
 )
+from coding_model_project.harbor.records import read_trials
 from tests.unit.harbor.folders import folder
 
 
 @pytest.fixture
-def recorder(tmp_path):
-    return Recorder(job=tmp_path / "job", job_id=UUID(int=3), agent="oracle")
+def job(tmp_path):
+    return Job.new(tmp_path / "job", "oracle", "rooms")
 
 
 def outcome(path, *steps, rewards=None, error=None):
@@ -30,7 +29,7 @@ def outcome(path, *steps, rewards=None, error=None):
     )  # fmt: skip
 
 
-def test_a_trial_is_kept_with_its_files_but_no_link_to_others(recorder, tmp_path):
+def test_a_trial_is_kept_with_its_files_but_no_link_to_others(job, tmp_path):
     (tmp_path / "out.txt").write_text("kept")
     files = of_files([("out.txt", tmp_path / "out.txt")])
     artifacts = Tree(
@@ -65,8 +64,8 @@ def test_a_trial_is_kept_with_its_files_but_no_link_to_others(recorder, tmp_path
         verifier_files=Tree(hostile), agent_files=of_files([("oracle.txt", tmp_path / "out.txt")]),
         agent_s=1.0, verifier_s=0.5,
     )  # fmt: skip
-    kept = recorder.record(outcome(folder(tmp_path / "a"), step, rewards={"reward": 1}))
-    place = recorder.job / kept.trial_name
+    kept = job.add(outcome(folder(tmp_path / "a"), step, rewards={"reward": 1}))
+    place = job.folder / kept.trial_name
     given = place / "artifacts"
     assert {str(path.relative_to(given)) for path in given.rglob("*")} == {
         *("app", "app/out.txt", "kept", "kept/here", "manifest.json"),
@@ -87,21 +86,21 @@ def test_a_trial_is_kept_with_its_files_but_no_link_to_others(recorder, tmp_path
     assert (place / "verifier" / "run").stat().st_mode & 0o7777 == 0o755
     assert json.loads((place / "verifier" / "reward.json").read_text()) == {"reward": 1}
     assert "a note" in (place / "trial.log").read_text()
-    assert read_trials(recorder.job) == (kept,)
+    assert read_trials(job.folder) == (kept,)
     execution = kept.agent_execution
     assert execution is not None and execution.started_at and execution.finished_at
     assert (execution.finished_at - execution.started_at).total_seconds() == pytest.approx(1.0)
 
 
-def test_steps_are_kept_apart_and_a_job_is_counted(recorder, tmp_path, capsys):
+def test_steps_are_kept_apart_and_a_job_is_counted(job, tmp_path, capsys):
     path = folder(tmp_path / "b", '[[steps]]\nname = "s"', steps__s__instruction_md="x")
     late = VerifierTimeoutError("late")
-    recorder.record(outcome(path, StepOutcome(name="s", error=late)))
+    job.add(outcome(path, StepOutcome(name="s", error=late)))
     done = StepOutcome(name="s", rewards={"reward": 0.5})
-    kept = recorder.record(outcome(path, done, rewards={"reward": 0.5}))
+    kept = job.add(outcome(path, done, rewards={"reward": 0.5}))
     assert kept.step_results is not None
-    assert (recorder.job / kept.trial_name / "steps" / "s" / "verifier" / "reward.json").exists()
-    assert main(["harbor", "results", str(recorder.job)]) == 0
+    assert (job.folder / kept.trial_name / "steps" / "s" / "verifier" / "reward.json").exists()
+    assert main(["harbor", "results", str(job.folder)]) == 0
     said = capsys.readouterr().out
     assert "PASS 0, FAIL 1, ERROR 1" in said
     assert "1 × verifier_failed" in said

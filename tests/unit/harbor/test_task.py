@@ -56,11 +56,6 @@ def test_what_agents_do_not_get_is_named(tmp_path):
         ('[verifier]\nenvironment_mode = "shared"\n[verifier.environment]', "environment_mode"),
         ('[[steps]]\nname = "../x"', "steps.0.name"),
         ('[[steps]]\nname = "a"\n[[steps]]\nname = "A"', "two steps have the same name"),
-        (
-            '[[environment.mcp_servers]]\nname = "m"\nurl = "u"\n'
-            '[environment.mcp_servers.headers]\nAuthorization = "secret"',
-            "header Authorization",
-        ),
     ],
 )
 def test_a_bad_value_is_refused_by_its_key(tmp_path, toml, named):
@@ -165,6 +160,16 @@ def test_harborignore_counts_in_tests_and_below(tmp_path):
     task = load_task(path)
     kept = [str(one) for one in task.files.selected(path / "tests")]
     assert kept == ["sub", "sub/a", "sub/b", "test.sh"]
+
+
+@pytest.mark.parametrize(
+    "line", ["*a" * 40 + "b", "a/***/b", "/".join(["**/a"] * 9), "?*" * 9, "[b-a]*"]
+)
+def test_a_pattern_that_takes_long_to_match_is_refused(tmp_path, line):
+    path = folder(tmp_path / "task", **{"tests__.harborignore": f"{line}\n"})
+    (path / "tests" / ("a" * 200)).write_text("")
+    with pytest.raises(InvalidTask, match=r"stars|pattern"):
+        load_task(path)
 
 
 def test_variables_of_the_host():

@@ -14,10 +14,10 @@ from coding_model_project.data.loaders import load
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.failures import InvalidTask
 from coding_model_project.harbor.format import packed, task_config
-from coding_model_project.harbor.format.reading import parse_config
 from coding_model_project.harbor.format.task import Task
+from coding_model_project.harbor.format.task_config import parse_config, toml
 from coding_model_project.harbor.format.tasks import Refused, read_tasks
-from coding_model_project.harbor.format.writing import toml, write_task
+from coding_model_project.harbor.format.writing import write_task
 from tests.unit.harbor.folders import SIMPLE, folder
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=12)

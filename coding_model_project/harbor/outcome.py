@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
+from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.environment.tree import Tree
-from coding_model_project.harbor.failures import FailureCause, exception_type, failure_cause
-from coding_model_project.harbor.format.reward_rules import Rewards, reward_valid
+from coding_model_project.harbor.failures import (
+    FailureCause,
+    counted_cause,
+    exception_type,
+    failure_cause,
+)
+from coding_model_project.harbor.format.reward_rules import Rewards, main_reward, reward_valid
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.integrity import Integrity
 
-MAX_KEPT_BYTES = 4 << 20
-"""Maximum bytes of /logs/verifier that an outcome keeps."""
+_SHOWN_CHARS = 300
 
 
 class CollectedStatus(StrEnum):
@@ -47,17 +53,17 @@ class Collected:
         return self.found is None or [entry[0] for entry in self.found.entries] == [""]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class StepOutcome:
-    """The outcome of one step."""
+    """The outcome of one step, which the trial fills in while it runs."""
 
     name: str | None
     rewards: Rewards | None = None
     error: Exception | None = None
     verifier_output: str = ""
-    """Output of the tests, without its middle if it is long."""
+    """Output of the tests, without its middle if it is long; also of a verifier without rewards."""
     verifier_files: Tree = field(default_factory=Tree)
-    """Files in /logs/verifier with the rewards; only the rewards if they exceed `MAX_KEPT_BYTES`."""
+    """Files in /logs/verifier with the rewards; only the rewards if all are too large."""
     hindered: str | None = None
     """A sign that the verifier, which gave no reward above 0, could not work (`hindrance`)."""
     collected: tuple[Collected, ...] = ()
@@ -92,6 +98,11 @@ class TrialOutcome:
         return tuple(error for error in errors if error is not None)
 
     @property
+    def failed(self) -> bool:
+        """True if the environment itself failed, so that the result says nothing about the task."""
+        return any(isinstance(error, EnvironmentFailed) for error in self.errors)
+
+    @property
     def hindered(self) -> str | None:
         """The first step's sign that its verifier could not work."""
         return next((step.hindered for step in self.steps if step.hindered), None)
@@ -100,6 +111,14 @@ class TrialOutcome:
     def exception(self) -> str | None:
         """Harbor's name for the error that ended the trial."""
         return None if self.error is None else exception_type(self.error)
+
+    @property
+    def exceptions(self) -> list[str]:
+        """Harbor's names for the errors that decide whether the rewards are valid."""
+        errors = [self.error] if self.error is not None else []
+        if self.task.has_steps:
+            errors += [step.error for step in self.steps if step.error is not None]
+        return [exception_type(error) for error in errors]
 
     @property
     def failure_cause(self) -> FailureCause | None:
@@ -112,9 +131,36 @@ class TrialOutcome:
         return reward_valid(self.rewards, self.exceptions)
 
     @property
-    def exceptions(self) -> list[str]:
-        """Harbor's names for the errors that decide whether the rewards are valid."""
-        errors = [self.error] if self.error is not None else []
-        if self.task.has_steps:
-            errors += [step.error for step in self.steps if step.error is not None]
-        return [exception_type(error) for error in errors]
+    def reward(self) -> float | None:
+        """The main reward; None if it is missing or invalid."""
+        return main_reward(self.rewards) if self.reward_valid else None
+
+    @property
+    def cause(self) -> str:
+        """The reason for a missing or invalid main reward."""
+        return counted_cause(self.exceptions, self.rewards)
+
+    @property
+    def reason(self) -> str | None:
+        """The reason for a main reward below 1: an error's message, or the end of the verifier's output.
+
+        It is one line, of the first step with such a reward. None if there is neither.
+        """
+        if (self.reward or 0.0) >= 1:
+            return None
+        short = (one for one in self.steps if (main_reward(one.rewards) or 0.0) < 1)
+        outputs = (" ".join(step.verifier_output.split())[-_SHOWN_CHARS:] for step in short)
+        errors = (" ".join(str(error).split()) for error in self.errors)
+        return next(filter(None, (*errors, *outputs)), None)
+
+    def line(self) -> dict[str, Any]:
+        """Return the object that `harbor grade` prints."""
+        return {
+            "task": self.task.label,
+            "rewards": None if self.rewards is None else dict(self.rewards),
+            "reward_valid": self.reward_valid,
+            "exception": self.exception,
+            "failure_cause": self.failure_cause,
+            "reason": self.reason,
+            "integrity": None if self.rewards is None else self.integrity,
+        }
