@@ -44,7 +44,10 @@ def check_recipe(recipe: str, given: Sequence[str]) -> None:
 
 
 def submit(backend: Backend, job: Job, source: Source, log: JobLog) -> None:
-    """Ship the source and start the job, with a log entry before and after.
+    """Ship the source and start the job, with a record before and after.
+
+    After an error the job may run nevertheless, since a client may have lost the answer, or repeated a
+    request whose answer it lost: a job of its name is this one.
 
     Raises:
         ConfigError, JobError: the job was not submitted, and the log records that; or, as the message
@@ -52,6 +55,7 @@ def submit(backend: Backend, job: Job, source: Source, log: JobLog) -> None:
     """
     backend.check(job)
     log.add(job)
+    handle: Mapping[str, str] = {}
     try:
         if backend.state(job) is not JobState.unknown:
             raise ConfigError(
@@ -60,40 +64,25 @@ def submit(backend: Backend, job: Job, source: Source, log: JobLog) -> None:
         folder = Path(job.folder)
         if source.patch:
             (folder / PATCH).write_bytes(source.patch)
-        package = folder / PACKAGE
-        write_package(source, package)
-        handle = _start(backend, job, package)
-    except _UnknownError:
-        raise
+        write_package(source, folder / PACKAGE)
     except (CodingModelError, OSError):
         log.note(job, state=JobState.refused)
         raise
-    log.note(job, handle=handle, state=JobState.pending)
-
-
-class _UnknownError(JobError):
-    """A submission without an answer: the job may run, so the log keeps its name."""
-
-
-def _start(backend: Backend, job: Job, package: Path) -> Mapping[str, str]:
-    """Start a job. After an error, the job may run nevertheless: a job of its name is this one.
-
-    A client may have lost the answer, or repeated a request whose answer it lost.
-    """
     try:
-        return backend.submit(job, package)
-    except CodingModelError as error:
+        handle = backend.submit(job, folder / PACKAGE)
+    except (CodingModelError, OSError) as error:
         try:
-            state = backend.state(job)
+            started = backend.state(job) is not JobState.unknown
         except CodingModelError as silence:
-            raise _UnknownError(
+            raise JobError(
                 f"{error}; `jobs list` shows whether {job.name} runs, once {job.where} answers"
             ) from silence
-        if state is not JobState.unknown:
-            return {}
-        if isinstance(error, JobError):
-            raise JobError(f"{error}; the job was not submitted: try again") from error
-        raise
+        if not started:
+            log.note(job, state=JobState.refused)
+            if isinstance(error, JobError):
+                raise JobError(f"{error}; the job was not submitted: try again") from error
+            raise
+    log.note(job, handle=handle, state=JobState.pending)
 
 
 def refresh(job: Job, backend: Backend, log: JobLog) -> Job:
