@@ -81,7 +81,7 @@ def local_runs(
     if not any(map(is_url, paths)):
         yield list(paths), str
         return
-    from coding_model_project.runs.mirror.replica import Followed, everything, is_light, pulling
+    from coding_model_project.runs.mirror.reading import Followed, everything, is_light, pulling
 
     followed = {
         path: Followed(as_url(path), is_light if light else everything)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,25 +17,22 @@ from coding_model_project.cli.common import named_values, say
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.launch.jobs.backend_options import (
-    RAY_PANEL,
-    SAGEMAKER_PANEL,
-    SLURM_PANEL,
+    LocalOptions,
     RayOptions,
     SageMakerOptions,
     SlurmOptions,
 )
+from coding_model_project.redaction import redacted
 
 if TYPE_CHECKING:
     from coding_model_project.launch.jobs.base import Backend, Job
-    from coding_model_project.launch.jobs.job_log import Entry, JobLog
+    from coding_model_project.launch.jobs.job_log import JobLog
 
 app = Commands(
     help="Run recipes on this machine's GPUs, a Ray cluster, Slurm or SageMaker.",
     no_args_is_help=True,
 )
 
-_PANELS = {"local": "Local", "ray": RAY_PANEL, "slurm": SLURM_PANEL, "sagemaker": SAGEMAKER_PANEL}
-"""Title of each back end's own options in the help."""
 _COLUMNS = ("name", "where", "state", "recipe", "commit", "patch", "submitted", "description")
 Name = Annotated[str, typer.Argument(help="The job's name, as `jobs list` shows it.")]
 
@@ -59,88 +56,41 @@ def submit(
     eval_arguments: str = option(
         "", "Add these options to `eval run`, such as --eval-arguments='--dataset mbpp_reg --n 4'."
     ),
-    gpus: str = option("", "Use these GPUs, such as 0,1. Default: none.", panel="Local"),
-    address: str | None = option(
-        None,
-        "Submit to the Ray dashboard at this URL, such as http://HEAD:8265.",
-        panel=RAY_PANEL,
-        envvar="RAY_API_SERVER_ADDRESS",
-    ),
+    local: LocalOptions,
     ray: RayOptions,
-    resource: list[str] = option(
-        [],
-        "Place the driver on a node with this resource; repeatable.",
-        panel=RAY_PANEL,
-        metavar="NAME=N",
-    ),
-    env: list[str] = option(
-        [],
-        "Set an environment variable in the job, visible on the dashboard; repeatable.",
-        panel=RAY_PANEL,
-        metavar="NAME=VALUE",
-    ),
-    sbatch: list[str] = option(
-        [],
-        "Pass this option to sbatch, such as --sbatch=--gres=gpu:8; repeatable.",
-        panel=SLURM_PANEL,
-        metavar="OPTION",
-    ),
     slurm: SlurmOptions,
-    region: str | None = option(
-        None, "Run in this AWS region.", panel=SAGEMAKER_PANEL, envvar="AWS_REGION"
-    ),
-    s3: str = option("", "Keep the run's folder at this s3:// URL.", panel=SAGEMAKER_PANEL),
     sagemaker: SageMakerOptions,
 ) -> None:
     """Run a recipe as a job, from the current working tree, and print the job's name.
 
     A job with the coding.run_dir of an earlier one resumes its run.
     """
-    from coding_model_project.launch.jobs.backends import backend_of
-    from coding_model_project.launch.jobs.base import (
-        JOB_RECIPES,
-        Evaluation,
-        Job,
-        value_of,
-        with_run_dir,
-    )
-    from coding_model_project.launch.jobs.control import check_recipe
-    from coding_model_project.launch.jobs.control import submit as submit_job
+    from coding_model_project.launch.jobs import base, control
     from coding_model_project.launch.jobs.job_log import JobLog
-    from coding_model_project.launch.jobs.names import check_name, new_name
     from coding_model_project.launch.jobs.source import read_source
 
-    _check_choice("recipe", recipe, JOB_RECIPES)
-    _check_choice("--backend", backend, _PANELS)
+    own = {"local": local, "ray": ray, "slurm": slurm, "sagemaker": sagemaker}
+    _check_choice("recipe", recipe, base.JOB_RECIPES)
+    _check_choice("--backend", backend, own)
     _refuse_others(context, backend)
     if anonymous and name is not None:
         raise ConfigError("--anonymous and --name exclude each other; pass one of them")
-    if eval_gpus and not with_evaluation:
-        raise ConfigError(f"--eval-gpus={eval_gpus}: needs --with-evaluation")
-    if eval_arguments and not with_evaluation:
-        raise ConfigError(f"--eval-arguments={eval_arguments}: needs --with-evaluation")
-    chosen = name if name is not None else new_name(recipe, anonymous=anonymous)
-    check_name(chosen)
-    resources = {name: _number(name, n) for name, n in named_values("--resource", resource).items()}
-    target, more = {
-        "local": (gpus.replace(" ", ""), None),
-        "ray": (
-            address,
-            replace(ray, resources=resources, environment=named_values("--env", env)),
-        ),
-        "slurm": ("", replace(slurm, options=tuple(sbatch))),
-        "sagemaker": (region, sagemaker),
-    }[backend]
-    if target is None:
-        missing = {"ray": "--address", "sagemaker": "--region"}[backend]
-        raise ConfigError(f"{missing}: required with --backend {backend}")
+    if (eval_gpus or eval_arguments) and not with_evaluation:
+        given = f"--eval-gpus={eval_gpus}" if eval_gpus else f"--eval-arguments={eval_arguments}"
+        raise ConfigError(f"{given}: needs --with-evaluation")
+    chosen = name if name is not None else base.new_name(recipe, anonymous=anonymous)
+    base.check_name(chosen)
+    named_values("--env", ray.env)
+    for resource, n in named_values("--resource", ray.resource).items():
+        if not n.replace(".", "", 1).isdecimal():
+            raise ConfigError(f"--resource={resource}={n}: expected a number")
     source = read_source(repo, max_mb=max_package_mb)
     log = JobLog(jobs)
-    given, run_dir = with_run_dir(backend, tuple(overrides or ()), chosen)
-    job = Job(
+    given, run_dir = base.with_run_dir(backend, tuple(overrides or ()), chosen)
+    job = base.Job(
         name=chosen,
         backend=backend,
-        target=target,
+        options=asdict(own[backend]),
         recipe=recipe,
         overrides=given,
         run_dir=run_dir,
@@ -150,18 +100,18 @@ def submit(
         patch=source.patch_hash,
         submitted=time.time(),
         description=description,
-        mirror=s3 or value_of(given, "coding.mirror.url") or "",
-        evaluation=Evaluation(gpus=eval_gpus, arguments=eval_arguments)
+        mirror=sagemaker.s3 or base.value_of(given, "coding.mirror.url") or "",
+        evaluation=base.Evaluation(gpus=eval_gpus, arguments=eval_arguments)
         if with_evaluation
         else None,
     )
-    runner = backend_of(job, more)
-    check_recipe(recipe, given)
+    runner = _backend(job)
+    control.check_recipe(recipe, given)
     if check:
         runner.check(job)
         print(runner.text(job))
         return
-    submit_job(runner, job, source, log)
+    control.submit(runner, job, source, log)
     dirty = f" with changes {source.patch_hash[:12]}" if source.patch else ""
     print(chosen)
     print(f"commit {source.commit[:12]}{dirty}; run folder {run_dir}", file=sys.stderr)
@@ -182,29 +132,28 @@ def list_jobs(
 
     log = JobLog(jobs)
     silent: set[str] = set()  # queried once: an unreachable head takes long to time out
-    for entry in () if offline else log.entries().values():
-        where = entry.job.where
-        if where in silent:
+    for job in () if offline else log.jobs():
+        if job.where in silent:
             continue
         try:
-            refresh(entry, _backend(entry.job), log)
+            refresh(job, _backend(job), log)
         except CodingModelError as error:
-            silent.add(where)
-            print(f"{entry.job.name}: {error}", file=sys.stderr)
-    entries = log.entries()
-    if not entries:
+            silent.add(job.where)
+            print(f"{job.name}: {error}", file=sys.stderr)
+    found = log.jobs()
+    if not found:
         raise ConfigError(
             f"--jobs={jobs}: no jobs in this folder's log; submit one with `jobs submit`"
         )
     if out is not None:
-        out.write_text(table(entries))
+        out.write_text(table(found))
         print(out)
         return
     shown = Table(box=None, header_style="bold", pad_edge=False)
     for column in _COLUMNS:
         shown.add_column(column, overflow="fold")
-    for entry in reversed(entries.values()):
-        cells = cells_of(entry)
+    for job in reversed(found):
+        cells = cells_of(job)
         shown.add_row(*(cells[column] for column in _COLUMNS))
     Console().print(shown)
 
@@ -219,15 +168,13 @@ def logs(
     from coding_model_project.launch.jobs import control
     from coding_model_project.launch.jobs.base import JobState
 
-    log, entry, runner = _of(name, jobs)
-    parts: Iterable[bytes] = (
-        control.follow(entry, runner, log) if follow else [runner.log(entry.job)]
-    )
+    job, runner, log = _of(name, jobs)
+    parts: Iterable[bytes] = control.follow(job, runner, log) if follow else [runner.log(job)]
     for part in parts:
         sys.stdout.buffer.write(part)
         sys.stdout.flush()
-    if follow and log.entry(name).state is not JobState.finished:
-        print(f"{name}: {log.entry(name).state}", file=sys.stderr)
+    if follow and (state := log.job(name).state) is not JobState.finished:
+        print(f"{name}: {state}", file=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -241,9 +188,9 @@ def stop(
     """Make a job save a checkpoint and end. A job with the same coding.run_dir resumes from it."""
     from coding_model_project.launch.jobs import control
 
-    log, entry, runner = _of(name, jobs)
-    state = control.stop(entry, runner, log, wait_s=None if now else wait, say=say)
-    print(f"{name}: {state}")
+    job, runner, log = _of(name, jobs)
+    job = control.stop(job, runner, log, wait_s=None if now else wait, say=say)
+    print(f"{name}: {job.state}")
 
 
 @app.command()
@@ -261,22 +208,17 @@ def fetch(
     from coding_model_project.launch.jobs.fetch import fetch as fetch_run
     from coding_model_project.launch.jobs.fetch import source_of
 
-    job = _of(name, jobs)[1].job
-    done = fetch_run(
-        source_of(job) if source is None else source,
-        out,
-        checkpoints=checkpoints,
-        is_mirror=job.backend != "sagemaker",  # which copies the run's folder itself
-    )
-    print(f"{out}: {done.copied} files copied from {done.source}, {done.kept} unchanged")
+    where = source_of(_of(name, jobs)[0]) if source is None else source
+    done = fetch_run(where, out, checkpoints=checkpoints)
+    print(f"{out}: {done.copied} files copied from {redacted(where)}, {done.kept} unchanged")
 
 
-def _of(name: str, jobs: Path) -> tuple[JobLog, Entry, Backend]:
+def _of(name: str, jobs: Path) -> tuple[Job, Backend, JobLog]:
     from coding_model_project.launch.jobs.job_log import JobLog
 
     log = JobLog(jobs)
-    entry = log.entry(name)
-    return log, entry, _backend(entry.job)
+    job = log.job(name)
+    return job, _backend(job), log
 
 
 def _backend(job: Job) -> Backend:
@@ -292,8 +234,7 @@ def _refuse_others(context: typer.Context, backend: str) -> None:
         ConfigError: one is on the command line.
     """
     for parameter in context.command.params:
-        panel = getattr(parameter, "rich_help_panel", None)
-        owner = next((name for name, title in _PANELS.items() if title == panel), backend)
+        owner = (getattr(parameter, "rich_help_panel", None) or backend).lower()
         source = context.get_parameter_source(parameter.name or "")
         if owner != backend and source is not None and source.name == "COMMANDLINE":
             raise ConfigError(f"{parameter.opts[0]}: only available with --backend {owner}")
@@ -302,10 +243,3 @@ def _refuse_others(context: typer.Context, backend: str) -> None:
 def _check_choice(key: str, given: str, known: Iterable[str]) -> None:
     if given not in known:
         raise ConfigError(f"{key}={given}: expected {', '.join(known)}")
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigError(f"--resource={name}={text}: expected a number") from None

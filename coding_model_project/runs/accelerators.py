@@ -4,7 +4,6 @@ A container may hide any of the sources that list GPUs, so they are tried until 
 
     /proc/driver/nvidia/gpus    the NVIDIA driver's own list; names, no memory
     nvidia-smi                  names, memory, MIG instances; takes a second
-    NVML, through `pynvml`      the same without the program, if the module is installed
     /dev/nvidia0, nvidia1, …    device files without names; some containers have only these
     /sys/class/kfd              AMD GPUs: reported, not used, since `requirements/gpu.txt` needs CUDA
 
@@ -14,7 +13,6 @@ A container may hide any of the sources that list GPUs, so they are tried until 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import re
 import shutil
@@ -29,8 +27,6 @@ _SMI_FOLDERS = ("/usr/local/nvidia/bin", "/usr/lib/wsl/lib")
 """Folders of nvidia-smi in container runtimes and WSL 2, which do not add them to PATH."""
 _SMI_TIMEOUT_S = 20.0
 _MIB, _GIB = 2**20, 2**30
-_LOCAL_MEMORY = ("1", "2")
-"""`heap_type` of a GPU's own memory in the kernel's topology: public and private frame buffer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +47,12 @@ def find(root: Path = ROOT) -> list[Gpu]:
     Args:
         root: the root of the file system to search.
     """
-    return _first(root, (_driver, _device_files, _smi, _nvml, _kfd))
+    return _first(root, (_driver, _device_files, _smi, _kfd))
 
 
 def measure(root: Path = ROOT) -> list[Gpu]:
     """Return this host's GPUs, with their memory if it is available; may take seconds."""
-    return _first(root, (_smi, _nvml, _driver, _device_files, _kfd))
+    return _first(root, (_smi, _driver, _device_files, _kfd))
 
 
 def trainable(gpus: Sequence[Gpu], visible: str | None) -> int:
@@ -144,47 +140,13 @@ def _mig_gb(kind: str) -> float | None:
     return float(found[1]) if found else None
 
 
-def _nvml(root: Path) -> list[Gpu]:
-    if root != ROOT:  # the library reads only this machine
-        return []
-    try:
-        nvml = importlib.import_module("pynvml")
-    except ImportError:
-        return []
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:  # no driver here
-        return []
-    try:
-        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        return [
-            Gpu(
-                name=_text(nvml.nvmlDeviceGetName(handle)),
-                memory_gb=nvml.nvmlDeviceGetMemoryInfo(handle).total / _GIB,
-            )
-            for handle in handles
-        ]
-    except nvml.NVMLError:
-        return []
-    finally:
-        nvml.nvmlShutdown()
-
-
-def _text(name: str | bytes) -> str:
-    return name.decode() if isinstance(name, bytes) else name
-
-
 def _kfd(root: Path) -> list[Gpu]:
     """Return AMD GPUs: the nodes of the kernel's topology that have vector units."""
     found = []
     for node in sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*")):
         if int(_properties(node).get("simd_count", "0")) == 0:
             continue  # a CPU
-        banks = [_properties(bank) for bank in node.glob("mem_banks/[0-9]*")]
-        size = sum(
-            int(b.get("size_in_bytes", "0")) for b in banks if b.get("heap_type") in _LOCAL_MEMORY
-        )
-        found.append(Gpu(name=_kfd_name(node), memory_gb=size / _GIB or None, amd=True))
+        found.append(Gpu(name=_kfd_name(node), amd=True))
     return found
 
 

@@ -94,7 +94,8 @@ class ObjectStore:
         import fsspec
         from fsspec.utils import get_protocol
 
-        options = {"auto_mkdir": True} if get_protocol(url) in ("file", "local") else {}
+        self._is_local = get_protocol(url) in ("file", "local")
+        options = {"auto_mkdir": True} if self._is_local else {}
         try:
             self.files: AbstractFileSystem
             self.files, self.root = fsspec.url_to_fs(url, **options)
@@ -164,7 +165,11 @@ class ObjectStore:
     @_retried
     def put(self, source: Path, path: str, size: int) -> None:
         """Upload a file, and check that all of it arrived."""
-        self.files.put_file(str(source), self._at(path))
+        # Other stores show an object once it is complete; a folder shows what has been written of it.
+        partial = ".partial" if self._is_local else ""
+        self.files.put_file(str(source), self._at(path) + partial)
+        if partial:
+            self.files.mv(self._at(path) + partial, self._at(path))
         self.files.invalidate_cache()
         arrived = self.files.size(self._at(path))
         if arrived != size:

@@ -12,7 +12,7 @@ from pathlib import Path
 from coding_model_project.contained import below
 from coding_model_project.redaction import redacted
 from coding_model_project.storage.object_store import ObjectStore, as_url
-from coding_model_project.storage.store_errors import explained
+from coding_model_project.storage.store_errors import explaining
 
 _LAST = ("manifest.json", "config.json")
 """Files that mark a folder as complete for its readers; uploaded last."""
@@ -31,7 +31,7 @@ def published(out: Path) -> Iterator[Path]:
     """
     parent, _, name = as_url(out).rstrip("/").rpartition("/")
     store = ObjectStore(parent, "object store")
-    with _explained(out):
+    with explaining(as_url(out)):
         store.check_writable()
     folder = Path(tempfile.mkdtemp(prefix="coding_out_"))
     try:
@@ -41,7 +41,7 @@ def published(out: Path) -> Iterator[Path]:
         raise
     files = [path for path in folder.rglob("*") if path.is_file()]
     try:
-        with _explained(out):
+        with explaining(as_url(out)):
             for path in sorted(files, key=lambda path: (path.name in _LAST, path)):
                 store.put(path, path.relative_to(folder).as_posix(), path.stat().st_size)
     except BaseException:
@@ -49,11 +49,3 @@ def published(out: Path) -> Iterator[Path]:
         raise
     shutil.rmtree(folder)
     sys.stderr.write(f"uploaded to {redacted(as_url(out))}\n")
-
-
-@contextmanager
-def _explained(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # each protocol's library has exceptions of its own
-        raise explained(error, as_url(out)) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from coding_model_project.errors import CodingModelError, ConfigError, DownloadError, StorageError
 from coding_model_project.http import reason
@@ -103,6 +104,17 @@ def explained(error: Exception, url: str) -> CodingModelError:
         return ConfigError(f"{url}: {_EXPIRED if expired else _REFUSED}")
     kind = DownloadError if isinstance(error, OSError) else ConfigError
     return kind(f"{url}: cannot be used: {type(error).__name__} {reason(error)}")
+
+
+@contextmanager
+def explaining(url: str) -> Iterator[None]:
+    """Turn any error of a store's library into the one that `explained` returns."""
+    try:
+        yield
+    except CodingModelError:
+        raise
+    except Exception as error:  # each protocol's library has exceptions of its own
+        raise explained(error, url) from error
 
 
 def shortly_explained(error: Exception, url: str) -> str:

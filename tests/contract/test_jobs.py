@@ -49,7 +49,7 @@ class Place:
 
     def state(self, name: str) -> JobState:
         self.jobs("list")
-        return JobLog(self.root / "outputs" / "jobs").entry(name).state
+        return JobLog(self.root / "outputs" / "jobs").job(name).state
 
     def wait(self, name: str, text: str) -> None:
         """Wait until a job has printed something."""
@@ -145,7 +145,7 @@ def test_a_job_runs_the_code_as_it_was_submitted_and_its_run_says_which(place):
     assert "with changes" in shipped
     sft.write_text("raise SystemExit('a later edit')")
     assert "own step 3" in place.jobs("logs", "--follow", "changed")
-    job = JobLog(place.root / "outputs" / "jobs").entry("changed").job
+    job = JobLog(place.root / "outputs" / "jobs").job("changed")
     kept = Path(job.folder, "uncommitted.patch").read_text()
     assert "own step" in kept
     assert job.commit == git(repo, "rev-parse", "HEAD").strip()

@@ -45,7 +45,7 @@ def saved(place: Place) -> list[int]:
 
 
 def number(place: Place, name: str) -> str:
-    return JobLog(place.root / "outputs" / "jobs").entry(name).job.handle["id"]
+    return JobLog(place.root / "outputs" / "jobs").job(name).handle["id"]
 
 
 def last_step(place: Place, name: str) -> int:

@@ -52,15 +52,16 @@ READERS = [
     "runs/checkpoint_store.py",
     "runs/checkpoints.py",
     "runs/mirror/mirror.py",
-    "runs/mirror/replica.py",
-    "runs/mirror/restoring.py",
+    "runs/mirror/mirroring.py",
+    "runs/mirror/reading.py",
+    "storage/copying.py",
     "storage/fetching.py",
     "storage/publishing.py",
 ]
 """Modules that read names in archives, listings, manifests, indices, tasks or data sets."""
 SAFE = """
     cache_dir() / key; folder / store.name; partial / name
-    cache_dir() / 'runs' / key / self._store.name; cache_dir() / 'runs' / key
+    cache_dir() / 'mirrors' / key / self._store.name; cache_dir() / 'mirrors' / key
     folder / role; checkpoints / _name(step); checkpoints / f'.fetching_{name}'; folder / path
     folder / f'global_step_{step}'; out / f'{checkpoint.key}.model'; folder / path.name
     folder / 'qa_logs' / f'{file_name(name)}.md'; out / _file_name(log); out / file_name(problem.id)

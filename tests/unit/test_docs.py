@@ -56,7 +56,7 @@ def mirrored_run(folder):
     """An S3 server with a run that was mirrored to it."""
     with s3_server():
         grpo_run(folder / "grpo")
-        Mirror(folder / "grpo", "s3://bucket/runs/grpo", 30.0, ()).sync(final=True)
+        Mirror(folder / "grpo", "s3://bucket/runs/grpo", 30.0, ()).sync()
         yield
 
 

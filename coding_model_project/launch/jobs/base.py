@@ -1,14 +1,16 @@
-"""A job, its state, and the protocol of a back end."""
+"""A job, its state, its name and run folder, and the protocol of a back end."""
 
 from __future__ import annotations
 
 import re
+import secrets
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from coding_model_project.errors import INTERRUPTED, ConfigError
 from coding_model_project.program import RECIPES
@@ -17,6 +19,9 @@ JOB_RECIPES = tuple(name for name in RECIPES if name not in ("demo", "pipeline")
 """Recipes that write one run folder, `coding.run_dir`; `stop` and `fetch` need one."""
 SAGEMAKER_RUN_DIR = "/opt/ml/checkpoints"
 """`coding.run_dir` of every job on SageMaker, which copies this folder to S3."""
+_MAX_NAME = 63
+_VALID_NAME = re.compile(r"[a-zA-Z0-9]+(-+[a-zA-Z0-9]+)*")
+"""SageMaker's rule, the strictest: Ray accepts any text as a submission id, Slurm any name."""
 IN_DRIVER = ("sft", "dpo")
 """Recipes that train in the job's driver; the others train in Ray workers."""
 
@@ -61,18 +66,18 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A recipe's command, for a back end to run."""
+    """A recipe's command, for a back end to run, and what is known of it."""
 
     name: str
     backend: str
-    target: str
-    """Ray head's address, AWS region, or local GPUs."""
+    options: Mapping[str, Any]
+    """Fields of the back end (`backends`)."""
     recipe: str
     overrides: tuple[str, ...]
     run_dir: str
     """`coding.run_dir` on the machine where the job runs."""
     folder: str
-    """Folder on this machine with the job's log, script, shipped source and patch."""
+    """Folder on this machine with the job's record, log, script, shipped source and patch."""
     cwd: str
     commit: str
     patch: str
@@ -84,11 +89,15 @@ class Job:
     evaluation: Evaluation | None = None
     handle: Mapping[str, str] = field(default_factory=dict)
     """The back end's identifiers of the job."""
+    state: JobState = JobState.unknown
+    """The last state that was observed."""
+    ended: float | None = None
 
     @property
     def where(self) -> str:
-        """Return the back end, with the address, region or GPUs."""
-        return f"{self.backend} {self.target}".strip()
+        """Return the back end, with its address, region or GPUs."""
+        places = (self.options.get(name) for name in ("address", "region", "gpus"))
+        return " ".join([self.backend, *filter(None, places)])
 
     @property
     def command(self) -> str:
@@ -200,3 +209,23 @@ def require_hardware(job: Job) -> None:
             "hardware=: not set, and the driver's node need not have the workers' GPUs; add "
             "hardware=cpu, gpu_1x, gpu_8x or gpu_multi"
         )
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that some back end would reject.
+
+    Raises:
+        ConfigError: the name is not valid.
+    """
+    if len(name) > _MAX_NAME or not _VALID_NAME.fullmatch(name):
+        raise ConfigError(
+            f"--name={name}: expected at most {_MAX_NAME} letters, digits and dashes, with a "
+            "letter or digit at both ends"
+        )
+
+
+def new_name(recipe: str, *, anonymous: bool) -> str:
+    """Return a name made of the recipe and the time, or a random one."""
+    if anonymous:
+        return f"job-{secrets.token_hex(6)}"
+    return f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"

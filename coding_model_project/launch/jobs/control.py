@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from coding_model_project.errors import CodingModelError, ConfigError, JobError
 from coding_model_project.launch.jobs.base import Backend, Job, JobState
-from coding_model_project.launch.jobs.job_log import Entry, JobLog
+from coding_model_project.launch.jobs.job_log import JobLog
 from coding_model_project.launch.jobs.source import Source, write_package
 
 PATCH = "uncommitted.patch"
@@ -43,7 +44,10 @@ def check_recipe(recipe: str, given: Sequence[str]) -> None:
 
 
 def submit(backend: Backend, job: Job, source: Source, log: JobLog) -> None:
-    """Ship the source and start the job, with a log entry before and after.
+    """Ship the source and start the job, with a record before and after.
+
+    After an error the job may run nevertheless, since a client may have lost the answer, or repeated a
+    request whose answer it lost: a job of its name is this one.
 
     Raises:
         ConfigError, JobError: the job was not submitted, and the log records that; or, as the message
@@ -51,87 +55,67 @@ def submit(backend: Backend, job: Job, source: Source, log: JobLog) -> None:
     """
     backend.check(job)
     log.add(job)
+    handle: Mapping[str, str] = {}
     try:
         if backend.state(job) is not JobState.unknown:
             raise ConfigError(
                 f"--name={job.name}: {job.where} has a job of this name; choose another"
             )
         folder = Path(job.folder)
-        folder.mkdir(parents=True, exist_ok=True)
         if source.patch:
             (folder / PATCH).write_bytes(source.patch)
-        package = folder / PACKAGE
-        write_package(source, package)
-        handle = _start(backend, job, package)
-    except _UnknownError:
-        raise
+        write_package(source, folder / PACKAGE)
     except (CodingModelError, OSError):
-        log.note_state(job.name, JobState.refused)
+        log.note(job, state=JobState.refused)
         raise
-    log.note_handle(job, handle)
-    log.note_state(job.name, JobState.pending)
-
-
-class _UnknownError(JobError):
-    """A submission without an answer: the job may run, so the log keeps its name."""
-
-
-def _start(backend: Backend, job: Job, package: Path) -> Mapping[str, str]:
-    """Start a job. After an error, the job may run nevertheless: a job of its name is this one.
-
-    A client may have lost the answer, or repeated a request whose answer it lost.
-    """
     try:
-        return backend.submit(job, package)
-    except CodingModelError as error:
+        handle = backend.submit(job, folder / PACKAGE)
+    except (CodingModelError, OSError) as error:
         try:
-            state = backend.state(job)
+            started = backend.state(job) is not JobState.unknown
         except CodingModelError as silence:
-            raise _UnknownError(
+            raise JobError(
                 f"{error}; `jobs list` shows whether {job.name} runs, once {job.where} answers"
             ) from silence
-        if state is not JobState.unknown:
-            return {}
-        if isinstance(error, JobError):
-            raise JobError(f"{error}; the job was not submitted: try again") from error
-        raise
+        if not started:
+            log.note(job, state=JobState.refused)
+            if isinstance(error, JobError):
+                raise JobError(f"{error}; the job was not submitted: try again") from error
+            raise
+    log.note(job, handle=handle, state=JobState.pending)
 
 
-def refresh(entry: Entry, backend: Backend, log: JobLog) -> JobState:
-    """Return the current state of a job, and record it."""
-    if entry.state.ended:
-        return entry.state
-    state = backend.state(entry.job)
-    log.note_state(entry.job.name, state)
-    return state
+def refresh(job: Job, backend: Backend, log: JobLog) -> Job:
+    """Return a job with its current state, which is recorded."""
+    if job.state.ended or (state := backend.state(job)) is job.state:
+        return job
+    return log.note(job, state=state)
 
 
-def follow(entry: Entry, backend: Backend, log: JobLog) -> Iterator[bytes]:
+def follow(job: Job, backend: Backend, log: JobLog) -> Iterator[bytes]:
     """Yield a job's output as it appears, until the job has ended.
 
     Raises:
         JobError: the back end has no record of the job.
     """
     seen = 0
-    state = _known(entry, backend, log)
+    job = _known(job, backend, log)
     while True:
         started = time.monotonic()
-        pending = state is JobState.pending
-        output = b"" if pending else _patiently(lambda: backend.log(entry.job))
+        pending = job.state is JobState.pending
+        output = b"" if pending else _patiently(partial(backend.log, job))
         if len(output) > seen:
             yield output[seen:]
             seen = len(output)
-        if state.ended:
+        if job.state.ended:
             return
         # Reading a long output takes long: spend at most a tenth of the time on it.
         time.sleep(max(_POLL_S, 9 * (time.monotonic() - started)))
         # The state comes before the log, so that an ended job's output is complete.
-        state = _patiently(lambda: _known(entry, backend, log))
+        job = _patiently(partial(_known, job, backend, log))
 
 
-def stop(
-    entry: Entry, backend: Backend, log: JobLog, *, wait_s: float | None, say: Say
-) -> JobState:
+def stop(job: Job, backend: Backend, log: JobLog, *, wait_s: float | None, say: Say) -> Job:
     """Stop a job after a checkpoint; kill it if it still runs after `wait_s`.
 
     Args:
@@ -140,46 +124,45 @@ def stop(
     Raises:
         JobError: the job survived the kill, or the back end has no record of it.
     """
-    job = entry.job
-    state = _known(entry, backend, log)
-    if state.ended:
-        say(f"{job.name}: has ended ({state})")
-        return state
-    if wait_s is not None and state is JobState.running and backend.ask_to_stop(job):
+    job = _known(job, backend, log)
+    if job.state.ended:
+        say(f"{job.name}: has ended ({job.state})")
+        return job
+    if wait_s is not None and job.state is JobState.running and backend.ask_to_stop(job):
         say(f"{job.name}: saving a checkpoint before it ends; waiting up to {wait_s:.0f} s")
-        state = _wait(entry, backend, log, wait_s)
-        if state.ended:
-            return state
+        job = _wait(job, backend, log, wait_s)
+        if job.state.ended:
+            return job
         say(f"{job.name}: still running after {wait_s:.0f} s; ending it without a checkpoint")
     backend.kill(job)
-    state = _wait(entry, backend, log, _KILLED_S)
-    if not state.ended:
+    job = _wait(job, backend, log, _KILLED_S)
+    if not job.state.ended:
         raise JobError(
-            f"{job.name}: still {state} {_KILLED_S:.0f} s after it was killed; try again"
+            f"{job.name}: still {job.state} {_KILLED_S:.0f} s after it was killed; try again"
         )
-    return state
+    return job
 
 
-def _known(entry: Entry, backend: Backend, log: JobLog) -> JobState:
-    """Return the job's current state.
+def _known(job: Job, backend: Backend, log: JobLog) -> Job:
+    """Return a job with its current state.
 
     Raises:
         JobError: the back end has no record of the job.
     """
-    if (state := refresh(entry, backend, log)) is JobState.unknown:
+    if (job := refresh(job, backend, log)).state is JobState.unknown:
         raise JobError(
-            f"{entry.job.name}: the back end has no record of this job; it never began, or was forgotten"
+            f"{job.name}: the back end has no record of this job; it never began, or was forgotten"
         )
-    return state
+    return job
 
 
-def _wait(entry: Entry, backend: Backend, log: JobLog, seconds: float) -> JobState:
+def _wait(job: Job, backend: Backend, log: JobLog, seconds: float) -> Job:
     deadline = time.monotonic() + seconds
-    while not (state := _patiently(lambda: refresh(entry, backend, log))).ended:
+    while not (job := _patiently(partial(refresh, job, backend, log))).state.ended:
         if time.monotonic() >= deadline:
             break
         time.sleep(_POLL_S)
-    return state
+    return job
 
 
 def _patiently(ask: Callable[[], _T]) -> _T:

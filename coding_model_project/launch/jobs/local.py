@@ -16,6 +16,7 @@ import psutil
 
 from coding_model_project.contained import open_lock
 from coding_model_project.errors import ConfigError
+from coding_model_project.launch.jobs.backend_options import LocalOptions
 from coding_model_project.launch.jobs.base import Job, JobState, value_of
 from coding_model_project.launch.jobs.beside import split
 from coding_model_project.launch.jobs.command import (
@@ -27,8 +28,8 @@ from coding_model_project.launch.jobs.command import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LocalBackend:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalBackend(LocalOptions):
     """A back end that runs each job as a detached process group with a lock on each of its GPUs.
 
     The locks are on files in the temporary folder, so they apply across all job logs of this machine.
@@ -36,9 +37,9 @@ class LocalBackend:
     """
 
     def check(self, job: Job) -> None:
-        gpus = _gpus(job)
+        gpus = self._each
         if not all(one.isdigit() for one in gpus) or len(set(gpus)) < len(gpus):
-            raise ConfigError(f"--gpus={job.target}: expected different numbers such as 0,1")
+            raise ConfigError(f"--gpus={self.gpus}: expected different numbers such as 0,1")
         hardware = value_of(job.overrides, "hardware") or ""
         if hardware.startswith("gpu") and not gpus:
             raise ConfigError(
@@ -47,13 +48,17 @@ class LocalBackend:
         if job.evaluation is not None:
             split(gpus, job.evaluation.gpus)
 
+    @property
+    def _each(self) -> list[str]:
+        return self.gpus.replace(" ", "").split(",") if self.gpus else []
+
     def text(self, job: Job) -> str:
         # Without --gpus the job gets none: it holds no lock, and other jobs may use them.
-        return script(job, gpus=job.target)
+        return script(job, gpus=",".join(self._each))
 
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
         with ExitStack() as held:
-            locks = [_lock(job, gpu, held) for gpu in _gpus(job)]
+            locks = [_lock(job, gpu, held) for gpu in self._each]
             file = write_script(job, package, self.text(job))
             with Path(job.folder, LOG).open("ab") as log:
                 process = subprocess.Popen(
@@ -90,10 +95,6 @@ class LocalBackend:
             os.killpg(int(job.handle["pid"]), signal.SIGKILL)
 
 
-def _gpus(job: Job) -> list[str]:
-    return job.target.split(",") if job.target else []
-
-
 def _process(job: Job) -> psutil.Process | None:
     """Return the job's process while it lives. Its start time guards against a reused process id."""
     if not job.handle:
@@ -127,8 +128,8 @@ def _lock(job: Job, gpu: str, held: ExitStack) -> int:
     except BlockingIOError:
         holder = os.pread(lock, 200, 0).decode(errors="replace").strip() or "another job"
         raise ConfigError(
-            f"--gpus={job.target}: GPU {gpu} is in use by the local job {holder}; choose others, or "
-            "wait for it (`jobs list`)"
+            f"--gpus={job.options['gpus']}: GPU {gpu} is in use by the local job {holder}; choose "
+            "others, or wait for it (`jobs list`)"
         ) from None
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{job.name}\n".encode(), 0)

@@ -11,7 +11,7 @@ import os
 import secrets
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -68,9 +68,9 @@ dashboard_sdk.logger.setLevel(logging.WARNING)  # it logs each upload
 class RayBackend(RayOptions):
     """A back end for Ray's Jobs API at one address."""
 
-    address: str
-
     def check(self, job: Job) -> None:
+        if not self.address:
+            raise ConfigError("--address: required with --backend ray")
         require_hardware(job)
         if not job.run_dir.startswith("/"):
             raise ConfigError(
@@ -109,7 +109,7 @@ class RayBackend(RayOptions):
             # Without this, Ray rejects a variable that both the job and verl set.
             "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1",
             "RAY_JOB_STOP_WAIT_TIME_S": str(_KILL_WAIT_S),
-            **self.environment,
+            **_named(self.env),
         }
         _Client(self.address).submit_job(
             submission_id=job.name,
@@ -118,7 +118,7 @@ class RayBackend(RayOptions):
             metadata={"recipe": job.recipe},
             entrypoint_num_cpus=self.driver_cpus,
             entrypoint_num_gpus=self.driver_gpus,
-            entrypoint_resources=dict(self.resources),
+            entrypoint_resources={name: float(n) for name, n in _named(self.resource).items()},
         )
         return {}
 
@@ -261,6 +261,10 @@ def _token() -> str | None:
         return given
     file = Path(os.environ.get(_TOKEN_PATH, _TOKEN_FILE)).expanduser()
     return http.secret_of(TOKEN, file.read_text()) if file.is_file() else None
+
+
+def _named(words: Sequence[str]) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in words)
 
 
 def _state(info: JobDetails | None) -> JobState:

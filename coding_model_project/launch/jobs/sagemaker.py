@@ -42,9 +42,9 @@ _STATES = {
 class SageMakerBackend(SageMakerOptions):
     """A back end for one region's training jobs."""
 
-    region: str
-
     def check(self, job: Job) -> None:
+        if not self.region:
+            raise ConfigError("--region: required with --backend sagemaker")
         require_hardware(job)
         if not re.fullmatch(r"ml\.[a-z0-9-]+\.[a-z0-9]+", self.instance_type):
             raise ConfigError(

@@ -43,10 +43,10 @@ class SlurmBackend(SlurmOptions):
 
     def check(self, job: Job) -> None:
         require_hardware(job)
-        wrong = next((one for one in self.options if not one.startswith("--")), None)
+        wrong = next((one for one in self.sbatch if not one.startswith("--")), None)
         if wrong is not None:
             raise ConfigError(f"--sbatch={wrong}: expected an option of sbatch, as in --gres=gpu:8")
-        given = {name: value for name, _, value in (one.partition("=") for one in self.options)}
+        given = {name: value for name, _, value in (one.partition("=") for one in self.sbatch)}
         if (limit_s := _seconds(given.get("--time", ""))) and limit_s <= self.signal_s:
             raise ConfigError(
                 f"--sbatch=--time={given['--time']}: --signal-s={self.signal_s} would stop the job as it "
@@ -63,7 +63,7 @@ class SlurmBackend(SlurmOptions):
     @property
     def _several(self) -> bool:
         """Return whether the job has several nodes."""
-        nodes = [one for one in self.options if one.startswith("--nodes=")]
+        nodes = [one for one in self.sbatch if one.startswith("--nodes=")]
         return bool(nodes) and nodes[-1] not in ("--nodes=1", "--nodes=1-1")
 
     def text(self, job: Job) -> str:
@@ -78,7 +78,7 @@ class SlurmBackend(SlurmOptions):
             f"--signal=B:TERM@{self.signal_s}",
             "--requeue",
         )
-        return script(job, sbatch=(*ours, *self.options), several=self._several)
+        return script(job, sbatch=(*ours, *self.sbatch), several=self._several)
 
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
         Path(job.run_dir).mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 """Copies of run folders at URLs, to follow or resume a run from another machine.
 
-`mirror.py` writes the copy during a run, `replica.py` reads it, and `restoring.py` restores a run's
-folder from it.
+`index.py` describes the copy, `mirror.py` writes it during a run, `reading.py` follows it, and
+`mirroring.py` does both around a run: it restores the folder first.
 """

@@ -39,7 +39,7 @@ def here(repo, monkeypatch):
         (["sft", "--backend", "slurm", "--gpus", "0"], "--gpus: only available with"),
         (["sft", "--sbatch=--gres=gpu:8"], "--sbatch: only available with --backend slurm"),
         (["sft", "--env", "A=b"], "--env: only available with --backend ray"),
-        (["sft", "--backend", "ray"], "--address: required with"),
+        (["sft", "--backend", "ray", "coding.run_dir=/a"], "--address: required with"),
         (["sft", "--backend", "sagemaker"], "--region: required with"),
         (["sft", "--backend", "ray", "--address", "http://h"], "coding.run_dir: required with"),
         (["sft", "--resource", "a", "--backend", "ray"], "--resource=a: expected NAME=VALUE"),

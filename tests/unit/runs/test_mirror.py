@@ -14,12 +14,11 @@ from coding_model_project.cli import main
 from coding_model_project.cli.common import local_runs
 from coding_model_project.errors import ConfigError
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.mirror import restoring
+from coding_model_project.runs.mirror import mirroring
 from coding_model_project.runs.mirror.masking import secrets_of
 from coding_model_project.runs.mirror.mirror import BackgroundMirror, Mirror, TakenOverError
-from coding_model_project.runs.mirror.mirroring import mirrored
-from coding_model_project.runs.mirror.replica import Followed
-from coding_model_project.runs.mirror.restoring import restore
+from coding_model_project.runs.mirror.mirroring import mirrored, restore
+from coding_model_project.runs.mirror.reading import Followed
 from coding_model_project.storage.fetching import CACHE_VARIABLE
 from tests.moto_server import s3_server
 
@@ -45,12 +44,6 @@ def s3(server, tmp_path, monkeypatch):
     yield server
     for key in server.objects():
         server.client.delete_object(Bucket="bucket", Key=key)
-
-
-@pytest.fixture
-def small_parts(monkeypatch):
-    for module in ("mirror", "replica", "mirror_index"):
-        monkeypatch.setattr(f"coding_model_project.runs.mirror.{module}.PART_BYTES", 100)
 
 
 @pytest.fixture
@@ -98,7 +91,20 @@ def test_a_run_is_followed_from_elsewhere(s3, run, capsys):
     assert b"<html" in s3.content("pages/report.html")[:200]
 
 
-def test_what_grows_is_sent_from_its_last_part_on(s3, run, small_parts, monkeypatch):
+@pytest.fixture
+def sent(monkeypatch):
+    """Return the paths of all files that mirrors upload."""
+    paths, send = [], Mirror._send
+
+    def noted(self, path, name, size):
+        paths.append(name)
+        send(self, path, name, size)
+
+    monkeypatch.setattr(Mirror, "_send", noted)
+    return paths
+
+
+def test_only_what_changed_is_sent_and_readers_follow_the_end_of_a_file(s3, run, sent):
     append(run, "rollouts.jsonl", "".join(f'{{"line": {n:04}}}\n' for n in range(30)))
     at_work = mirror(run)
     at_work.sync()
@@ -107,38 +113,32 @@ def test_what_grows_is_sent_from_its_last_part_on(s3, run, small_parts, monkeypa
     there = followed.root / "rollouts.jsonl"
     reader = there.open()
     reader.read()
-    written = []
-    write = at_work._store.write
-    monkeypatch.setattr(at_work._store, "write", lambda *a: (written.append(a[0]), write(*a)))
-    append(run, "rollouts.jsonl", '{"line": 9999}\n{"half a l')
+    sent.clear()
+    append(run, "rollouts.jsonl", '{"line": 9999}\n')
     at_work.sync()
-    assert written == ["rollouts.jsonl.parts/000004", "mirror.json"]
+    assert sent == ["rollouts.jsonl"]
     followed.pull()
-    assert reader.read() == '{"line": 9999}\n'  # the same file, and no half line
-    at_work.sync(final=True)
-    followed.pull()
-    assert there.read_text() == (run / "rollouts.jsonl").read_text()
+    assert reader.read() == '{"line": 9999}\n'  # the same file
     # Another process goes on with it and sends nothing again that is there.
-    written.clear()
-    again = mirror(run)
-    monkeypatch.setattr(again._store, "write", lambda *a: (written.append(a[0]), write(*a)))
-    again.sync(final=True)
-    assert written == ["mirror.json"]
+    sent.clear()
+    mirror(run).sync()
+    assert sent == []
 
 
 @pytest.mark.parametrize("way", ["rewritten", "rotated"])
-def test_another_file_of_the_same_name_is_sent_whole(s3, run, small_parts, way):
+def test_another_file_of_the_same_name_is_sent(s3, run, way):
     """An evaluation rewrites rollouts.jsonl; a training rotates it, maybe during an outage."""
     append(run, "rollouts.jsonl", "x" * 99 + "\n" + "x" * 99 + "\n")
     at_work = mirror(run)
     at_work.sync()
-    (run / "new.partial").write_text("y" * 99 + "\n" + "y" * 99 + "\n" + "y" * 99 + "\n")
+    followed = Followed(URL)
+    followed.pull()
+    (run / "new.partial").write_text("y" * 99 + "\n" + "y" * 99 + "\n")
     if way == "rewritten":
         (run / "new.partial").replace(run / "rollouts.jsonl")
     else:  # the file system gives the deleted file's inode to the new one
         (run / "rollouts.jsonl").write_text((run / "new.partial").read_text())
     at_work.sync()
-    followed = Followed(URL)
     followed.pull()
     assert (followed.root / "rollouts.jsonl").read_text() == (run / "rollouts.jsonl").read_text()
 
@@ -147,9 +147,8 @@ def test_the_end_of_a_run_does_not_wait_for_a_slow_store(s3, run, monkeypatch):
     said, slow = [], threading.Event()
     monkeypatch.setattr("coding_model_project.runs.mirror.mirror._CLOSE_S", 0.5)
     at_work = mirror(run)
-    sync = at_work.sync
-    monkeypatch.setattr(at_work, "sync", lambda final=False: slow.wait(5) if final else sync())
     background = BackgroundMirror(at_work, said.append)
+    monkeypatch.setattr(at_work, "sync", lambda: slow.wait(5))
     background.close()
     assert not slow.is_set()
     (line,) = said
@@ -157,7 +156,7 @@ def test_the_end_of_a_run_does_not_wait_for_a_slow_store(s3, run, monkeypatch):
     slow.set()
 
 
-def test_a_file_that_shrinks_or_goes_does_so_there(s3, run, small_parts):
+def test_a_file_that_shrinks_or_goes_does_so_there(s3, run):
     append(run, "rollouts.jsonl", "x" * 99 + "\n" + "y" * 99 + "\n")
     at_work = mirror(run)
     at_work.sync()
@@ -170,10 +169,11 @@ def test_a_file_that_shrinks_or_goes_does_so_there(s3, run, small_parts):
     assert (followed.root / "rollouts.jsonl").read_text() == "z\n"
     assert not (followed.root / "metrics.jsonl").exists()
     assert "runs/grpo/rollouts.jsonl" in s3.objects()
-    assert not [key for key in s3.objects() if "rollouts.jsonl.parts" in key or "metrics" in key]
+    assert not [key for key in s3.objects() if "metrics" in key]
 
 
-def test_no_secret_leaves_the_machine(s3, run, small_parts):
+def test_no_secret_leaves_the_machine(s3, run, monkeypatch):
+    monkeypatch.setattr("coding_model_project.runs.mirror.mirror._CHUNK_BYTES", 100)
     (run / "logs/attempt_1/console.log").write_text("z" * 95 + " hf-secret-2 is split\n")
     mirror(run).sync()
     stored = b"".join(s3.content(key) for key in s3.objects())
@@ -204,7 +204,7 @@ def test_an_outage_is_said_once_and_caught_up_with(s3, run):
 def test_an_empty_machine_goes_on_where_a_dead_one_ended(s3, run, tmp_path, monkeypatch):
     dead = mirror(run)
     dead.sync()
-    monkeypatch.setattr(restoring, "_SLOWEST_ROUND_S", -1.0)
+    monkeypatch.setattr(mirroring, "_SLOWEST_ROUND_S", -1.0)
     said = []
     config = OmegaConf.create(CONFIG)
     config.coding.run_dir = str(tmp_path / "other/grpo")
@@ -214,7 +214,7 @@ def test_an_empty_machine_goes_on_where_a_dead_one_ended(s3, run, tmp_path, monk
     assert restored.metrics.read_text() == (run / "metrics.jsonl").read_text()
     assert restored.config.read_text() == OmegaConf.to_yaml(config)  # its secrets, and this folder
     last = restored.attempts()[-1]
-    assert (last.exit_code, last.error) == (137, restoring._DIED)
+    assert (last.exit_code, last.error) == (137, mirroring._DIED)
     mirror(restored.path).sync()
     with pytest.raises(TakenOverError, match="another process has resumed this run"):
         dead.sync()  # it was but cut off
@@ -227,7 +227,7 @@ def test_what_a_dead_one_replaced_in_its_last_round_is_restored_too(s3, run, tmp
     attempt = json.loads((run / "logs/attempt_1/attempt.json").read_text())
     newer = json.dumps({**attempt, "ended": 1.0, "exit_code": 130}).encode()
     at_work._store.write("logs/attempt_1/attempt.json", newer)
-    monkeypatch.setattr(restoring, "_SLOWEST_ROUND_S", -1.0)
+    monkeypatch.setattr(mirroring, "_SLOWEST_ROUND_S", -1.0)
     assert restore(URL, OmegaConf.create(CONFIG), tmp_path / "other/grpo", print)
     (last,) = RunFolder(tmp_path / "other/grpo").attempts()
     assert last.exit_code == 130
@@ -277,6 +277,19 @@ def test_a_reader_follows_a_run_at_work(s3, run):
     background.close()
 
 
+def test_a_mirror_of_an_older_version_is_sent_again_as_whole_files(s3, run, sent):
+    """Its index had the hashes of 8 MiB parts."""
+    index = {"id": "1", "writer": "w", "round": 3, "every_s": 1.0}
+    index["files"] = {"metrics.jsonl": {"bytes": 24, "modified": 1.0, "parts": ["0a"]}}
+    (run / "mirror.json").write_text(json.dumps(index))
+    s3.client.put_object(Bucket="bucket", Key="runs/grpo/mirror.json", Body=json.dumps(index))
+    mirror(run).sync()
+    assert {"metrics.jsonl", "run.json", "config.yaml"} <= set(sent)
+    followed = Followed(URL)
+    followed.pull()
+    assert (followed.root / "metrics.jsonl").read_text() == (run / "metrics.jsonl").read_text()
+
+
 def test_what_is_mirrored_is_restored_before_a_run_and_complete_after_it(s3, run, tmp_path):
     config = OmegaConf.create(CONFIG)
     with mirrored(config, run, print) as start:
@@ -301,17 +314,17 @@ def test_a_round_that_fails_in_its_middle_is_made_up_for(s3, run, monkeypatch):
     at_work.sync()
     append(run, "metrics.jsonl", '{"step": 2, "data": {}}\n')
     (run / "ungradable.jsonl").write_text("{}\n")
-    write = at_work._store.write
+    put = at_work._store.put
 
-    def fails(path, content):
+    def fails(source, path, size):
         if path == "ungradable.jsonl":
             raise ConnectionResetError(104, "reset")
-        write(path, content)
+        put(source, path, size)
 
-    monkeypatch.setattr(at_work._store, "write", fails)
+    monkeypatch.setattr(at_work._store, "put", fails)
     with pytest.raises(ConnectionResetError):
         at_work.sync()
-    monkeypatch.setattr(at_work._store, "write", write)
+    monkeypatch.setattr(at_work._store, "put", put)
     at_work.sync()
     followed = Followed(URL)
     followed.pull()

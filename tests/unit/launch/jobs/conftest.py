@@ -44,7 +44,7 @@ def make_job(tmp_path: Path, **fields) -> Job:
     given = {
         "name": "sft-1",
         "backend": "ray",
-        "target": "http://head:8265",
+        "options": {"address": "http://head:8265"},
         "recipe": "sft",
         "overrides": ("hardware=cpu", f"coding.run_dir={tmp_path}/run"),
         "run_dir": f"{tmp_path}/run",

@@ -17,7 +17,7 @@ from coding_model_project.launch.jobs.source import read_source
 
 @pytest.fixture
 def log(tmp_path) -> JobLog:
-    return JobLog(tmp_path / "log")
+    return JobLog(tmp_path / "jobs")
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ class Remote:
 
 def follow(job: Job, log: JobLog, answers: list[tuple[JobState, str]]) -> bytes:
     log.add(job)
-    return b"".join(control.follow(log.entry(job.name), Remote(answers), log))
+    return b"".join(control.follow(job, Remote(answers), log))
 
 
 def test_following_a_job_from_before_its_start_prints_all_of_its_output(job, log):
@@ -84,8 +84,8 @@ class Stubborn:
 def test_a_kill_is_given_the_time_that_ray_and_sagemaker_take(job, log, clock):
     log.add(job)
     backend = Stubborn(clock, ends_after_s=125)
-    state = control.stop(log.entry(job.name), backend, log, wait_s=None, say=print)
-    assert state is JobState.stopped
+    job = control.stop(job, backend, log, wait_s=None, say=print)
+    assert job.state is JobState.stopped
 
 
 @pytest.mark.parametrize(("outage_s", "survives"), [(60, True), (600, False)])
@@ -100,7 +100,7 @@ def test_an_outage_of_a_minute_does_not_end_a_follow(job, log, clock, outage_s, 
             return b"step 1\n"
 
     log.add(job)
-    followed = control.follow(log.entry(job.name), Away(clock), log)
+    followed = control.follow(job, Away(clock), log)
     if survives:
         assert b"".join(followed) == b"step 1\n"
     else:
@@ -111,9 +111,9 @@ def test_an_outage_of_a_minute_does_not_end_a_follow(job, log, clock, outage_s, 
 def test_a_job_that_its_back_end_has_forgotten_is_neither_followed_nor_stopped(job, log):
     log.add(job)
     with pytest.raises(JobError, match="sft-1: the back end has no record"):
-        list(control.follow(log.entry(job.name), Lossy(), log))
+        list(control.follow(job, Lossy(), log))
     with pytest.raises(JobError, match="sft-1: the back end has no record"):
-        control.stop(log.entry(job.name), Lossy(), log, wait_s=None, say=print)
+        control.stop(job, Lossy(), log, wait_s=None, say=print)
 
 
 @dataclass
@@ -153,8 +153,8 @@ class Lossy:
 def test_a_job_that_started_without_an_answer_is_not_started_again(job, log, repo, error):
     backend = Lossy(error)
     control.submit(backend, job, read_source(repo, max_mb=1), log)
-    entry = log.entry(job.name)
-    assert (entry.state, entry.job.handle, backend.submitted) == (JobState.pending, {}, 1)
+    noted = log.job(job.name)
+    assert (noted.state, noted.handle, backend.submitted) == (JobState.pending, {}, 1)
 
 
 def test_a_job_that_did_not_start_leaves_its_name_free(job, log, repo):
@@ -163,20 +163,20 @@ def test_a_job_that_did_not_start_leaves_its_name_free(job, log, repo):
         control.submit(Lossy(JobError("no answer"), starts=False), job, source, log)
     with pytest.raises(ConfigError, match=r"^bad partition$"):
         control.submit(Lossy(ConfigError("bad partition"), starts=False), job, source, log)
-    assert log.entry(job.name).state is JobState.refused
+    assert log.job(job.name).state is JobState.refused
     control.submit(Lossy(), job, source, log)
-    assert log.entry(job.name).job.handle == {"id": "7"}
+    assert log.job(job.name).handle == {"id": "7"}
 
 
 def test_a_back_end_that_goes_away_during_a_submission_leaves_the_state_open(job, log, repo):
     away = Lossy(JobError("no answer"), then=JobError("down"))
     with pytest.raises(JobError, match=r"no answer; `jobs list` shows whether sft-1 runs"):
         control.submit(away, job, read_source(repo, max_mb=1), log)
-    assert log.entry(job.name).state is JobState.unknown
+    assert log.job(job.name).state is JobState.unknown
 
 
 def test_a_name_that_the_back_end_knows_is_refused_before_anything_is_sent(job, log, repo):
     backend = Lossy(known={"sft-1"})
     with pytest.raises(ConfigError, match="--name=sft-1: ray http://head:8265 has a job of this"):
         control.submit(backend, job, read_source(repo, max_mb=1), log)
-    assert (backend.submitted, log.entry(job.name).state) == (0, JobState.refused)
+    assert (backend.submitted, log.job(job.name).state) == (0, JobState.refused)

@@ -79,9 +79,7 @@ def test_what_is_written_is_whole_when_the_copy_fails(tmp_path, monkeypatch):
     assert not (tmp_path / "out" / "b").exists()
 
 
-def test_a_large_file_of_a_mirror_arrives_as_one_file(tmp_path, monkeypatch):
-    for module in ("mirror", "replica", "mirror_index"):
-        monkeypatch.setattr(f"coding_model_project.runs.mirror.{module}.PART_BYTES", 100)
+def test_of_a_mirror_what_changed_is_copied(tmp_path):
     run, url = tmp_path / "run", f"memory://{tmp_path.name}/mirrored"
     run.mkdir()
     (run / "run.json").write_text("{}")
@@ -92,7 +90,6 @@ def test_a_large_file_of_a_mirror_arrives_as_one_file(tmp_path, monkeypatch):
     done = fetch(url, out, checkpoints=False)
     assert (done.copied, done.kept) == (2, 0)
     assert (out / "rollouts.jsonl").read_text() == (run / "rollouts.jsonl").read_text()
-    assert not (out / "rollouts.jsonl.parts").exists()
     (run / "run.json").write_text("{ }")
     mirror.sync()
     done = fetch(url, out, checkpoints=False)

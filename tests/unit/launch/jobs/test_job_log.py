@@ -1,71 +1,78 @@
-"""The job log: appended only, whole after a crash, a table for people."""
+"""The job log: a record per job, whole at any time, and a table for people."""
 
 import multiprocessing
+import stat
 from dataclasses import replace
 
 import pytest
 
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.launch.jobs.base import Evaluation, JobState
+from coding_model_project.launch.jobs.base import Evaluation, JobState, check_name, new_name
 from coding_model_project.launch.jobs.job_log import JobLog, table
-from coding_model_project.launch.jobs.names import check_name, new_name
 from tests.unit.launch.jobs.conftest import make_job
 
 
-def test_a_job_is_read_back_as_it_was_written(tmp_path):
-    log = JobLog(tmp_path / "jobs")
+@pytest.fixture
+def log(tmp_path):
+    return JobLog(tmp_path / "jobs")
+
+
+def test_a_job_is_read_back_as_it_was_written_by_its_user_alone(tmp_path, log):
     job = make_job(tmp_path, evaluation=Evaluation(gpus=1, arguments="--n 4"))
     log.add(job)
-    log.note_handle(job, {"id": "7"})
-    log.note_state(job.name, JobState.running)
-    log.note_state(job.name, JobState.running)  # no news
-    log.note_state(job.name, JobState.finished)
-    entry = log.entry(job.name)
-    assert entry.job == replace(job, handle={"id": "7"}) and entry.state is JobState.finished
-    assert entry.ended is not None
-    assert len((tmp_path / "jobs" / "jobs.jsonl").read_text().splitlines()) == 4
+    log.note(job, handle={"id": "7"})
+    ended = log.note(job, state=JobState.finished)
+    assert (
+        log.job(job.name)
+        == ended
+        == replace(job, handle={"id": "7"}, state=JobState.finished, ended=ended.ended)
+    )
+    assert ended.ended is not None
+    assert stat.S_IMODE((log.folder / job.name).stat().st_mode) == 0o700
 
 
-def test_a_name_is_taken_once_unless_it_was_refused(tmp_path):
-    log = JobLog(tmp_path)
-    log.add(make_job(tmp_path))
+def test_a_name_is_taken_once_unless_it_was_refused(tmp_path, log):
+    job = make_job(tmp_path)
+    log.add(job)
     with pytest.raises(ConfigError, match="--name=sft-1: a job of this name"):
-        log.add(make_job(tmp_path))
-    log.note_state("sft-1", JobState.refused)
-    log.add(make_job(tmp_path))
+        log.add(job)
+    log.note(job, state=JobState.refused)
+    log.add(job)
+    assert log.job("sft-1").state is JobState.unknown
 
 
-def test_an_unknown_job_is_named_with_the_last_ones(tmp_path):
-    log = JobLog(tmp_path)
+def test_an_unknown_job_is_named_with_the_last_ones(tmp_path, log):
     log.add(make_job(tmp_path))
     with pytest.raises(ConfigError, match=r"nope: no such job .*sft-1.*jobs list"):
-        log.entry("nope")
+        log.job("nope")
 
 
-def test_a_line_cut_off_is_named_and_does_not_take_the_next_one_with_it(tmp_path):
-    log = JobLog(tmp_path)
+def test_a_damaged_record_is_named(tmp_path, log):
     log.add(make_job(tmp_path))
-    with (tmp_path / "jobs.jsonl").open("a") as file:
-        file.write('{"job": {"na')
-    with pytest.raises(DataError, match=r"jobs\.jsonl:2: damaged"):
-        log.entries()
+    (log.folder / "sft-1" / "job.json").write_text('{"na')
+    with pytest.raises(DataError, match=r"sft-1/job\.json: damaged"):
+        log.jobs()
 
 
-def _add(folder, number):
-    JobLog(folder).add(make_job(folder, name=f"job-{number}"))
+def _add(folder, name):
+    try:
+        JobLog(folder).add(make_job(folder, name=name))
+    except ConfigError:
+        return False
+    return True
 
 
-def test_processes_append_whole_lines(tmp_path):
+def test_of_processes_that_take_a_name_at_once_one_gets_it(tmp_path):
     with multiprocessing.get_context("fork").Pool(8) as pool:
-        pool.starmap(_add, [(tmp_path, number) for number in range(8)])
-    assert set(JobLog(tmp_path).entries()) == {f"job-{n}" for n in range(8)}
+        got = pool.starmap(_add, [(tmp_path, f"job-{n % 2}") for n in range(8)])
+    assert sum(got) == 2
+    assert {job.name for job in JobLog(tmp_path).jobs()} == {"job-0", "job-1"}
 
 
-def test_the_table_is_markdown_with_newest_first(tmp_path):
-    log = JobLog(tmp_path)
+def test_the_table_is_markdown_with_newest_first(tmp_path, log):
     log.add(make_job(tmp_path, name="a", description="x | y"))
     log.add(make_job(tmp_path, name="b", patch="f" * 64))
-    lines = table(log.entries()).splitlines()
+    lines = table(log.jobs()).splitlines()
     assert lines[2].startswith("| b | unknown | `python -m recipes.sft hardware=cpu")
     assert "| ffffffffffff |" in lines[2]
     assert "x \\| y" in lines[3]

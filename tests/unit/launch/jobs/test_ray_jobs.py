@@ -107,7 +107,7 @@ def package(tmp_path) -> Path:
 
 def test_a_job_goes_up_with_its_package_and_its_resources(job, package, serve):
     head = Head()
-    backend = serve(head, driver_cpus=2, resources={"driver": 1}, environment={"A": "b"})
+    backend = serve(head, driver_cpus=2, resource=["driver=1"], env=["A=b"])
     backend.check(job)
     assert backend.state(job) is JobState.unknown
     assert (backend.log(job), backend.ask_to_stop(job)) == (b"", False)
@@ -158,6 +158,8 @@ def test_another_version_of_ray_is_refused_unless_it_is_asked_for(job, serve):
 def test_an_unreachable_head_is_one_line_with_a_way_out(job):
     with pytest.raises(JobError, match=r"--address=http://127\.0\.0\.1:9: .*refused.*8265"):
         RayBackend(address="http://127.0.0.1:9").check(job)
+    with pytest.raises(ConfigError, match="--address: required with --backend ray"):
+        RayBackend().check(job)
     for address in ("head:8265", "ray://head:10001", "http://", "auto"):
         with pytest.raises(ConfigError, match="expected the URL"):
             RayBackend(address=address).check(job)

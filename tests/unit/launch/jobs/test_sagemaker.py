@@ -33,7 +33,7 @@ def sagemaker_job(tmp_path):
     return make_job(
         tmp_path,
         backend="sagemaker",
-        target="us-east-1",
+        options={"region": "us-east-1"},
         overrides=("hardware=gpu_8x", f"coding.run_dir={RUN_DIR}"),
         run_dir=RUN_DIR,
         mirror="s3://bucket/runs/sft",
@@ -91,6 +91,7 @@ def test_the_log_is_read_from_cloudwatch(aws, sagemaker_job):
     [
         ({"instance_type": "p5"}, "--instance-type=p5: expected a name as in ml"),
         ({"role": "me"}, "--role=me: expected arn:aws:iam"),
+        ({"region": ""}, "--region: required with --backend sagemaker"),
         ({"image": ""}, "--image=: give"),
     ],
 )

@@ -22,7 +22,7 @@ _ROOT = Path(__file__).parents[4]
 
 @pytest.fixture
 def slurm_job(tmp_path):
-    return make_job(tmp_path, backend="slurm", target="", handle={"id": "7"})
+    return make_job(tmp_path, backend="slurm", handle={"id": "7"})
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def test_a_controller_that_times_out_is_a_job_error(slurm_job, command, name):
 )
 def test_limits_that_cannot_work_are_refused(tmp_path, command, option, refused):
     command("sbatch", "echo slurm 22.05")
-    job = make_job(tmp_path, backend="slurm", target="", overrides=("hardware=cpu",))
-    backend = SlurmBackend(options=(option,))
+    job = make_job(tmp_path, backend="slurm", overrides=("hardware=cpu",))
+    backend = SlurmBackend(sbatch=[option])
     if not refused:
         backend.check(job)
         return
@@ -89,7 +89,7 @@ def several(tmp_path, command, monkeypatch):
     """
     run = tmp_path / "run"
     overrides = ("hardware=cpu", f"coding.run_dir={run}")
-    job = make_job(tmp_path, backend="slurm", target="", recipe="grpo", overrides=overrides)
+    job = make_job(tmp_path, backend="slurm", recipe="grpo", overrides=overrides)
     source = Path(job.folder, "source", "recipes")
     source.mkdir(parents=True)
     (source / "__init__.py").touch()
@@ -105,7 +105,7 @@ def several(tmp_path, command, monkeypatch):
     monkeypatch.setenv("SLURM_CPUS_ON_NODE", "4")
     monkeypatch.setenv("PYTHONPATH", str(_ROOT))
     script = tmp_path / "script.sh"
-    script.write_text(SlurmBackend(options=("--nodes=2", "--exclusive")).text(job))
+    script.write_text(SlurmBackend(sbatch=["--nodes=2", "--exclusive"]).text(job))
 
     def start() -> subprocess.Popen[bytes]:
         with (tmp_path / "log.txt").open("ab") as log:
@@ -169,8 +169,8 @@ def test_a_stop_while_ray_starts_ends_the_job_since_nothing_is_to_be_saved(
 )
 def test_only_ray_s_recipes_have_several_nodes(tmp_path, command, fields, message):
     command("sbatch", "echo slurm 22.05")
-    job = make_job(tmp_path, backend="slurm", target="", **fields)
-    backend = SlurmBackend(options=("--nodes=2",))
+    job = make_job(tmp_path, backend="slurm", **fields)
+    backend = SlurmBackend(sbatch=["--nodes=2"])
     if message is None:
         backend.check(job)
         assert "trainer.nnodes" not in SlurmBackend().text(job)

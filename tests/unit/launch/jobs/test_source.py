@@ -68,7 +68,6 @@ def test_a_package_has_no_earlier_packages(repo):
     before = read_source(repo, max_mb=1)
     log = JobLog(repo / "outputs" / "jobs")
     log.add(make_job(repo))
-    (log.folder / "sft-1").mkdir()
     write_package(before, log.folder / "sft-1" / "source.zip")
     after = read_source(repo, max_mb=1)
     assert (after.files, after.patch) == (before.files, b"")
