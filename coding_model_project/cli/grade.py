@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from coding_model_project.cli import options
-from coding_model_project.cli.common import cores, embedded_sandbox, existing_file, publishes
+from coding_model_project.cli.common import cores, existing_file, publishes
 from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError, UngradableError
 from coding_model_project.progress import Advance, progress_bar
@@ -62,7 +62,7 @@ def grade(
     """
     if as_json and out == STANDARD:
         raise ConfigError("--json and --out - both write to standard output; pass one of them")
-    from coding_model_project.cli.judging import judge_on_cluster
+    from coding_model_project.cli.judging import sandbox_of
     from coding_model_project.evaluation.journal import kept_results
     from coding_model_project.grading.judge import start_graders
 
@@ -71,11 +71,12 @@ def grade(
     _check_problems({problem.id: problem for problem, _ in rows}, source)
     if out is not None and out != STANDARD:
         _check_place(out)  # before judging, which may take an hour
-    if resumable.cluster is None:
-        embedded, at_once = embedded_sandbox(sandbox), cores(sandbox.workers)
-        judge = start_graders(embedded, at_once=at_once, bare=bare, stop_early=stop_early)
-    else:
-        judge = judge_on_cluster(sandbox, resumable.ray_address, bare=bare, stop_early=stop_early)
+    judge = start_graders(
+        sandbox_of(sandbox, resumable),
+        at_once=cores(sandbox.workers),
+        bare=bare,
+        stop_early=stop_early,
+    )
     settings = f"bare={bare} stop_early={stop_early}"
     with kept_results(resumable.journal) as kept, progress_bar("judging", len(rows)) as advance:
         outcomes = asyncio.run(_judge(judge, rows, kept, settings, advance))

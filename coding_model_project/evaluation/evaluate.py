@@ -42,7 +42,7 @@ from coding_model_project.evaluation.runner import (
 )
 from coding_model_project.evaluation.settings import Settings
 from coding_model_project.evaluation.tables import budget_table, metrics_table, months_table
-from coding_model_project.grading.judge import OpenJudge, make_sandbox, open_judge
+from coding_model_project.grading.judge import make_sandbox, open_judge
 from coding_model_project.grading.observation import can_repair
 from coding_model_project.redaction import redacted
 from coding_model_project.runs.folder import RunFolder, State, sole_writer
@@ -51,6 +51,8 @@ from coding_model_project.runs.lease import Heartbeat
 from coding_model_project.runs.mirror.mirroring import mirrored
 from coding_model_project.runs.refusal import has_made_something, refuse_changes
 from coding_model_project.runs.starting import end_attempt, start_attempt
+from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 RECIPE = "baseline"
 Say = Callable[[str], None]
@@ -63,7 +65,7 @@ def evaluate(
     config: DictConfig,
     command: Sequence[str],
     say: Say,
-    opens: OpenJudge = open_judge,
+    make: Callable[[SandboxConfig], Sandbox] = make_sandbox,
     report: Report | None = None,
 ) -> Metrics:
     """Evaluate a model, or resume an earlier attempt.
@@ -73,7 +75,7 @@ def evaluate(
         config: configuration of the settings, for the record.
         command: command line of the evaluation, for the record.
         say: called with each line of output.
-        opens: opens the judge; called only if verdicts are missing.
+        make: makes the sandbox; it is started only if verdicts are missing.
         report: writes the page about the evaluation; None writes none.
 
     Returns:
@@ -85,7 +87,7 @@ def evaluate(
         GenerationError, SandboxError, StorageError, ClusterError: infrastructure failed. All results
             so far are kept, and the same command resumes.
     """
-    make_sandbox(settings.sandbox)  # raises early if the sandbox is unknown
+    make(settings.sandbox)  # raises early if the sandbox is unknown
     run = RunFolder(settings.run_dir)
     with sole_writer(run.path, "evaluation"), mirrored(config, run.path, say) as start_mirror:
         datasets = load_datasets(settings.config)
@@ -118,7 +120,7 @@ def evaluate(
         try:
             with Heartbeat(run.log_dir(attempt.number)):
                 metrics = asyncio.run(
-                    _evaluate(settings, datasets, planned, info, backend, opens, say)
+                    _evaluate(settings, datasets, planned, info, backend, make, say)
                 )
         except BaseException as error:
             end_attempt(run.path, attempt, error)
@@ -135,7 +137,7 @@ async def _evaluate(
     planned: Sequence[Sample],
     info: Metrics,
     backend: Backend,
-    opens: OpenJudge,
+    make: Callable[[SandboxConfig], Sandbox],
     say: Say,
 ) -> Metrics:
     folder, protocol = settings.run_dir, settings.protocol
@@ -149,7 +151,7 @@ async def _evaluate(
         if any(n_known):
             say(f"resuming with {n_known[0]} completions and {n_known[1]} verdicts")
         if n_known[1] < len(planned):
-            await _run(settings, planned, backend, opens, known, completions, results, say)
+            await _run(settings, planned, backend, make, known, completions, results, say)
     by_key = with_completions(folder, read_rows(folder / RESULTS, Result))
     judged = [(sample, *by_key[sample.key]) for sample in planned]
     with storage_errors(folder):
@@ -175,15 +177,16 @@ async def _run(
     settings: Settings,
     planned: Sequence[Sample],
     backend: Backend,
-    opens: OpenJudge,
+    make: Callable[[SandboxConfig], Sandbox],
     known: Known,
     completions: Journal[Generated],
     results: Journal[Result],
     say: Say,
 ) -> None:
     n_known = len(known.generated), len(known.judged)
-    opened = opens(
+    opened = open_judge(
         settings.sandbox,
+        make=make,
         style=settings.protocol.prompt,
         stop_early=settings.protocol.stop_early,
         stop_at_limit=True,

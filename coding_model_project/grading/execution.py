@@ -90,7 +90,7 @@ class ExecutionGrader:
         limiter: Limiter | None = None,
         breaker: CircuitBreaker | None = None,
     ) -> None:
-        self._sandbox = sandbox
+        self.sandbox = sandbox
         self._stop_early = stop_early
         self._stop_at_limit = stop_at_limit
         self._public = public
@@ -103,7 +103,7 @@ class ExecutionGrader:
         """See `grading.base.CodeGrader`."""
         tests = "public" if self._public else "hidden"
         mode = "first" if self._stop_early else "limit" if self._stop_at_limit else "all"
-        return f"{GRADER_VERSION}/{self._sandbox.identity}/{tests}/{mode}"
+        return f"{GRADER_VERSION}/{self.sandbox.identity}/{tests}/{mode}"
 
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
@@ -124,9 +124,9 @@ class ExecutionGrader:
             results=tuple(results),
             n_tests=len(tests),
             comparison="+".join(sorted({_rule(test, problem) for test in tests})),
-            sandbox=identity_of(self._sandbox, problem.language),
+            sandbox=identity_of(self.sandbox, problem.language),
             grader_version=GRADER_VERSION,
-            isolation=isolation_in(self._sandbox, problem),
+            isolation=isolation_in(self.sandbox, problem),
             public=self._public,
             base_tests=None if self._public else problem.base_tests,
             judge_s=judge_s,
@@ -179,7 +179,7 @@ class ExecutionGrader:
 
     def _inputs_of(self, problem: Problem) -> list[TestInput]:
         tests = checked_tests(problem, public=self._public)
-        return inputs_of(tests, isolation_in(self._sandbox, problem))
+        return inputs_of(tests, isolation_in(self.sandbox, problem))
 
     async def _check(
         self,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Protocol, Self
@@ -23,9 +23,9 @@ from coding_model_project.grading.base import (
 )
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import SPENT, ExecutionGrader
-from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.grading.limiter import CircuitBreaker, Limiter, limiter_of
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.sandbox.base import Queues, Sandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import ErrorType, GradedBy, Problem, Verdict
 
@@ -138,6 +138,8 @@ class GraderByProblem:
             match by:
                 case GradedBy.harbor:
                     make = resolve_name("coding_model_project.harbor.grader:HarborGrader")
+                    if isinstance(self._execution.sandbox, Queues):
+                        make = self._execution.sandbox.task_grader
                     grader = make(
                         limiter=self._limiter,
                         breaker=self._breaker,
@@ -234,7 +236,7 @@ async def start_graders(
     Raises:
         SandboxError: the sandbox does not start.
     """
-    limiter = Limiter(at_once)
+    limiter = limiter_of(sandbox, at_once)
     breaker = CircuitBreaker(max_rate=max_failure_rate)
     async with sandbox:
         executed = ExecutionGrader(
@@ -254,19 +256,6 @@ async def start_graders(
             yield Graders(CachedGrader(hidden, bare=bare), CachedGrader(public, bare=bare))
 
 
-class OpenJudge(Protocol):
-    """A function that starts the graders of a configuration, here (`open_judge`) or on cluster nodes."""
-
-    def __call__(
-        self,
-        sandbox: SandboxConfig,
-        *,
-        style: PromptStyle,
-        stop_early: bool,
-        stop_at_limit: bool = False,
-    ) -> AbstractAsyncContextManager[Graders]: ...
-
-
 @asynccontextmanager
 async def open_judge(
     sandbox: SandboxConfig,
@@ -275,10 +264,12 @@ async def open_judge(
     stop_early: bool,
     stop_at_limit: bool = False,
     environment: TaskEnvironment = DEFAULT_ENVIRONMENT,
+    make: Callable[[SandboxConfig], Sandbox] = make_sandbox,
 ) -> AsyncIterator[Graders]:
     """Start the graders of a configuration; stop them on exit.
 
     Args:
+        make: makes the sandbox, here or on the nodes of a cluster.
         style: the style of the prompts that completions answer.
         stop_early: see `ExecutionGrader`. Sparse rewards depend only on whether a program passes; for
             dense ones every hidden test runs, since stopping would bias the pass fraction.
@@ -286,7 +277,7 @@ async def open_judge(
         environment: see `GraderByProblem`.
     """
     async with start_graders(
-        make_sandbox(sandbox),
+        make(sandbox),
         at_once=programs_at_once(sandbox),
         bare=style is PromptStyle.bare,
         stop_early=stop_early,

@@ -8,17 +8,21 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from coding_model_project.errors import SandboxError
+from coding_model_project.sandbox.base import Queues, Sandbox
+
+_MOST_WAITING = 4096
+"""Maximum number of programs in a sandbox with its own queue."""
 
 
 class Limiter:
     """A first-come, first-served limiter for `at_once` concurrent programs, or one alone.
 
     Graders may share it. A caller of `alone` must not hold a place. It excludes only other users of this
-    limiter, not other load on the machine.
+    limiter, not other load on the machine, and nobody without `excludes`.
     """
 
-    def __init__(self, at_once: int) -> None:
-        self._at_once = at_once
+    def __init__(self, at_once: int, *, excludes: bool = True) -> None:
+        self._at_once, self._excludes = at_once, excludes
         self._places = asyncio.Semaphore(at_once)
         self._gate = asyncio.Lock()
 
@@ -35,6 +39,10 @@ class Limiter:
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
         """Hold all places, so that no other program runs."""
+        if not self._excludes:
+            async with self.shared():
+                yield
+            return
         async with self._gate, AsyncExitStack() as stack:
             for _ in range(self._at_once):
                 await stack.enter_async_context(self._places)
@@ -49,6 +57,13 @@ class Limiter:
                 yield
         finally:
             await self._places.acquire()
+
+
+def limiter_of(sandbox: Sandbox, at_once: int) -> Limiter:
+    """Return a limiter of `at_once` programs in a sandbox, which may limit them itself (`Queues`)."""
+    if isinstance(sandbox, Queues):
+        return Limiter(_MOST_WAITING, excludes=False)
+    return Limiter(at_once)
 
 
 class CircuitBreaker:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from coding_model_project.errors import OverloadError, SandboxError
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
-from coding_model_project.sandbox.base import Sandbox, StopWhen
+from coding_model_project.sandbox.base import Queues, Sandbox, StopWhen
 from coding_model_project.types import Execution, Input, Limits, Program, Status
 
 CPU_GRACE = 1.5
@@ -63,12 +63,12 @@ class Retries:
             async with self._limiter.shared():
                 started = time.monotonic()
                 executions = await self._with_grace(program, inputs, limits, stop)
-                seconds = time.monotonic() - started
+                seconds = self._seconds(started, executions)
         except OverloadError:
             async with self._limiter.alone():
                 started = time.monotonic()
                 executions = await self._last_try(program, inputs, limits, stop)
-                return executions, time.monotonic() - started
+                return executions, self._seconds(started, executions)
         self._judged_s += seconds
         first = next((i for i, e in enumerate(executions) if e.status in _MAYBE_OURS), None)
         if first is None or self._rerun_s > _RERUN_BUDGET * self._judged_s:
@@ -82,13 +82,19 @@ class Retries:
         async with self._limiter.alone():
             if self._rerun_s > _RERUN_BUDGET * self._judged_s:
                 return executions, seconds
-            started = time.monotonic()
+            started, again = time.monotonic(), []
             try:  # later inputs too, since the same load may have affected them
                 again = await self._last_try(program, inputs[first:], limits, again_or_stop)
             finally:
-                rerun_s = time.monotonic() - started
+                rerun_s = self._seconds(started, again)
                 self._rerun_s += rerun_s
         return [*executions[:first], *again, *executions[first + len(again) :]], seconds + rerun_s
+
+    def _seconds(self, started: float, executions: Sequence[Execution]) -> float:
+        """Return the seconds of a run that has ended, without those that it waited in the sandbox."""
+        if isinstance(self._sandbox, Queues):
+            return sum(one.wall_s for one in executions)
+        return time.monotonic() - started
 
     async def _last_try(
         self, program: Program, inputs: Sequence[Input], limits: Limits, stop: StopWhen | None

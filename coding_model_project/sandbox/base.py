@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Literal, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from coding_model_project.types import Execution, Input, Limits, Program
 
@@ -69,6 +69,20 @@ class SharesCalls(Protocol):
     """
 
     shares_calls: Literal[True]
+
+
+@runtime_checkable
+class Queues(Protocol):
+    """A sandbox of several machines with one queue, in which any number of programs may wait.
+
+    No program can run there without others. The seconds of a program are those of its executions.
+    """
+
+    queues: Literal[True]
+
+    def task_grader(self, **options: Any) -> Any:
+        """Return a grader of Harbor tasks on those machines, with `HarborGrader`'s arguments."""
+        ...
 
 
 @runtime_checkable

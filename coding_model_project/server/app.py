@@ -1,24 +1,36 @@
-"""The routes. A request that runs something waits for its place; a full server answers 429."""
+"""The routes, the checks of every request, and the metrics.
+
+A request that runs something waits for its place; a full server answers 429.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hmac
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from coding_model_project import __version__
+from coding_model_project.control_groups import oom_kills
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.fusion import wire
 from coding_model_project.server import requests
 from coding_model_project.server.admission import Admission, Leaving
-from coding_model_project.server.gate import Gate
-from coding_model_project.server.measures import Measures
-from coding_model_project.server.run_batch import run_batch
+from coding_model_project.server.run_batch import run_batch, status_of
 from coding_model_project.server.run_code import Bounds, run_code
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -128,11 +140,159 @@ def _add_running(
                 return Response(status_code=_CLIENT_GONE)
             with measures.timed():
                 answer = await run_batch(body, sandbox, bounds)
-        for outcome in answer.programs:
-            measures.count(outcome.summary)
-        return AsciiJson(answer.model_dump())
+        for outcome in answer["programs"]:
+            measures.count(status_of(outcome))
+        return AsciiJson(answer)
 
     @app.post("/run_jupyter")
     async def _run_jupyter(body: requests.RunJupyterRequest) -> requests.RunJupyterResponse:
         message = f"this server has no Jupyter kernel {body.kernel}: send a program to /run_code"
         return requests.RunJupyterResponse(status="SandboxError", message=message)
+
+
+# ── who may send requests ─────────────────────────────────────────────────────────────────────────
+
+_OPEN_PATHS = ("/v1/ping", "/v1/ready")
+
+
+class _TooLarge(Exception):
+    """A request's body exceeds the limit."""
+
+
+class Gate:
+    """Middleware that rejects requests without the token (401) or with too large a body (413).
+
+    Args:
+        token: required as `Authorization: Bearer TOKEN`, except by ping and readiness. None requires
+            none, and rejects the pages of other sites (403).
+        max_bytes: most bytes of a request's body.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str | None, max_bytes: int) -> None:
+        self._app = app
+        self._token = token.encode() if token else None
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        if scope["path"] not in _OPEN_PATHS and not self._may_enter(headers):
+            await _refuse(401, "this server requires a token: Authorization: Bearer TOKEN")(
+                scope, receive, send
+            )
+            return
+        if self._token is None and not _is_own_page(headers):
+            await _refuse(403, "this server has no token, and answers no other site's pages")(
+                scope, receive, send
+            )
+            return
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self._max_bytes:
+            await self._too_large()(scope, receive, send)
+            return
+        received, too_large = 0, False
+
+        async def counted() -> Message:
+            nonlocal received, too_large
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._max_bytes:
+                too_large = True
+                raise _TooLarge
+            return message
+
+        async def unless_too_large(message: Message) -> None:
+            if not too_large:  # otherwise this is the application's own answer to the exception
+                await send(message)
+
+        with contextlib.suppress(_TooLarge):
+            await self._app(scope, counted, unless_too_large)
+        if too_large:
+            await self._too_large()(scope, receive, send)
+
+    def _may_enter(self, headers: Mapping[bytes, bytes]) -> bool:
+        if self._token is None:
+            return True
+        given = headers.get(b"authorization", b"")
+        return hmac.compare_digest(given, b"Bearer " + self._token)
+
+    def _too_large(self) -> Response:
+        return _refuse(413, f"a request may have at most {self._max_bytes} bytes")
+
+
+def _is_own_page(headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether a request comes from no page of a browser, or from one at this address."""
+    origin = headers.get(b"origin")
+    return origin is None or origin == b"http://" + headers.get(b"host", b"")
+
+
+def _refuse(status: int, detail: str) -> JSONResponse:
+    return JSONResponse({"detail": detail}, status)
+
+
+# ── metrics ───────────────────────────────────────────────────────────────────────────────────────
+
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Measures:
+    """Metrics of one server."""
+
+    CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+    def __init__(self, admission: Admission, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._registry = CollectorRegistry()
+        self._programs = Counter(
+            "sandbox_programs",
+            "Programs by the status of their answer",
+            ["status"],
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "sandbox_run_seconds",
+            "Seconds of requests that run programs, without waiting for a place",
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
+        self._registry.register(_Places(admission))
+        self._info = Info(
+            "sandbox", "The sandbox and this server's version", registry=self._registry
+        )
+
+    def timed(self) -> AbstractContextManager[object]:
+        """Return a context that times a run."""
+        return self._seconds.time()
+
+    def count(self, status: requests.RunStatus) -> None:
+        """Count a program."""
+        self._programs.labels(status).inc()
+
+    def text(self) -> str:
+        self._info.info({"identity": self._sandbox.identity, "version": __version__})
+        return generate_latest(self._registry).decode()
+
+
+class _Places(Collector):
+    """The state of an admission, and the kernel's count of processes killed for lack of memory."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._admission
+        for name, meaning, value in (
+            ("places", "Requests whose programs can run at once", now.places),
+            ("running", "Requests whose programs run", now.running),
+            ("waiting", "Requests that wait for a place", now.waiting),
+            ("leaving", "1 while the server shuts down", now.leaving),
+        ):
+            yield GaugeMetricFamily(f"sandbox_{name}", meaning, value=value)
+        for name, meaning, value in (
+            ("refused", "Requests answered 429, or 503 during shutdown", now.refused),
+            ("waited_seconds", "Seconds that requests have waited for a place", now.waited_s),
+            ("oom_kills", "Processes of this machine killed for lack of memory", oom_kills()),
+        ):
+            yield CounterMetricFamily(f"sandbox_{name}", meaning, value=value)

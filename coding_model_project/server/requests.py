@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, FiniteFloat
 
 from coding_model_project.errors import DataError
-from coding_model_project.types import Limits, Status
+from coding_model_project.types import Limits
 
 Language = Literal[
     "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript", "sql",
@@ -76,11 +76,12 @@ class RunJupyterResponse(BaseModel):
 BatchInput = (
     tuple[Literal["stdin"], str]
     | tuple[Literal["call"], str, str]
+    | tuple[Literal["call"], str, str, Literal[True]]
     | tuple[Literal["asserts"], str, str | None, bool]
     | tuple[Literal["files"], dict[str, str]]
 )
-"""An input: text; a function and its arguments, by `codec`; tests, their entry point, and whether they
-continue the ones before; files by name."""
+"""An input: text; a function, its arguments, by `codec`, and true if it continues the call before; tests,
+their entry point, and whether they continue the ones before; files by name."""
 
 
 class BatchProgram(BaseModel):
@@ -89,52 +90,14 @@ class BatchProgram(BaseModel):
     files: dict[str, str] = {}
     limits: Limits
     inputs: list[BatchInput]
+    pauses: bool = False
+    """Start no further input after one that used up a limit: the client may not need it."""
 
 
 class BatchRequest(BaseModel):
     programs: list[BatchProgram]
     budget_s: FiniteFloat
     """Wall seconds after which no further input is started, except the first."""
-
-
-class BatchExecution(BaseModel):
-    """An `Execution`; its value is encoded by `codec`."""
-
-    status: Status
-    stdout: str
-    stderr_tail: str
-    value: str
-    exit_code: int | None
-    cpu_s: float
-    wall_s: float
-    peak_memory_mb: float | None
-
-
-class BatchOutcome(BaseModel):
-    """The outcome of a program that was started."""
-
-    executions: list[BatchExecution] = []
-    """Executions of its first inputs."""
-    lost: str | None = None
-    """Failure of the sandbox, or of this machine: another server may run the program."""
-    error: tuple[str, str] | None = None
-    """Name and message of the exception (`errors`) because of which no server can."""
-
-    @property
-    def summary(self) -> RunStatus:
-        """Return the status that /run_code would answer."""
-        if self.lost is not None:
-            return "SandboxError"
-        finished = all(one.status is Status.finished for one in self.executions)
-        return "Success" if finished and not self.error else "Failed"
-
-
-class BatchResponse(BaseModel):
-    """The outcomes of the first programs."""
-
-    identity: str
-    """Tier and interpreter, such as "seccomp/cpython-3.11"."""
-    programs: list[BatchOutcome]
 
 
 def decoded(files: Mapping[str, str | None]) -> dict[str, bytes]:

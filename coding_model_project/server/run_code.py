@@ -1,15 +1,21 @@
-"""/run_code over a `Sandbox`: maps limits of requests and statuses of answers."""
+"""/run_code over a `Sandbox`: maps limits of requests and statuses of answers.
+
+A sandbox returns only output, so for `fetch_files` the program prints its files as it ends. They are its
+own, so there is nothing to forge. A killed program returns none.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import secrets
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.fusion import wire
-from coding_model_project.server import fetching
 from coding_model_project.server.requests import (
     PhaseResult,
     RunCodeRequest,
@@ -67,7 +73,7 @@ async def run_code(request: RunCodeRequest, sandbox: Sandbox, bounds: Bounds) ->
         return _sandbox_error(f"no runner for {request.language}")
     mark, source = "", request.code
     if request.fetch_files and request.language == "python":
-        source, mark = fetching.wrap(source, request.fetch_files)
+        source, mark = _fetching(source, request.fetch_files)
     files = decoded(request.files)
     program = Program(source=source, language=request.language, files=files)
     inputs, limits = [Stdin(request.stdin or "")], _limits(request, bounds)
@@ -96,7 +102,7 @@ def _limits(request: RunCodeRequest, bounds: Bounds) -> Limits:
 def _response(execution: Execution, request: RunCodeRequest, mark: str = "") -> RunCodeResponse:
     stdout, files = execution.stdout, {}
     if mark:
-        stdout, files = fetching.split(stdout, mark)
+        stdout, files = _split(stdout, mark)
     status = execution.status
     compiled = (
         PhaseResult(status="Finished", execution_time=0.0, return_code=0, stdout="", stderr="")
@@ -156,3 +162,45 @@ def _toolchain_missing(language: str) -> RunCodeResponse:
 
 def _sandbox_error(message: str) -> RunCodeResponse:
     return RunCodeResponse(status="SandboxError", message=message)
+
+
+# ── fetch_files ───────────────────────────────────────────────────────────────────────────────────
+
+_WRAPPER = """\
+def fetch(names=NAMES, mark=MARK):
+    import base64, json, os, sys
+    found = {}
+    for name in names:
+        try:
+            with open(name, "rb") as file:
+                found[name] = base64.b64encode(file.read()).decode()
+        except (OSError, ValueError):
+            pass
+    sys.stdout.flush()
+    data = memoryview((mark + json.dumps(found)).encode())
+    while data:
+        data = data[os.write(1, data):]
+
+import atexit
+atexit.register(fetch)
+del fetch, atexit
+exec(compile(SOURCE, "main.py", "exec", dont_inherit=True))
+"""
+
+
+def _fetching(source: str, names: Sequence[str]) -> tuple[str, str]:
+    """Return a program that runs `source` and then prints files, and the mark before them."""
+    mark = secrets.token_hex(16)
+    wrapper = _WRAPPER.replace("NAMES", repr(tuple(names)), 1).replace("MARK", repr(mark), 1)
+    return wrapper.replace("SOURCE", repr(source), 1), mark
+
+
+def _split(stdout: str, mark: str) -> tuple[str, dict[str, str]]:
+    """Return the program's own output, and its files in base64."""
+    printed, found, files = stdout.partition(mark)
+    if not found:
+        return stdout, {}
+    try:
+        return printed, {str(name): str(content) for name, content in json.loads(files).items()}
+    except (ValueError, AttributeError):  # truncated by the output limit
+        return printed, {}

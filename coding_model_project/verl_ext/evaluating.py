@@ -18,12 +18,14 @@ from coding_model_project.evaluation.evaluation_config import EvaluationMode
 from coding_model_project.evaluation.results import Metrics
 from coding_model_project.evaluation.settings import simple_backend
 from coding_model_project.extras import extra
-from coding_model_project.grading.judge import OpenJudge, open_judge
+from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.isolation import processes
 from coding_model_project.launch.checks import checks
 from coding_model_project.launch.device import count_gpus, prepare_environment
 from coding_model_project.reports import write_report
 from coding_model_project.runs.inputs import with_local_inputs
+from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 _MODEL_KEY = "coding.evaluation.model"
 
@@ -53,14 +55,14 @@ def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None
     before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         backend = _backend(local)
-        opens = _judge(coding, say)
+        make = _sandbox(coding, say)
         return evaluate(
             settings,
             backend,
             config=config,
             command=command,
             say=say,
-            opens=opens,
+            make=make,
             report=write_report,
         )
     finally:
@@ -82,13 +84,16 @@ def _backend(config: DictConfig) -> Backend:
     return simple_backend(coding.evaluation, seed=coding.seed, on_cpu=count_gpus() == 0)
 
 
-def _judge(coding: BaselineConfig, say: Callable[[str], None]) -> OpenJudge:
+def _sandbox(
+    coding: BaselineConfig, say: Callable[[str], None]
+) -> Callable[[SandboxConfig], Sandbox]:
+    """Return the function that makes the sandbox, here or on the nodes of a cluster."""
     evaluation = coding.evaluation
     if evaluation.cluster is None:
-        return open_judge
+        return make_sandbox
     with extra("train"):
-        from coding_model_project.verl_ext.cluster.node_judges import open_node_judges
-        from coding_model_project.verl_ext.cluster.ray_driver import head_address, joined
+        from coding_model_project.verl_ext.cluster.node_sandbox import NodesSandbox
+        from coding_model_project.verl_ext.cluster.session import head_address, joined
 
     address = head_address(evaluation.ray_address)  # fail now, not after the model is loaded
 
@@ -99,4 +104,4 @@ def _judge(coding: BaselineConfig, say: Callable[[str], None]) -> OpenJudge:
 
         return joined(address, rollout_environment())
 
-    return partial(open_node_judges, join=join, say=say)
+    return partial(NodesSandbox, join=join, say=say)

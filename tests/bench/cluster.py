@@ -53,18 +53,14 @@ def programs(data: Path, n_mutants: int, limit: int | None) -> list[Problem]:
 async def judge(address: str, problems: Sequence[Problem]) -> dict[str, object]:
     """Judge all on a cluster; return the seconds, and a digest of all verdicts."""
     from coding_model_project.concurrency import each
-    from coding_model_project.grading.prompts import PromptStyle
+    from coding_model_project.grading.judge import start_graders
     from coding_model_project.sandbox.sandbox_config import SandboxConfig
-    from coding_model_project.verl_ext.cluster.node_judges import open_node_judges
-    from coding_model_project.verl_ext.cluster.ray_driver import joined
+    from coding_model_project.verl_ext.cluster.node_sandbox import NodesSandbox
+    from coding_model_project.verl_ext.cluster.session import joined
 
-    opened = open_node_judges(
-        SandboxConfig(),
-        style=PromptStyle.bare,
-        stop_early=True,
-        join=partial(joined, address),
-        say=partial(print, file=sys.stderr),
-    )
+    say = partial(print, file=sys.stderr)
+    sandbox = NodesSandbox(SandboxConfig(), join=partial(joined, address), say=say)
+    opened = start_graders(sandbox, at_once=1, bare=True, stop_early=True)
     work = [(problem, code) for problem in problems for code in problem.gold]
     async with opened as graders:
         started, cpu = time.perf_counter(), time.process_time()

@@ -28,7 +28,6 @@ from coding_model_project.sandbox.fusion import (
     FusionSandbox,
     bundle,
     capabilities,
-    endpoint,
     fleet,
     packing,
 )
@@ -271,10 +270,9 @@ async def test_a_server_that_stays_away_is_an_error_and_never_an_execution(serve
 
 async def test_another_server_takes_over_from_a_hanging_one(server, monkeypatch):
     monkeypatch.setattr(fleet, "_WATCH_S", 0.5)
-    monkeypatch.setattr(endpoint, "_PING_S", 1.0)
     other = ServerProcess()
     try:
-        async with FusionSandbox([server.url, other.url]) as sandbox:
+        async with FusionSandbox([server.url, other.url], ping_s=1.0) as sandbox:
             limits = Limits(cpu_s=1, wall_s=1)
             server.send(signal.SIGSTOP)
 

@@ -20,6 +20,8 @@ from tests.waiting import wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 N_PROBLEMS = 24
+N_SLEEPY = 200
+"""Programs that sleep for 0.3 s, while a judge is killed, a node is killed, and another one joins."""
 
 
 def problems():
@@ -94,7 +96,7 @@ def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_pat
     )
     sleepy = [
         Problem.simple(f"Wait {n}.", id=f"sleepy/{n}", tests=[Test(Stdin(""), expected="1")])
-        for n in range(60)
+        for n in range(N_SLEEPY)
     ]
     write_problems(tmp_path / "sleepy.jsonl", sleepy)
     program = "```python\nimport time\ntime.sleep(0.3)\nprint(1)\n```"
@@ -105,7 +107,7 @@ def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_pat
         done = command("grade", *given, "--out", tmp_path / "there.jsonl", *on_both, cwd=tmp_path)
         assert "judging on 2 nodes, 2 programs at once" in done.stderr
         assert verdicts(tmp_path / "there.jsonl") == verdicts(tmp_path / "here.jsonl")
-        wait_for(lambda: not nodes.processes("NodeJudge"))
+        wait_for(lambda: not nodes.processes("NodeServer"))
 
         checked = command(
             *("data", "preflight", "toy", "--path", toy / "p.jsonl", "--mutants", "2"),
@@ -129,11 +131,17 @@ def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_pat
             text=True,
         )
         wait_for_lines(journal, 10, judging)
+        judges = nodes.processes("NodeServer")
+        assert len(judges) == 2, "one judge a node"
+        judges[0].kill()
+        wait_for(lambda: len(set(nodes.processes("NodeServer")) - set(judges)) == 1)
         nodes.kill(1)
+        nodes.start({0})
         _, said = judging.communicate(timeout=200)
         assert judging.returncode == 0, said
-        assert "quarantined" in said
-        assert [row["passed"] for row in verdicts(tmp_path / "killed.jsonl")] == [True] * 60
+        assert "is quarantined, its work goes elsewhere: its judge died" in said
+        assert "judges again" in said and "judges too" in said
+        assert [row["passed"] for row in verdicts(tmp_path / "killed.jsonl")] == [True] * N_SLEEPY
 
         # With all that is kept, neither a node nor a sandbox is asked again.
         size = journal.stat().st_size
@@ -182,7 +190,7 @@ def test_a_killed_command_resumes_and_leaves_no_process(tmp_path, popen):
         n_kept = wait_for_lines(tmp_path / "kept.jsonl", 200, judging)
         judging.send_signal(signal.SIGKILL)
         judging.wait()
-        wait_for(lambda: not nodes.processes("NodeJudge"))
+        wait_for(lambda: not nodes.processes("NodeServer"))
         command(*words, cwd=tmp_path, env=nodes.environment)
         assert verdicts(tmp_path / "there.jsonl") == verdicts(tmp_path / "here.jsonl")
         rows = (tmp_path / "kept.jsonl").read_text().splitlines()

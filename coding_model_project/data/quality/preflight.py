@@ -32,7 +32,7 @@ from coding_model_project.grading.cache import problem_digest
 from coding_model_project.grading.checker import CHECKER
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.judge import GraderByProblem
-from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.limiter import Limiter, limiter_of
 from coding_model_project.grading.maths.final_answer import final_answer
 from coding_model_project.grading.value_rules import VALUE_RULES
 from coding_model_project.sandbox.base import Sandbox
@@ -183,7 +183,7 @@ def result_key(problem: Problem, found: Sequence[Fault], settings: str) -> str:
 @asynccontextmanager
 async def open_checker(sandbox: Sandbox) -> AsyncIterator[Checker]:
     """Open a checker for a started sandbox."""
-    limiter = Limiter(_MAX_PROGRAMS)
+    limiter = limiter_of(sandbox, _MAX_PROGRAMS)
     execution = ExecutionGrader(sandbox, stop_early=True, limiter=limiter)
     async with GraderByProblem(execution, limiter=limiter) as grader:
         yield Checker(sandbox, grader, limiter)

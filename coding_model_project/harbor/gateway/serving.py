@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 from coding_model_project.harbor.gateway.agent_session import AgentSession
 from coding_model_project.harbor.gateway.app import Sessions, make_app
-from coding_model_project.server.bounded import BoundedServer, config_of
+from coding_model_project.server.listening import BoundedServer, config_of
 
 _CONNECTIONS = 512
 """Most connections on loopback, where the agents of all samples share the server."""

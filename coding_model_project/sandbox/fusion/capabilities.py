@@ -77,7 +77,7 @@ class Facts:
 
 
 def _ask(driver: Driver | None, tier: str, request: Request) -> tuple[str, wire.Body, float]:
-    longest_s = max(task.limits.wall_s for task in request.tasks)
+    longest_s = max(task.longest_s for task in request.tasks)
     run_s = request.budget_s + longest_s + OWN_S
     if driver is None:
         return wire.RUN_BATCH, driver_messages.batch(request), run_s

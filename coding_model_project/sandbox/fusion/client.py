@@ -15,7 +15,7 @@ from coding_model_project.sandbox.base import StopWhen
 from coding_model_project.sandbox.embedded.outcomes import syntax_error
 from coding_model_project.sandbox.embedded.supervisor import check_contents
 from coding_model_project.sandbox.fusion import capabilities, other_languages, wire
-from coding_model_project.sandbox.fusion.discovery import Discovery
+from coding_model_project.sandbox.fusion.discovery import Discovery, Source
 from coding_model_project.sandbox.fusion.driver_messages import Task, is_continued
 from coding_model_project.sandbox.fusion.endpoint import Unavailable, parsed
 from coding_model_project.sandbox.fusion.fleet import Fleet, Send
@@ -38,7 +38,6 @@ _FIRST_BATCHES = (1, 4)
 """Inputs of the first requests if a failure ends a run: most failing programs fail the first input."""
 
 _BATCH_BYTES = 8 << 20
-_NOT_STARTED = "the sandbox is not started; use it as `async with`"
 
 
 class FusionSandbox:
@@ -55,18 +54,20 @@ class FusionSandbox:
         timeout_s: seconds that a request may take beyond the limits of its programs.
         retry_s: seconds for which a failed request is retried.
         refresh_s: seconds between updates of the list of servers.
+        ping_s: seconds within which a server that does not hang answers a ping.
         token: sent to the servers; default: the environment variable CODING_SANDBOX_TOKEN.
         transport: replaces the HTTP transport in tests.
     """
 
     def __init__(
         self,
-        urls: Sequence[str],
+        urls: Sequence[str | Source],
         *,
         max_concurrency: int = 32,
         timeout_s: float = 30.0,
         retry_s: float = RETRY_S,
         refresh_s: float = 5.0,
+        ping_s: float = 5.0,
         token: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
@@ -77,10 +78,10 @@ class FusionSandbox:
             )
         self._discovery = Discovery(urls)
         self._max_concurrency = max_concurrency
-        self._timeout_s, self._retry_s, self._refresh_s = timeout_s, retry_s, refresh_s
+        self._timeout_s, self._retry_s = timeout_s, retry_s
+        self._refresh_s, self._ping_s = refresh_s, ping_s
         self._token = secret_of(TOKEN_VARIABLE, token)
         self._transport = transport
-        self._fleet: Fleet | None = None
         self._facts: capabilities.Facts | None = None
         self._packing: Packing | None = None
         self._checked: dict[str, asyncio.Task[None]] = {}
@@ -92,7 +93,7 @@ class FusionSandbox:
         Raises:
             SandboxError: the sandbox is not started.
         """
-        return f"fusion/{self._known().identity}"
+        return f"fusion/{self._open().facts.identity}"
 
     async def __aenter__(self) -> Self:
         """Probe the servers.
@@ -102,22 +103,24 @@ class FusionSandbox:
             SandboxError: no server can be reached.
         """
         self._facts, self._checked = None, {}
-        self._fleet = Fleet(
+        fleet = Fleet(
             self._discovery,
             max_concurrency=self._max_concurrency,
             timeout_s=self._timeout_s,
             retry_s=self._retry_s,
             refresh_s=self._refresh_s,
+            ping_s=self._ping_s,
             token=self._token,
             probe=self._learn,
             transport=self._transport,
         )
         try:
-            await self._fleet.open()
+            await fleet.open()
         except BaseException:
-            await self.__aexit__(None, None, None)
+            await fleet.close()
             raise
-        self._packing = Packing(self._fleet, self._known(), self._max_concurrency)
+        assert self._facts is not None, "an open fleet has examined a server"
+        self._packing = Packing(fleet, self._facts, self._max_concurrency)
         return self
 
     async def _learn(self, send: Send) -> None:
@@ -132,14 +135,12 @@ class FusionSandbox:
 
     async def __aexit__(self, *_: object) -> None:
         """Close the connections; servers finish the programs that still run."""
-        fleet, self._fleet = self._fleet, None
         packing, self._packing = self._packing, None
-        if packing is not None:
-            await packing.close()
         for task in self._checked.values():
             task.cancel()
-        if fleet is not None:
-            await fleet.close()
+        if packing is not None:
+            await packing.close()
+            await packing.fleet.close()
 
     async def run(
         self,
@@ -156,7 +157,7 @@ class FusionSandbox:
             ConfigError: the servers have no toolchain for the language.
             DataError: the servers do not support an input.
         """
-        self._known()
+        self._open()
         if not inputs:
             return []
         executions: list[Execution] = []
@@ -170,7 +171,8 @@ class FusionSandbox:
         self, program: Program, inputs: Sequence[Input], limits: Limits, may_stop: bool
     ):
         """Yield executions in order, requested in batches."""
-        facts = self._known()
+        packing = self._open()
+        facts = packing.facts
         if program.language != "python":
             language = await self._working(program.language)
             if not facts.takes_batches:
@@ -187,8 +189,13 @@ class FusionSandbox:
         done = 0
         while done < len(inputs):
             portion = _portion(inputs[done:], next(sizes, len(inputs)))
-            task = Task(program=program, inputs=tuple(portion), limits=limits)
-            for execution in await self._open_packing().run(task):
+            task = Task(
+                program=program,
+                inputs=tuple(portion),
+                limits=limits,
+                pauses=may_stop and facts.takes_batches,
+            )
+            for execution in await packing.run(task):
                 done += 1
                 yield execution
 
@@ -212,7 +219,8 @@ class FusionSandbox:
         inputs: Sequence[Input],
         limits: Limits,
     ):
-        facts, fleet = self._known(), self._open()
+        packing = self._open()
+        facts = packing.facts
 
         def accept(data: bytes) -> Execution:
             response = parsed(data)
@@ -226,7 +234,7 @@ class FusionSandbox:
                 yield Execution(status=Status.compile_error, stderr_tail="the source is no UTF-8")
                 continue
             run_s = limits.wall_s + other_languages.COMPILE_S
-            yield await fleet.run(wire.RUN_CODE, body, run_s, accept)
+            yield await packing.fleet.run(wire.RUN_CODE, body, run_s, accept)
 
     async def _check_language(self, language: Language) -> None:
         """Check that a trusted program in this language runs: later failures are the programs' own.
@@ -242,11 +250,12 @@ class FusionSandbox:
             raise
 
     async def _say_hello(self, language: Language) -> None:
-        facts, limits = self._known(), Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024)
+        packing, limits = self._open(), Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024)
+        facts = packing.facts
         body = other_languages.ask(
             Program(source=language.hello), language, Stdin(""), limits, facts
         )
-        tried = await self._open().run(
+        tried = await packing.fleet.run(
             wire.RUN_CODE,
             body,
             limits.wall_s + other_languages.COMPILE_S,
@@ -256,20 +265,10 @@ class FusionSandbox:
             reason = (tried.stderr_tail.strip().splitlines() or [str(tried.status)])[-1][:200]
             raise ConfigError(f"the SandboxFusion server cannot run {language.name}: {reason}")
 
-    def _known(self) -> capabilities.Facts:
-        if self._facts is None or self._fleet is None:
-            raise SandboxError(_NOT_STARTED)
-        return self._facts
-
-    def _open_packing(self) -> Packing:
+    def _open(self) -> Packing:
         if self._packing is None:
-            raise SandboxError(_NOT_STARTED)
+            raise SandboxError("the sandbox is not started; use it as `async with`")
         return self._packing
-
-    def _open(self) -> Fleet:
-        if self._fleet is None:
-            raise SandboxError(_NOT_STARTED)
-        return self._fleet
 
 
 def _portion(inputs: Sequence[Input], most: int) -> Sequence[Input]:

@@ -139,17 +139,22 @@ class Discovery:
     """All sources of a configuration.
 
     Args:
-        entries: the entries of `coding.sandbox.urls`.
+        entries: the entries of `coding.sandbox.urls`, or other sources.
 
     Raises:
         ConfigError: there are none, or one is not an address.
     """
 
-    def __init__(self, entries: Sequence[str]) -> None:
+    def __init__(self, entries: Sequence[str | Source]) -> None:
         if not entries:
             raise ConfigError(f"{KEY}=[]: at least one server is needed: {KEY}=[http://host:8080]")
         self._sources = [
-            (str(entry), Service("list of servers", str(entry)), source(entry)) for entry in entries
+            (
+                str(entry),
+                Service("list of servers", str(entry)),
+                source(entry) if isinstance(entry, str) else entry,
+            )
+            for entry in entries
         ]
         self._last: dict[Source, tuple[str, ...]] = {}
         self.failures: dict[str, str] = {}

@@ -48,6 +48,17 @@ class Task:
     program: Program
     inputs: tuple[Input, ...]
     limits: Limits
+    pauses: bool = False
+    """Whether `/run_batch` starts no further input after one that used up a limit."""
+
+    @property
+    def longest_s(self) -> float:
+        """The most wall seconds until a server may stop: inputs that share their state do not part."""
+        longest = length = 1
+        for index in range(len(self.inputs) - 1):
+            length = length + 1 if is_continued(self.inputs, index) else 1
+            longest = max(longest, length)
+        return longest * self.limits.wall_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +98,7 @@ class Answer:
 
 def is_continued(inputs: Sequence[Input], index: int) -> bool:
     """Return whether the next input needs the state that this one leaves."""
-    following = inputs[index + 1 : index + 2]
-    return any(isinstance(given, Asserts) and given.continues for given in following)
+    return any(map(outcomes.continues, inputs[index + 1 : index + 2]))
 
 
 class NotAnAnswer(Exception):
@@ -130,7 +140,11 @@ def batch(request: Request) -> dict[str, Any]:
     return {
         "budget_s": request.budget_s,
         "programs": [
-            {**_program_to_json(task), "inputs": list(map(_input_to_json, task.inputs))}
+            {
+                **_program_to_json(task),
+                "inputs": list(map(_input_to_json, task.inputs)),
+                **({"pauses": True} if task.pauses else {}),
+            }
             for task in request.tasks
         ],
     }
@@ -151,7 +165,8 @@ def _input_to_json(given: Input) -> list[Any]:
         case Stdin():
             return ["stdin", given.text]
         case Call():
-            return ["call", given.function, values.dumps(given.args).decode()]
+            call = ["call", given.function, values.dumps(given.args).decode()]
+            return [*call, True] if given.continues else call
         case Asserts():
             return ["asserts", given.source, given.entry_point, given.continues]
         case Files():

@@ -14,7 +14,6 @@ from coding_model_project.http import Service, reason, retry_after_s
 from coding_model_project.redaction import redacted
 from coding_model_project.sandbox.fusion import wire
 
-_PING_S = 5.0
 _MAX_BYTES = 128 << 20
 """Most bytes of an answer: no valid one is longer."""
 
@@ -107,15 +106,15 @@ class Endpoint:
             pause_s = _FIRST_COOLING_S * 2 ** min(self.failures - 1, 10)
             self.rests_until = time.monotonic() + min(pause_s, _LONGEST_COOLING_S)
 
-    async def ping(self, client: httpx.AsyncClient) -> None:
-        """Check that the server answers.
+    async def ping(self, client: httpx.AsyncClient, within_s: float) -> None:
+        """Check that the server answers in time.
 
         Raises:
             Unavailable: it does not answer now.
             NotSandboxFusion: something else answers.
             ConfigError: it rejects the token.
         """
-        status, headers, data = await self._exchange(client, "GET", "/v1/ping", None, _PING_S)
+        status, headers, data = await self._exchange(client, "GET", "/v1/ping", None, within_s)
         if status == 200 and data.strip() == b'"pong"':
             places = headers.get(wire.PLACES, "")
             self.places = int(places) if places.isdecimal() and int(places) else None

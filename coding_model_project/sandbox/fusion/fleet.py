@@ -47,6 +47,7 @@ class Fleet:
         timeout_s: seconds that an answer may take beyond the limits of the programs.
         retry_s: seconds after which a request without an answer fails.
         refresh_s: seconds between updates of the list of servers.
+        ping_s: seconds within which a server answers a ping.
         probe: called for each server before its first use.
         transport: replaces the HTTP transport in tests.
     """
@@ -59,6 +60,7 @@ class Fleet:
         timeout_s: float,
         retry_s: float,
         refresh_s: float,
+        ping_s: float,
         token: str | None,
         probe: Probe,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -71,7 +73,7 @@ class Fleet:
         )
         self._limit = asyncio.Semaphore(max_concurrency)
         self._timeout_s, self._retry_s = timeout_s, max(retry_s, 0.001)
-        self._probe = probe
+        self._probe, self._ping_s = probe, ping_s
         self._failing_since: float | None = None
         self._failed_at = -math.inf
         self._client = httpx.AsyncClient(
@@ -217,7 +219,7 @@ class Fleet:
 
     async def _ping(self, endpoint: Endpoint) -> None:
         try:
-            await endpoint.ping(self._client)
+            await endpoint.ping(self._client, self._ping_s)
         except NotSandboxFusion as error:  # a proxy that stands in for it
             raise Unavailable(str(error)) from error
 
@@ -242,7 +244,7 @@ class Fleet:
 
     async def _examine(self, endpoint: Endpoint) -> None:
         try:
-            await endpoint.ping(self._client)
+            await endpoint.ping(self._client, self._ping_s)
         except NotSandboxFusion as error:
             raise ConfigError(
                 f"coding.sandbox.urls: {endpoint.name} is not a SandboxFusion server: {error}"

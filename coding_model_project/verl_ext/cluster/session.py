@@ -1,8 +1,9 @@
-"""The Ray session of a run, started or joined, with the environment that its workers need."""
+"""Ray sessions: of a run, started or joined, with its workers' environment; of a command, joined."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -12,11 +13,13 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.errors import ClusterError
+from coding_model_project.errors import ClusterError, ConfigError
 from coding_model_project.isolation.processes import TOKEN, own_temporary_files
 from coding_model_project.launch.device import environment_of
-from coding_model_project.launch.joining import joined_ray
+from coding_model_project.launch.joining import check_address, check_answers, joined_ray
 
+ADDRESS = "RAY_ADDRESS"
+"""Ray's environment variable with the head's address; an option overrides it."""
 _SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources", "labels", "include_dashboard")
 """Options of `ray.init` for a session that it starts; it rejects them for one that it joins."""
 _OF_A_RUN = (TOKEN, "TORCHINDUCTOR_CACHE_DIR", "HF_HUB_OFFLINE", "WANDB_MODE")
@@ -152,3 +155,53 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
+
+
+# ── a command that joins a cluster ────────────────────────────────────────────────────────────────
+
+
+def head_address(given: str | None) -> str:
+    """Return the head's HOST:PORT, as given or from `RAY_ADDRESS`.
+
+    Raises:
+        ConfigError: there is no address, or it is malformed.
+    """
+    name, address = ("--ray-address", given) if given else (ADDRESS, os.environ.get(ADDRESS, ""))
+    if not address:
+        raise ConfigError(
+            "--cluster=ray: the cluster's address is missing; pass --ray-address HOST:PORT "
+            f"(coding.evaluation.ray_address) or set {ADDRESS}; `ray start --head` prints it"
+        )
+    check_address(address, f"{name}={address}")
+    return address
+
+
+@contextlib.contextmanager
+def joined(address: str, environment: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Join the cluster as a driver. An existing session of this process is used and left running.
+
+    Args:
+        address: result of `head_address`.
+        environment: Ray's runtime environment of tasks and actors.
+
+    Raises:
+        ClusterError: nothing answers there, this machine is not one of its nodes, or versions differ.
+    """
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    given = ADDRESS if os.environ.get(ADDRESS) == address else "--ray-address"
+    check_answers(address, f"{given}={address}")
+    options = {
+        "address": address,
+        "runtime_env": dict(environment or {}),
+        "log_to_driver": False,
+        "logging_level": logging.WARNING,
+    }
+    init_ray(options, joins=address, name=f"{given}={address}")
+    try:
+        yield
+    finally:
+        ray.shutdown()

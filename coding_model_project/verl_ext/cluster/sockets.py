@@ -1,4 +1,4 @@
-"""Sockets of a run that no stranger can speak to.
+"""Sockets of a run that no stranger can speak to, with names that are unique on a host.
 
 TransferQueue and torch listen without asking who speaks. TransferQueue also unpickles what it gets, so
 one message would run code in the trainer. `worker_setup` calls this in every Ray worker of a run.
@@ -13,6 +13,7 @@ import importlib
 import os
 import secrets
 import socket
+import tempfile
 from typing import Any
 
 _NAME = b"secret"
@@ -41,6 +42,27 @@ def secret() -> bytes:
 def secret_for(use: str) -> bytes:
     """Return 32 secret bytes for one use."""
     return hashlib.blake2b(use.encode(), key=secret(), digest_size=32).digest()
+
+
+def job_of_cluster() -> str:
+    """Return a name of this Ray job that is unique among all clusters on this host.
+
+    Ray numbers the jobs of each cluster from 1. verl sends weights to vLLM through a socket in /tmp that
+    it names after that number alone. Two runs that each start a Ray would share the socket: one waits for
+    ever, or loads the weights of the other.
+    """
+    import ray
+
+    job = ray.get_runtime_context().get_job_id()
+    return f"{job}-{secret_for('weight socket').hex()[:12]}"
+
+
+def own_place(handle: str) -> str:
+    """Return verl's address of a weight socket, moved to the run's own folder for temporary files.
+
+    Another user could listen in /tmp first, and the reader unpickles what it gets.
+    """
+    return handle.replace("/tmp/rl-colocate-zmq", f"{tempfile.gettempdir()}/w", 1)
 
 
 def encrypt_transfer_queue() -> None:

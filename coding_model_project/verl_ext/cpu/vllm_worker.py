@@ -12,7 +12,7 @@ from vllm.model_executor.layers.vocab_parallel_embedding import (
     VocabParallelEmbedding,
 )
 
-from coding_model_project.verl_ext.cluster.names import own_place
+from coding_model_project.verl_ext.cluster.sockets import own_place
 
 
 class CPUWorkerExtension(vLLMColocateWorkerExtension):

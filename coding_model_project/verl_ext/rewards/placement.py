@@ -1,7 +1,7 @@
 """Placement of verl's reward workers: one judge per node.
 
-verl places them round robin, but only as a preference. Ray may put two on one node, whose judges then run
-twice as many programs at once as it has cores, while another node's cores idle.
+verl places `reward.num_workers` of them round robin, but only as a preference. Two judges on one node
+would run twice as many programs at once as it has cores, so a node has one, however many workers are set.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class _PlacedRewardLoopManager(RewardLoopManager):
         self.reward_loop_workers = [
             self.reward_loop_workers_class.options(
                 name=f"reward_loop_worker_{number}",
-                **pinned(nodes[number % len(nodes)]),
+                **pinned(node),
             ).remote(self.config, self.reward_router_address)
-            for number in range(self.config.reward.num_workers)
+            for number, node in enumerate(nodes[: self.config.reward.num_workers])
         ]
 
 

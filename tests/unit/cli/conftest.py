@@ -19,7 +19,7 @@ PROBLEMS = [
 def sandbox(monkeypatch):
     """A fake in the embedded sandbox's place."""
     fake = FakeSandbox()
-    for module in (cli.grade, judging, cli.sandbox):
+    for module in (judging, cli.sandbox):
         monkeypatch.setattr(module, "embedded_sandbox", lambda *_, **__: fake)
     return fake
 

@@ -21,7 +21,7 @@ from referencing.jsonschema import DRAFT7
 from typer.main import get_command
 
 from coding_model_project.cli.sandbox import app
-from coding_model_project.server.gate import _OPEN_PATHS
+from coding_model_project.server.app import _OPEN_PATHS
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "judge"
 AUTOSCALED = FOLDER.with_name("judge-autoscaled")

@@ -63,8 +63,7 @@ def used(sandbox: FusionSandbox) -> set[str]:
 
 
 def endpoints(sandbox: FusionSandbox) -> list[Endpoint]:
-    assert sandbox._fleet is not None
-    return sandbox._fleet._members._used
+    return sandbox._open().fleet._members._used
 
 
 async def until(holds: Callable[[], bool]) -> None:

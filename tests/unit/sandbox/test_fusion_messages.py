@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 
 from coding_model_project.sandbox.fusion import bundle, driver_messages
 from coding_model_project.server import run_batch
-from coding_model_project.server.requests import (
-    BatchOutcome,
-    BatchRequest,
-    BatchResponse,
-    decoded,
-)
+from coding_model_project.server.requests import BatchRequest, decoded
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -43,14 +38,20 @@ def request_of(*tasks, secret: bytes = b"s" * 16) -> driver_messages.Request:
     return driver_messages.Request(secret=secret, tasks=tasks, budget_s=1.0)
 
 
-def answered(*outcomes: BatchOutcome) -> bytes:
-    answer = BatchResponse(identity="t/p", programs=list(outcomes))
-    return json.dumps(answer.model_dump()).encode("ascii")
+def answered(*executions: list[dict]) -> bytes:
+    """An answer of /run_batch with each program's executions."""
+    outcomes = [{"executions": one, "lost": None, "error": None} for one in executions]
+    return json.dumps({"identity": "t/p", "programs": outcomes}).encode("ascii")
 
 
 INPUTS = (
     st.builds(Stdin, st.text())
-    | st.builds(Call, function=st.text(), args=st.lists(PLAIN, max_size=3).map(tuple))
+    | st.builds(
+        Call,
+        function=st.text(),
+        args=st.lists(PLAIN, max_size=3).map(tuple),
+        continues=st.booleans(),
+    )
     | st.builds(Asserts, source=st.text(), entry_point=st.none() | st.text())
     | st.builds(Files, contents=st.dictionaries(st.text(), st.text(), max_size=2))
 )
@@ -87,7 +88,7 @@ def test_requests_survive_the_way(tasks):
         for picture, other in zip(got.inputs, task.inputs, strict=True):
             one = run_batch._input(picture)
             if isinstance(other, Call) and isinstance(one, Call):
-                assert one.function == other.function
+                assert (one.function, one.continues) == (other.function, other.continues)
                 assert same(one.args, other.args)
             else:
                 assert one == other
@@ -97,7 +98,7 @@ def test_requests_survive_the_way(tasks):
 @settings(deadline=None)
 def test_answers_of_a_batch_survive_the_way(programs):
     request = request_of(*(task_of(*[Stdin("")] * len(executions)) for executions in programs))
-    sent = [BatchOutcome(executions=list(map(run_batch._to_json, one))) for one in programs]
+    sent = [list(map(run_batch._to_json, one)) for one in programs]
     found = driver_messages.decode_batch(answered(*sent), request)
     for got, executions in zip(found.outcomes, programs, strict=True):
         for one, other in zip(got.executions, executions, strict=True):
@@ -129,7 +130,7 @@ def test_an_answer_signed_with_another_secret_is_none():
 def test_more_answers_than_inputs_or_programs_are_none():
     request = request_of(task_of(Stdin("")))
     one = run_batch._to_json(Execution(status=Status.finished))
-    for outcomes in ([BatchOutcome(executions=[one] * 2)], [BatchOutcome(executions=[one])] * 2):
+    for outcomes in ([[one] * 2], [[one]] * 2):
         with pytest.raises(driver_messages.NotAnAnswer):
             driver_messages.decode_batch(answered(*outcomes), request)
     with pytest.raises(driver_messages.NotAnAnswer):

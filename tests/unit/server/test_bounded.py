@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, suppress
 import httpx
 import pytest
 
-from coding_model_project.server import bounded
-from coding_model_project.server.bounded import BoundedServer, config_of
+from coding_model_project.server import listening
+from coding_model_project.server.listening import BoundedServer, config_of
 
 
 async def _hello(scope, receive, send):
@@ -65,7 +65,7 @@ async def test_slow_clients_leave_places_to_others(sent):
     [b"", b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nx"],
 )
 async def test_a_request_that_does_not_arrive_is_given_up(monkeypatch, sent):
-    monkeypatch.setattr(bounded, "REQUEST_S", 0.5)
+    monkeypatch.setattr(listening, "REQUEST_S", 0.5)
     async with serving(connections=8) as (port, _):
         reader, writer = await connected(port, sent)
         assert await is_closed(reader)

@@ -9,6 +9,7 @@ import signal
 
 import pytest
 
+from coding_model_project import codec
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
@@ -330,6 +331,30 @@ async def test_a_batch_runs_programs_until_its_budget_is_spent():
             assert [len(one["executions"]) for one in answer["programs"]] == ran_of_each
         text = (await client.get("/metrics")).text
         assert 'sandbox_programs_total{status="Success"} 4.0' in text
+
+
+async def test_a_batch_pauses_at_a_limit_and_runs_calls_of_one_process():
+    """What the client may not need is not run; calls that share their state are never parted."""
+    call = ["call", "f", codec.dumps(()).decode()]
+    calls = [call, [*call, True], [*call, True]]
+    timeout, finished = (ends(status=status) for status in (Status.cpu_timeout, Status.finished))
+    for answer, changes, ran_of_it in (
+        (timeout, {}, 2),
+        (timeout, {"pauses": True}, 1),
+        (timeout, {"pauses": True, "inputs": calls}, 1),
+        (finished, {"pauses": True, "inputs": calls}, 3),
+    ):
+        sandbox = FakeSandbox(answer)
+        async with client_of(sandbox) as client:
+            whole: dict = batch_of(**changes) | {
+                "budget_s": 60.0 if "inputs" not in changes else -1.0
+            }
+            (found,) = (await client.post("/run_batch", json=whole)).json()["programs"]
+        assert len(found["executions"]) == ran_of_it
+        given = sandbox.calls[0][1]
+        assert [getattr(one, "continues", False) for one in given] == [
+            len(one) == 4 for one in whole["programs"][0]["inputs"]
+        ]
 
 
 @pytest.mark.parametrize(

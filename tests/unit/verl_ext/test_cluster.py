@@ -182,7 +182,7 @@ def test_a_token_that_a_head_refuses_is_one_line(monkeypatch):
 def test_judges_go_to_nodes_that_train_first_and_to_none_that_is_dead(monkeypatch):
     import ray
 
-    from coding_model_project.verl_ext.rewards.placement import judging_nodes
+    from coding_model_project.verl_ext.rewards import placement
 
     def ray_node(name: str, alive: bool = True, **resources: float) -> dict[str, Any]:
         where = {"Hostname": f"host-{name}", "Address": "10.0.0.1", "Port": 1}
@@ -192,7 +192,16 @@ def test_judges_go_to_nodes_that_train_first_and_to_none_that_is_dead(monkeypatc
     head, dead = ray_node("head", CPU=4.0), ray_node("dead", alive=False, CPU=4.0, GPU=8.0)
     one, other = ray_node("a", CPU=4.0, GPU=8.0), ray_node("b", CPU=4.0, GPU=8.0)
     monkeypatch.setattr(ray, "nodes", lambda: [head, dead, one, other, ray_node("none")])
-    assert judging_nodes(alive_nodes()) == ["a", "b", "head"]
+    monkeypatch.setattr(placement, "pinned", lambda node: {"node": node})
+    made = SimpleNamespace(options=lambda **given: SimpleNamespace(remote=lambda *_: given))
+    for workers, judging in ((2, ["a", "b"]), (9, ["a", "b", "head"])):  # one judge a node
+        manager = SimpleNamespace(
+            config=SimpleNamespace(reward=SimpleNamespace(num_workers=workers)),
+            reward_loop_workers_class=made,
+            reward_router_address=None,
+        )
+        placement._PlacedRewardLoopManager._init_reward_loop_workers(manager)  # type: ignore[arg-type]
+        assert [one["node"] for one in manager.reward_loop_workers] == judging
     assert str(alive_nodes()[0]) == "host-head (10.0.0.1)"
 
 

@@ -13,8 +13,7 @@ import ray
 
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ClusterError, ConfigError
-from coding_model_project.verl_ext.cluster.ray_driver import head_address, joined
-from coding_model_project.verl_ext.cluster.session import init_ray
+from coding_model_project.verl_ext.cluster.session import head_address, init_ray, joined
 from tests.fakes import stdin_problem
 
 pytestmark = pytest.mark.slow

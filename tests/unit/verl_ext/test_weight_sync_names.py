@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import ray
-from coding_model_project.verl_ext.cluster.names import job_of_cluster
+from coding_model_project.verl_ext.cluster.sockets import job_of_cluster
 
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
 print(job_of_cluster(), ray.get(ray.remote(job_of_cluster).remote()), flush=True)
