@@ -260,14 +260,18 @@ CHOICES = (
 """The words that verl registers; a test compares."""
 
 
-def check_rules(config: DictConfig) -> None:
-    """Apply all tables.
+def broken(config: DictConfig) -> Iterator[str]:
+    """Yield a line for each key outside of its range or choice, with the valid values."""
+    for rule in (*RANGES, *CHOICES):
+        yield from rule.broken(config)
+
+
+def check_relations(config: DictConfig) -> None:
+    """Check keys against each other.
 
     Raises:
-        ConfigError: keys break rules; the message has a line for each, with the valid values.
+        ConfigError: they do not fit together.
     """
-    if broken := [message for rule in (*RANGES, *CHOICES) for message in rule.broken(config)]:
-        raise ConfigError("\n".join(broken))
     for relation in relations.RELATIONS:  # one fault may break several of them
         if message := relation(config):
             raise ConfigError(message)
