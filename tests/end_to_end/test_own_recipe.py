@@ -15,7 +15,7 @@ import pytest
 
 from coding_model_project.launch.device import CPU_ENVIRONMENT, ON_LOOPBACK, QUIET_ENVIRONMENT
 
-pytestmark = [pytest.mark.soak, pytest.mark.verl, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.soak, pytest.mark.verl, pytest.mark.timeout(1800)]
 
 GROUPS, SAMPLES, STEPS = 4, 4, 2
 MANAGER = [
