@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,18 +42,50 @@ def coding_of(config: DictConfig) -> CodingConfig:
     return cast(CodingConfig, typed)
 
 
-def coding_beside(config: DictConfig) -> CodingConfig:
+class OnUngradable(StrEnum):
+    """The end of a sample that could not be judged."""
+
+    drop = "drop"
+    """It fails: verl leaves it out of the batch, in its asynchronous modes with all of its group."""
+    zero_advantage = "zero_advantage"
+    """It stays in the batch with an advantage of 0, and has no part in those of its group."""
+    stop = "raise"
+    """The run ends."""
+
+
+def coding_beside(config: DictConfig) -> tuple[CodingConfig, OnUngradable]:
     """Return the typed `coding:` subtree of another program's configuration, where all of it is optional.
 
     Without `run_dir`, which is then empty, and `problems` there are none; a recipe has defaults.
+    `on_ungradable` is a key of such programs only.
 
     Raises:
         ConfigError: a key is unknown, or a value is wrong.
     """
     given = OmegaConf.select(config, "coding")
+    plain = {} if given is None else {name: given._get_node(name) for name in given}
+    word = str(plain.pop("on_ungradable", OnUngradable.drop))
+    if word not in list(OnUngradable):
+        raise ConfigError(f"coding.on_ungradable={word}: expected {', '.join(OnUngradable)}")
+    if word == OnUngradable.zero_advantage:
+        _check_placeholders(config)
     base: dict[str, Any] = {"run_dir": "", "dataset": None, "problems": []}
-    whole = OmegaConf.merge({"coding": base}, {"coding": given or {}})
-    return coding_of(cast(DictConfig, whole))
+    whole = OmegaConf.merge({"coding": base}, {"coding": plain})
+    return coding_of(cast(DictConfig, whole)), OnUngradable(word)
+
+
+def _check_placeholders(config: DictConfig) -> None:
+    """Raise ConfigError if anything but the advantages would read the score of a sample without one."""
+    keys = "algorithm.filter_groups.enable", "algorithm.use_kl_in_reward", "critic.enable"
+    readers = [key for key in keys if OmegaConf.select(config, key)]
+    if OmegaConf.select(config, "algorithm.adv_estimator") == "gae":
+        readers.append("algorithm.adv_estimator")
+    if readers:
+        key = readers[0]
+        raise ConfigError(
+            f"coding.on_ungradable=zero_advantage: {key}={OmegaConf.select(config, key)} would use the "
+            "score of a sample that has none: set +coding.on_ungradable=drop"
+        )
 
 
 def evaluation_settings(coding: CodingConfig) -> Settings:

@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from coding_model_project.configs import reference, schema
 from coding_model_project.errors import ConfigError
 from coding_model_project.install import how_to_install
-from coding_model_project.launch.checks import own_keys
+from coding_model_project.launch.checks import own_keys, rules
 from coding_model_project.launch.device import count_gpus
 from coding_model_project.launch.verl_keys.effects import addable, nearest
 from coding_model_project.launch.verl_keys.table import advice
@@ -78,7 +78,7 @@ def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
     """Compose a recipe's configuration.
 
     Raises:
-        ConfigError: a key is wrong; the message names it and the fix, in one line.
+        ConfigError: keys are wrong; the message names each and its fix, in a line of its own.
     """
     schema.register()
     overrides = _with_search_path(name, overrides)
@@ -88,15 +88,19 @@ def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
         if isinstance(error, OverrideParseException):
             raise ConfigError(f"{error.override}: {UNREADABLE}") from error
         cause = error.__cause__ or error
-        if unknown := _unknown_keys(name, overrides):
-            raise ConfigError(unknown) from error
-        key = getattr(cause, "full_key", None)
-        given = next((one for one in overrides if one.lstrip("+").startswith(f"{key}=")), key)
-        text = " ".join(str(cause).split("full_key")[0].split("Config search path")[0].split())
-        raise ConfigError(f"{given + ': ' if given else ''}{text}") from error
+        refused = _unknown_keys(name, overrides)
+        if not refused:
+            key = getattr(cause, "full_key", None)
+            given = next((one for one in overrides if one.lstrip("+").startswith(f"{key}=")), key)
+            text = " ".join(str(cause).split("full_key")[0].split("Config search path")[0].split())
+            line = f"{given + ': ' if given else ''}{text}"
+            if given not in overrides:
+                raise ConfigError(line) from error
+            refused = {given: line}
+        raise ConfigError("\n".join(_faults(name, overrides, refused))) from error
     added = any(re.match(r"\+\+?coding\.", override) for override in overrides)
     if added and (unknown := _unknown_keys(name, overrides)):  # Hydra would add it to `coding:` too
-        raise ConfigError(unknown)
+        raise ConfigError("\n".join(_faults(name, overrides, unknown)))
     _refuse_other_types(name, overrides, config)
     _refuse_rival_presets(overrides)
     return config
@@ -132,20 +136,22 @@ def _refuse_other_types(name: str, overrides: list[str], config: DictConfig) -> 
     """Refuse values of the wrong type; verl's tree is untyped, so only its workers would fail.
 
     Raises:
-        ConfigError: a value has the wrong type; the message names key, value and default.
+        ConfigError: values have the wrong type; the message names key, value and default of each.
     """
     keys = [override.lstrip("+~").split("=")[0] for override in overrides]
     keys = [key for key in keys if "." in key and not key.startswith(("hydra.", "coding."))]
     if not keys:
         return
-    usual = _usual(name, _chosen(overrides))
+    usual, wrong = _usual(name, _chosen(overrides)), list[str]()
     for key in keys:
         try:
             before, now = OmegaConf.select(usual, key), OmegaConf.select(config, key)
         except OmegaConfBaseException:  # refers to a key that has no value yet
             continue
         if (expected := _expected(before, now)) and key not in _WORDS_TOO:
-            raise ConfigError(f"{key}={now}: set it to {expected}, such as the default, {before}")
+            wrong.append(f"{key}={now}: set it to {expected}, such as the default, {before}")
+    if wrong:
+        raise ConfigError("\n".join(wrong))
 
 
 _OPEN = (
@@ -241,21 +247,34 @@ def _first(text: str, part: str) -> str:
     return next(line.strip() for line in text.splitlines() if part in line)
 
 
-def _unknown_keys(name: str, overrides: list[str]) -> str:
-    """Return a line about each override of an unknown key."""
+def _unknown_keys(name: str, overrides: list[str]) -> dict[str, str]:
+    """Return a line about each override of an unknown key, and of a known one with `+`."""
     try:
         usual = _usual(name, _chosen(overrides))
     except HydraException:  # a choice does not exist, which Hydra's own error says
-        return ""
+        return {}
     known = _keys(usual)
-    return "\n".join(
-        _unknown(override, usual, known) for override in overrides if _is_unknown(override, known)
-    )
+    return {
+        override: _unknown(override, usual, known)
+        for override in overrides
+        if _is_unknown(override, known)
+    }
+
+
+def _faults(name: str, overrides: list[str], refused: dict[str, str]) -> list[str]:
+    """Return the lines about refused overrides, and about the values of the others."""
+    try:
+        config = compose_recipe(name, [one for one in overrides if one not in refused])
+    except ConfigError as error:
+        return [*refused.values(), str(error)]
+    return [*refused.values(), *own_keys.refusals(config), *rules.broken(config)]
 
 
 def _is_unknown(override: str, known: list[str]) -> bool:
     key = override.lstrip("+~").split("=")[0]
     ours = key.startswith("coding.")
+    if override.startswith("+") and not override.startswith("++") and key in known:
+        return True
     if (override.startswith("+") and not ours) or key.startswith(_OPEN):
         return False  # the user adds this key on purpose
     return key not in known and key not in _GROUPS and not key.startswith("hydra")
@@ -264,6 +283,8 @@ def _is_unknown(override: str, known: list[str]) -> bool:
 def _unknown(override: str, usual: DictConfig, known: list[str]) -> str:
     """Return a line about an override of an unknown key, with one that has an effect."""
     key, _, value = override.lstrip("+~").partition("=")
+    if key in known:
+        return f"{override}: the key exists; write it without +"
     if ".megatron." in key:
         return f"{override}: recipes train with FSDP; leave it out"
     if (found := advice(key, value)) is not None:

@@ -109,6 +109,31 @@ def test_stable_replaces_and_masks_within_limits_and_a_guard_ends_the_run(world,
     assert 0 < step["training/truncated_left_out"] < 1
 
 
+@pytest.mark.soak
+def test_a_teacher_scores_the_models_own_tokens(world, tmp_path, in_ray):
+    """On-policy distillation; the teacher has another size and the same tokens."""
+    teacher = "distillation.teacher_models.teacher_model.model_path"
+    run = [*world.overrides(tmp_path), "experiment=distill", f"{teacher}={world.root}/wide"]
+    train("grpo", [*run, "trainer.total_training_steps=2", "trainer.save_freq=-1"])
+    steps = [row for row in metrics(tmp_path) if "actor/distillation/loss" in row]
+    assert len(steps) == 2
+    assert all(step["actor/distillation/abs_loss"] > 0 for step in steps)
+    assert all("judge/accepted" in step for step in steps)
+
+
+def test_a_teacher_is_named_and_has_the_models_tokens(world, tmp_path):
+    key = r"distillation\.teacher_models\.teacher_model\.model_path"
+    run = [*world.overrides(tmp_path), "experiment=distill"]
+    with pytest.raises(ConfigError, match=key):
+        train("grpo", run)
+    other = shutil.copytree(world.root / "model", tmp_path / "other")
+    tokens = json.loads((other / "tokenizer.json").read_text())
+    tokens["model"]["vocab"].popitem()
+    (other / "tokenizer.json").write_text(json.dumps(tokens))
+    with pytest.raises(ConfigError, match=key):
+        train("grpo", [*run, f"{key}={other}".replace("\\", "")])
+
+
 @pytest.mark.soak  # each takes a loss that verl registers, which `test_verl_validates` looks up
 @pytest.mark.parametrize("preset", ["dr_grpo", "gspo", "cispo", "dapo"])
 def test_each_preset_trains_two_steps(preset, world, tmp_path, in_ray):

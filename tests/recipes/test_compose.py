@@ -196,6 +196,26 @@ def test_verl_validates(hardware, recipe, preset, cpu_platform):
     assert isinstance(omega_conf_to_dataclass(config.algorithm), AlgoConfig)
 
 
+@pytest.mark.verl
+@pytest.mark.parametrize("hardware", ["cpu", "gpu_8x"])
+def test_verl_takes_the_teacher(hardware, cpu_platform):
+    from verl.utils.config import omega_conf_to_dataclass
+
+    from coding_model_project.verl_ext.trainers.grpo import plain
+
+    model = "distillation.teacher_models.teacher_model.model_path=m"
+    config = plain(composed("grpo", f"hardware={hardware}", "experiment=distill", model))
+    teachers = omega_conf_to_dataclass(config.distillation)
+    (teacher,) = teachers.teacher_models.values()
+    data = config.data
+    assert (teachers.enabled, teacher.num_replicas, teacher.world_size) == (True, 1, 1)
+    assert teacher.inference.prompt_length == data.max_prompt_length + data.max_response_length
+    assert teacher.inference.dtype == config.actor_rollout_ref.rollout.dtype
+    if hardware == "cpu":  # vLLM's build for it has no sleep mode
+        assert not teacher.inference.enable_sleep_mode
+        assert config.ray_kwargs.ray_init.num_gpus >= 1 + teacher.world_size
+
+
 def test_a_run_that_is_repeated_keeps_apart_from_the_recorded_runs_urls(tmp_path):
     config = compose_recipe("grpo", ["hardware=cpu", f"coding.run_dir={tmp_path}/one"])
     config.coding.checkpoints.url, config.coding.mirror.url = "s3://b/checkpoints", "s3://b/run"

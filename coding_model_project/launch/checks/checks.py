@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -22,9 +24,9 @@ from coding_model_project.launch.checks import (
     length_checks,
     own_keys,
     problem_checks,
+    rules,
 )
 from coding_model_project.launch.checks.relations import is_embedded_model
-from coding_model_project.launch.checks.rules import check_rules
 from coding_model_project.launch.sizing import cached_config, free_memory_gb, needed_gb
 from coding_model_project.runs.checkpoints import FOLDER
 from coding_model_project.types import Problem
@@ -36,9 +38,9 @@ def check_values(config: DictConfig) -> None:
     Raises:
         ConfigError: a value is invalid; the message names the key and the fix.
     """
-    if refused := [*own_keys.refusals(config)]:
+    if refused := [*own_keys.refusals(config), *rules.broken(config)]:
         raise ConfigError("\n".join(refused))
-    check_rules(config)
+    rules.check_relations(config)
     coding = coding_of(config)
     make_sandbox(coding.sandbox)
     if "actor_rollout_ref" in config:
@@ -61,11 +63,16 @@ def _check_grpo_values(config: DictConfig, coding: CodingConfig) -> None:
             "actor_rollout_ref.model.lora.merge=false: without an accelerator vLLM takes no adapters: "
             "set actor_rollout_ref.model.lora.merge=true"
         )
-    if config.trainer.max_actor_ckpt_to_keep == 1:
-        raise ConfigError(
-            "trainer.max_actor_ckpt_to_keep=1: verl deletes the old checkpoint before the new one is "
-            "complete, and a kill in between would leave none: set it to 2 or more"
-        )
+    keep_one = {
+        "trainer.max_actor_ckpt_to_keep": 1,
+        "trainer.remove_previous_ckpt_in_save": True,
+    }
+    for key, value in keep_one.items():
+        if OmegaConf.select(config, key) == value:
+            raise ConfigError(
+                f"{key}={value}: verl deletes the old checkpoint before the new one is complete, and a "
+                "kill in between would leave none: set trainer.max_actor_ckpt_to_keep to 2 or more"
+            )
     if config.actor_rollout_ref.actor.checkpoint.async_save:
         raise ConfigError(
             "actor_rollout_ref.actor.checkpoint.async_save=true: a checkpoint must be complete before "
@@ -100,6 +107,11 @@ def check(
     model = OmegaConf.select(config, model_key)
     if prepared or not model or not is_embedded_model(config, model):
         check_model(model_key, model)
+    if OmegaConf.select(config, "distillation.enabled"):
+        for name, teacher in config.distillation.teacher_models.items():
+            key = f"distillation.teacher_models.{name}.model_path"
+            check_model(key, teacher.model_path)
+            _check_same_tokens(key, teacher.model_path, model_key, model)
     judges = "actor_rollout_ref" in config  # SFT and DPO judge nothing while they train
     for path in config.coding.problems if judges else ():
         if not Path(path).is_file() and (prepared or not _is_embedded(config, path)):
@@ -233,6 +245,21 @@ def check_model(key: str, path: str | None) -> None:
             f"{key}={path}: no such folder; set {key} to a model's folder or hub name"
         )
     check_hub_model(key, path)
+
+
+def _check_same_tokens(key: str, teacher: str, model_key: str, model: str) -> None:
+    """Raise ConfigError if two local models number their tokens differently."""
+    numbered: list[Any] = []
+    for path in (teacher, model):
+        file = Path(path).expanduser() / "tokenizer.json"
+        if not file.exists():
+            return
+        numbered.append(json.loads(file.read_text())["model"].get("vocab"))
+    if numbered[0] != numbered[1]:
+        raise ConfigError(
+            f"{key}={teacher}: its tokens are not those of {model_key}={model}, whose answers it would "
+            "score; choose a teacher with the same tokenizer"
+        )
 
 
 def check_memory(least_gb: float) -> None:

@@ -107,15 +107,19 @@ def _unknown_words(config: DictConfig) -> Iterator[str]:
                 yield f"{key}={word}: {near}choose from {', '.join(words)}"
 
 
-def check_rules(config: DictConfig) -> None:
-    """Apply all rules.
+def broken(config: DictConfig) -> Iterator[str]:
+    """Yield a line for each key outside of its range or words, with the valid values."""
+    for rule in ranges():
+        yield from rule.broken(config)
+    yield from _unknown_words(config)
+
+
+def check_relations(config: DictConfig) -> None:
+    """Check keys against each other.
 
     Raises:
-        ConfigError: keys break rules; the message has a line for each, with the valid values.
+        ConfigError: they do not fit together.
     """
-    broken = [message for rule in ranges() for message in rule.broken(config)]
-    if broken := [*broken, *_unknown_words(config)]:
-        raise ConfigError("\n".join(broken))
     for relation in relations.RELATIONS:  # one fault may break several of them
         if message := relation(config):
             raise ConfigError(message)

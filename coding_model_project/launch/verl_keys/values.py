@@ -139,9 +139,8 @@ def coding_faults(config: DictConfig) -> Iterator[Fault]:
     given = select(config, "coding")
     if not OmegaConf.is_dict(given) or select(config, f"{_MANAGER}.name") != "CodeRewardManager":
         return
-    plain = {name: given._get_node(name) for name in given if name != "on_ungradable"}
     try:
-        coding_beside(DictConfig({"coding": plain}))
+        coding_beside(config)
     except ConfigError as error:
         key = re.split(r"[:=]", str(error))[0]
         yield key, Effect.refused, str(error), LEAVE_OUT

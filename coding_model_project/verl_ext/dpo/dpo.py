@@ -2,10 +2,9 @@
 
 torchrun -m coding_model_project.verl_ext.dpo.dpo CONFIG.yaml  (command of `train` for several ranks)
 
-    dpo_data.py       pairs as verl's data set: two tokenised conversations each
-    dpo_reference.py  log-probabilities under the starting model, computed once and cached
-    dpo_loss.py       the losses, in torch alone
-    dpo_trainer.py    the trainer
+    dpo_data.py     pairs as verl's data set: two tokenised conversations each
+    dpo_loss.py     the losses, in torch alone
+    dpo_trainer.py  the trainer; log-probabilities under the starting model, computed once and cached
 """
 
 from __future__ import annotations

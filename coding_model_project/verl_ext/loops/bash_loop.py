@@ -16,18 +16,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from omegaconf import DictConfig
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
 from coding_model_project.configs.typed import coding_of
-from coding_model_project.episodes.bash import ContextOverflow, Episode, Limits, Reply
+from coding_model_project.episodes.bash import ContextOverflow, Limits, Reply
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.episodes.tool_calls import parse
 from coding_model_project.errors import (
-    DataError,
     GenerationError,
     HarborError,
 )
@@ -38,12 +36,16 @@ from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.harbor.integrity import require
 from coding_model_project.launch.checks.episode_checks import reply_tokens
-from coding_model_project.verl_ext.loops.conversation import Answer, Conversation
-from coding_model_project.verl_ext.loops.rollout import Sampling
+from coding_model_project.verl_ext.loops.conversation import (
+    Answer,
+    Conversation,
+    RunLoop,
+    Sampling,
+    only,
+)
 from coding_model_project.verl_ext.rewards.judging import (
     EPISODE,
     JudgePool,
-    leaving_out,
 )
 
 
@@ -82,30 +84,19 @@ class _Place:
         )
 
 
-_places: dict[str, _Place] = {}
-"""The place of this process by run folder. Its rooms end with the process, however that ends."""
+class BashLoop(RunLoop[_Place]):
+    """An episode of the bash agent."""
 
+    places: ClassVar[dict[str, _Place]] = {}  # type: ignore[misc]
 
-class BashLoop(AgentLoopBase):
-    """An episode of the bash agent. verl creates one per sample."""
+    def place(self) -> _Place:
+        return _Place(self.config)
 
-    async def run(self, sampling_params: Sampling, **kwargs: Any) -> AgentLoopOutput:
-        """Run one episode.
-
-        Raises:
-            UngradableError: the room failed, or there is no truthful verdict. verl drops the sample.
-        """
-        run_dir = self.config.coding.run_dir
-        if run_dir not in _places:
-            _places[run_dir] = _Place(self.config)
-        with leaving_out(Path(run_dir), kwargs):
-            return await self._run(_places[run_dir], sampling_params, kwargs)
-
-    async def _run(
-        self, place: _Place, sampling_params: Sampling, row: Mapping[str, Any]
+    async def sample(
+        self, place: _Place, sampling: Sampling, row: Mapping[str, Any]
     ) -> AgentLoopOutput:
         problem = place.pool.problem(str(row["reward_model"]["ground_truth"]))
-        model = _Policy(self, sampling_params, row, place.calls)
+        model = _Policy(self, sampling, row, place.calls)
         agent = BashAgent(model, place.limits, place.calls)
 
         def work() -> str:
@@ -114,7 +105,7 @@ class BashLoop(AgentLoopBase):
 
         verdict = await place.grader.grade_agent(problem, agent, work)
         require(verdict, place.accepted)
-        episode = _only(agent, problem.id)
+        episode = only(agent.episodes, problem.id)
         if not model.spans:
             raise HarborError(
                 f"{problem.id}: no reply arrived within the episode's time limit (coding.bash.total_s or "
@@ -141,19 +132,6 @@ class BashLoop(AgentLoopBase):
             "verdict": plain_verdict(verdict),
         }
         return model.output(num_turns=len(episode.messages) - 1, record=record)
-
-
-def _only(agent: BashAgent, problem_id: str) -> Episode:
-    """Return the only episode of a trial.
-
-    Raises:
-        DataError: the task has several steps.
-    """
-    if len(agent.episodes) != 1:
-        raise DataError(
-            f"{problem_id}: the task has {len(agent.episodes)} steps; training needs tasks of one step"
-        )
-    return agent.episodes[0]
 
 
 def _after_last_reply(messages: Sequence[Message]) -> list[Message]:

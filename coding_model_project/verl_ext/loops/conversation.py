@@ -1,4 +1,4 @@
-"""A conversation with verl's rollout as tokens, to train on episodes of several answers.
+"""Clients of verl's rollout: for one sample, and for a conversation as tokens, to train on its answers.
 
     prompt | answer | observation      | answer | …
     mask     1 1 1    0 0 0 0 0 0 0 0    1 1 1
@@ -10,16 +10,63 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
+from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import (
     AgentLoopBase,
+    AgentLoopMetrics,
     AgentLoopOutput,
 )
+from verl.utils.profiler import simple_timer
 
-from coding_model_project.errors import ConfigError
+from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.prompts import Message
-from coding_model_project.verl_ext.loops.rollout import Rollout, Sampling
+from coding_model_project.verl_ext.rewards.judging import leaving_out
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+
+class RunLoop(AgentLoopBase, Generic[P]):
+    """An agent loop of this package's recipes, with what the samples of a process share: their place."""
+
+    places: dict[str, P]
+    """The place of this process by run folder, one dictionary for each class."""
+
+    def place(self) -> P:
+        """Return what this run's samples share; called once."""
+        raise NotImplementedError
+
+    async def sample(self, place: P, sampling: Sampling, row: Mapping[str, Any]) -> Any:
+        """Run one sample; verl creates a loop for each."""
+        raise NotImplementedError
+
+    async def run(self, sampling_params: Sampling, **kwargs: Any) -> Any:
+        """Run one sample.
+
+        Raises:
+            UngradableError: there is no truthful verdict. verl drops the sample, and the run notes it.
+        """
+        run_dir = self.config.coding.run_dir
+        if run_dir not in self.places:
+            self.places[run_dir] = self.place()
+        with leaving_out(Path(run_dir), kwargs):
+            return await self.sample(self.places[run_dir], sampling_params, kwargs)
+
+
+def only(found: Sequence[T], problem_id: str) -> T:
+    """Return the only episode of a trial.
+
+    Raises:
+        DataError: the task has several steps.
+    """
+    if len(found) != 1:
+        raise DataError(
+            f"{problem_id}: the task has {len(found)} steps; training needs tasks of one step"
+        )
+    return found[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,4 +179,77 @@ class Conversation:
             log_probs=self._logprobs,
             num_turns=num_turns,
             extra=extra,
+        )
+
+
+Sampling = dict[str, Any]
+"""Sampling parameters of `AgentLoopBase.run`."""
+
+
+class Rollout:
+    """The requests of one sample. They share a request id, so the server that cached the sample answers.
+
+    `metrics` are verl's timings. The arguments are those of `AgentLoopBase.run`.
+    """
+
+    def __init__(self, loop: AgentLoopBase, sampling: Sampling, row: Mapping[str, Any]) -> None:
+        self._loop: Any = loop
+        self._sampling = sampling
+        self._priority = int(row.get("priority", 0))
+        # As in verl's single-turn loop, where the random draws depend on the order of requests.
+        deterministic = loop.rollout_config.full_determinism
+        self._request = f"det-{self._priority}" if deterministic else uuid4().hex
+        self.metrics: dict[str, Any] = {"num_preempted": -1}
+        self._extra: dict[str, Any] = {}
+
+    @property
+    def gives_log_probs(self) -> bool:
+        """Return whether answers have log-probabilities."""
+        return bool(self._sampling.get("logprobs"))
+
+    async def generate(self, prompt: Sequence[int], **params: Any) -> Any:
+        """Return verl's TokenOutput for a prompt.
+
+        Args:
+            params: overrides of the sample's sampling parameters.
+        """
+        with simple_timer("generate_sequences", self.metrics):
+            output = await self._loop.server_manager.generate(
+                request_id=self._request,
+                prompt_ids=list(prompt),
+                sampling_params=self._sampling | params,
+                priority=self._priority,
+            )
+        if output.num_preempted is not None:
+            before = max(0, self.metrics["num_preempted"])
+            self.metrics["num_preempted"] = before + output.num_preempted
+        began_at = self._extra.get("min_global_steps")
+        self._extra |= output.extra_fields
+        if began_at is not None:  # keep the version of the weights that generated the first answer
+            self._extra["min_global_steps"] = began_at
+        return output
+
+    def output(
+        self,
+        *,
+        prompt: list[int],
+        response: list[int],
+        mask: list[int],
+        log_probs: list[float] | None,
+        num_turns: int,
+        extra: Mapping[str, Any],
+    ) -> AgentLoopOutput:
+        """Return the output that verl trains on.
+
+        Args:
+            extra: fields that the reward manager gets as `tool_extra_fields`.
+        """
+        return AgentLoopOutput(
+            prompt_ids=prompt,
+            response_ids=response,
+            response_mask=mask,
+            response_logprobs=log_probs,
+            num_turns=num_turns,
+            metrics=AgentLoopMetrics(**self.metrics),
+            extra_fields={**self._extra, "turn_scores": [], "tool_rewards": [], **extra},
         )

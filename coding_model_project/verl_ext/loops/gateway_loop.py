@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from omegaconf import DictConfig
 from verl.experimental.agent_loop.agent_loop import (
@@ -21,7 +20,6 @@ from verl.experimental.agent_loop.agent_loop import (
 
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.errors import (
-    DataError,
     GenerationError,
     HarborError,
 )
@@ -42,11 +40,10 @@ from coding_model_project.harbor.gateway.session import (
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.harbor.integrity import require
 from coding_model_project.launch.checks.episode_checks import task_environment
-from coding_model_project.verl_ext.loops.rollout import Rollout, Sampling
+from coding_model_project.verl_ext.loops.conversation import Rollout, RunLoop, Sampling, only
 from coding_model_project.verl_ext.rewards.judging import (
     AGENT,
     JudgePool,
-    leaving_out,
 )
 
 
@@ -104,33 +101,19 @@ class _Place:
         await self.grader.__aexit__(None, None, None)
 
 
-_places: dict[str, _Place] = {}
-"""The place of this process by run folder. Its rooms end with the process, however that ends."""
+class GatewayLoop(RunLoop[_Place]):
+    """An agent's work on one task."""
 
+    places: ClassVar[dict[str, _Place]] = {}  # type: ignore[misc]
 
-class GatewayLoop(AgentLoopBase):
-    """An agent's work on one task. verl creates one per sample."""
+    def place(self) -> _Place:
+        return _Place(self.config)
 
-    async def run(  # type: ignore[override]
-        self, sampling_params: Sampling, **kwargs: Any
-    ) -> list[AgentLoopOutput]:
-        """Run an agent on one task.
-
-        Raises:
-            UngradableError: the room or the engine failed, the agent never requested a reply, or there is
-                no truthful verdict. verl drops the sample.
-        """
-        run_dir = self.config.coding.run_dir
-        if run_dir not in _places:
-            _places[run_dir] = _Place(self.config)
-        with leaving_out(Path(run_dir), kwargs):
-            return await self._run(_places[run_dir], sampling_params, kwargs)
-
-    async def _run(
-        self, place: _Place, sampling_params: Sampling, row: Mapping[str, Any]
+    async def sample(
+        self, place: _Place, sampling: Sampling, row: Mapping[str, Any]
     ) -> list[AgentLoopOutput]:
         problem = place.pool.problem(str(row["reward_model"]["ground_truth"]))
-        policy, codec = _Policy(self, sampling_params, row), _Codec(self)
+        policy, codec = _Policy(self, sampling, row), _Codec(self)
 
         def begin(environment: Environment, user: str | int | None) -> Session:
             return Session(
@@ -146,7 +129,7 @@ class GatewayLoop(AgentLoopBase):
         agent = GatewayAgent(config=place.agent, gateway=await place.gateway(), begin=begin)
         verdict = await place.grader.grade_agent(problem, agent, lambda: "")
         require(verdict, place.accepted)
-        work = _only(agent, problem.id)
+        work = only(agent.works, problem.id)
         train, recorder = place.agent.train, work.session.recorder
         found = recorder.trajectories(
             1 if train is Trained.main else place.agent.conversations,
@@ -172,19 +155,6 @@ class GatewayLoop(AgentLoopBase):
             policy.output(one, extra={AGENT: record} if one is found[-1] else {AGENT: None})
             for one in found
         ]
-
-
-def _only(agent: GatewayAgent, problem_id: str) -> Work:
-    """Return the only work of a trial.
-
-    Raises:
-        DataError: the task has several steps.
-    """
-    if len(agent.works) != 1:
-        raise DataError(
-            f"{problem_id}: the task has {len(agent.works)} steps; training needs tasks of one step"
-        )
-    return agent.works[0]
 
 
 def _record(work: Work, accounts: Accounts, main: Trajectory) -> dict[str, Any]:

@@ -10,8 +10,7 @@ attempt.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 from verl.utils.profiler import simple_timer
@@ -20,38 +19,33 @@ from coding_model_project.configs.typed import coding_of
 from coding_model_project.episodes.repair import Seen, attempts
 from coding_model_project.grading.prompts import Message
 from coding_model_project.launch.checks.episode_checks import attempt_tokens
-from coding_model_project.verl_ext.loops.conversation import Answer, Conversation
-from coding_model_project.verl_ext.loops.rollout import Sampling
-from coding_model_project.verl_ext.rewards.judging import ATTEMPTS, leaving_out
-from coding_model_project.verl_ext.rewards.public_judge import PublicJudge
+from coding_model_project.verl_ext.loops.conversation import (
+    Answer,
+    Conversation,
+    RunLoop,
+    Sampling,
+)
+from coding_model_project.verl_ext.rewards.judging import ATTEMPTS
+from coding_model_project.verl_ext.rewards.on_node import PublicJudge
 
-_judges: dict[str, PublicJudge] = {}
-"""The judge of this process by run folder."""
 
+class RepairLoop(RunLoop[PublicJudge]):
+    """An episode of attempts and repairs."""
 
-class RepairLoop(AgentLoopBase):
-    """An episode of attempts and repairs. verl creates one per sample."""
+    places: ClassVar[dict[str, PublicJudge]] = {}  # type: ignore[misc]
 
-    async def run(self, sampling_params: Sampling, **kwargs: Any) -> AgentLoopOutput:
-        """Run one episode.
+    def place(self) -> PublicJudge:
+        return PublicJudge(coding_of(self.config))
 
-        Raises:
-            UngradableError: the public tests cannot be judged. verl drops the sample.
-        """
-        problem_id = str(kwargs["reward_model"]["ground_truth"])
-        with leaving_out(Path(self.config.coding.run_dir), kwargs):
-            return await self._run(sampling_params, problem_id, kwargs)
-
-    async def _run(
-        self, sampling_params: Sampling, problem_id: str, row: Mapping[str, Any]
+    async def sample(
+        self, place: PublicJudge, sampling: Sampling, row: Mapping[str, Any]
     ) -> AgentLoopOutput:
-        policy = _Policy(
-            self, await Conversation.begin(self, row["raw_prompt"], sampling_params, row)
-        )
+        problem_id = str(row["reward_model"]["ground_truth"])
+        policy = _Policy(self, await Conversation.begin(self, row["raw_prompt"], sampling, row))
 
         async def look(answer: Answer) -> Seen:
             with simple_timer("tool_calls", policy.talk.metrics):
-                return await self._judge().look(problem_id, answer.text)
+                return await place.look(problem_id, answer.text)
 
         made = await attempts(policy, look, rounds=self.config.coding.repair.rounds)
         plain = [
@@ -65,12 +59,6 @@ class RepairLoop(AgentLoopBase):
             for attempt in made
         ]
         return policy.talk.output(2 * len(made), **{ATTEMPTS: plain})
-
-    def _judge(self) -> PublicJudge:
-        run_dir = self.config.coding.run_dir
-        if run_dir not in _judges:
-            _judges[run_dir] = PublicJudge(coding_of(self.config))
-        return _judges[run_dir]
 
 
 class _Policy:

@@ -7,9 +7,11 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from jinja2 import TemplateError
 
 from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.data.governance import as_rewarded
@@ -34,6 +36,59 @@ _SHOWN = 80
 
 AGENT = "agent_work"
 """Key of an agent's work at the gateway, from `gateway_loop`."""
+
+
+class ModelsTurn:
+    """A tokenizer that decodes only the model's last turn of a response.
+
+    The response of an agent loop holds the answers of tools between the model's turns, and verl gives a
+    reward manager no mask of them. Each turn of the model follows the chat template's generation prompt;
+    verl's loops end with one.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._opening: list[int] = []
+        if getattr(tokenizer, "chat_template", None):
+            said = [{"role": "user", "content": "?"}]
+            with suppress(TemplateError):  # of a template that takes no such message
+                asked, opened = (
+                    tokenizer.apply_chat_template(
+                        said, add_generation_prompt=opens, return_dict=False
+                    )
+                    for opens in (False, True)
+                )
+                self._opening = list(opened[len(asked) :])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def start(self, tokens: Any, turns: int | None = None) -> int:
+        """Return where the model's last turn begins.
+
+        Args:
+            tokens: token ids of a response, as a tensor.
+            turns: verl's number of messages; 2 are a prompt and an answer.
+
+        Raises:
+            DataError: there are several turns, and the last one is not found.
+        """
+        if turns is not None and turns <= 2:
+            return 0
+        ids, n = tokens.tolist(), len(self._opening)
+        found = n and next(
+            (i for i in range(len(ids), 0, -1) if ids[i - n : i] == self._opening), 0
+        )
+        if turns is not None and not found:
+            raise DataError(
+                f"a response of {turns} messages: the model's last turn is not found, since the chat "
+                "template has no generation prompt; nothing else may count as the model's answer"
+            )
+        return found
+
+    def decode(self, tokens: Any, **options: Any) -> str:
+        """Decode the last turn."""
+        return self._tokenizer.decode(tokens[self.start(tokens) :], **options)
 
 
 class JudgePool:

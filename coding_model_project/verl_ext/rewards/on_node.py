@@ -1,4 +1,9 @@
-"""A process that all workers of a node share."""
+"""Processes that all workers of a node share, such as the judge of public tests for agent loops.
+
+verl starts several workers per node; a judge in each would multiply the limit on programs at once. The
+process also keeps the hidden tests out of the workers, which send a completion and get back what the
+model may see.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,8 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError
 
+from coding_model_project.configs.schema import CodingConfig
+from coding_model_project.episodes.repair import Seen, look_at
 from coding_model_project.errors import SandboxError
 from coding_model_project.verl_ext.cluster.nodes import (
     answer_of,
@@ -14,6 +21,7 @@ from coding_model_project.verl_ext.cluster.nodes import (
     own_node_id,
     pinned,
 )
+from coding_model_project.verl_ext.rewards.judging import JudgePool
 
 
 class OnNode:
@@ -51,3 +59,35 @@ class OnNode:
         node = own_node_id()
         options = {"name": f"{self._name} on {node}", "get_if_exists": True, "num_cpus": 0}
         return ray.remote(self._class).options(**options, **pinned(node)).remote(*self._arguments)
+
+
+class _PublicJudge:
+    """The Ray actor of the judge."""
+
+    def __init__(self, coding: CodingConfig) -> None:
+        self._pool = JudgePool(coding)
+        self._style = coding.prompt
+        self._max_bytes = coding.repair.observation_bytes
+
+    async def look(self, problem_id: str, completion: str) -> Seen:
+        problem = self._pool.problem(problem_id)
+        judge = await self._pool.judge()
+        return await look_at(
+            problem, completion, judge.public, style=self._style, max_bytes=self._max_bytes
+        )
+
+
+class PublicJudge(OnNode):
+    """An agent-loop worker's client of the node's judge."""
+
+    def __init__(self, coding: CodingConfig) -> None:
+        name = f"public judge of {coding.run_dir}"
+        super().__init__(_PublicJudge, coding, name=name, task="judges public tests")
+
+    async def look(self, problem_id: str, completion: str) -> Seen:
+        """Judge an attempt.
+
+        Raises:
+            UngradableError: there is no truthful verdict; the model then sees nothing.
+        """
+        return await self.call("look", problem_id, completion)

@@ -6,8 +6,8 @@ verl's naive manager.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,28 +17,22 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 
 from coding_model_project.configs.schema import CodingConfig
-from coding_model_project.configs.typed import coding_beside
+from coding_model_project.configs.typed import OnUngradable, coding_beside
 from coding_model_project.errors import ConfigError, DataError, UngradableError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.grading.rewards import REWARDS
 from coding_model_project.grading.shaping import Answer, Shaping, shaped
 from coding_model_project.harbor.integrity import Integrity, require
 from coding_model_project.types import ERROR_GROUPS, Problem, Verdict
-from coding_model_project.verl_ext.rewards.judging import JudgePool, leaving_out
+from coding_model_project.verl_ext.rewards.judging import JudgePool, ModelsTurn, leaving_out
 from coding_model_project.verl_ext.rewards.on_node import OnNode
 from coding_model_project.verl_ext.rewards.own_scorers import PROGRAMS
 
+UNGRADABLE = "ungradable"
+"""Key of a sample's numbers: 1 if its score is a placeholder, which `JudgedTrainer` lets nobody read."""
+
 TestsIn = Callable[[object], Problem]
 """A function that reads the tests that a row's ground truth holds (`integrations.verl.tests_in`)."""
-
-
-class OnUngradable(StrEnum):
-    """The end of a sample that could not be judged."""
-
-    drop = "drop"
-    """verl leaves it out of the batch."""
-    stop = "raise"
-    """It and all later samples fail, so that the run ends with the next batch."""
 
 
 def settings(config: DictConfig) -> tuple[CodingConfig, OnUngradable]:
@@ -47,15 +41,7 @@ def settings(config: DictConfig) -> tuple[CodingConfig, OnUngradable]:
     Raises:
         ConfigError: one is wrong; the message names its key.
     """
-    given = OmegaConf.select(config, "coding")
-    plain = {} if given is None else dict(given)
-    word = plain.pop("on_ungradable", OnUngradable.drop)
-    if word not in list(OnUngradable):
-        raise ConfigError(
-            f"coding.on_ungradable={word}: expected drop or raise; verl 0.9.1 takes no sample without a "
-            "score, so that a zero advantage is not possible"
-        )
-    coding = coding_beside(cast(DictConfig, OmegaConf.create({"coding": plain})))
+    coding, on_ungradable = coding_beside(config)
     for path in coding.problems:
         if not Path(path).is_absolute() or not Path(path).is_file():
             why = "no such file" if Path(path).is_absolute() else "workers run in other folders"
@@ -68,7 +54,7 @@ def settings(config: DictConfig) -> tuple[CodingConfig, OnUngradable]:
     make_sandbox(coding.sandbox)
     most = int(OmegaConf.select(config, "data.max_response_length") or 0)
     Shaping.of(coding.reward, style=coding.prompt, max_tokens=most)
-    return coding, OnUngradable(word)
+    return coding, on_ungradable
 
 
 class AnyRecipeManager(RewardManagerBase):
@@ -92,14 +78,14 @@ class AnyRecipeManager(RewardManagerBase):
         super().__init__(config, tokenizer, compute_score)
         coding, self._on_ungradable = settings(config)
         naive: Any = NaiveRewardManager  # its decorator loses its signature
+        self._turns = ModelsTurn(tokenizer)
         self._others = naive(
-            config, tokenizer, compute_score, reward_router_address, reward_model_tokenizer
+            config, self._turns, compute_score, reward_router_address, reward_model_tokenizer
         )
         most = config.data.max_response_length
         scorer = (NodeScorer, coding, most, type(self).tests_in)
         self._node = OnNode(*scorer, name="judge of coding-model-project", task="judges programs")
         self._run_dir = Path(coding.run_dir) if coding.run_dir else None
-        self._failed: UngradableError | None = None
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """Judge one trajectory.
@@ -110,10 +96,6 @@ class AnyRecipeManager(RewardManagerBase):
         Raises:
             UngradableError: there is no truthful score.
         """
-        if self._failed is not None:
-            raise UngradableError(
-                f"coding.on_ungradable=raise, and a sample failed: {self._failed}"
-            )
         item = cast(Any, data[-1:])[0]
         about = item.non_tensor_batch
         try:
@@ -122,16 +104,18 @@ class AnyRecipeManager(RewardManagerBase):
             ):
                 found = await self._node.call("score", *self._question(item, about))
                 return found if found is not None else await self._by_verl(data, about)
-        except UngradableError as error:
-            if self._on_ungradable is OnUngradable.stop:
-                self._failed = error
-            raise
+        except UngradableError:
+            if self._on_ungradable is not OnUngradable.zero_advantage:
+                raise
+            info = dict.fromkeys(_info_names(), 0.0) | {UNGRADABLE: 1.0}
+            return {"reward_score": 0.0, "reward_extra_info": info}  # for `JudgedTrainer`
 
     def _question(self, item: Any, about: Mapping[str, Any]) -> tuple[str, object, str, int]:
         responses = item.batch["responses"]
         n_valid = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
+        start = self._turns.start(responses[:n_valid], about.get("__num_turns__"))
         tokenizer: Any = self.tokenizer
-        answer = tokenizer.decode(responses[:n_valid], skip_special_tokens=True)
+        answer = tokenizer.decode(responses[start:n_valid], skip_special_tokens=True)
         return str(about.get("data_source")), about["reward_model"]["ground_truth"], answer, n_valid
 
     async def _by_verl(self, data: DataProto, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,6 +126,13 @@ class AnyRecipeManager(RewardManagerBase):
                 f"data_source={about.get('data_source')}: verl has no scorer for it, and the ground "
                 "truth is neither an id of coding.problems nor tests; set "
                 "reward.custom_reward_function.path"
+            ) from error
+        except Exception as error:  # of somebody's own function
+            traceback.print_exc()
+            reason = " ".join(str(error).split())[:300]
+            raise UngradableError(
+                f"the scorer of data_source={about.get('data_source')} failed: "
+                f"{type(error).__name__}: {reason}"
             ) from error
         score = float(found["reward_score"])
         given = found["reward_extra_info"].get("acc", score)
@@ -193,12 +184,13 @@ class NodeScorer:
 
 
 def _info_names() -> tuple[str, ...]:
-    return ("acc", "pass_fraction", *map(str, ERROR_GROUPS), "judge_s", "cached", "ran_tests")
+    groups = map(str, ERROR_GROUPS)
+    return ("acc", "pass_fraction", *groups, "judge_s", "cached", "ran_tests", UNGRADABLE)
 
 
 def _info(verdict: Verdict) -> dict[str, float]:
     error = verdict.error
     groups = [float(error is not None and error.group is group) for group in ERROR_GROUPS]
     values = (float(verdict.passed), verdict.pass_fraction, *groups)
-    values = (*values, verdict.judge_s, float(verdict.cached), 1.0)
+    values = (*values, verdict.judge_s, float(verdict.cached), 1.0, 0.0)
     return dict(zip(_info_names(), values, strict=True))

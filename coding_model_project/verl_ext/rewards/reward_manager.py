@@ -32,6 +32,7 @@ from coding_model_project.verl_ext.rewards.judging import (
     ATTEMPTS,
     EPISODE,
     JudgePool,
+    ModelsTurn,
     leaving_out,
 )
 
@@ -61,6 +62,7 @@ class CodeRewardManager(RewardManagerBase):
     ) -> None:
         super().__init__(config, tokenizer, compute_score)
         self._decode = tokenizer.decode
+        self._turns = ModelsTurn(tokenizer)
         coding = coding_of(config)
         self._pool = JudgePool(coding)
         self._reward = REWARDS[coding.reward.kind]
@@ -97,13 +99,21 @@ class CodeRewardManager(RewardManagerBase):
         tokens = self._response(item)
         if EPISODE in extra:
             return self._of_bash(problem, extra[EPISODE], tokens, generated_at)
-        return await self._of_attempts(problem, extra.get(ATTEMPTS, []), tokens, generated_at)
+        attempts = extra.get(ATTEMPTS, [])
+        start = 0 if attempts else self._turns.start(tokens, about.get("__num_turns__", 2))
+        return await self._of_attempts(problem, attempts, start, tokens, generated_at)
 
     async def _of_attempts(
-        self, problem: Problem, attempts: list[dict[str, Any]], tokens: Any, generated_at: float
+        self,
+        problem: Problem,
+        attempts: list[dict[str, Any]],
+        start: int,
+        tokens: Any,
+        generated_at: float,
     ) -> dict[str, Any]:
-        """Judge a response with one answer or several attempts."""
-        spans = [(attempt["start"], attempt["end"]) for attempt in attempts] or [(0, len(tokens))]
+        """Judge a response with several attempts, or one answer from `start` on."""
+        spans = [(attempt["start"], attempt["end"]) for attempt in attempts]
+        spans = spans or [(start, len(tokens))]
         answers = [self._decode(tokens[a:b], skip_special_tokens=True) for a, b in spans]
         judge = await self._pool.judge()
         graded = self._graded(len(answers))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import transfer_queue as tq
 from omegaconf import open_dict
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 from coding_model_project.configs.schema import TrainingSampler
 from coding_model_project.errors import SandboxError, TrainingError
@@ -16,20 +17,24 @@ from coding_model_project.launch.checks.episode_checks import has_agent, has_bas
 from coding_model_project.runs.folder import FATAL, RunFolder
 from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.runs.ungradable import Ungradable
+from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY
 from coding_model_project.verl_ext.trainers import mismatch
-from coding_model_project.verl_ext.trainers.arrangement import arrange
-from coding_model_project.verl_ext.trainers.batch_fields import (
-    clear_advantages,
+from coding_model_project.verl_ext.trainers.batches import (
+    arrange,
+    clear_lone,
+    final_keys,
     infos_of,
+    left_out,
     model_tokens,
     reward_infos,
     sampled_entropy,
     trained_keys,
 )
 from coding_model_project.verl_ext.trainers.guards import Guards, no_program
-from coding_model_project.verl_ext.trainers.online_sampler import OnlineSampler, with_sampler
 from coding_model_project.verl_ext.trainers.outages import Belongs, Outages
+from coding_model_project.verl_ext.trainers.sampling import OnlineSampler, with_sampler
 from coding_model_project.verl_ext.trainers.step_metrics import (
+    CLOCK_KEYS,
     agent_metrics,
     bash_metrics,
     repair_metrics,
@@ -38,32 +43,27 @@ from coding_model_project.verl_ext.trainers.step_metrics import (
 )
 from coding_model_project.verl_ext.trainers.step_samples import (
     SampleLog,
-    final_keys,
     judged,
-    lone_samples,
     trained_samples,
+    validated_samples,
 )
-from coding_model_project.verl_ext.trainers.truncated import left_out
-from coding_model_project.verl_ext.trainers.validation import ValidatingTrainer
 from coding_model_project.verl_ext.trainers.verl_checkpoints import CodingCheckpoints
 from coding_model_project.verl_ext.trainers.watch import deadline, end_process, watching
 
 _SAMPLE_FIELDS = [
     *("prompts", "responses", "response_mask", "rm_scores", "advantages", "extra_fields")
 ]
-_GROUP_RELATIVE = frozenset(
-    {"grpo", "grpo_vectorized", "grpo_passk", "rloo", "rloo_vectorized", "opo", "gpg"}
-)
-"""Advantage estimators that compare a sample with the others of its prompt."""
 
 
-class CodingTrainer(ValidatingTrainer):
+class CodingTrainer(PPOTrainer):
     """A mixin to put before one of verl's trainers in the bases of a class (`ppo_trainer`)."""
 
     MODE: ClassVar[str]
     """verl's name of the mode of the trainer behind it."""
     _has_trained = False
     """True once this attempt has ended a step."""
+    _validated: tuple[list[str], list[str], list[float]] = ([], [], [])
+    """Prompts, completions and rewards of the current validation."""
 
     def __init__(self, config: Any) -> None:
         # verl compares the mode with its own names. `coding_<mode>` only selects this class, so from here
@@ -173,19 +173,12 @@ class CodingTrainer(ValidatingTrainer):
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """Compute verl's advantages, but mask the only sample that an outage has left of a group.
-
-        verl would compare it with zero, so that its whole reward would be its advantage.
-        """
         batch = super()._compute_advantage(batch, metrics)
         if (
             self._sampler is not None
         ):  # here, since the checkpoint is written before the metrics are computed
             self._sampler.update(reward_infos(batch, final_keys(trained_keys(batch))))
-        if self.config.algorithm.adv_estimator not in _GROUP_RELATIVE:
-            return batch
-        if self.config.actor_rollout_ref.rollout.n > 1 and (alone := lone_samples(batch.keys)):
-            clear_advantages(batch, alone)
+        clear_lone(batch, batch.keys, self.config)
         return batch
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
@@ -272,6 +265,37 @@ class CodingTrainer(ValidatingTrainer):
             logged = {key: value for key, value in metrics.items() if not key.startswith("_")}
             self.logger.log(data=logged, step=self.global_steps)
             raise
+
+    def _maybe_log_val_generations(
+        self, inputs: list[str], outputs: list[str], scores: list[float]
+    ) -> None:
+        # verl passes the texts only here; the verdicts follow in _val_metrics_update.
+        self._validated = (inputs, outputs, scores)
+        super()._maybe_log_val_generations(inputs, outputs, scores)
+
+    def _val_metrics_update(
+        self,
+        data_sources: Any,
+        sample_uids: Any,
+        reward_extra_infos_dict: dict[str, list[Any]],
+        sample_turns: Any,
+        expected_acc_counts: dict[tuple[str, str], int] | None = None,
+    ) -> dict[str, float]:
+        samples = validated_samples(sample_uids, *self._validated, reward_extra_infos_dict)
+        self._samples.step(self.global_steps, "validation", samples, self.logger.logger)
+        for key in (*CLOCK_KEYS, SAMPLE_KEY):
+            reward_extra_infos_dict.pop(key, None)
+        expected = sum((expected_acc_counts or {}).values())
+        step = self.global_steps
+        refused = self._outages.not_isolated(lambda row: row.step == step)
+        expected -= min(expected - len(sample_uids), refused)
+        infra_rate = 1 - len(sample_uids) / expected if expected else 0.0
+        self._outages.stop(infra_rate, "the validation's")
+        # Without the expected counts, by which verl would count ungradable samples as wrong.
+        metrics = super()._val_metrics_update(
+            data_sources, sample_uids, reward_extra_infos_dict, sample_turns
+        )
+        return metrics | {"val-aux/judge/infra_rate": infra_rate}
 
     def _warn(self, metrics: dict[str, Any]) -> None:
         """Print a warning if the first step has no program; an agent's work has no prompt style."""

@@ -1,17 +1,24 @@
-"""Loggers that survive a resume, and tables of samples."""
+"""Loggers that survive a resume, tables of samples, and one run of a tracker for each run's folder.
+
+A tracker that is down must not stop a training or hold it up for long: metrics.jsonl has all metrics.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from verl.utils import tracking
 
+from coding_model_project.redaction import redacted
+from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.rollouts import Rollout, end_last_line
-from coding_model_project.verl_ext.trainers.trackers import start_trackers
 
 _CELL_CHARACTERS = 4_000
 
@@ -72,3 +79,144 @@ def _markdown(rows: Sequence[tuple[Any, ...]]) -> str:
 
 def _indented(code: str) -> str:
     return "\n".join("    " + line for line in code.splitlines())
+
+
+_START_S = "30"
+_OFFLINE_START_S = 120.0
+"""Only a busy machine makes an offline start last."""
+_MLFLOW_RUN = "mlflow_run"
+"""A file of the run's folder with the id of its MLflow run."""
+
+
+def start_trackers(config: DictConfig) -> None:
+    """Start the trackers of `trainer.logger` before verl, which then finds their runs."""
+    for name, start in (("wandb", _start_wandb), ("mlflow", _start_mlflow), ("trackio", _trackio)):
+        if name in config.trainer.logger:
+            start(config)
+
+
+def run_id(run_dir: Path) -> str:
+    """Return an id that all attempts of a run have in common, also in a folder that was moved."""
+    made = RunFolder(run_dir).provenance()
+    return hashlib.sha256(f"{made['host']} {made['created']}".encode()).hexdigest()[:16]
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _start_wandb(config: DictConfig) -> None:
+    """Start W&B's run, offline if the service is unreachable; `wandb sync` uploads it later.
+
+    The environment variable WANDB_RUN_GROUP names the study or sweep that it belongs to.
+    """
+    import wandb
+    from wandb.sdk.mailbox.mailbox_handle import ServerResponseError
+
+    # A service that failed to start a run says from then on that its id is in use, so it must be our own
+    # to end: not one that another run in a process above has named in the environment.
+    os.environ.pop("WANDB_SERVICE", None)
+
+    def start(within_s: float) -> Any:
+        return wandb.init(
+            project=config.trainer.project_name,
+            name=config.trainer.experiment_name,
+            id=os.environ.get("WANDB_RUN_ID") or run_id(Path(config.coding.run_dir)),
+            resume=None if os.environ["WANDB_MODE"] == "offline" else "allow",
+            config=redacted(OmegaConf.to_container(config, resolve=True)),  # type: ignore[arg-type]
+            settings=wandb.Settings(init_timeout=within_s),
+        )
+
+    try:
+        run = start(float(os.environ.get("WANDB_INIT_TIMEOUT", _START_S)))
+    except (wandb.Error, ServerResponseError) as error:
+        reason = " ".join(str(error).split())[:200]
+        _say(
+            f"W&B cannot be reached ({reason}): logging offline; `wandb sync {config.coding.run_dir}"
+            "/wandb/offline-run-*` uploads it later"
+        )
+        os.environ["WANDB_MODE"] = "offline"
+        wandb.teardown()
+        run = start(_OFFLINE_START_S)
+    # verl calls it again, and each call leaves an empty folder.
+    wandb.init = lambda **_: run  # type: ignore[assignment]
+    _outlive_wandb(config.coding.run_dir)
+
+
+def _outlive_wandb(run_dir: str) -> None:
+    """Keep training if W&B's service process dies, and print that once."""
+    import wandb
+    from wandb.sdk.mailbox import HandleAbandonedError, MailboxClosedError
+
+    lost = False
+
+    def while_it_lives(call: Callable[..., None]) -> Callable[..., None]:
+        def guarded(*args: Any, **kwargs: Any) -> None:
+            nonlocal lost
+            if lost:
+                return
+            try:
+                call(*args, **kwargs)
+            except (OSError, wandb.Error, HandleAbandonedError, MailboxClosedError) as error:
+                lost = True
+                _say(
+                    f"W&B's service has died ({error}): training continues without it; "
+                    f"{run_dir}/metrics.jsonl has all metrics"
+                )
+                with contextlib.suppress(OSError, MailboxClosedError):
+                    wandb.teardown()  # otherwise W&B retries at exit and prints a traceback
+
+        return guarded
+
+    # verl and `log_samples` call these.
+    wandb.log, wandb.finish = while_it_lives(wandb.log), while_it_lives(wandb.finish)
+
+
+def _start_mlflow(config: DictConfig) -> None:
+    """Start or continue MLflow's run, or drop the logger if the server does not answer.
+
+    Without MLFLOW_TRACKING_URI, the run's folder has the database. A platform's MLFLOW_RUN_ID counts.
+    """
+    run_dir = Path(config.coding.run_dir)
+    os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{run_dir.absolute()}/mlflow.db")
+    # MLflow's own bounds are 7 retries of 120 s, during which it reacts to no signal.
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+    import mlflow  # pyright: ignore[reportMissingImports]
+    from mlflow.exceptions import MlflowException  # pyright: ignore[reportMissingImports]
+
+    known = run_dir / _MLFLOW_RUN
+    if "MLFLOW_RUN_ID" in os.environ:
+        return
+    try:
+        mlflow.set_tracking_uri(os.environ["MLFLOW_TRACKING_URI"])
+        experiment = mlflow.set_experiment(config.trainer.project_name)
+        if known.exists():
+            # MLflow refuses a parameter's second value, such as the steps of a longer run.
+            tracking._compute_mlflow_params_from_objects = lambda _: {}
+        else:
+            made = mlflow.MlflowClient().create_run(
+                experiment.experiment_id, run_name=config.trainer.experiment_name
+            )
+            known.write_text(made.info.run_id)
+    except MlflowException as error:
+        reason = redacted(" ".join(str(error).split()))[:200]
+        _say(f"MLflow cannot be used ({reason}): training continues without it")
+        config.trainer.logger = [one for one in config.trainer.logger if one != "mlflow"]
+        return
+    os.environ["MLFLOW_RUN_ID"] = known.read_text()
+
+
+def _trackio(config: DictConfig) -> None:
+    """Start or continue Trackio's run, in the run's folder without TRACKIO_DIR."""
+    run_dir = Path(config.coding.run_dir)
+    os.environ.setdefault("TRACKIO_DIR", str(run_dir.absolute() / "trackio"))
+    import trackio  # pyright: ignore[reportMissingImports]
+
+    trackio.init(
+        project=config.trainer.project_name,
+        name=config.trainer.experiment_name,
+        group=os.environ.get("WANDB_RUN_GROUP"),
+        resume="allow",
+        config=redacted(OmegaConf.to_container(config, resolve=True)),  # type: ignore[arg-type]
+    )

@@ -17,10 +17,10 @@ from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from coding_model_project.verl_ext.trainers import resampling
+from coding_model_project.verl_ext.trainers import sampling
 from coding_model_project.verl_ext.trainers.async_trainer import AsyncCodingTrainer
 from coding_model_project.verl_ext.trainers.coding_trainer import CodingTrainer
-from coding_model_project.verl_ext.trainers.generated import generated_tokens
+from coding_model_project.verl_ext.trainers.tokens import generated_tokens
 
 POLL_S = 0.05
 """Seconds between polls for finished trajectories; verl's 2 s are longer than a tiny model's step."""
@@ -42,7 +42,7 @@ class SyncTrainer(CodingTrainer, PPOTrainerSync):
             buffer.poll_interval = min(buffer.poll_interval, POLL_S)
             allowed = self.config.coding.training.max_resampling
             if allowed and buffer.filter_groups_metric is not None:
-                resampling.cap(buffer, allowed * self.config.data.train_batch_size)
+                sampling.cap(buffer, allowed * self.config.data.train_batch_size)
         return buffer
 
     def on_step_begin(self) -> None:

@@ -65,24 +65,6 @@ def judged(sample: Sampled) -> Judged:
     return Judged(about["problem"], sample.reward, sample.info["acc"], about["tokens"])
 
 
-def final_keys(keys: Sequence[str]) -> list[str]:
-    """Return the keys (prompt_session_turn) of each session's last output, which has the verdict."""
-    last: dict[str, tuple[int, str]] = {}
-    for key in keys:
-        session, _, turn = key.rpartition("_")
-        last[session] = max(last.get(session, (-1, "")), (int(turn), key))
-    return [key for _, key in last.values()]
-
-
-def lone_samples(keys: Sequence[str]) -> list[str]:
-    """Return the keys (prompt_session_turn) of the prompts with only one session."""
-    sessions: dict[str, set[str]] = {}
-    for key in keys:
-        prompt, session, _ = key.rsplit("_", 2)
-        sessions.setdefault(prompt, set()).add(session)
-    return [key for key in keys if len(sessions[key.rsplit("_", 2)[0]]) == 1]
-
-
 def validated_samples(
     uids: Sequence[str],
     prompts: Sequence[str],

@@ -10,9 +10,9 @@ pytestmark = pytest.mark.verl
 
 
 def order_within(lengths: list[int], within: int) -> list[int]:
-    from coding_model_project.verl_ext.trainers import arrangement
+    from coding_model_project.verl_ext.trainers import batches
 
-    return arrangement.order_within(lengths, within)
+    return batches.order_within(lengths, within)
 
 
 def test_each_sample_stays_in_its_mini_batch() -> None:

@@ -53,18 +53,18 @@ class Queue:
 def queue(monkeypatch):
     from verl.trainer.ppo.v1 import replay_buffer
 
-    from coding_model_project.verl_ext.trainers import async_buffer
+    from coding_model_project.verl_ext.trainers import async_trainer
 
     queue = Queue()
     monkeypatch.setattr(replay_buffer, "tq", queue)
-    monkeypatch.setattr(async_buffer, "model_tokens", queue.tokens)
+    monkeypatch.setattr(async_trainer, "model_tokens", queue.tokens)
     return queue
 
 
 def buffer_of(tmp_path, *, refill, allowed=0.5, max_staleness=1, groups_per_step=4):
     from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 
-    from coding_model_project.verl_ext.trainers.async_buffer import CodingBuffer
+    from coding_model_project.verl_ext.trainers.async_trainer import CodingBuffer
     from coding_model_project.verl_ext.trainers.outages import Outages
 
     made = ReplayBufferAsync(
@@ -146,7 +146,7 @@ def test_a_group_dropped_by_integrity_excuses_no_other_loss(queue, tmp_path, mon
     from coding_model_project.verl_ext.trainers import async_trainer
     from coding_model_project.verl_ext.trainers.outages import Outages
     from coding_model_project.verl_ext.trainers.ppo_trainer import SeparateAsyncTrainer
-    from coding_model_project.verl_ext.trainers.token_account import TokenAccount
+    from coding_model_project.verl_ext.trainers.tokens import TokenAccount
 
     trainer = SeparateAsyncTrainer.__new__(SeparateAsyncTrainer)
     rollout = {"rollout": {"n": N}}
@@ -180,7 +180,7 @@ def test_the_asynchronous_trainers_sample_from_it(queue, tmp_path):
     from coding_model_project.verl_ext.trainers.grpo import plain
     from coding_model_project.verl_ext.trainers.outages import Outages
     from coding_model_project.verl_ext.trainers.ppo_trainer import ColocateAsyncTrainer
-    from coding_model_project.verl_ext.trainers.token_account import TokenAccount
+    from coding_model_project.verl_ext.trainers.tokens import TokenAccount
 
     trainer = ColocateAsyncTrainer.__new__(ColocateAsyncTrainer)
     asked = ["hardware=cpu", "coding.mode=colocate_async", f"coding.run_dir={tmp_path}"]

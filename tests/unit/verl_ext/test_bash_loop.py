@@ -68,13 +68,13 @@ async def episode(config, tokenizer, *replies, model=None):
     """Run an episode, and return its output and the model."""
     from coding_model_project.verl_ext.loops import bash_loop
 
-    bash_loop._places.clear()
+    bash_loop.BashLoop.places.clear()
     model = model or Model(tokenizer, *replies)
     try:
         output = await a_loop(bash_loop.BashLoop, config, model).run({"logprobs": True}, **ROW)
         return output, model
     finally:
-        for place in bash_loop._places.values():
+        for place in bash_loop.BashLoop.places.values():
             await place.grader.__aexit__(None, None, None)
 
 

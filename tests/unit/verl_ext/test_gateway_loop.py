@@ -57,13 +57,13 @@ async def outputs(config, tokenizer, *replies, model=None):
     """Run a sample, and return its outputs and the model."""
     from coding_model_project.verl_ext.loops import gateway_loop
 
-    gateway_loop._places.clear()
+    gateway_loop.GatewayLoop.places.clear()
     model = model or Model(tokenizer, *replies)
     try:
         loop = a_loop(gateway_loop.GatewayLoop, config, model)
         return await loop.run({"logprobs": True}, **ROW), model
     finally:
-        for place in gateway_loop._places.values():
+        for place in gateway_loop.GatewayLoop.places.values():
             await place.close()
 
 
@@ -210,7 +210,7 @@ async def test_verl_rewards_several_outputs_by_the_last_and_stores_all_of_them(c
     from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
     from coding_model_project.verl_ext.rewards.reward_manager import CodeRewardManager
-    from coding_model_project.verl_ext.trainers.step_samples import final_keys
+    from coding_model_project.verl_ext.trainers.batches import final_keys
 
     run = config()
     with_another(run)

@@ -28,7 +28,7 @@ class Actor:
 async def test_an_error_of_the_judge_is_its_own_and_a_dead_process_is_replaced(monkeypatch):
     from ray.exceptions import ActorDiedError, RayTaskError
 
-    from coding_model_project.verl_ext.rewards.public_judge import PublicJudge
+    from coding_model_project.verl_ext.rewards.on_node import PublicJudge
 
     raised = RayTaskError("look", "a long traceback", DataError("mine/9: no file has it"))
     actors = [Actor(raised.as_instanceof_cause(), ActorDiedError()), Actor("seen")]

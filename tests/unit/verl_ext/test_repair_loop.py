@@ -99,11 +99,11 @@ ROW = {
 async def episode(config, tokenizer, *answers, judge=None):
     """Run an episode, and return its output and the model."""
     from coding_model_project.verl_ext.loops import repair_loop
-    from coding_model_project.verl_ext.rewards.public_judge import _PublicJudge
+    from coding_model_project.verl_ext.rewards.on_node import _PublicJudge
 
     coding = coding_of(config)
     # A run has the same object in a separate process.
-    repair_loop._judges[config.coding.run_dir] = judge or _PublicJudge(coding)
+    repair_loop.RepairLoop.places[config.coding.run_dir] = judge or _PublicJudge(coding)
     model = Model(tokenizer, *answers)
     loop = a_loop(repair_loop.RepairLoop, config, model)
     return await loop.run({"logprobs": True}, **ROW), model
