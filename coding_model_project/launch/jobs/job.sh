@@ -52,10 +52,15 @@ code=${code:-1}
 # At the time limit, requeue the job: the same command resumes the run. Do not requeue after `jobs stop`
 # or scancel, whose SIGTERM reaches the run too; nor a training without a new checkpoint, which would
 # gain as little again.
-if [ $code = 130 ] && [ -z "$stopped" ] &&
-    scontrol show job $SLURM_JOB_ID | grep -q JobState=RUNNING; then
+again=
+[ $code != 130 ] || [ -n "$stopped" ] || again="raise --time, or lower --signal-s"
+{% if several %}
+# Ray notices a dead node before Slurm does (SlurmdTimeout), which then would requeue the job.
+[ $code != 3 ] || [ -n "$asked" ] || again="see the error above"
+{% endif %}
+if [ -n "$again" ] && scontrol show job $SLURM_JOB_ID | grep -q JobState=RUNNING; then
     if [ {{ recipe }} != baseline ] && [ "$(saved)" = "$before" ]; then
-        echo "not requeued: no step since the last checkpoint; raise --time, or lower --signal-s" >&2
+        echo "not requeued: no step since the last checkpoint; $again" >&2
     elif scontrol requeue $SLURM_JOB_ID; then
         exit 0
     fi

@@ -145,6 +145,18 @@ def test_a_ray_that_does_not_start_is_a_failed_job(several, command, slurm_job):
     assert start().wait(60) == 1
 
 
+@pytest.mark.parametrize("gained", [True, False])
+def test_a_run_that_ray_ended_for_a_dead_node_is_requeued_if_it_gained_a_checkpoint(
+    several, command, tmp_path, gained
+):
+    """Ray notices the death before Slurm does."""
+    job, start = several
+    steps = f"mkdir -p {job.run_dir}/checkpoints/global_step_1; " if gained else ""
+    command("srun", f"{steps}echo 3 > {job.folder}/exit_code")
+    assert start().wait(60) == (0 if gained else 3)
+    assert ("requeue 7" in (tmp_path / "scontrol.txt").read_text()) is gained
+
+
 @pytest.mark.parametrize("how", [signal.SIGUSR1, signal.SIGTERM])
 def test_a_stop_while_ray_starts_ends_the_job_since_nothing_is_to_be_saved(
     several, command, tmp_path, how
