@@ -10,7 +10,7 @@ from typing import Any
 from coding_model_project.concurrency import in_order
 from coding_model_project.harbor.agents import Agent
 from coding_model_project.harbor.environment.base import EnvironmentFailed
-from coding_model_project.harbor.failures import FailureCause, counted_cause
+from coding_model_project.harbor.failures import FailureCause, VerifierError, counted_cause
 from coding_model_project.harbor.format.reward_rules import Rewards, main_reward
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.tasks import Refused
@@ -70,7 +70,7 @@ class Graded:
 
     @property
     def reason(self) -> str | None:
-        """The reason for a main reward below 1: an error's message, or the end of the verifier's output.
+        """The reason for a main reward below 1: an error's message, and the end of the verifier's output.
 
         It is one line, of the first step with such a reward. None if there is neither.
         """
@@ -80,8 +80,12 @@ class Graded:
             return None
         short = (one for one in self.outcome.steps if (main_reward(one.rewards) or 0.0) < 1)
         outputs = (_one_line(step.verifier_output)[-_SHOWN_CHARS:] for step in short)
-        errors = (_one_line(str(error)) for error in self.outcome.errors)
-        return next(filter(None, (*errors, *outputs)), None)
+        said = next(filter(None, outputs), None)
+        error = next(iter(self.outcome.errors), None)
+        if error is None:
+            return said
+        printed = f"; it printed: {said}" if said and isinstance(error, VerifierError) else ""
+        return _one_line(f"{error}{printed}")
 
     def line(self) -> dict[str, Any]:
         """Return the object that `harbor grade` prints."""

@@ -37,7 +37,7 @@ from coding_model_project.harbor.trajectory import TRAJECTORY_FILE
 from coding_model_project.harbor.trial_outcome import CollectedStatus, StepOutcome, TrialOutcome
 
 _ROOMS = {"import_path": "coding_model_project.harbor.rooms.rooms:Room"}
-_AUTO = {"import_path": "coding_model_project.harbor.environment.auto:AutoEnvironments"}
+_AUTO = {"import_path": "coding_model_project.harbor.environment.factory:AutoEnvironments"}
 
 AGENT_VERSION = "1"
 _OUTPUT_FILE = "test-stdout.txt"
