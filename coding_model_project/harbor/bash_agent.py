@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from coding_model_project.episodes.bash import ContextOverflow, Ending, Episode, Limits, Model
 from coding_model_project.episodes.bash_messages import Calls
-from coding_model_project.harbor.environment.base import Environment
+from coding_model_project.harbor.environment.base import Environment, ImageError
 from coding_model_project.harbor.format.task import Step, Task
 
 
@@ -32,9 +32,16 @@ class BashAgent:
         """See `Agent.run`.
 
         Raises:
+            ImageError: the task offers its agent more than a shell.
             EnvironmentFailed: the environment is lost.
             Exception: as `Model.reply`.
         """
+        for key in ("mcp_servers", "skills_dir"):
+            if getattr(task.config.environment, key):
+                raise ImageError(
+                    f"environment.{key} is not supported by the bash agent; use an agent that takes it "
+                    "(coding.agent.command, --agent)"
+                )
         episode = Episode(
             step.instruction,
             environment,

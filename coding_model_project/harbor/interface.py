@@ -16,11 +16,8 @@ from coding_model_project.grading.limiter import Limiter
 from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.environment.factory import environments_of
-from coding_model_project.harbor.environment.sandboxes import (
-    FactoryEnvironments,
-    HarborSandbox,
-    SandboxFactory,
-)
+from coding_model_project.harbor.environment.foreign import FactoryEnvironments
+from coding_model_project.harbor.environment.sandboxes import HarborSandbox, SandboxFactory
 from coding_model_project.harbor.format.task import Step, Task
 from coding_model_project.harbor.format.tasks import Refused, read_tasks
 from coding_model_project.harbor.grader import HarborGrader

@@ -10,6 +10,7 @@ from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.failures import (
     FailureCause,
+    VerifierError,
     counted_cause,
     exception_type,
     failure_cause,
@@ -142,7 +143,7 @@ class TrialOutcome:
 
     @property
     def reason(self) -> str | None:
-        """The reason for a main reward below 1: an error's message, or the end of the verifier's output.
+        """The reason for a main reward below 1: an error's message, and the end of the verifier's output.
 
         It is one line, of the first step with such a reward. None if there is neither.
         """
@@ -150,8 +151,12 @@ class TrialOutcome:
             return None
         short = (one for one in self.steps if (main_reward(one.rewards) or 0.0) < 1)
         outputs = (" ".join(step.verifier_output.split())[-_SHOWN_CHARS:] for step in short)
-        errors = (" ".join(str(error).split()) for error in self.errors)
-        return next(filter(None, (*errors, *outputs)), None)
+        said = next(filter(None, outputs), None)
+        error = next(iter(self.errors), None)
+        if error is None:
+            return said
+        printed = f"; it printed: {said}" if said and isinstance(error, VerifierError) else ""
+        return " ".join(f"{error}{printed}".split())
 
     def line(self) -> dict[str, Any]:
         """Return the object that `harbor grade` prints."""

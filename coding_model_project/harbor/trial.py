@@ -35,7 +35,6 @@ from coding_model_project.harbor.environment.base import (
     JudgesApart,
 )
 from coding_model_project.harbor.environment.definition import one_network, refuse_other_services
-from coding_model_project.harbor.environment.health import become_healthy
 from coding_model_project.harbor.environment.once import Once
 from coding_model_project.harbor.environment.tree import Tree, of_files
 from coding_model_project.harbor.failures import (
@@ -212,7 +211,7 @@ class Trials:
             ) from error
         try:
             if config.healthcheck is not None:
-                await become_healthy(environment, config.healthcheck)
+                await environment.become_healthy(config.healthcheck)
             yield environment
         finally:
             await environment.cleanup()
@@ -317,7 +316,7 @@ class _Attempt:
                         f"{ended.stderr[-_SHOWN_CHARS:]}"
                     )
         if step.healthcheck is not None:
-            await become_healthy(environment, step.healthcheck)
+            await environment.become_healthy(step.healthcheck)
 
     async def _act(self, step: Step, environment: Environment) -> None:
         timeout_s = step.agent.timeout_sec

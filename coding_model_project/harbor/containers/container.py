@@ -11,21 +11,21 @@ import os
 import re
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 
 from coding_model_project.harbor.containers.container_engine import Call, Engine
 from coding_model_project.harbor.environment.base import (
+    ANEW,
+    FURNISH,
     MAX_FILE_BYTES,
+    MAX_OUTPUT,
     CommandResult,
     Environment,
     EnvironmentFailed,
     Killed,
-    ports,
 )
 from coding_model_project.harbor.environment.output import shown
-from coding_model_project.harbor.environment.scripts import ANEW, FURNISH, SOCKETS
-from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
 
 _KILLED = 137
@@ -37,7 +37,10 @@ _TOKEN = "HARBOR_COMMAND"
 STAY = "while :; do sleep 86400 & wait $!; done"
 """Script of the first process, which waits for orphans, as an init does."""
 
-_SHELL = """eval "$(cat)"; exec < /dev/null
+_ENDED = "/logs/.ended-"
+"""Prefix of the files that name ended commands, which the engine may yet have to start."""
+
+_SHELL = f"""[ ! -e "{_ENDED}${_TOKEN}" ] || exit {_KILLED}; eval "$(cat)"; exec < /dev/null
 if command -v bash > /dev/null; then exec bash -c "$0"; else exec sh -c "$0"; fi"""
 """Script that takes a command's variables from its standard input. All users of this machine could read
 them on a command line, and in the engine's own environment a task could set its LD_PRELOAD."""
@@ -45,18 +48,10 @@ them on a command line, and in the engine's own environment a task could set its
 _EXPORTED = re.compile(r"(?!(EUID|GROUPS|PPID|SHELLOPTS|BASHOPTS|UID)$)[A-Za-z_][A-Za-z0-9_]*")
 """Variables that every shell can set; others are no secrets, and stay on the command line."""
 
-_END = """for round in 1 2 3; do for one in /proc/[0-9]*; do
-grep -qs "$0" "$one/environ" && kill -9 "${one#/proc/}"; done; done; true"""
+_END = f"""echo > "{_ENDED}$0"; for round in 1 2 3; do for one in /proc/[0-9]*; do
+grep -qs "{_TOKEN}=$0" "$one/environ" && kill -9 "${{one#/proc/}}"; done; done; true"""
 _OOM = """cat /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control 2> /dev/null |
 sed -n 's/^oom_kill //p'"""
-_ABSENT, _UNREADABLE, _FILE, _PROGRAM = 44, 45, 46, 47
-_PACK = """most=$0; path=$1; shift; [ -e "$path" ] || exit 44
-if [ -f "$path" ]; then head -c "$most" "$path" || exit 45; [ -x "$path" ] && exit 47; exit 46; fi
-cd "$path" || exit 45
-if [ $# = 0 ]; then set -- .; else
-    for one in "$@"; do shift; if [ -e "$one" ] || [ -L "$one" ]; then set -- "$@" "$one"; fi; done; fi
-[ $# = 0 ] || tar -cf - -- "$@" | head -c "$most" """
-"""A script that prints a file, or a folder as a tar file; the exit code tells which."""
 
 
 class Container(Environment):
@@ -153,7 +148,7 @@ class Container(Environment):
         return False
 
     async def _end(self, token: str, user: str) -> None:
-        await self._sh(_END, f"{_TOKEN}={token}", user=user)
+        await self._engine.ask("exec", "--user", user, self._name, "sh", "-c", _END, token)
 
     async def _ran_out_of_memory(self) -> bool:
         before = self._out_of_memory
@@ -165,72 +160,29 @@ class Container(Environment):
 
     async def read_file(self, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         """See `Environment.read_file`."""
-        found = await self.read_tree(path, max_bytes)
-        content = found.file("")
+        content = (await self.read_tree(path, max_bytes)).file("")
         if content is None:
             raise IsADirectoryError(f"{path} is not a regular file")
         return content
-
-    async def read_tree(
-        self, path: str, max_bytes: int = MAX_FILE_BYTES, only: Sequence[str] | None = None
-    ) -> Tree:
-        """See `Environment.read_tree`."""
-        limit = 2 * max_bytes + (1 << 20)
-        code, packed, err = await self._engine.run(
-            *(
-                "exec",
-                "--user",
-                "0",
-                self._name,
-                "sh",
-                "-c",
-                _PACK,
-                str(limit),
-                self.absolute(path),
-            ),
-            *(only or ()),
-            max_output=2 * limit,
-        )
-        if code == _ABSENT:
-            raise FileNotFoundError(f"{path}: no such file")
-        if code not in (0, _FILE, _PROGRAM):
-            await self.heartbeat()
-            raise OSError(f"{path}: {err.decode('utf-8', 'replace').strip()}")
-        if len(packed) >= limit:
-            raise OSError(f"{path}: more than {max_bytes} bytes")
-        if code != 0:
-            mode = 0o755 if code == _PROGRAM else 0o644
-            if len(packed) > max_bytes:
-                raise OSError(f"{path}: more than {max_bytes} bytes")
-            return of_bytes("", packed, mode)
-        try:
-            return from_tar(packed, max_bytes) if packed else Tree()
-        except OSError as error:
-            raise OSError(f"{path}: {error}") from error
 
     async def write_file(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """See `Environment.write_file`."""
         folder, _, name = self.absolute(path).rpartition("/")
         await self.write_tree(folder or "/", of_bytes(name, content, mode))
 
-    async def write_tree(self, path: str, tree: Tree) -> None:
-        """See `Environment.write_tree`."""
-        script = 'mkdir -p "$0" && tar -xmf - -C "$0"'
-        code, _, err = await self._engine.run(
-            *("exec", "--interactive", "--user", "0", self._name, "sh", "-c", script),
-            self.absolute(path),
-            stdin=to_tar(tree),
-        )
-        if code != 0:
-            await self.heartbeat()
-            raise OSError(f"{path}: {err.decode('utf-8', 'replace').strip()}")
+    async def _run(self, script: str, *arguments: str) -> CommandResult:
+        code, out, err = await self._piped(script, *arguments, max_output=MAX_OUTPUT)
+        return CommandResult(stdout=out.decode("utf-8", "replace"), stderr=err, exit_code=code)
+
+    async def _piped(
+        self, script: str, *arguments: str, stdin: bytes = b"", max_output: int = 0
+    ) -> tuple[int, bytes, str]:
+        words = ("exec", "--interactive", "--user", "0", self._name, "sh", "-c", script, *arguments)
+        kept = max(2 * max_output, MAX_OUTPUT)
+        code, out, err = await self._engine.run(*words, stdin=stdin, max_output=kept)
+        return code, out, err.decode("utf-8", "replace")
 
     # ── the verifier's turn ───────────────────────────────────────────────────────────────────────
-
-    async def listening(self) -> frozenset[int]:
-        """See `Environment.listening`. Empty if the agent removed what lists them."""
-        words = ("exec", "--user", "0", self._name, "sh", "-c", SOCKETS)
-        return ports((await self._engine.run(*words))[1].decode("utf-8", "replace"))
 
     async def begin_verifier(self) -> None:
         """See `Environment.begin_verifier`."""
@@ -267,11 +219,6 @@ class Container(Environment):
         place, self._place = self._place, None
         if place is not None:
             os.close(place)
-
-    async def _sh(self, script: str, *arguments: str, user: str = "0") -> str:
-        return await self._engine.ask(
-            *("exec", "--user", user, self._name, "sh", "-c", script, *arguments)
-        )
 
 
 def _exports(variables: Mapping[str, str]) -> bytes:

@@ -8,11 +8,12 @@ import re
 import resource
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
+from typing import Any
 
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.environment.output import Kept
@@ -127,8 +128,7 @@ class Engine:
             *arguments, stdin=stdin, timeout_s=timeout_s, max_output=_MANY_BYTES
         )
         if code != 0:
-            why = one_line(err or out) or f"exit code {code}"
-            raise EnvironmentFailed(f"{self.program} {arguments[0]}: {why}")
+            raise self._failed(arguments[0], code, err or out)
         return out.decode("utf-8", "replace").strip()
 
     async def detach(self, *arguments: str, timeout_s: float = _ANSWER_S) -> None:
@@ -138,30 +138,18 @@ class Engine:
             EnvironmentFailed: it failed or timed out; the message has its output.
         """
         with TemporaryFile() as output:
-            process = await asyncio.create_subprocess_exec(
-                self._path,
-                *arguments,
-                stdin=DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self._folder.name,
-                env=self._env,
-                start_new_session=True,
-            )
+            process = await self._spawn([self._path, *arguments], stdout=output, stderr=output)
             try:
                 code = await asyncio.wait_for(process.wait(), timeout_s)
             except TimeoutError as error:
-                raise EnvironmentFailed(
-                    f"{self.program} {arguments[0]} did not end within {timeout_s:.0f} s"
-                ) from error
+                raise self._late(arguments[0], timeout_s) from error
             finally:
                 if process.returncode is None:
                     with suppress(ProcessLookupError):
                         process.kill()
             if code != 0:
                 output.seek(0)
-                why = one_line(output.read(_MANY_BYTES)) or f"exit code {code}"
-                raise EnvironmentFailed(f"{self.program} {arguments[0]}: {why}")
+                raise self._failed(arguments[0], code, output.read(_MANY_BYTES))
 
     async def run(
         self,
@@ -185,9 +173,7 @@ class Engine:
             try:
                 code = await asyncio.wait_for(asyncio.shield(call.ended), timeout_s)
             except TimeoutError as error:
-                raise EnvironmentFailed(
-                    f"{self.program} {arguments[0]} did not end within {timeout_s:.0f} s"
-                ) from error
+                raise self._late(arguments[0], timeout_s) from error
             return code, call.stdout.take()[0], call.stderr.take()[0]
 
     @asynccontextmanager
@@ -208,14 +194,11 @@ class Engine:
             OSError, ValueError: the kernel rejects the arguments.
         """
         words = [self._path, *arguments]
-        process = await asyncio.create_subprocess_exec(
-            *(tethered(words, grace_s=_GRACE_S) if tether else words),
+        process = await self._spawn(
+            tethered(words, grace_s=_GRACE_S) if tether else words,
             stdin=DEVNULL if stdin is None else PIPE,
             stdout=PIPE,
             stderr=PIPE,
-            cwd=self._folder.name,
-            env=self._env,
-            start_new_session=True,
         )
         out, err = Kept(max_output), Kept(max_output)
         ended = asyncio.ensure_future(_to_the_end(process, stdin, out, err))
@@ -226,6 +209,26 @@ class Engine:
                 with suppress(ProcessLookupError):
                     process.terminate() if tether else process.kill()
             await ended
+
+    async def _spawn(
+        self, words: Sequence[str], *, stdin: int = DEVNULL, stdout: Any, stderr: Any
+    ) -> Process:
+        return await asyncio.create_subprocess_exec(
+            *words,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=self._folder.name,
+            env=self._env,
+            start_new_session=True,
+        )
+
+    def _late(self, command: str, timeout_s: float) -> EnvironmentFailed:
+        return EnvironmentFailed(f"{self.program} {command} did not end within {timeout_s:.0f} s")
+
+    def _failed(self, command: str, code: int, output: bytes) -> EnvironmentFailed:
+        why = one_line(output) or f"exit code {code}"
+        return EnvironmentFailed(f"{self.program} {command}: {why}")
 
 
 def is_unreachable(output: bytes) -> bool:

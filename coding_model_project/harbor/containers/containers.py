@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import re
 import secrets
@@ -15,9 +16,9 @@ from typing import Any, Self
 import orjson
 import psutil
 
+from coding_model_project.contained import open_lock, private_folder
 from coding_model_project.harbor.containers.container import STAY, Container
 from coding_model_project.harbor.containers.container_engine import Engine, is_unreachable, one_line
-from coding_model_project.harbor.containers.node_limit import NodeLimit
 from coding_model_project.harbor.environment.base import (
     DEFAULT_MEMORY_MB,
     DEFAULT_PROCESSES,
@@ -35,6 +36,7 @@ from coding_model_project.harbor.format.task_config import EnvironmentConfig, Ne
 
 _KEPT_IMAGES = 1024
 _START_S = 60.0
+_LOOK_S = 0.1
 _PREFIX = f"coding-harbor-{os.uname().nodename}"
 _IMAGES = "coding-harbor"
 """Repository name of images in the engine."""
@@ -52,6 +54,41 @@ instructions, and may build another image than the Dockerfile's."""
 
 _TESTS = "[ ! -d /tests ] || tar -C / -cf - tests"
 _TESTS_BYTES = 64 << 20
+
+
+class NodeLimit:
+    """A limit made of locked files, which the kernel unlocks if a process is killed.
+
+    Args:
+        n_places: number of places. Processes with different numbers share the first ones.
+        folder: folder of the lock files, common to all processes. Default: this user's on this node.
+    """
+
+    def __init__(self, n_places: int, folder: Path | None = None) -> None:
+        self._n_places = n_places
+        self._folder = folder or private_folder()
+
+    def free(self) -> int | None:
+        """Take a place if one is free; `os.close` releases it.
+
+        Raises:
+            OSError: the folder is not writable.
+        """
+        for number in range(self._n_places):
+            place = open_lock(self._folder / f"container-{number}")
+            try:
+                fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(place)
+            else:
+                return place
+        return None
+
+    async def take(self) -> int:
+        """Wait for a place. Raises as `free`."""
+        while (place := self.free()) is None:
+            await asyncio.sleep(_LOOK_S)
+        return place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,28 +202,26 @@ class ContainerEnvironments(Environments):
             user=built.user,
             tests=built.tests,
         )
+        # An entrypoint starts what the image needs, as the image's user, and then runs the command.
+        as_root = () if built.entrypoint else ("--user", "0", "--workdir", "/")
+        words = ("--stop-timeout", "0", *as_root, *limits, built.id, "sh", "-c", STAY)
         try:
-            words = _run(name, limits, built)
-            await self._engine.detach(*words, timeout_s=_START_S)
-            await self._begin(container, built)
+            await self._engine.detach("run", "--detach", "--name", name, *words, timeout_s=_START_S)
+            try:
+                await container.prepare()
+            except EnvironmentFailed as error:
+                if not built.entrypoint or await _is_alive(container):
+                    raise
+                raise ImageError(
+                    f"{built.id}: its ENTRYPOINT {built.entrypoint} ended; it must run the command that "
+                    'it gets, as with `exec "$@"`'
+                ) from error
             if built.files.entries:
                 await container.write_tree(container.workdir, built.files)
         except BaseException:
             await container.cleanup()
             raise
         return container
-
-    async def _begin(self, container: Container, built: _Built) -> None:
-        """Prepare a container that has just been started."""
-        try:
-            await container.prepare()
-        except EnvironmentFailed as error:
-            if not built.entrypoint or await _is_alive(container):
-                raise
-            raise ImageError(
-                f"{built.id}: its ENTRYPOINT {built.entrypoint} ended; it must run the command that it "
-                'gets, as with `exec "$@"`'
-            ) from error
 
     async def _build(self, folder: Path, config: EnvironmentConfig) -> _Built:
         """Build or pull an image.
@@ -336,19 +371,6 @@ def _limits(config: EnvironmentConfig) -> list[str]:
     if config.network_mode is NetworkMode.no_network:
         limits["--network"] = "none"
     return [word for limit in limits.items() for word in limit]
-
-
-def _run(name: str, limits: Sequence[str], built: _Built) -> list[str]:
-    """Return the engine's arguments for a new container.
-
-    An entrypoint starts what the image needs, as the image's user, and then runs the command.
-    """
-    return [
-        *("run", "--detach", "--name", name),
-        *("--stop-timeout", "0"),  # the first process has nothing to clean up
-        *(() if built.entrypoint else ("--user", "0", "--workdir", "/")),
-        *(*limits, built.id, "sh", "-c", STAY),
-    ]
 
 
 def _owner(pid: int) -> str:

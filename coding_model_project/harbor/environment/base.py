@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import shlex
+import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -14,16 +15,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from coding_model_project.errors import HarborError, SandboxError
-from coding_model_project.harbor.environment.scripts import (
-    ANEW,
-    END_OTHERS,
-    FURNISH,
-    KIND,
-    PACK,
-    PROCESSES,
-    SOCKETS,
-    UNPACK,
-)
 from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
 from coding_model_project.harbor.failures import BUILD_FAILED, REGISTRY_UNREACHABLE
@@ -31,7 +22,7 @@ from coding_model_project.harbor.failures import BUILD_FAILED, REGISTRY_UNREACHA
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import Judged
     from coding_model_project.harbor.format.task import Task
-    from coding_model_project.harbor.format.task_config import EnvironmentConfig
+    from coding_model_project.harbor.format.task_config import EnvironmentConfig, Healthcheck
     from coding_model_project.harbor.step import Step
 
 DEFAULT_MEMORY_MB = 2048
@@ -59,6 +50,44 @@ _SHOWN_CHARS = 600
 _LISTENS = "0A"
 """The kernel's state of a TCP socket that accepts connections."""
 
+# Scripts that run as root, for any POSIX shell:
+
+FURNISH = """mkdir -p /logs/agent /logs/verifier /logs/artifacts /solution "$0"
+chmod 777 /logs /logs/*"""
+"""A script that makes the folders of every environment, and the working directory $0."""
+
+ANEW = """cd /
+rm -rf tests .pytest.ini conftest.py pyproject.toml pytest.ini setup.cfg setup.py tox.ini
+[ -d /logs ] && [ ! -L /logs ] || rm -rf /logs
+rm -rf /logs/verifier; mkdir -p /tests /logs/verifier && chmod 755 /tests && chmod 777 /logs/verifier
+[ ! -L /tests ] && [ -z "$(ls -A /tests)" ] && [ -z "$(ls -A /logs/verifier)" ]"""
+"""A script that recreates /tests and /logs/verifier, and removes pytest's configuration in the root."""
+
+_PROCESSES = "cd /proc && echo [0-9]*"
+"""A script that prints all process ids."""
+
+_SOCKETS = "cat /proc/net/tcp /proc/net/tcp6 2> /dev/null; true"
+"""A script that prints all TCP sockets."""
+
+_END_OTHERS = """keep=" 1 $0 "; p=$$
+while [ "${p:-0}" -gt 1 ]; do keep="$keep$p "; p=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$p/status"); done
+for round in 1 2 3; do for one in /proc/[0-9]*; do p=${one#/proc/}
+case "$keep" in *" $p "*) ;; *) kill -9 "$p" 2> /dev/null;; esac; done; done; true"""
+"""A script that kills all visible processes except the first, those with ids in $0, and its ancestors."""
+
+_ABSENT, _FILE, _PROGRAM = 44, 46, 47
+_PACK = """most=$0; path=$1; shift; [ -e "$path" ] || exit 44
+if [ -f "$path" ]; then head -c "$most" "$path" || exit 45; [ -x "$path" ] && exit 47; exit 46; fi
+cd "$path" || exit 45
+if [ $# = 0 ]; then set -- .; else
+    for one in "$@"; do shift; if [ -e "$one" ] || [ -L "$one" ]; then set -- "$@" "$one"; fi; done; fi
+[ $# = 0 ] || tar -cf - -- "$@" | head -c "$most" """
+"""A script that prints the file $1, or the folder $1 or these names in it as a tar file, up to $0 bytes;
+the exit code tells which."""
+
+_UNPACK = 'mkdir -p "$0" && tar -xmf - -C "$0"'
+"""A script that unpacks the tar file on its standard input over the folder $0."""
+
 
 class EnvironmentFailed(SandboxError):
     """A failure of the environment itself, which says nothing about the code that ran in it."""
@@ -85,6 +114,10 @@ class NeedsContainer(ImageError):
     def __init__(self, why: str) -> None:
         super().__init__(f"{why}; {WITH_CONTAINER}")
         self.why = why
+
+
+class HealthcheckError(HarborError):
+    """An environment that did not become healthy."""
 
 
 class Killed(StrEnum):
@@ -227,7 +260,28 @@ class Environment(ABC):
             EnvironmentFailed: the environment is lost, or its image has no shell.
         """
         await self._sh(FURNISH, self.workdir)
-        self._own_processes = (await self._sh(PROCESSES)).strip()
+        self._own_processes = (await self._sh(_PROCESSES)).strip()
+
+    async def become_healthy(self, check: Healthcheck) -> None:
+        """Wait until the health check succeeds, by the rules of Docker's HEALTHCHECK.
+
+        Raises:
+            HealthcheckError: it failed `retries` times in a row after the start period.
+            EnvironmentFailed: the environment is lost.
+        """
+        started = time.monotonic()
+        failures = 0
+        while True:
+            starting = time.monotonic() - started < check.start_period_sec
+            ended = await self.run_command(check.command, timeout_s=check.timeout_sec)
+            if ended.exit_code == 0:
+                return
+            failures += not starting
+            if failures >= check.retries:
+                raise HealthcheckError(
+                    f"the health check failed {failures} times in a row: {check.command}"
+                )
+            await asyncio.sleep(check.start_interval_sec if starting else check.interval_sec)
 
     async def read_tree(
         self, path: str, max_bytes: int = MAX_FILE_BYTES, only: Sequence[str] | None = None
@@ -241,20 +295,20 @@ class Environment(ABC):
             OSError: the path does not exist, or its contents are too large.
             EnvironmentFailed: the environment is lost.
         """
-        where = self.absolute(path)
-        kind = (await self._sh(KIND, where)).strip()
-        if kind == "":
+        most = 2 * max_bytes + (1 << 20)  # a tar file is longer than its files
+        words = (str(most), self.absolute(path), *(only or ()))
+        code, packed, err = await self._piped(_PACK, *words, max_output=most)
+        if code == _ABSENT:
             raise FileNotFoundError(f"{path}: no such file")
-        if kind != "d":
-            content = await self.read_file(where, max_bytes)
-            return of_bytes("", content, 0o755 if kind == "x" else 0o644)
-        async with self._packed() as packed:
-            await self._sh(PACK, packed, where, *(only or ()))
-            if not (await self._sh(KIND, packed)).strip():
-                return Tree()
-            content = await self.read_file(packed, 2 * max_bytes + (1 << 20))
+        if code not in (0, _FILE, _PROGRAM):
+            await self.heartbeat()
+            raise OSError(f"{path}: {err.strip()}")
+        if len(packed) >= (most if code == 0 else max_bytes + 1):
+            raise OSError(f"{path}: more than {max_bytes} bytes")
+        if code != 0:
+            return of_bytes("", packed, 0o755 if code == _PROGRAM else 0o644)
         try:
-            return from_tar(content, max_bytes)
+            return from_tar(packed, max_bytes) if packed else Tree()
         except OSError as error:
             raise OSError(f"{path}: {error}") from error
 
@@ -265,19 +319,20 @@ class Environment(ABC):
             OSError: the folder is not writable.
             EnvironmentFailed: the environment is lost.
         """
-        async with self._packed() as packed:
-            await self.write_file(packed, to_tar(tree), 0o600)
-            ended = await self._run(UNPACK, packed, self.absolute(path))
-            if ended.exit_code != 0:
-                raise OSError(f"{path}: {(ended.stderr or ended.stdout).strip()}")
+        code, _, err = await self._piped(_UNPACK, self.absolute(path), stdin=to_tar(tree))
+        if code != 0:
+            await self.heartbeat()
+            raise OSError(f"{path}: {err.strip()}")
 
     async def listening(self) -> frozenset[int]:
-        """Return the TCP ports that servers listen on.
+        """Return the TCP ports that servers listen on; none if the agent removed what lists them.
 
         Raises:
             EnvironmentFailed: the environment is lost.
         """
-        return ports((await self._run(SOCKETS)).stdout)
+        rows = (line.split() for line in (await self._run(_SOCKETS)).stdout.splitlines())
+        listens = (row[1] for row in rows if row[3:4] == [_LISTENS])
+        return frozenset(int(local.rpartition(":")[2], 16) for local in listens)
 
     async def begin_verifier(self) -> None:
         """End every process, and replace /tests and /logs/verifier by empty folders.
@@ -288,7 +343,7 @@ class Environment(ABC):
             OSError: the agent left files that prevent it.
             EnvironmentFailed: the environment is lost.
         """
-        await self._sh(END_OTHERS, self._own_processes)
+        await self._sh(_END_OTHERS, self._own_processes)
         await self._sh(ANEW)
 
     async def end_verifier(self) -> None:
@@ -303,14 +358,26 @@ class Environment(ABC):
         """Return the absolute path of one that may be relative to the working directory."""
         return path if path.startswith("/") else f"{self.workdir.rstrip('/')}/{path}"
 
-    @asynccontextmanager
-    async def _packed(self) -> AsyncIterator[str]:
-        """Provide the name of a temporary tar file, and remove the file on exit."""
-        name = f"/tmp/tree-{secrets.token_hex(8)}.tar"
+    async def _piped(
+        self, script: str, *arguments: str, stdin: bytes = b"", max_output: int = 0
+    ) -> tuple[int, bytes, str]:
+        """Run a script of ours as root; return its exit code, its output as bytes, and its errors.
+
+        By default the bytes travel as files, which need no more than the abstract methods.
+
+        Args:
+            max_output: maximum bytes of output; longer output raises OSError, or is cut.
+        """
+        name = f"/tmp/piped-{secrets.token_hex(8)}"
+        words, given = shlex.join((script, *arguments)), '"$0.in"' if stdin else "/dev/null"
         try:
-            yield name
+            if stdin:
+                await self.write_file(f"{name}.in", stdin, 0o600)
+            ended = await self._run(f'mkdir -p /tmp; sh -c {words} < {given} > "$0.out"', name)
+            out = await self.read_file(f"{name}.out", max_output) if max_output else b""
         finally:
-            await self._run('rm -f "$0"', name)
+            await self._run('rm -f "$0.in" "$0.out"', name)
+        return ended.exit_code, out, ended.stderr or ended.stdout
 
     async def _run(self, script: str, *arguments: str) -> CommandResult:
         """Run a script of ours as root, without the task's variables."""
@@ -344,12 +411,6 @@ async def prepared(made: Environment) -> Environment:
         await made.cleanup()
         raise
     return made
-
-
-def ports(printed: str) -> frozenset[int]:
-    """Return the ports of the listening sockets among those that `scripts.SOCKETS` printed."""
-    rows = (line.split() for line in printed.splitlines())
-    return frozenset(int(row[1].rpartition(":")[2], 16) for row in rows if row[3:4] == [_LISTENS])
 
 
 @runtime_checkable

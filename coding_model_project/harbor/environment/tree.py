@@ -264,16 +264,6 @@ def unpack(target: str, entries: Sequence[Sequence[Any]], body: bytes) -> None:
         os.chmod(path, mode)
 
 
-def write(path: str, content: bytes, mode: int = 0o644) -> None:
-    """Write a file and its parent folders; replace an existing file.
-
-    Raises:
-        OSError: the disk is full, or the path is not writable.
-    """
-    _make_way(path)
-    _write(path, memoryview(content), mode)
-
-
 def _make_way(path: str) -> None:
     os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
     with suppress(FileNotFoundError):

@@ -198,7 +198,7 @@ def harbors_name(environment: str) -> dict[str, str]:
     if environment in ENGINES:
         return {"type": "docker"}
     own = {
-        AUTO: "coding_model_project.harbor.environment.auto:AutoEnvironments",
+        AUTO: "coding_model_project.harbor.environment.factory:AutoEnvironments",
         ROOMS: "coding_model_project.harbor.rooms.rooms:Room",
     }
     return {"import_path": own.get(environment, environment)}

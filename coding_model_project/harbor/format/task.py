@@ -137,11 +137,6 @@ def load_task(path: Path | str) -> Task:
     declared = config.metadata.get(RANGE_KEY)
     if declared is not None and _range(declared) is None:
         warnings = (*warnings, f"ignored metadata.{RANGE_KEY}: expected [low, high]")
-    warnings += tuple(
-        f"environment.{key} is not supported: agents do not get it, except by Harbor itself (harbor run)"
-        for key in ("mcp_servers", "skills_dir")
-        if getattr(config.environment, key)
-    )
     name = config.task.name if config.task else root.name
     return Task(
         path=root,

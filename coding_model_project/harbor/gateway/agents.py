@@ -7,8 +7,9 @@ The verifier judges an agent's work however the agent ends: a crash, a hang or a
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
@@ -132,8 +133,8 @@ class GatewayAgent:
         if self.config.factory is not None:
             return await self._object(work, task, step, environment)
         if self.config.place is AgentPlace.room:
-            return await self._in_room(work, step, environment)
-        return await self._on_host(work, step)
+            return await self._in_room(work, task, step, environment)
+        return await self._on_host(work, task, step)
 
     # ── the three kinds ───────────────────────────────────────────────────────────────────────────
 
@@ -151,27 +152,28 @@ class GatewayAgent:
                 working.cancel()
         return Exit(code=0, output="")
 
-    async def _on_host(self, work: Work, step: Step) -> Exit:
+    async def _on_host(self, work: Work, task: Task, step: Step) -> Exit:
         config = self.config
         assert config.command is not None
         with self.gateway.open(work.session) as url, TemporaryDirectory(prefix="agent-") as own:
             Path(own, _TASK_FILE).write_text(step.instruction, "utf-8", "replace")
             Path(own, _CODEX_HOME).mkdir()
             Path(own, _CODEX_FILE).write_text(_codex(url, work.session))
-            env = {**_variables(url, work.session, own), "TMPDIR": own, **config.env}
+            env = {**_variables(url, work.session, own, task), "TMPDIR": own, **config.env}
             cwd = Path(config.folder) if config.folder else Path(own)
             return await host.run(config.command, cwd=cwd, env=env)
 
-    async def _in_room(self, work: Work, step: Step, environment: Environment) -> Exit:
+    async def _in_room(self, work: Work, task: Task, step: Step, environment: Environment) -> Exit:
         config = self.config
         assert config.command is not None
         room = room_of(environment)
         url = f"http://127.0.0.1:{ROOM_PORT}/v1"
-        task = of_bytes(_TASK_FILE, step.instruction.encode("utf-8", "replace"))
+        variables = _variables(url, work.session, _IN_ROOM, task)
+        asked = of_bytes(_TASK_FILE, step.instruction.encode("utf-8", "replace"))
         home = Tree(((_CODEX_HOME, "d", 0o777, 0),))  # the agent's user keeps its own files there
         codex = of_bytes(_CODEX_FILE, _codex(url, work.session).encode())
         try:
-            await room.write_tree(_IN_ROOM, task + home + codex)
+            await room.write_tree(_IN_ROOM, asked + home + codex)
             listening = await room.listen(ROOM_PORT)
         except OSError as error:  # the task's fault: the agent has not started
             needs = f"the gateway needs port {ROOM_PORT} and {_IN_ROOM} in the room"
@@ -179,7 +181,7 @@ class GatewayAgent:
         async with self.gateway.on(listening, work.session):
             ended = await room.run_command(
                 f"exec 2>&1\n{config.command}",
-                env=_variables(url, work.session, _IN_ROOM) | {"IS_SANDBOX": "1"} | config.env,
+                env={**variables, "IS_SANDBOX": "1", **config.env},
                 user=step.agent.user,
                 max_output=2 * _TAIL_CHARS,
             )
@@ -203,8 +205,14 @@ class _Lent:
         return getattr(self._environment, name)
 
 
-def _variables(url: str, session: AgentSession, folder: str) -> dict[str, str]:
+def _variables(url: str, session: AgentSession, folder: str, task: Task) -> dict[str, str]:
+    offered, variables = task.config.environment, dict[str, str]()
+    if offered.mcp_servers:
+        variables["MCP_SERVERS"] = json.dumps([asdict(one) for one in offered.mcp_servers])
+    if offered.skills_dir:
+        variables["SKILLS_DIR"] = offered.skills_dir
     return {
+        **variables,
         "OPENAI_BASE_URL": url,
         "OPENAI_API_BASE": url,  # litellm reads this one
         "OPENAI_API_KEY": session.key,

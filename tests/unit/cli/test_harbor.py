@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import coding_model_project.cli as cli
-from coding_model_project.harbor.failures import VerifierTimeoutError
+from coding_model_project.harbor.failures import RewardFileNotFoundError, VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.tasks import Refused
 from coding_model_project.harbor.grade_tasks import Totals
@@ -61,6 +61,10 @@ def test_the_reason_is_of_the_step_that_earned_less(tmp_path):
     assert tried.reason == "1 of 2 failed"
     refused = Refused(path=tmp_path, label="d", reason="no").line()
     assert refused.keys() == tried.line().keys()
+    error = RewardFileNotFoundError("no reward file")
+    broken = StepOutcome(name="a", rewards=None, error=error, verifier_output="kit: not found\n")
+    tried = replace(tried, error=error, rewards=None, steps=(broken,))
+    assert tried.reason == "no reward file; it printed: kit: not found"
 
 
 def test_results_among_tasks_are_ignored_and_alone_they_are_no_tasks(tmp_path, capsys):

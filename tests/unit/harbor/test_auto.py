@@ -7,9 +7,12 @@ import pytest
 
 from coding_model_project.grading.base import AUTO, TaskEnvironment
 from coding_model_project.harbor.agents import Oracle
-from coding_model_project.harbor.environment import auto
 from coding_model_project.harbor.environment.base import EnvironmentFailed, ImageError
-from coding_model_project.harbor.environment.factory import check_supported, environments_of
+from coding_model_project.harbor.environment.factory import (
+    check_supported,
+    environments_of,
+    lacking_engine,
+)
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.rooms.rooms import Rooms
 from coding_model_project.harbor.trial import Trials
@@ -23,9 +26,9 @@ STAGES = "FROM golang:1.24 AS made\nFROM debian\nCOPY --from=made /a /a\n"
 def no_engine(tmp_path, monkeypatch):
     (tmp_path / "none").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "none"))
-    auto.lacking_engine.cache_clear()
+    lacking_engine.cache_clear()
     yield
-    auto.lacking_engine.cache_clear()
+    lacking_engine.cache_clear()
 
 
 @pytest.fixture
@@ -35,9 +38,9 @@ def engine(tmp_path, monkeypatch):
         tmp_path / "bin/podman", '[ "$1" = ps ] && exit 0; echo builds nothing >&2; exit 1'
     )
     monkeypatch.setenv("PATH", f"{made.parent}:{os.environ['PATH']}")
-    auto.lacking_engine.cache_clear()
+    lacking_engine.cache_clear()
     yield
-    auto.lacking_engine.cache_clear()
+    lacking_engine.cache_clear()
 
 
 def made(path, dockerfile):

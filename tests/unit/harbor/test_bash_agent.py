@@ -69,7 +69,21 @@ def trial(path: Path, model, limits: Limits | None = None, toml: str = ""):
         return await Trials(environments).run(load_task(task), agent)
 
     outcome = run_in_environments(use)
-    return outcome, agent.episodes[0]
+    return outcome, agent.episodes[0] if agent.episodes else None
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize(
+    ("toml", "key"),
+    [
+        ('skills_dir = "/skills"\n', "skills_dir"),
+        ('[[environment.mcp_servers]]\nname = "n"\nurl = "u"\n', "mcp_servers"),
+    ],
+)
+def test_a_task_that_offers_more_than_a_shell_is_refused(tmp_path, toml, key):
+    outcome, episode = trial(tmp_path, said(), toml=f"[environment]\n{toml}")
+    assert outcome.exception == "SandboxBuildFailedError" and outcome.rewards is None
+    assert f"environment.{key}" in str(outcome.error) and episode is None
 
 
 @pytest.mark.sandbox

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -201,6 +202,33 @@ def test_what_a_killed_run_was_building_ends_with_it(tmp_path, by):
     within(20, lambda: not building(sleep))
 
 
+SLOW = """case "$*" in
+*/app/late*) setsid sh -c 'sleep 1; exec "$@"' sh {engine} "$@" <&0 & wait;;
+*) exec {engine} "$@";;
+esac"""
+"""A container engine that starts one command late, also if its client is gone by then."""
+
+
+@pytest.mark.sandbox
+def test_a_command_that_was_cancelled_before_it_started_never_runs(tmp_path, monkeypatch):
+    name = engine()
+    program(tmp_path / "bin" / name, SLOW.format(engine=shutil.which(name)))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    write_image(tmp_path / "image")
+
+    async def use(environments):
+        made = await environments.create(tmp_path / "image", EnvironmentConfig(), {})
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(made.run_command("touch /app/late"), 0.5)
+        await asyncio.sleep(2)
+        found = await made.run_command("ls -A /app")
+        await made.cleanup()
+        return found
+
+    found = run_in_containers(use)
+    assert (found.exit_code, found.stdout) == (0, "")
+
+
 def within(seconds: float, holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
@@ -284,9 +312,12 @@ def test_an_agent_that_breaks_its_container_is_no_outage(knows_it, error):
         async def detach(self, *_):
             pass
 
-        async def ask(self, *words):
-            if words[0] == "exec" or not knows_it:
-                raise EnvironmentFailed("no sh in it")
+        async def run(self, *_, **__):
+            return 127, b"", b"no sh in it"
+
+        async def ask(self, *_):
+            if not knows_it:
+                raise EnvironmentFailed("no such container")
             return "0123"
 
     async def use():

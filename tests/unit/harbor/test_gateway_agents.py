@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -267,12 +268,17 @@ def test_other_clients_find_the_gateway_too(tmp_path, place):
     asks = (
         'touch "$CODEX_HOME/log" && grep -q "$OPENAI_BASE_URL" "$CODEX_HOME/config.toml" && '
         'curl -s -H "x-api-key: $ANTHROPIC_API_KEY" "$ANTHROPIC_BASE_URL/v1/models" && '
-        'echo " $CONTEXT_TOKENS"'
+        'echo " $CONTEXT_TOKENS $SKILLS_DIR $MCP_SERVERS"'
     )
     config = AgentConfig(command=asks, place=place, folder=str(tmp_path))
-    _, work, _ = trial(tmp_path, config, "ok")
+    offers = (
+        '[environment]\nskills_dir = "/s"\n[[environment.mcp_servers]]\nname = "n"\nurl = "u"\n'
+    )
+    _, work, _ = trial(tmp_path, config, "ok", toml=offers)
     assert work.ending == "done" and '"policy"' in work.said, work
-    assert work.said.endswith(f" {ROOMY.context_tokens}")
+    told, servers = work.said.split(" /s ")
+    assert told.endswith(f" {ROOMY.context_tokens}")
+    assert [(one["name"], one["url"]) for one in json.loads(servers)] == [("n", "u")]
 
 
 def test_an_agent_that_asks_on_after_its_last_reply_is_ended(tmp_path, monkeypatch):

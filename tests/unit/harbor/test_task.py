@@ -28,15 +28,6 @@ def test_an_empty_task_toml_has_every_default(tmp_path):
     assert task.warnings == ()
 
 
-def test_what_agents_do_not_get_is_named(tmp_path):
-    toml = (
-        '[environment]\nskills_dir = "/skills"\n[[environment.mcp_servers]]\nname = "notes"\n'
-        'transport = "stdio"\ncommand = "python3"\n'
-    )
-    mcp, skills = load_task(folder(tmp_path / "t", toml)).warnings
-    assert "mcp_servers" in mcp and "skills_dir" in skills
-
-
 @pytest.mark.parametrize(
     ("toml", "named"),
     [

@@ -1,0 +1,387 @@
+"""Environments that other programs make: sandbox factories of the tinker cookbook, and Harbor's own.
+
+`harbor:NAME` accepts any name that `harbor run -e` accepts, including `module:Class`. It needs that
+environment's packages and API keys, and Python 3.12.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import tempfile
+import time
+from abc import abstractmethod
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from pkgutil import resolve_name
+from shlex import quote
+from typing import Any
+from uuid import uuid4
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.harbor.environment.base import (
+    MAX_FILE_BYTES,
+    MAX_OUTPUT,
+    CommandResult,
+    Environment,
+    EnvironmentFailed,
+    Environments,
+    Killed,
+    prepared,
+)
+from coding_model_project.harbor.environment.output import bounded, error_line
+from coding_model_project.harbor.environment.sandboxes import SandboxFactory
+from coding_model_project.harbor.format.task_config import EnvironmentConfig
+
+LIFETIME_S = 4 * 3600
+"""The lifetime that factories get: seconds until a sandbox may end, whoever still uses it."""
+
+_CALL_S = 120
+_SPARE_S = 30
+"""Seconds after a command's timeout in which its environment must have said so."""
+_KILLED = 137
+_TIMEOUT_WORDS = ("timed out", "timeout")
+_UNTOLD = ("docker_image", "cpus", "memory_mb", "storage_mb", "gpus", "network_mode")
+"""Settings of a task that a factory, which gets only the folder, does not learn."""
+_TOLD = ("docker_image", "cpus", "memory_mb", "storage_mb", "gpus", "workdir", "build_timeout_sec")
+"""Settings of a task that Harbor's environments get."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Command:
+    """A command for another program's environment."""
+
+    text: str
+    cwd: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    timeout_s: int | None = _CALL_S
+    user: str | int | None = None
+    max_output: int = MAX_OUTPUT
+
+
+class _Foreign(Environment):
+    """An environment that another program made. See `base.Environment`.
+
+    Its exceptions, and negative exit codes before a command's timeout, are failures of the environment,
+    and never the command's.
+    """
+
+    _longest_s: int | None = None
+    """Timeout of commands that have none, in seconds."""
+
+    def __init__(self, made: Any, identity: str, env: Mapping[str, str]) -> None:
+        self._made, self._identity, self.env = made, identity, env
+
+    @abstractmethod
+    async def _exec(self, command: _Command) -> tuple[str | None, str | None, int]:
+        """Run a command; return its output, its errors and its exit code."""
+
+    async def begun(self, config: EnvironmentConfig) -> Environment:
+        """Return the environment when it is ready for its first command; end it if it cannot be."""
+        try:
+            told = (await self._call(self._exec(_Command(text="pwd"))))[0] or ""
+            self.workdir = config.workdir or told.strip() or "/"
+        except BaseException:
+            await self.cleanup()
+            raise
+        return await prepared(self)
+
+    async def execute(
+        self,
+        command: str,
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        timeout_s: float | None,
+        user: str | int | None,
+        max_output: int,
+    ) -> CommandResult:
+        """See `Environment.run_command`. Timeouts are whole seconds."""
+        whole_s = self._longest_s if timeout_s is None else max(1, math.ceil(timeout_s))
+        waiting = asyncio.timeout(None if whole_s is None else whole_s + _SPARE_S)
+        started = time.monotonic()
+        failure: Exception | None = None
+        out, err, code = "", "", -1
+        try:
+            async with waiting:
+                out, err, code = await self._exec(
+                    _Command(
+                        text=command,
+                        cwd=cwd,
+                        env=env,
+                        timeout_s=whole_s,
+                        user=user,
+                        max_output=max_output,
+                    )
+                )
+        except Exception as error:  # noqa: BLE001 - another program's; it is raised below
+            failure = error
+        is_late = whole_s is not None and time.monotonic() - started >= whole_s - 1
+        killed = None
+        if code < 0:
+            if waiting.expired() or not (is_late and _is_timeout(failure)):
+                why = error_line(failure) if failure else (err or "").strip()[:400]
+                why = f"no answer within {whole_s} s" if waiting.expired() else why
+                raise EnvironmentFailed(f"{self._identity}: {why}") from failure
+            code, killed = _KILLED, Killed.timeout
+        return CommandResult(
+            stdout=bounded(out, max_output),
+            stderr=bounded(err, max_output),
+            exit_code=code,
+            killed=killed,
+        )
+
+    async def read_file(self, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+        """See `Environment.read_file`."""
+        where = self.absolute(path)
+        size = await self._run('[ -f "$0" ] && wc -c < "$0"', where)
+        if size.exit_code != 0:
+            raise FileNotFoundError(f"{path} is not a regular file")
+        if int(size.stdout) > max_bytes:
+            raise OSError(f"{path}: more than {max_bytes} bytes")
+        content = await self._download(where, max_bytes)
+        if len(content) != int(size.stdout):
+            raise EnvironmentFailed(f"{self._identity}: {path} was not read whole")
+        return content
+
+    async def write_file(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        """See `Environment.write_file`."""
+        where = self.absolute(path)
+        ended = await self._run('mkdir -p "${0%/*}/"', where)
+        if ended.exit_code == 0:
+            await self._upload(where, content, mode)
+            ended = await self._run(f'chmod {mode:o} "$0"', where)
+        if ended.exit_code != 0:
+            raise OSError(f"{path}: {(ended.stderr or ended.stdout).strip()}")
+
+    @abstractmethod
+    async def _download(self, path: str, max_bytes: int) -> bytes:
+        """Read a file that exists."""
+
+    @abstractmethod
+    async def _upload(self, path: str, content: bytes, mode: int) -> None:
+        """Write a file into a folder that exists.
+
+        Raises:
+            OSError: the path is not writable.
+            EnvironmentFailed: the environment is lost.
+        """
+
+    async def _call(self, result: Any) -> Any:
+        """Await a result of the other program, if it is awaitable.
+
+        Raises:
+            EnvironmentFailed: the call failed.
+        """
+        try:
+            return await result if inspect.isawaitable(result) else result
+        except Exception as error:
+            raise EnvironmentFailed(f"{self._identity}: {error_line(error)}") from error
+
+
+def _is_timeout(failure: Exception | None) -> bool:
+    """Return whether a command that gave no exit code at its timeout was ended by that."""
+    words = str(failure).lower()
+    return (
+        failure is None
+        or isinstance(failure, TimeoutError)
+        or any(word in words for word in _TIMEOUT_WORDS)
+    )
+
+
+# ── sandbox factories ─────────────────────────────────────────────────────────────────────────────────
+
+
+class FactoryEnvironments(Environments):
+    """Environments made by a `SandboxFactory`. See `base.Environments`."""
+
+    def __init__(self, factory: SandboxFactory, lifetime_s: int = LIFETIME_S) -> None:
+        self._factory, self._lifetime_s = factory, lifetime_s
+        name = getattr(factory, "__qualname__", type(factory).__qualname__)
+        self.identity = f"harbor/{getattr(factory, '__module__', '')}:{name}"
+
+    async def create(
+        self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
+    ) -> Environment:
+        """See `Environments.create`."""
+        try:
+            sandbox = await self._factory(folder, self._lifetime_s)
+        except Exception as error:
+            raise EnvironmentFailed(f"{self.identity}: {error_line(error)}") from error
+        made = _FactoryEnvironment(sandbox, self.identity, env)
+        made.notes = tuple(
+            f"environment.{name} is not passed to the sandbox factory"
+            for name in _UNTOLD
+            if getattr(config, name) != getattr(EnvironmentConfig(), name)
+        )
+        return await made.begun(config)
+
+
+class _FactoryEnvironment(_Foreign):
+    """A sandbox as an environment."""
+
+    _longest_s = LIFETIME_S
+
+    async def _exec(self, command: _Command) -> tuple[str | None, str | None, int]:
+        variables = "".join(f" {quote(f'{name}={value}')}" for name, value in command.env.items())
+        ended = await self._made.run_command(
+            f"{_as_user(command.user)}env{variables} sh -c {quote(command.text)}",
+            workdir=command.cwd,
+            timeout=command.timeout_s,
+            max_output_bytes=command.max_output,
+        )
+        return ended.stdout, ended.stderr, ended.exit_code
+
+    async def _download(self, path: str, max_bytes: int) -> bytes:
+        """See `_Foreign._download`. The sandbox's own method would lose bytes that are not text."""
+        most = 2 * max_bytes + 1000
+        read = await self.execute(
+            f"base64 < {quote(path)}", cwd="/", env={}, timeout_s=_CALL_S, user="0", max_output=most
+        )
+        with suppress(NotBase64):
+            return b64decode(read.stdout)
+        return b""
+
+    async def _upload(self, path: str, content: bytes, mode: int) -> None:
+        is_program = bool(mode & 0o111)
+        ended = await self._call(
+            self._made.write_file(path, content, executable=is_program, timeout=_CALL_S)
+        )
+        if ended.exit_code < 0:
+            raise EnvironmentFailed(f"{self._identity}: {ended.stderr.strip()[:400]}")
+        if ended.exit_code > 0:
+            raise OSError(f"{path}: {ended.stderr.strip()}")
+
+    async def heartbeat(self) -> None:
+        """See `Environment.heartbeat`."""
+        await self._call(self._made.send_heartbeat())
+
+    async def cleanup(self) -> None:
+        """See `Environment.cleanup`."""
+        with suppress(Exception):
+            await self._made.cleanup()
+
+
+def _as_user(user: str | int | None) -> str:
+    """Return the words before a command that change to a user, "name:group" or number; none for root."""
+    name, _, group = str(user or 0).partition(":")
+    if name in ("0", "root"):
+        return ""
+    gid = quote(group) if group else f"$(id -g {quote(name)} 2> /dev/null || echo 0)"
+    return f"setpriv --reuid={quote(name)} --regid={gid} --clear-groups "
+
+
+# ── Harbor's environments ─────────────────────────────────────────────────────────────────────────────
+
+
+class HarborEnvironments(Environments):
+    """Environments made by Harbor's factory. See `base.Environments`.
+
+    Args:
+        kind: Harbor's name, such as `daytona`, `modal` or `docker`, or `module:Class`.
+
+    Raises:
+        ConfigError: Harbor is not installed, or has no environment of that name.
+    """
+
+    def __init__(self, kind: str) -> None:
+        try:
+            factory = _harbors("environments.factory:EnvironmentFactory")
+            types = _harbors("models.environment_type:EnvironmentType")
+        except ImportError as error:
+            raise ConfigError(
+                f"coding.harbor.environment=harbor:{kind}: Harbor's package is not installed: "
+                "pip install harbor (Python 3.12 or later)"
+            ) from error
+        try:
+            if ":" in kind:
+                self._make = factory.get_environment_class(import_path=kind)
+            else:
+                self._make = factory.get_environment_class(types(kind))
+        except (ValueError, ImportError, AttributeError, TypeError) as error:
+            known = ", ".join(sorted(one.value for one in types))
+            raise ConfigError(
+                f"coding.harbor.environment=harbor:{kind}: {error_line(error)}; use module:Class or "
+                f"one of Harbor's: {known}"
+            ) from error
+        self.identity = f"harbor/harbor:{kind}"
+
+    async def create(
+        self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
+    ) -> Environment:
+        """See `Environments.create`."""
+        given = {name: value for name, value in asdict(config).items() if name in _TOLD}
+        stated = {name: value for name, value in given.items() if value is not None}
+        logs = tempfile.TemporaryDirectory(prefix="harbor-trial-")
+        name = f"{folder.parent.name}__{uuid4().hex[:7]}"
+        try:
+            made = self._make(
+                environment_dir=folder,
+                environment_name=folder.parent.name,
+                session_id=f"{name}__env",
+                trial_paths=_harbors("models.trial.paths:TrialPaths")(trial_dir=Path(logs.name)),
+                task_env_config=_harbors("models.task.config:EnvironmentConfig")(
+                    **stated, env=dict(env)
+                ),
+            )
+            await made.start(force_build=False)
+        except Exception as error:
+            logs.cleanup()
+            raise EnvironmentFailed(f"{self.identity}: {error_line(error)}") from error
+        place = _HarborEnvironment(made, self.identity, env)
+        place.logs = logs
+        return await place.begun(config)
+
+
+def _harbors(name: str) -> Any:
+    """Return an object of Harbor's package, which needs Python 3.12.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    return resolve_name(f"harbor.{name}")
+
+
+class _HarborEnvironment(_Foreign):
+    """A Harbor environment as one of ours."""
+
+    logs: tempfile.TemporaryDirectory[str]
+    """A folder that Harbor needs."""
+
+    async def _exec(self, command: _Command) -> tuple[str | None, str | None, int]:
+        user = command.user
+        ended = await self._made.exec(
+            command.text,
+            cwd=command.cwd,
+            env=dict(command.env),
+            timeout_sec=command.timeout_s,
+            user=int(user) if isinstance(user, str) and user.isdecimal() else user,
+        )
+        return ended.stdout, ended.stderr, ended.return_code
+
+    async def _download(self, path: str, max_bytes: int) -> bytes:
+        with tempfile.NamedTemporaryFile(prefix="harbor-file-") as file:
+            await self._call(self._made.download_file(path, Path(file.name)))
+            return Path(file.name).read_bytes()
+
+    async def _upload(self, path: str, content: bytes, mode: int) -> None:
+        with tempfile.NamedTemporaryFile(prefix="harbor-file-") as file:
+            Path(file.name).write_bytes(content)
+            Path(file.name).chmod(mode)
+            await self._call(self._made.upload_file(Path(file.name), path))
+
+    async def heartbeat(self) -> None:
+        """See `Environment.heartbeat`."""
+        if (await self._run("true")).exit_code != 0:
+            raise EnvironmentFailed(f"{self._identity}: the environment does not respond")
+
+    async def cleanup(self) -> None:
+        """See `Environment.cleanup`."""
+        with suppress(Exception):
+            await self._made.stop(delete=True)
+        self.logs.cleanup()
