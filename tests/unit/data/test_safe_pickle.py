@@ -11,22 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from coding_model_project.data.loaders.safe_pickle import HostilePickle, decode, text_of
+from tests.strategies import PLAIN
 
-LEAVES = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
-)
-HASHABLE = st.recursive(LEAVES, lambda inner: st.tuples(inner, inner), max_leaves=3)
-PLAIN = st.recursive(
-    LEAVES,
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.tuples(inner, inner)
-        | st.dictionaries(HASHABLE, inner, max_size=3)
-        | st.frozensets(HASHABLE, max_size=3)
-        | st.sets(HASHABLE, max_size=3)
-    ),
-    max_leaves=8,
-)
 CANARY = []
 
 
