@@ -36,6 +36,7 @@ def test_the_mode_and_the_bound_choose_verls_keys(recipe, asked, mode, versions,
         assert v1[mode].num_warmup_batches == min(1, versions - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["gpu_1x", "gpu_8x", "gpu_multi"])
 def test_gpu_profiles_generate_on_nodes_of_their_own(profile):
     asked = [f"hardware={profile}", SEPARATE]

@@ -43,6 +43,7 @@ def as_script(*arguments: str, **environment: str) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, text=True, check=False, env=given)
 
 
+@pytest.mark.slow
 def test_no_help_page_imports_what_only_work_needs():
     done = subprocess.run(
         [sys.executable, "-c", EVERY_HELP], capture_output=True, text=True, check=False
@@ -65,6 +66,7 @@ def test_the_help_page_names_each_command_and_each_recipe(capsys):
     assert "─ Commands" not in page, "a command of the first level needs a rich_help_panel"
 
 
+@pytest.mark.slow
 def test_the_program_is_called_as_it_was_started(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/venv/bin/coding-model"])
     assert program() == SCRIPT
@@ -74,6 +76,7 @@ def test_the_program_is_called_as_it_was_started(monkeypatch):
     assert "Usage: coding-model grade" in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_completion_script_is_for_the_console_script(shell):
     # Else typer asks which shell has started the tests, and that may be none that it knows.

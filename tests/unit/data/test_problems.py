@@ -125,6 +125,7 @@ NESTED = {
 }
 
 
+@pytest.mark.slow
 def test_sets_are_written_alike_in_every_process(tmp_path):
     """The salt of text's hashes must not get into lines, versions, digests, messages or tasks."""
     test = {"call": "f", "args": [{"s": WORDS}], "expected": NESTED}

@@ -146,6 +146,7 @@ def test_a_stopped_evaluation_goes_on_to_the_same_result(problems, tmp_path):
     assert len(RunFolder(tmp_path / "run").attempts()) == 2
 
 
+@pytest.mark.slow
 def test_shards_are_one_evaluation_when_put_together(problems, tmp_path):
     run(config(problems, tmp_path / "whole"), Writer())
     parts = [tmp_path / f"part{n}" for n in range(3)]
@@ -215,6 +216,7 @@ def contents(folder):
     return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
+@pytest.mark.slow
 def test_a_refused_command_changes_nothing(problems, tmp_path):
     """`force` does not mix samples of two protocols, models or data sets, so no message advises it."""
     folder = tmp_path / "run"
@@ -257,6 +259,7 @@ def test_samples_of_another_version_are_not_added_to(problems, tmp_path):
     assert contents(folder) == before
 
 
+@pytest.mark.slow
 def test_damage_is_named_by_file_and_line(problems, tmp_path):
     with pytest.raises(GenerationError):
         run(config(problems, tmp_path / "run"), Writer(fails_after=10))

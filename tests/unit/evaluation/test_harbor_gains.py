@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.synthetic_runs import rollout, write_run
 
 SCRIPT = Path(__file__).parents[3] / "src" / "harbor_gains.py"
@@ -21,6 +23,7 @@ def run(folder: Path, seed: int, solved_before: int, solved_after: int, **more) 
     write_run(folder / f"seed_{seed}", recipe="harbor", rollouts=rows, seed=seed, **more)
 
 
+@pytest.mark.slow
 def test_gains_over_seeds_replace_what_was_below_the_heading(tmp_path):
     for seed, after in ((1, 20), (2, 24), (3, 28)):
         run(tmp_path / "block", seed, 10, after)

@@ -129,6 +129,7 @@ ODD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("response", ODD.values(), ids=ODD)
 def test_odd_responses_take_no_long_time(response):
     for kind, arguments in ARGUMENTS.items():
@@ -163,6 +164,7 @@ def test_a_machine_that_is_too_slow_gives_no_verdict(monkeypatch):
         follows("length_constraints:number_sentences", ONE_SENTENCE, "A response.")
 
 
+@pytest.mark.slow
 def test_verdicts_are_the_same_in_every_thread_and_time():
     """langdetect draws at random, and its profiles are loaded by whichever thread is first."""
     hard, codes = (

@@ -155,6 +155,7 @@ BLANKS = (
 SIGNS = (r"\cup", r"\cap", r"\to", r"\neg", r"\rightarrow", r"\mid", "∪", "→", "|", "&", "?")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gold", ["7", "8", "78", "15", "56"])
 def test_values_side_by_side_are_no_single_value(gold):
     from coding_model_project.grading.maths.equal_answers import equal
@@ -230,6 +231,7 @@ LABELLED = Path(__file__).parents[2] / "frozen" / "maths_answers.jsonl.gz"
 STILL_WRONG = {("2ab", r"The answer is $\boxed{2ba}$.")}  # math-verify takes "ba" for a unit
 
 
+@pytest.mark.slow
 def test_labelled_answers_get_their_label_more_often_than_by_any_other_grader():
     rows = [json.loads(line) for line in gzip.decompress(LABELLED.read_bytes()).splitlines()]
     rows = [row for row in rows if row["right"] is not None]

@@ -106,6 +106,7 @@ def test_a_text_equals_itself(lines):
         assert same(text + "\n", text)
 
 
+@pytest.mark.slow
 def test_a_wrong_output_of_full_length_is_not_kept_as_sets():
     """A set of each of 150,000 lines or words took more than 100 MB of the judge."""
     words = map("".join, islice(permutations("abcdefghijklmnopqrstuvwxyz", 6), 150_000))
@@ -121,6 +122,7 @@ def test_a_wrong_output_of_full_length_is_not_kept_as_sets():
 LENGTH = 50_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     ["9", "1 ", "1\n", "1e308\n", "1e999999999999999999 ", "ab\n", "0x", "1_", "```\n", "nan "],

@@ -55,6 +55,7 @@ def _add(folder, number):
     JobLog(folder).add(make_job(folder, name=f"job-{number}"))
 
 
+@pytest.mark.slow
 def test_processes_append_whole_lines(tmp_path):
     with multiprocessing.get_context("fork").Pool(8) as pool:
         pool.starmap(_add, [(tmp_path, number) for number in range(8)])

@@ -114,6 +114,7 @@ def several(tmp_path, command, monkeypatch):
     return job, start
 
 
+@pytest.mark.slow
 def test_several_nodes_are_one_ray_and_the_time_limit_saves_and_requeues(several, tmp_path):
     job, start = several
     log = tmp_path / "log.txt"
@@ -145,6 +146,7 @@ def test_a_ray_that_does_not_start_is_a_failed_job(several, command, slurm_job):
     assert start().wait(60) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGUSR1, signal.SIGTERM])
 def test_a_stop_while_ray_starts_ends_the_job_since_nothing_is_to_be_saved(
     several, command, tmp_path, how
