@@ -18,10 +18,6 @@ def logged(run_dir: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def logged_steps(run_dir: Path) -> list[int]:
-    return [line["step"] for line in logged(run_dir)]
-
-
 class Started:
     """A recipe that was started.
 
@@ -55,7 +51,7 @@ class Started:
 
     @property
     def steps(self) -> list[int]:
-        return logged_steps(self._run_dir)
+        return [line["step"] for line in logged(self._run_dir)]
 
     @property
     def output(self) -> str:
