@@ -44,8 +44,7 @@ def one(folder, name, row, file="rows.jsonl"):
 @pytest.mark.parametrize(("name", "file", "row", "change", "expected"), rows.PUBLISHED["problems"])
 def test_a_row_of_a_published_schema_is_this_problem(tmp_path, name, file, row, change, expected):
     problem = one(tmp_path, name, rows.PUBLISHED["rows"][row] | change, file)
-    found = json.loads(problem_line(problem))
-    assert {field: found[field] for field in expected} == expected
+    assert json.loads(problem_line(problem)) == expected
 
 
 @pytest.mark.parametrize(("name", "row", "change", "reason"), rows.PUBLISHED["set_aside"])
