@@ -8,6 +8,8 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.checks import check_values
 from coding_model_project.launch.compose import compose_recipe
 
+pytestmark = pytest.mark.slow
+
 COLOCATE, SEPARATE = "coding.mode=colocate_async", "coding.mode=separate_async"
 ROLLOUT = "actor_rollout_ref.rollout"
 SYNC_STEP = "trainer.v1.separate_async.parameter_sync_step"
@@ -36,7 +38,6 @@ def test_the_mode_and_the_bound_choose_verls_keys(recipe, asked, mode, versions,
         assert v1[mode].num_warmup_batches == min(1, versions - 1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["gpu_1x", "gpu_8x", "gpu_multi"])
 def test_gpu_profiles_generate_on_nodes_of_their_own(profile):
     asked = [f"hardware={profile}", SEPARATE]

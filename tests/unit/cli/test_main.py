@@ -9,6 +9,7 @@ import pytest
 import coding_model_project.cli as cli
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["coding_model_project", "recipes.sft"])
 def test_a_reader_that_has_seen_enough_ends_it_without_a_word(program):
     """The reader closes early, like `--help | head -3`; a recipe's page is buffered until the end."""

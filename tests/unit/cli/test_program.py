@@ -85,6 +85,7 @@ def test_the_completion_script_is_for_the_console_script(shell):
     assert "_CODING_MODEL_COMPLETE" in done.stdout and "python -m" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_shell_completes_commands():
     done = as_script(
         _CODING_MODEL_COMPLETE="complete_bash", COMP_WORDS="coding-model sandbox ch", COMP_CWORD="2"

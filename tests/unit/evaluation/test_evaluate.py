@@ -28,6 +28,8 @@ from coding_model_project.runs.run_lines import line
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from tests.fakes import stdin_problem
 
+pytestmark = pytest.mark.slow
+
 N_PROBLEMS, N_SAMPLES = 6, 4
 
 
@@ -146,7 +148,6 @@ def test_a_stopped_evaluation_goes_on_to_the_same_result(problems, tmp_path):
     assert len(RunFolder(tmp_path / "run").attempts()) == 2
 
 
-@pytest.mark.slow
 def test_shards_are_one_evaluation_when_put_together(problems, tmp_path):
     run(config(problems, tmp_path / "whole"), Writer())
     parts = [tmp_path / f"part{n}" for n in range(3)]
@@ -216,7 +217,6 @@ def contents(folder):
     return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-@pytest.mark.slow
 def test_a_refused_command_changes_nothing(problems, tmp_path):
     """`force` does not mix samples of two protocols, models or data sets, so no message advises it."""
     folder = tmp_path / "run"
@@ -259,7 +259,6 @@ def test_samples_of_another_version_are_not_added_to(problems, tmp_path):
     assert contents(folder) == before
 
 
-@pytest.mark.slow
 def test_damage_is_named_by_file_and_line(problems, tmp_path):
     with pytest.raises(GenerationError):
         run(config(problems, tmp_path / "run"), Writer(fails_after=10))
