@@ -45,7 +45,7 @@ types: setup ## types only
 	@$(BIN)/basedpyright --warnings
 
 fast: setup ## the fast tests only
-	@$(BIN)/pytest -q $(TIMED)/fast.xml -n auto --dist loadgroup -m "not (sandbox or verl or e2e or browser or contract or slow)"
+	@$(BIN)/pytest -q $(TIMED)/fast.xml -n auto --dist loadgroup --hypothesis-profile check -m "not (sandbox or verl or e2e or browser or contract or slow)" tests/unit tests/recipes
 
 # All tests, as in CI. Tests of the report's page need a browser and are skipped without one. Three processes
 # keep two cores busy, since tests also wait (tests/conftest.py defines the groups that share one).

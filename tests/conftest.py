@@ -14,6 +14,7 @@ import tests.composed_once  # noqa: F401 - a minute of a run less
 
 # How long an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.register_profile("check", deadline=None, max_examples=20)  # make check
 hypothesis.settings.load_profile("any machine")
 
 # A shell's background jobs ignore Ctrl-C, and so would the runs that tests start and interrupt.

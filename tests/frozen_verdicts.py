@@ -27,6 +27,7 @@ from coding_model_project.synthetic.tinycode.generator import generate
 from coding_model_project.types import Problem, Stdin, Test, Verdict
 from tests.language_cases import CASES
 from tests.soak.verdicts import BY_HAND
+from tests.tables import tables
 
 FROZEN = Path(__file__).parent / "frozen/verdicts.tsv.gz"
 _SHOWN = 20
@@ -34,30 +35,7 @@ _SHOWN = 20
 Case = tuple[str, Problem, str]
 """Name, problem and completion."""
 
-PROGRAM_FORMS = {
-    "fence": "```python\n{}\n```",
-    "no language": "Here it is:\n```\n{}\n```\nIt works.",
-    "last of two": "First try:\n```python\ndef solve(n):\n    return None\n```\n```python\n{}\n```",
-    "after a thought": "<think>\n```python\nraise SystemExit\n```\n</think>\n```python\n{}\n```",
-    "never closed": "```python\n{}",
-    "tildes": "~~~py\n{}\n~~~",
-    "before its output": "```python\n{}\n```\nIt prints:\n```text\n42\n```",
-    "before a use": "```python\n{}\n```\nUse it:\n```python\nprint(solve(3))\n```",
-    "bare": "{}",
-    "marked": "[BEGIN]\n{}\n[DONE]",
-}
-ANSWER_FORMS = {
-    "boxed": r"So the answer is \boxed{{{}}}.",
-    "sentence": "The answer is {}.",
-    "bold": "**Answer:** {}",
-    "decimal": r"\boxed{{{}.0}}",
-    "of two": r"\boxed{{{}, 7}}",
-    "unit": r"\boxed{{{}\text{{ apples}}}}",
-    "after a thought": r"<think>\boxed{{1}}</think> \boxed{{{}}}",
-    "last of two": r"\boxed{{5}} no, \boxed{{{}}}",
-    "cut off": r"\boxed{{{}",
-    "unmarked": "{}",
-}
+PROGRAM_FORMS, ANSWER_FORMS = tables("answer_forms").values()
 
 
 def cases() -> Iterator[Case]:

@@ -6,40 +6,14 @@ import json
 
 from hypothesis import strategies as st
 
-HALVES = ("\ud800", "\udfff", "a\ud83d", "\udc00b")
-"""Halves of surrogate pairs, which UTF-8 cannot encode."""
+from tests.tables import tables
 
-TEXTS = st.text(max_size=20) | st.sampled_from(
-    (
-        *HALVES,
-        "\x00",
-        "\r",
-        "a\rb",
-        "\u2028",
-        "\ufeff",
-        "\x1b[0m",
-        "</think>",
-        "```python\n",
-        "9" * 5000,
-    )
-)
+_HOSTILE = tables("hostile")
+
+TEXTS = st.text(max_size=20) | st.sampled_from([*_HOSTILE["texts"], "9" * 5000])
 """Texts with NUL, lone CR, separators of lines, marks and halves of surrogate pairs."""
 
-NUMBERS = st.sampled_from(
-    (
-        "NaN",
-        "Infinity",
-        "-Infinity",
-        "1e400",
-        "-1e400",
-        "1E-400",
-        "-0",
-        "9" * 5000,
-        str(2**64),
-        "1.5",
-        "0",
-    )
-)
+NUMBERS = st.sampled_from([*_HOSTILE["numbers"], "9" * 5000])
 """Numbers as JSON text, also those that not every reader accepts."""
 
 DEEP = st.sampled_from(
@@ -64,6 +38,42 @@ JSON_TEXTS = st.recursive(
     max_leaves=6,
 )
 """Valid JSON, or nearly, with equal keys."""
+
+
+def plain_values(text: st.SearchStrategy[str]) -> tuple[st.SearchStrategy, st.SearchStrategy]:
+    """Return strategies of hashable values and of all plain ones, with these texts in them."""
+    numbers = st.integers() | st.integers(10**30, 10**60) | st.floats() | st.complex_numbers()
+    atoms = st.none() | st.booleans() | numbers | text | st.binary(max_size=8)
+    hashable = st.recursive(
+        atoms,
+        lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3),
+        max_leaves=4,
+    )
+    return hashable, st.recursive(
+        hashable,
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.lists(inner, max_size=3).map(tuple)
+            | st.dictionaries(hashable, inner, max_size=3)
+            | st.sets(hashable, max_size=3)
+        ),
+        max_leaves=8,
+    )
+
+
+HASHABLE, PLAIN = plain_values(st.text())
+
+
+def exactly(value: object) -> object:
+    """Return a picture of a value that tells types, nan and -0.0 apart, but no order of sets."""
+    if isinstance(value, (set, frozenset)):
+        return type(value), sorted(map(repr, map(exactly, value)))
+    if isinstance(value, (list, tuple)):
+        return type(value), [exactly(item) for item in value]
+    if isinstance(value, dict):
+        return dict, [(exactly(key), exactly(item)) for key, item in value.items()]
+    return type(value), repr(value)
+
 
 BYTES = (
     JSON_TEXTS.map(str.encode)

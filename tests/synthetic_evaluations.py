@@ -7,7 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.evaluation.results import RESULTS, RUN_INFO, Result, to_line
+from coding_model_project.evaluation.protocols import data_version
+from coding_model_project.evaluation.results import (
+    COMPLETIONS,
+    RESULTS,
+    RUN_INFO,
+    Generated,
+    Result,
+    program_hash,
+    to_line,
+)
+from coding_model_project.types import Problem
 
 Outcome = bool | str | None
 """Accepted or not; an error's type; None for what could not be graded."""
@@ -64,4 +74,32 @@ def write_evaluation(
         for problem, samples in problems.items()
         for number, outcome in enumerate(samples)
     )
+    return write_results(folder, results)
+
+
+def write_samples(
+    folder: Path,
+    problems: Iterable[Problem],
+    samples: Iterable[tuple[str, str, Outcome, bool]],
+    *,
+    prompt: str = "bare",
+) -> Path:
+    """Write an evaluation of "mine" whose samples are (problem, completion, outcome, cut off)."""
+    folder.mkdir()
+    samples = list(samples)
+    asked = [one for one in problems if one.id in {name for name, *_ in samples}]
+    info = {
+        "model": "m",
+        "seed": 0,
+        "protocol": {"name": "sampled", "hash": "1", "prompt": prompt},
+        "datasets": {"mine": {"version": data_version(asked), "problems": len(asked)}},
+    }
+    (folder / RUN_INFO).write_text(json.dumps(info))
+    generated, results = [], []
+    for number, (name, text, outcome, cut) in enumerate(samples):
+        same = {"dataset": "mine", "problem": name, "sample": number, "tokens": 7, "truncated": cut}
+        generated.append(Generated(**same, seed=0, completion=text, seconds=0, at=0))
+        program = {"tokens": 7, "truncated": cut, "program": program_hash(text)}
+        results.append(result("mine", name, number, outcome, **program))
+    (folder / COMPLETIONS).write_bytes(b"".join(map(to_line, generated)))
     return write_results(folder, results)

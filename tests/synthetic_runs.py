@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Iterable, Mapping
@@ -10,57 +11,19 @@ from typing import Any
 
 import orjson
 
+from tests.tables import tables
+
 STARTED = 1_795_270_000.0
 
 _ERRORS = ("wrong_answer", "runtime_error", "syntax_error", "timeout", "no_code")
 _WEIGHTS = (8, 4, 3, 1, 1)
-_DETAIL = {
-    "wrong_answer": "expected 3, got 4\ninput: [1, 2, 0]",
-    "runtime_error": "line 4: ZeroDivisionError: division by zero",
-    "syntax_error": "line 2: '(' was never closed",
-    "timeout": "5.0 s of processor time were not enough",
-    "no_code": "",
-}
-_BODY = {
-    None: "    return sum(value for value in values if value > {k})",
-    "wrong_answer": "    return sum(value for value in values if value >= {k})",
-    "runtime_error": "    total = 0\n    for value in values:  # keep the large ones\n"
-    "        total += value / (value - {k})\n    return total",
-    "syntax_error": "    return sum(value for value in values if value > {k}",
-    "timeout": '    """Count up until it fits."""\n    while True:\n        values = values + [{k}]',
-}
+_MADE = tables("runs")
 
 
 def rollout(**changes: Any) -> dict[str, Any]:
     """One line of rollouts.jsonl: an accepted sample, but for the changes."""
-    verdict = {
-        "error": None,
-        "passed": 8,
-        "n_tests": 8,
-        "failed_test": None,
-        "detail": "",
-        "public_passed": True,
-        "judge_s": 0.03,
-        "cached": False,
-        "extraction": "bare_text",
-        "sandbox": "embedded/namespaces/cpython-3.11",
-    } | changes.pop("verdict", {})
-    row = {
-        "step": 1,
-        "attempt": 1,
-        "split": "train",
-        "problem": "tinycode/1",
-        "sample": "1_0",
-        "prompt": "Write f.",
-        "completion": "def f():\n    return 1\n",
-        "tokens": 10,
-        "reward": 1.0,
-        "reward_parts": {"sparse": 1.0},
-        "generated_at": STARTED,
-        "graded_at": STARTED + 0.1,
-        "extra": {},
-    }
-    return row | changes | {"verdict": verdict}
+    verdict = _MADE["verdict"] | changes.pop("verdict", {})
+    return copy.deepcopy(_MADE["rollout"]) | changes | {"verdict": verdict}
 
 
 def write_run(
@@ -75,16 +38,11 @@ def write_run(
     """Write a run's folder; a file whose content is empty is not made."""
     attempt = folder / "logs" / "attempt_1"
     attempt.mkdir(parents=True)
-    origin = {
+    origin = _MADE["origin"] | {
         "recipe": recipe,
         "command": ["python", "-m", f"recipes.{recipe}", f"coding.seed={seed}"],
-        "created": STARTED,
-        "host": "trainer-3",
-        "hardware": {"cpu": "EPYC", "cores": 16, "memory_gb": 128.0, "gpus": ["NVIDIA H200"]},
         "git": {"commit": "8d0c33f" + "0" * 33, "branch": "main", "dirty": seed % 2 == 0},
         "seeds": {"coding.seed": seed, "data.seed": seed, "actor_rollout_ref.rollout.seed": 42},
-        "packages": {"torch": "2.13.0"},
-        "grader_version": "3",
     }
     (folder / "run.json").write_text(json.dumps(origin))
     ended = None if exit_code is None else STARTED + 5025
@@ -174,7 +132,8 @@ def _sample(
 ) -> dict[str, Any]:
     error = None if rng.random() < ease else rng.choices(_ERRORS, _WEIGHTS)[0]
     passed = 8 if error is None else rng.randrange(8)
-    code = f"def f(values):\n{_BODY[error].format(k=number % 10)}\n" if error in _BODY else ""
+    body = _MADE["bodies"].get(error or "", "").format(k=number % 10)
+    code = f"def f(values):\n{body}\n" if body else ""
     if padding:
         code += "# " + "".join(rng.choices("abcdefgh ", k=padding)) + "\n"
     return rollout(
@@ -191,7 +150,7 @@ def _sample(
             "error": error,
             "passed": passed,
             "failed_test": None if error in (None, "no_code") else passed,
-            "detail": _DETAIL.get(error or "", ""),
+            "detail": _MADE["details"].get(error or "", ""),
             "public_passed": error is None or rng.random() < 0.15,
             "judge_s": round(0.02 + 0.02 * rng.random(), 4),
             "cached": rng.random() < 0.3,

@@ -16,12 +16,13 @@ from collections.abc import Callable
 from functools import partial
 
 from coding_model_project.grading.extract import extract, first_block, is_one_block
+from tests.tables import tables
 
 Make = Callable[[int], str]
 
 
-def _repeated(unit: str, *, before: str = "", after: str = "") -> Make:
-    return lambda size: before + unit * max(1, (size - len(before + after)) // len(unit)) + after
+def _repeated(before: str, unit: str, after: str, size: int) -> str:
+    return before + unit * max(1, (size - len(before + after)) // len(unit)) + after
 
 
 def _falling_fences(size: int) -> str:
@@ -31,52 +32,9 @@ def _falling_fences(size: int) -> str:
 
 
 KINDS: dict[str, Make] = {
-    "tildes": _repeated("~", after="`"),
-    "backticks": _repeated("`"),
-    "blanks": _repeated(" ", after="```"),
-    "tabs": _repeated("\t", before="```python\n", after="```"),
-    "lines": _repeated("\n", after="```"),
-    "quotes": _repeated("> ", after="```"),
-    "items": _repeated("- ", after="```python\nx\n```"),
-    "openers in items": _repeated("- ```\n"),
-    "openers in deep items": _repeated("- " * 30 + "```\n"),
-    "openers in deep quotes": _repeated("> " * 30 + "```\n"),
-    "carriage returns": _repeated("\r", before="```python\n", after="\n```"),
-    "mixed fences": _repeated("~~~`"),
-    "openers": _repeated("```python\n"),
-    "openers of others": _repeated("```text\n```python\n"),
-    "openers in text": _repeated("```text\n", after="```python\nx\n```"),
-    "closers": _repeated("```\n"),
-    "both closers": _repeated("```\n~~~\n"),
-    "inline closers": _repeated("x```\n", before="```python\n"),
-    "inline blocks": _repeated("```python\nx x```\n"),
-    "falling fences": _falling_fences,
-    "open strings": _repeated("```python\n#'''\n'''\n```\n"),
-    "one open string": _repeated("x\n```\n", before="```python\n'''\n"),
-    "blocks in a string": _repeated("```\nx\n", before="```python\ns = '''\n", after="'''\n```\n"),
-    "unread blocks": _repeated("```\nx = (\n```\n"),
-    "long info": _repeated("x ", before="```"),
-    "begins": _repeated("[BEGIN]\n"),
-    "dones": _repeated("[DONE]\n"),
-    "begins and dones": _repeated("[BEGIN]\nx\n[DONE]\n"),
-    "done in code": _repeated("x[DONE] "),
-    "begins in blocks": _repeated("```\n[BEGIN]\n```\n"),
-    "thoughts": _repeated("<think>"),
-    "ends of thoughts": _repeated("</think>"),
-    "both of thoughts": _repeated("<think></think>\n"),
-    "thoughts in blocks": _repeated("```python\n</think>\n"),
-    "quoted thoughts": _repeated("'</think>'"),
-    "thoughts in strings": _repeated("```python\n'<think></think>'\n```\n"),
-    "open brackets": _repeated("(", before="```\n", after="\n```"),
-    "sessions": _repeated("```python\n>>> f(1)\n2\n```\n"),
-    "honest prose": _repeated(
-        "It adds the two numbers, and prints it.\n", after="```python\nx\n```"
-    ),
-    "honest code": _repeated("x = f(a, b) + 1\n", before="```python\n", after="```"),
-    "honest blocks": _repeated(
-        "So:\n```python\ndef f(x):\n    return x + 1\n```\nIt prints:\n```\n2\n```\n"
-    ),
-}
+    kind: partial(_repeated, *parts) for kind, parts in tables("long_answers").items()
+} | {"falling fences": _falling_fences}
+"""Texts by kind, made of a beginning, a part that is repeated, and an end."""
 
 
 WAYS: tuple[Callable[[str], object], ...] = tuple(

@@ -11,19 +11,10 @@ import random
 from dataclasses import dataclass, replace
 
 from coding_model_project.types import Problem, Stdin, Test
-from tests.bench.made_words import (
-    ADJECTIVES,
-    ASK,
-    BOILERPLATE,
-    CONDITIONS,
-    INPUT,
-    MEASURES,
-    NAMES,
-    NOUNS,
-    OUTPUT,
-    STORY,
-    VERBS,
-)
+from tests.tables import tables
+
+WORDS = tables("made_words")
+"""Words and sentences: "/" stands between two of one meaning."""
 
 _LETTERS = "nmkpqrstuvwabcd"
 _N_BOILERPLATE = 4
@@ -61,11 +52,11 @@ def meaning(rng: random.Random) -> Meaning:
     """Return a random problem that most likely does not exist yet."""
     cases = tuple(_case(rng) for _ in range(8))
     return Meaning(
-        nouns=tuple(rng.sample(range(len(NOUNS)), 9)),
-        adjectives=tuple(rng.sample(range(len(ADJECTIVES)), 5)),
-        verbs=tuple(rng.sample(range(len(VERBS)), 4)),
-        measure=rng.randrange(len(MEASURES)),
-        condition=rng.randrange(len(CONDITIONS)),
+        nouns=tuple(rng.sample(range(len(WORDS["nouns"])), 9)),
+        adjectives=tuple(rng.sample(range(len(WORDS["adjectives"])), 5)),
+        verbs=tuple(rng.sample(range(len(WORDS["verbs"])), 4)),
+        measure=rng.randrange(len(WORDS["measures"])),
+        condition=rng.randrange(len(WORDS["conditions"])),
         bound=10 ** rng.randint(2, 6),
         limit=10 ** rng.randint(3, 9),
         cases=cases,
@@ -86,7 +77,7 @@ def rendering(rng: random.Random) -> Rendering:
     return Rendering(
         word=rng.randrange(2),
         phrasing=rng.randrange(2),
-        name=rng.choice(NAMES)[0],
+        name=rng.choice(WORDS["names"]),
         letters=(first, second),
     )
 
@@ -119,25 +110,27 @@ def statement(what: Meaning, how: Rendering) -> str:
     """Return the problem's text."""
     words: dict[str, object] = {"name": how.name, "x": how.letters[0], "y": how.letters[1]}
     for letter, groups, chosen in (
-        ("n", NOUNS, what.nouns), ("a", ADJECTIVES, what.adjectives), ("v", VERBS, what.verbs),
+        ("n", "nouns", what.nouns), ("a", "adjectives", what.adjectives), ("v", "verbs", what.verbs),
     ):  # fmt: skip
         for position, index in enumerate(chosen):
             words[f"{letter}{position}"] = _chosen(groups, index, how)
-    words["m"] = _chosen(MEASURES, what.measure, how)
-    words["c"] = _chosen(CONDITIONS, what.condition, how)
+    words["m"] = _chosen("measures", what.measure, how)
+    words["c"] = _chosen("conditions", what.condition, how)
     words |= {"bound": what.bound, "limit": what.limit}
-    story = [sentence.split("/")[how.phrasing].format(**words) for sentence in STORY]
+    story = [sentence.split("/")[how.phrasing].format(**words) for sentence in WORDS["story"]]
     if how.shuffled:
         story.reverse()
     asked, given, printed = (
-        part.split("/")[how.phrasing].format(**words) for part in (ASK, INPUT, OUTPUT)
+        WORDS[part].split("/")[how.phrasing].format(**words) for part in ("ask", "input", "output")
     )
-    notes = " ".join(random.Random(what.limit + what.measure).sample(BOILERPLATE, _N_BOILERPLATE))
+    notes = " ".join(
+        random.Random(what.limit + what.measure).sample(WORDS["boilerplate"], _N_BOILERPLATE)
+    )
     return f"{' '.join(story)}\n\n{asked}\n\nInput\n\n{given}\n\nOutput\n\n{printed}\n\nNote\n\n{notes}\n"
 
 
-def _chosen(groups: tuple[tuple[str, ...], ...], index: int, how: Rendering) -> str:
-    return groups[index][how.word ^ (index % 100 in how.swapped)]
+def _chosen(kind: str, index: int, how: Rendering) -> str:
+    return WORDS[kind][index].split("/")[how.word ^ (index % 100 in how.swapped)]
 
 
 def problem(name: str, split: str, what: Meaning, text: str, *, tests: bool = True) -> Problem:

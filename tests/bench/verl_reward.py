@@ -12,22 +12,20 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import re
 import socket
 import statistics
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
 
 from coding_model_project.errors import UngradableError
+from tests.contract.conftest import ServerProcess
 
 Score = Callable[[str, Mapping[str, Any]], str]
 """Return the reward of a completion by a ground truth, as text."""
@@ -141,21 +139,6 @@ def ours(sandbox: str) -> Score:
     return score
 
 
-@contextmanager
-def served() -> Iterator[str]:
-    """Run `sandbox serve`; yield its URL."""
-    command = [sys.executable, "-m", "coding_model_project", "sandbox", "serve", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        match = re.match(r"serving on (http://\S+) ", line)
-        assert match, line
-        try:
-            yield match[1]
-        finally:
-            process.terminate()
-
-
 def fenced(program: str) -> str:
     return f"```python\n{program}\n```"
 
@@ -234,14 +217,13 @@ def main() -> int:
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
     print("| what happens | verl's `sandbox_fusion` | this package |\n|---|---|---|")
-    if arguments.url:
-        rows = compare(arguments.url, arguments.rounds)
-        for row in rows:
+    server = None if arguments.url else ServerProcess()
+    try:
+        for row in compare(arguments.url or server.url, arguments.rounds):
             print("| {} | {} | {} |".format(*row), flush=True)
-        return 0
-    with served() as url:
-        for row in compare(url, arguments.rounds):
-            print("| {} | {} | {} |".format(*row), flush=True)
+    finally:
+        if server is not None:
+            server.stop()
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -76,3 +77,11 @@ def shared_server() -> Iterator[ServerProcess]:
     process = ServerProcess()
     yield process
     process.stop()
+
+
+@pytest.fixture(params=["ours", "SANDBOXFUSION_URL"])
+def any_server(request, shared_server) -> str:
+    """The URL of a server for those who only use it: `sandbox serve`, or one that the variable names."""
+    if request.param == "ours":
+        return shared_server.url
+    return os.environ.get(request.param) or pytest.skip(f"{request.param} names no server")

@@ -13,7 +13,7 @@ from tests.soak import fleet
 
 pytestmark = [pytest.mark.contract, pytest.mark.sandbox, pytest.mark.timeout(300)]
 
-PROGRAMS = 400
+PROGRAMS = 200
 
 
 async def test_sigterm_finishes_what_was_accepted_and_refuses_the_rest(server):

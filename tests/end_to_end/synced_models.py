@@ -19,32 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from coding_model_project.launch.device import prepare_environment
+from tests.tables import tables
 
-VOCABULARY = 320
-SHAPE = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 128,
-    "intermediate_size": 192,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-    "max_position_embeddings": 256,
-    "initializer_range": 0.2,  # else all tokens are as likely, and wrong weights would not show
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
-}
-WINDOW = {"sliding_window": 16}
-KINDS: dict[str, dict[str, Any]] = {
-    "llama": {},
-    "qwen2": {},
-    "qwen3": {},
-    "mistral": WINDOW,
-    "gemma3_text": {**WINDOW, "layer_types": ["sliding_attention", "full_attention"]},
-    "phi3": {},
-    "smollm3": {},
-}
+_SYNCED = tables("synced_models")
+VOCABULARY = _SYNCED["shape"]["vocab_size"]
+SHAPE = _SYNCED["shape"]
+"""Weights vary enough that tokens are not all as likely: wrong ones would not show."""
+KINDS: dict[str, dict[str, Any]] = _SYNCED["kinds"]
 PROMPT = [1, *(7 * i % VOCABULARY for i in range(1, 40))]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import itertools
-import json
 import os
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
 from recipes.dpo.__main__ import RECIPE
+from tests.end_to_end.started import logged
 from tests.exports import check_is_start
 
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(600)]
@@ -142,8 +142,7 @@ def test_trl_is_not_where_verl_can_import_it():
 
 def metrics(run_dir: Path, name: str) -> dict[int, float]:
     """A metric by step, as last logged."""
-    rows = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
-    return {row["step"]: row["data"][name] for row in rows if name in row["data"]}
+    return {row["step"]: row["data"][name] for row in logged(run_dir) if name in row["data"]}
 
 
 def test_it_trains_exports_and_goes_on_as_if_nothing_had_happened(

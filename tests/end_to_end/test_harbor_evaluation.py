@@ -24,19 +24,11 @@ def test_a_model_of_this_process_works_on_tasks(tmp_path, tool_caller, by_agent)
     (block,) = [one for one in docs.blocks(PAGE) if one.text.startswith("# my_agent.py\n")]
     (tmp_path / "my_agent.py").write_text(block.text)
     agent = ("--agent", f"{sys.executable} my_agent.py", "--agent-folder", str(tmp_path))
+    command = [sys.executable, "-m", "coding_model_project", "harbor", "eval"]
+    command += [str(tmp_path / "tasks"), "--model", str(tool_caller)]
+    command += ["--out", str(tmp_path / "job"), "--max-tokens", "48"]
     ended = subprocess.run(
-        [
-            *(
-                sys.executable,
-                "-m",
-                "coding_model_project",
-                "harbor",
-                "eval",
-                str(tmp_path / "tasks"),
-            ),
-            *("--model", str(tool_caller), "--out", str(tmp_path / "job"), "--max-tokens", "48"),
-            *(agent if by_agent else ("--calls", "tools")),
-        ],
+        [*command, *(agent if by_agent else ("--calls", "tools"))],
         capture_output=True,
         text=True,
         check=False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from contextlib import suppress
@@ -23,6 +22,7 @@ from coding_model_project.synthetic.tinyshell.shell_files import write_shell_tas
 from recipes.harbor.__main__ import RECIPE
 from tests.end_to_end.conftest import N_PROBLEMS
 from tests.end_to_end.shell_world import TASKS
+from tests.end_to_end.started import logged
 from tests.processes import command_line
 
 pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.sandbox, pytest.mark.timeout(600)]
@@ -56,9 +56,7 @@ def prepared(folder: Path) -> list[str]:
 
 
 def steps_of(run: Path) -> list[dict]:
-    path = run / "metrics.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [row["data"] for row in map(json.loads, lines) if "bash/commands" in row["data"]]
+    return [row["data"] for row in logged(run) if "bash/commands" in row["data"]]
 
 
 def kill_a_room() -> bool:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -21,35 +18,10 @@ from coding_model_project.runs.checkpoint_store import CheckpointStore
 from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.starting_model import weight_entries
 from coding_model_project.runs.ungradable import read_ungradable
+from tests.end_to_end.started import Started, logged
 from tests.exports import check_is_start
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("verl"), pytest.mark.timeout(600)]
-
-
-def start(popen, run_dir: Path, overrides: list[str]) -> subprocess.Popen[bytes]:
-    with (run_dir / "log.txt").open("ab") as log:
-        return popen(
-            [sys.executable, "-m", "recipes.grpo", *overrides],
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-
-
-def metrics(run_dir: Path) -> list[dict[str, Any]]:
-    path = run_dir / "metrics.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines]
-
-
-def steps(run_dir: Path) -> list[int]:
-    return [line["step"] for line in metrics(run_dir)]
-
-
-def wait_for_step(run_dir: Path, process: subprocess.Popen[bytes], step: int) -> None:
-    while not any(done >= step for done in steps(run_dir)):
-        assert process.poll() is None, (run_dir / "log.txt").read_text()[-3000:]
-        time.sleep(0.1)
 
 
 def left_running(run_dir: Path) -> list[psutil.Process]:
@@ -98,12 +70,11 @@ def test_an_adapter_trains_on_what_can_be_judged_killed_then_resumed_elsewhere_t
     need = cpu_need(compose_recipe("grpo", ["hardware=cpu"])).total
     overrides.append(f"ray_kwargs.ray_init.num_cpus={need}")
 
-    first = start(popen, tmp_path, overrides)
-    wait_for_step(tmp_path, first, 3)
+    first = Started(popen, "grpo", overrides, tmp_path, tmp_path / "log.txt")
+    first.wait(lambda: max(first.steps, default=0) >= 3)
     first.kill()
-    first.wait()
     assert left_running(tmp_path) == []
-    seen = steps(tmp_path)
+    seen = first.steps
     saved = CheckpointStore(url, keep=3, say=print).steps()[0]
     assert saved >= seen[-1] - 3
     check_judged(tmp_path)
@@ -112,15 +83,12 @@ def test_an_adapter_trains_on_what_can_be_judged_killed_then_resumed_elsewhere_t
     assert weight_entries(weights_of(tmp_path, saved)) == weight_entries(world.root / "model")
     shutil.rmtree(tmp_path / "checkpoints")
 
-    second = start(popen, tmp_path, overrides)
-    while len(steps(tmp_path)) < len(seen) + 2:  # the second saves a checkpoint
-        assert second.poll() is None, (tmp_path / "log.txt").read_text()[-3000:]
-        time.sleep(0.1)
+    second = Started(popen, "grpo", overrides, tmp_path, tmp_path / "log.txt")
+    second.wait(lambda: len(second.steps) >= len(seen) + 2)  # the second saves a checkpoint
     later = sampler_state(tmp_path, saved + 2)
-    os.kill(second.pid, signal.SIGINT)
-    assert second.wait(300) == 130
+    assert second.ends(signal.SIGINT) == 130
     assert left_running(tmp_path) == []
-    resumed = steps(tmp_path)[len(seen) :]
+    resumed = second.steps[len(seen) :]
     assert resumed[0] == saved + 1  # nothing lost but the steps since that checkpoint
     assert resumed == list(range(resumed[0], resumed[0] + len(resumed)))
     # The sampler goes on with what it had learned.
@@ -132,8 +100,8 @@ def test_an_adapter_trains_on_what_can_be_judged_killed_then_resumed_elsewhere_t
 
 def check_judged(run_dir: Path) -> None:
     """Check what steps and files say of the samples that could be judged, and of the others."""
-    logged = [row["data"] for row in metrics(run_dir)]
-    trained_steps = [row for row in logged if "judge/infra_rate" in row]
+    lines = [row["data"] for row in logged(run_dir)]
+    trained_steps = [row for row in lines if "judge/infra_rate" in row]
     assert len(trained_steps) >= 3
     for step in trained_steps:
         # A random model may also write nothing, which is judged without the sandbox.

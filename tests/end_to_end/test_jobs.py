@@ -12,6 +12,7 @@ import pytest
 import coding_model_project.cli as cli
 from coding_model_project.runs.folder import RunFolder, State
 from tests.contract import clusters
+from tests.end_to_end.started import logged
 
 pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.timeout(600)]
 _REPO = Path(__file__).parents[2]
@@ -22,10 +23,8 @@ def jobs(*words: str) -> None:
 
 
 def steps(run: Path) -> list[int]:
-    metrics = run / "metrics.jsonl"
-    lines = metrics.read_text().splitlines() if metrics.exists() else []
-    rows = [json.loads(line) for line in lines]
-    return [row["step"] for row in rows if {"train/loss", "actor/pg_loss"} & row["data"].keys()]
+    trained = {"train/loss", "actor/pg_loss"}
+    return [row["step"] for row in logged(run) if trained & row["data"].keys()]
 
 
 def overrides(world, run: Path, *, n_steps: int, save_freq: int, recipe: str = "sft") -> list[str]:
@@ -71,15 +70,8 @@ def test_checkpoints_are_evaluated_in_the_training_s_own_job(world, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     run = tmp_path / "run"
     asked = f"--dataset {world.root}/problems.jsonl --prompt bare --n 1 --max-tokens 8"
-    options = [
-        "--name",
-        "both",
-        "--repo",
-        str(_REPO),
-        "--with-evaluation",
-        "--eval-arguments",
-        asked,
-    ]
+    options = ["--name", "both", "--repo", str(_REPO), "--with-evaluation"]
+    options += ["--eval-arguments", asked]
     jobs("submit", *options, "sft", *overrides(world, run, n_steps=9, save_freq=3))
     jobs("logs", "--follow", "both")
     points = [json.loads(line) for line in (run / "watch" / "curve.jsonl").read_text().splitlines()]

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +10,7 @@ import pytest
 
 from coding_model_project.cli import main
 from coding_model_project.runs.checkpoint_store import CheckpointStore
+from tests.end_to_end.started import Started
 from tests.moto_server import SECRET, S3Server, s3_server
 
 pytestmark = [
@@ -26,34 +23,12 @@ CHECKPOINTS, MIRROR = "s3://bucket/grpo/checkpoints", "s3://bucket/grpo/run"
 N_STEPS = 12
 
 
-def start(popen, machine: Path, overrides: list[str]) -> subprocess.Popen[bytes]:
+def start(popen, machine: Path, overrides: list[str]) -> Started:
     """Start a run on a machine with nothing on it."""
     (machine / "home").mkdir(parents=True)
-    environment = {**os.environ, "HOME": str(machine / "home"), "HF_TOKEN": "hf-secret-token"}
-    with (machine / "log.txt").open("ab") as log:
-        return popen(
-            [sys.executable, "-m", "recipes.grpo", *overrides],
-            stdout=log,
-            stderr=log,
-            cwd=machine,
-            env=environment,
-            start_new_session=True,
-        )
-
-
-def steps(machine: Path) -> list[int]:
-    path = machine / "outputs/grpo/metrics.jsonl"
-    return (
-        [json.loads(line)["step"] for line in path.read_text().splitlines()]
-        if path.exists()
-        else []
-    )
-
-
-def wait(machine: Path, process: subprocess.Popen[bytes], happened) -> None:
-    while not happened():
-        assert process.poll() is None, (machine / "log.txt").read_text()[-3000:]
-        time.sleep(0.1)
+    own = {"HOME": str(machine / "home"), "HF_TOKEN": "hf-secret-token"}
+    run, log = machine / "outputs/grpo", machine / "log.txt"
+    return Started(popen, "grpo", overrides, run, log, cwd=machine, **own)
 
 
 def manifests(s3: S3Server) -> list[int]:
@@ -87,27 +62,26 @@ def test_everything_on_s3_and_an_empty_machine_goes_on(world, tmp_path, monkeypa
         ]
         one, two = tmp_path / "one", tmp_path / "two"
         first = start(popen, one, overrides)
-        wait(one, first, lambda: 2 in manifests(s3))
+        first.wait(lambda: 2 in manifests(s3))
         first.kill()  # the machine is lost, with its disk, in the middle of another upload
-        first.wait()
         time.sleep(5)
-        saved, before = max(manifests(s3)), steps(one)
+        saved, before = max(manifests(s3)), first.steps
         assert saved >= before[-1] - 2
         shutil.rmtree(one)
 
         second = start(popen, two, overrides)
-        wait(two, second, lambda: any(step > saved for step in steps(two)))
+        second.wait(lambda: any(step > saved for step in second.steps))
         with s3.outage():
-            there = max(steps(two))
-            wait(two, second, lambda: max(steps(two)) >= there + 3)  # training goes on
+            there = max(second.steps)
+            second.wait(lambda: max(second.steps) >= there + 3)  # training goes on
             time.sleep(25)  # longer than what the library's own retries bridge
-        assert second.wait(300) == 0, (two / "log.txt").read_text()[-3000:]
-        log = (two / "log.txt").read_text()
+        log = second.output if second.process.wait(300) == 0 else ""
+        assert log, second.output[-3000:]
         assert f"restored from {MIRROR}, without checkpoints" in log
         assert f"checkpoint global_step_{saved} restored from {CHECKPOINTS}: resuming" in log
         assert f"mirror {MIRROR}: the endpoint" in log  # the outage was said
-        assert steps(two)[-1] == N_STEPS
-        resumed = [step for step in steps(two) if step > saved]
+        assert second.steps[-1] == N_STEPS
+        resumed = [step for step in second.steps if step > saved]
         assert resumed[-(N_STEPS - saved) :] == list(range(saved + 1, N_STEPS + 1))
         there = CheckpointStore(CHECKPOINTS, 2, print).steps()
         assert there[0] == N_STEPS

@@ -7,7 +7,6 @@ repair run is resumed by tests/soak/fault_matrix.py.
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from coding_model_project.launch.run import carry_out
 from coding_model_project.runs.rollouts import read_all_rollouts
 from recipes.repair.__main__ import RECIPE
 from tests.end_to_end.conftest import N_PROBLEMS, problem
+from tests.end_to_end.started import logged
 
 pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -78,8 +78,7 @@ def test_a_repair_run_trains_on_the_models_tokens_only_and_on_no_other_policys(
         carry_out(RECIPE, compose_recipe("repair", overrides))
     assert "coding.training.guards.max_mismatch=0.01" in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
-    rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    steps = [data for row in rows if "repair/rounds" in (data := json.loads(row)["data"])]
+    steps = [row["data"] for row in logged(tmp_path / "run") if "repair/rounds" in row["data"]]
     assert [row["training/global_step"] for row in steps] == [1, 2]
     episodes = list(read_all_rollouts(tmp_path / "run"))
     assert len(episodes) == 2 * 4 * N_PROBLEMS

@@ -18,6 +18,7 @@ from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
 from coding_model_project.runs.checkpoints import checkpoints_in
 from coding_model_project.runs.starting_model import weight_entries
+from tests.end_to_end.started import logged
 from tests.exports import check_is_start
 
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(600)]
@@ -29,9 +30,7 @@ def train(recipe: str, overrides: list[str]) -> None:
 
 
 def metrics(run_dir: Path) -> list[dict[str, float]]:
-    path = run_dir / "metrics.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line)["data"] for line in lines]
+    return [line["data"] for line in logged(run_dir)]
 
 
 def test_sft_trains_and_one_that_resumes_from_its_last_checkpoint_trains_no_further(

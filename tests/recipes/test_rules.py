@@ -34,6 +34,7 @@ def refusal(recipe, **values):
     return str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hardware", ["cpu", "gpu_1x", "gpu_8x"])
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_profile_passes(recipe, hardware):

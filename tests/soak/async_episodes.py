@@ -12,16 +12,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
-
-from rich.console import Console
-from rich.table import Table
 
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.rollouts import read_all_rollouts
 from tests.end_to_end.shell_world import taught_model
 from tests.end_to_end.test_harbor_training import prepared
-from tests.soak.async_speed import FILLING, MODES, step_seconds
+from tests.soak.async_speed import compare, finished
 
 SLOW_S = 20
 SLOW_TASK = "0"
@@ -35,13 +33,8 @@ def slow_down(verifier: Path) -> None:
     verifier.write_text(f"{first}\nsleep {SLOW_S}\n{rest}")
 
 
-def train(mode: str, folder: Path, model: Path, *, slow: bool) -> RunFolder:
-    """Train in a mode.
-
-    Raises:
-        RuntimeError: the run failed.
-    """
-    folder.mkdir()
+def train(model: Path, mode: str, folder: Path, slow: bool) -> RunFolder:
+    """Train a model in a mode, with a slow task or not."""
     overrides = prepared(folder)
     if slow:
         slow_down(folder / "tasks" / SLOW_TASK / "tests" / "test.sh")
@@ -57,32 +50,20 @@ def train(mode: str, folder: Path, model: Path, *, slow: bool) -> RunFolder:
     output = folder / "output.txt"
     with output.open("wb") as printed:
         command = [sys.executable, "-m", "recipes.harbor", *overrides]
-        done = subprocess.run(command, stdout=printed, stderr=printed, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{mode} ended with {done.returncode}: {output.read_text()[-2000:]}")
-    return RunFolder(folder / "run")
+        process = subprocess.Popen(command, stdout=printed, stderr=printed)
+    return finished(RunFolder(folder / "run"), output, process)
 
 
-def slow_share(run: RunFolder) -> float:
+def slow_share(run: RunFolder) -> str:
     """Return the slow task's share of the trained episodes."""
     rows = [row for row in read_all_rollouts(run.path) if row.split == "train"]
-    return sum(row.problem.rpartition("/")[2] == SLOW_TASK for row in rows) / len(rows)
-
-
-def main(modes: list[str]) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="async-episodes-"))
-    taught_model(folder / "model")
-    names = ("mode", "step", f"with an episode of {SLOW_S} s", "lost", "its task's share")
-    table = Table(*names, title=f"mean seconds of steps {FILLING + 1} to {STEPS}")
-    for mode in modes:
-        plain = train(mode, folder / f"{mode}_plain", folder / "model", slow=False)
-        slow = train(mode, folder / f"{mode}_slow", folder / "model", slow=True)
-        one, other = step_seconds(plain), step_seconds(slow)
-        share = f"{slow_share(slow):.0%}"
-        table.add_row(mode, f"{one:.2f}", f"{other:.2f}", f"{other - one:+.2f}", share)
-    Console().print(table)
-    print(f"runs: {folder}")
+    share = sum(row.problem.rpartition("/")[2] == SLOW_TASK for row in rows) / len(rows)
+    return f"{share:.0%}"
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or list(MODES))
+    with tempfile.TemporaryDirectory() as place:
+        taught_model(Path(place, "model"))
+        taught = partial(train, Path(place, "model"))
+        slow = f"an episode of {SLOW_S} s"
+        compare(sys.argv[1:], taught, slow, "its task's share", slow_share)

@@ -10,8 +10,10 @@ the first two, which fill the queue.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -41,37 +43,60 @@ def step_seconds(run: RunFolder) -> float:
     return fmean(steps[FILLING:])
 
 
-def train(mode: str, delay_s: float, folder: Path) -> RunFolder:
-    """Train in a mode on a judge with this delay.
+def finished(run: RunFolder, output: Path, process: subprocess.Popen[bytes]) -> RunFolder:
+    """Wait for a run.
 
     Raises:
-        RuntimeError: the run failed.
+        RuntimeError: it failed.
     """
-    folder.mkdir()
-    run, output = RunFolder(folder / "run"), folder / "output.txt"
-    own = [f"coding.mode={mode}", f"+coding.sandbox.kwargs.delay_s={delay_s}"]
-    if mode != "sync":
-        own += [f"coding.max_staleness={AHEAD}", f"trainer.v1.{mode}.num_warmup_batches={AHEAD}"]
-    if code := start(run, output, [*OVERRIDES, *own]).wait():
-        raise RuntimeError(f"{mode} ended with {code}: {output.read_text()[-2000:]}")
+    if code := process.wait():
+        raise RuntimeError(f"{run.path} ended with {code}: {output.read_text()[-2000:]}")
     return run
 
 
-def main(modes: list[str]) -> None:
-    prepare_data()
-    names = ("mode", "step", f"with {DELAY_S:g} s a program", "lost", "waits for rewards")
-    table = Table(*names, title=f"mean seconds of steps {FILLING + 1} to {STEPS}")
-    folder = Path(tempfile.mkdtemp(prefix="async-speed-"))
-    for mode in modes:
-        plain = train(mode, 0, folder / f"{mode}_plain")
-        slow = train(mode, DELAY_S, folder / f"{mode}_slow")
-        rows = list(read_metrics(slow.metrics).values())[FILLING:]
-        waits = fmean(row["judge/wait_s"] for row in rows)
-        one, other = step_seconds(plain), step_seconds(slow)
-        table.add_row(mode, f"{one:.2f}", f"{other:.2f}", f"{other - one:+.2f}", f"{waits:.2f}")
+def compare(
+    modes: Sequence[str],
+    train: Callable[[str, Path, bool], RunFolder],
+    slow: str,
+    last: str,
+    of: Callable[[RunFolder], str],
+) -> None:
+    """Train in each mode as is and slowed down, and print a table.
+
+    Args:
+        train: by mode, new folder, and whether it is slowed down.
+        slow: what slows it down.
+        last: the title of the last column, which `of` gives for a slow run.
+    """
+    title = f"mean seconds of steps {FILLING + 1} and later"
+    table = Table("mode", "step", f"with {slow}", "lost", last, title=title)
+    folder = Path(tempfile.mkdtemp(prefix="async-"))
+    for mode in modes or MODES:
+        runs = []
+        for name in ("plain", "slow"):
+            (folder / f"{mode}_{name}").mkdir()
+            runs.append(train(mode, folder / f"{mode}_{name}", name == "slow"))
+        one, other = map(step_seconds, runs)
+        table.add_row(mode, f"{one:.2f}", f"{other:.2f}", f"{other - one:+.2f}", of(runs[1]))
     Console().print(table)
     print(f"runs: {folder}")
 
 
+def train(mode: str, folder: Path, slow: bool) -> RunFolder:
+    """Train in a mode on a judge that is slow or not."""
+    run, output = RunFolder(folder / "run"), folder / "output.txt"
+    own = [f"coding.mode={mode}", f"+coding.sandbox.kwargs.delay_s={DELAY_S if slow else 0}"]
+    if mode != "sync":
+        own += [f"coding.max_staleness={AHEAD}", f"trainer.v1.{mode}.num_warmup_batches={AHEAD}"]
+    return finished(run, output, start(run, output, [*OVERRIDES, *own]))
+
+
+def waits(run: RunFolder) -> str:
+    """Return the mean seconds for which steps waited for rewards."""
+    rows = list(read_metrics(run.metrics).values())[FILLING:]
+    return f"{fmean(row['judge/wait_s'] for row in rows):.2f}"
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:] or list(MODES))
+    prepare_data()
+    compare(sys.argv[1:], train, f"{DELAY_S:g} s a program", "waits for rewards", waits)

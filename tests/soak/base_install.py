@@ -27,6 +27,7 @@ from tests.completion_server import CompletionServer, serving
 from tests.fakes import stdin_problem
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import training, write_run
+from tests.tables import tables
 
 ROOT = Path(__file__).parents[2]
 LIMIT_MB = 330
@@ -42,29 +43,8 @@ if __name__ == "__main__":
     verdict = cmp.judge(problem, "```python\\n{GOLD}\\n```")
     print("passed:", verdict.passed)
 """
-SUM = {"id": "sum/1", "statement": "1 + 2?", "split": "test", "grader": "math", "answer": "3"}
-NO_COMMA = {
-    "id": "comma/1",
-    "statement": "Greet without a comma.",
-    "split": "test",
-    "grader": "instructions",
-    "instructions": [{"kind": "punctuation:no_comma"}],
-}
-EXTRAS = {
-    "stats": ("coding-model eval compare evaluated/one evaluated/two", "McNemar"),
-    "rows": ("coding-model data prepare tinycode --out prepared", "tinycode is in prepared"),
-    "dedup": ("coding-model data dedup P.jsonl --against tinycode_test --out unique", "{"),
-    "math": ("coding-model grade --problems sum.jsonl --completions sums.jsonl", "100.0% accepted"),
-    "instructions": (
-        "coding-model grade --problems comma.jsonl --completions commas.jsonl",
-        "100.0% accepted",
-    ),
-    "serve": ("python -c import\tcoding_model_project.server.app", ""),
-    "s3": ("python -c import\ts3fs", ""),
-    "ray": ("python -c import\tray", ""),
-    "sagemaker": ("python -c import\tboto3", ""),
-    "sandbox-fusion": ("python -c import\tsandbox_fusion", ""),
-}
+SUM, NO_COMMA = tables("base_install")["problems"]
+EXTRAS = tables("base_install")["extras"]
 """For each extra a command that needs it, and a word of its output."""
 UNWANTED = ("Traceback", "make setup", "requirements/")
 """Words that no output may contain: an installed wheel has no Makefile and no checkout."""

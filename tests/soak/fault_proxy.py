@@ -36,8 +36,6 @@ class Fault(StrEnum):
     none = "none"
     reset = "reset"
     """The connection is reset."""
-    hang = "hang"
-    """No answer, except to pings."""
     http_500 = "http_500"
     busy = "busy"
     """HTTP 429 with Retry-After."""
@@ -53,6 +51,8 @@ class Fault(StrEnum):
     """An answer that reports success, without results."""
     slow = "slow"
     """The answer, late."""
+    hang = "hang"
+    """No answer, except to pings."""
 
 
 def choose(folder: Path, fault: Fault, share: float = 1.0) -> None:

@@ -31,20 +31,14 @@ from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.fusion import FusionSandbox
 from coding_model_project.types import Limits
 from tests.contract.conftest import COMMAND, ServerProcess
+from tests.soak.sources import SOURCES
 
 PROGRAMS = 10_000
 AT_ONCE = 64
 REFRESH_S = 0.5
 LIMITS = Limits(cpu_s=1.0, wall_s=10.0, memory_mb=256)
 
-_WEAKER = """
-import sys
-from coding_model_project.sandbox import embedded
-strongest = embedded.EmbeddedSandbox
-embedded.EmbeddedSandbox = lambda **given: strongest(**given, tier="seccomp")
-from coding_model_project.cli import main
-main(sys.argv[1:])
-"""
+_WEAKER = SOURCES["weaker server"]
 """`sandbox serve` of a machine that allows no more than tier seccomp."""
 
 

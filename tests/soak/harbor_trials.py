@@ -8,11 +8,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,17 +22,14 @@ from coding_model_project.harbor.grade_tasks import grade
 from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.harbor.trials_benchmark import TRIVIAL, write_task
-from coding_model_project.isolation.processes import TOKEN, carriers
 from coding_model_project.progress import progress_bar
+from tests.soak.remains import MARK, Remains, resident_mb
 
 TRIALS = 2000
 CONCURRENCY = 2
 FOLDERS = ("/", "/tmp", "/var/tmp", "/dev/shm", "/root", "/etc", "/usr/local/bin", ".")
 SETTLE_S = 10.0
 GROWTH_MB = 20.0
-MARK = f"soak{secrets.token_hex(6)}"
-"""Part of the name of every file and process that a candidate tries to leave."""
-
 LITTER = " ".join(f"{folder}/{MARK}" for folder in FOLDERS)
 DOES = {
     "is honest": "",
@@ -113,12 +108,12 @@ async def run_all(tasks: dict[str, Task], n_trials: int) -> tuple[list[str], flo
                     wrong[f"a candidate that {names[n]}: {one.line()}"] += 1
                 n += 1
                 if n == n_trials // 5:
-                    first_mb = resident_mb(host)
+                    first_mb = resident_mb(host, *host.children())
                 advance()
                 if not sys.stderr.isatty() and n % max(1, n_trials // LINES) == 0:
                     say(n, n_trials, time.monotonic() - started)
             seconds = time.monotonic() - started
-            grown_mb = resident_mb(host) - first_mb
+            grown_mb = resident_mb(host, *host.children()) - first_mb
             await settle(host, 1)
             if (left := len(host.children(recursive=True))) > 1:
                 wrong[f"{left} processes beside the keeper after the last trial"] += 1
@@ -133,46 +128,19 @@ def say(n: int, n_trials: int, seconds: float) -> None:
     )
 
 
-def mounts() -> set[str]:
-    """Return the mount points of this process."""
-    return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
-
-
-def resident_mb(host: psutil.Process) -> float:
-    """Return the resident memory of this process and the keeper in MiB."""
-    return sum(one.memory_info().rss for one in (host, *host.children())) / 2**20
-
-
 async def settle(host: psutil.Process, most: int) -> None:
     deadline = time.monotonic() + SETTLE_S
     while len(host.children(recursive=True)) > most and time.monotonic() < deadline:
         await asyncio.sleep(0.1)
 
 
-def left_behind(token: str) -> Iterator[str]:
-    files = [str(path) for folder in FOLDERS for path in Path(folder).glob(f"*{MARK}*")]
-    if files:
-        yield f"files: {files[:5]}"
-    if found := carriers(token):
-        yield f"processes of ours: {found}"
-    for process in psutil.process_iter(["cmdline"]):
-        if MARK in " ".join(process.info["cmdline"] or ()):
-            yield f"a candidate's process: {process.info['cmdline']}"
-
-
 def main(n_trials: int) -> int:
-    token = os.environ[TOKEN] = secrets.token_hex(8)
-    descriptors, before, load = psutil.Process().num_fds(), host_files(), os.getloadavg()[0]
-    mounted = mounts()
+    remains, before, load = Remains(*FOLDERS), host_files(), os.getloadavg()[0]
     with TemporaryDirectory(prefix="harbor-soak-") as folder:
         found, per_minute, grown_mb = asyncio.run(run_all(make_tasks(Path(folder)), n_trials))
-    found += left_behind(token)
+    found += remains.found()
     if host_files() != before:
         found.append("files of the host have changed")
-    if left := mounts() - mounted:
-        found.append(f"mounts were left, or made by others: {sorted(left)[:5]}")
-    if (after := psutil.Process().num_fds()) > descriptors + 1:  # psutil keeps /proc open
-        found.append(f"descriptors: {descriptors} before, {after} after")
     if grown_mb > GROWTH_MB:
         found.append(f"memory grew by {grown_mb:.1f} MB")
     print(

@@ -27,6 +27,7 @@ import regex
 
 from coding_model_project.grading.instructions import follows, follows_loosely
 from coding_model_project.plain import Plain
+from tests.soak.sources import SOURCES
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 OTHER_PROMPT = 7
@@ -43,17 +44,7 @@ CHANGES: dict[str, Callable[[str], str]] = {
     "no first line": lambda text: text.partition("\n")[2],
 }
 
-_PUBLISHER = """
-import json, random, sys
-from langdetect import DetectorFactory
-from lm_eval.tasks.ifeval.utils import process_results
-DetectorFactory.seed = 0
-for line in open(sys.argv[1]):
-    row = json.loads(line)
-    random.seed(0)
-    result = process_results(row, [row["response"]])
-    print(json.dumps([result["inst_level_strict_acc"], result["inst_level_loose_acc"]]), flush=True)
-"""
+_PUBLISHER = SOURCES["lm-eval"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

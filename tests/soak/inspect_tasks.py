@@ -17,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.tables import tables
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("inspect-ai==0.3.285", "inspect-evals==0.26.0", "trio")
 HUMANEVAL = "HumanEval.jsonl.gz"
@@ -219,21 +221,8 @@ def the_contract() -> None:
     print(f"contract: {len(FILES)} of Inspect's own checks of files, and ours of programs")
 
 
-FILES = (
-    "test_read_and_write_file_text",
-    "test_write_file_text_utf",
-    "test_read_and_write_file_binary",
-    "test_read_and_write_large_file_binary",
-    "test_read_file_not_found",
-    "test_read_file_nonsense_name",
-    "test_read_file_limit",
-    "test_write_text_file_zero_length",
-    "test_write_text_file_space",
-    "test_write_text_file_exists",
-    "test_write_binary_file_zero_length",
-    "test_write_binary_file_space",
-    "test_write_binary_file_exists",
-)
+FILES = tables("inspect_checks")
+"""Inspect's own checks of files."""
 
 
 async def programs(sandbox: Any) -> None:

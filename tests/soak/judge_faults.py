@@ -4,17 +4,12 @@ One run lives through all that passes or hits a part of its requests; what it tr
 against the truth (`evidence`). Others lose their server for good, or never had one.
 
     python -m tests.soak.judge_faults [lasting|gone|refused ...]      (about 12 minutes on 2 cores)
-
-The server is `sandbox serve`; or, where SANDBOXFUSION_COMMAND starts another one in the foreground, which
-answers at SANDBOXFUSION_URL, that one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import http.server
-import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -23,11 +18,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
 import psutil
 from rich.console import Console
 from rich.table import Table
@@ -50,56 +44,9 @@ OVERRIDES = [
     f"coding.sandbox.retry_s={RETRY_S}",
     "coding.sandbox.timeout_s=5",
 ]
-_START_S = 60.0
 PART = 0.12
 """Share of programs that a lasting fault hits, in any request. At most
 `coding.sandbox.max_failure_rate` of the samples may be lost."""
-
-
-class OtherServer:
-    """A server that a command starts at a fixed address, like `ServerProcess`."""
-
-    def __init__(self, command: str, url: str) -> None:
-        self._command, self.url = command, url
-        self._process: subprocess.Popen[bytes] | None = None
-        self.start()
-
-    def start(self) -> None:
-        """Start it, and wait until it serves."""
-        self._process = subprocess.Popen(
-            shlex.split(self._command),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        deadline = time.monotonic() + _START_S
-        while time.monotonic() < deadline:
-            with suppress(httpx.HTTPError):
-                if httpx.get(f"{self.url}/v1/ping").status_code == 200:
-                    return
-            time.sleep(0.1)
-        raise TimeoutError(f"{self.url} does not answer {_START_S:g} s after {self._command}")
-
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal to all of its processes."""
-        assert self._process is not None
-        os.killpg(self._process.pid, number)
-
-    def kill(self) -> None:
-        self.send(signal.SIGKILL)
-        self.stop()
-
-    def stop(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def _server() -> ServerProcess | OtherServer:
-    command = os.environ.get("SANDBOXFUSION_COMMAND")
-    return OtherServer(command, os.environ["SANDBOXFUSION_URL"]) if command else ServerProcess()
 
 
 class World:
@@ -107,7 +54,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.server = _server()
+        self.server = ServerProcess()
         fault_proxy.choose(folder, Fault.none)
         port = self.server.url.rpartition(":")[2]
         command = [sys.executable, "-m", fault_proxy.__name__, port, str(folder)]
@@ -166,20 +113,8 @@ TRIALS = [
     ),
     all_requests(Fault.busy, 3.0),
     all_requests(Fault.slow, 5.0),
-    *map(  # last: what they hit may still be tried again when the next one begins
-        part_of_requests,
-        (
-            Fault.reset,
-            Fault.http_500,
-            Fault.noise,
-            Fault.page,
-            Fault.bad_gateway,
-            Fault.cut,
-            Fault.empty_success,
-            Fault.busy,
-            Fault.hang,
-        ),
-    ),
+    # Last: what they hit may still be tried again when the next one begins.
+    *(part_of_requests(fault) for fault in Fault if fault not in (Fault.none, Fault.slow)),
 ]
 
 
@@ -350,19 +285,14 @@ def _left(run: RunFolder) -> list[str]:
     return [f"{len(left)} processes left"] if left else []
 
 
-class _Pages(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None: ...
-
-
 @contextmanager
 def _web_server() -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Pages)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler
+    ) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{web.server_port}"
+        web.shutdown()
 
 
 PARTS = {"refused": refused, "gone": gone, "lasting": lasting}

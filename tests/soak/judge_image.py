@@ -22,6 +22,8 @@ from pathlib import Path
 
 import httpx
 
+from tests.soak.sources import SOURCES
+
 BATTERY = Path(__file__).parents[1] / "sandbox_battery" / "own.jsonl"
 HARDENED = (
     *("--read-only", "--tmpfs", "/tmp", "--cap-drop", "all"),
@@ -33,45 +35,7 @@ TIERS = {"seccomp": (), "namespaces": ("--security-opt", "seccomp=unconfined")}
 VICTIM = "import sys, time\nheld = sys.stdin.read()  # SOURCE\ntime.sleep(1.5)\nprint(len(held))"
 """A program with a secret in its input and one in its source, which runs while the thief searches."""
 
-THIEF = """
-import glob, os, socket, sys
-sys.stdin.read()
-def tell(where, data):
-    print(where, data[:200000])
-for path in ["/proc/1/environ", *glob.glob("/proc/[0-9]*/environ"), *glob.glob("/proc/[0-9]*/cmdline"),
-             *glob.glob("/proc/[0-9]*/fd/*"), *glob.glob("/tmp/**", recursive=True),
-             *glob.glob("/home/**", recursive=True), *glob.glob("/run/**", recursive=True)]:
-    try:
-        tell(path, open(path, "rb").read(100000))
-    except OSError:
-        pass
-for fd in range(3, 64):
-    try:
-        tell(fd, os.read(fd, 100000))
-    except OSError:
-        pass
-try:  # what earlier programs left in this process's own memory
-    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
-        for line in maps:
-            first, _, last = line.split()[0].partition("-")
-            memory.seek(int(first, 16))
-            data = memory.read(int(last, 16) - int(first, 16))
-            for at in range(len(data)):
-                at = data.find(b"MARK" + b"ED-", at)
-                if at < 0: break
-                tell("memory", data[at:at + 60])
-                break
-except (OSError, ValueError, OverflowError):
-    pass
-for address in (("127.0.0.1", 8080), ("0.0.0.0", 8080)):
-    try:
-        with socket.create_connection(address, 1) as connection:
-            connection.sendall(b"GET /metrics HTTP/1.0\\r\\n\\r\\n")
-            tell("REACHED the server", connection.recv(1000))
-    except OSError:
-        pass
-print("done")
-"""
+THIEF = SOURCES["thief"]
 
 
 @contextmanager

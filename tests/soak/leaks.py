@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import statistics
 import sys
 import time
@@ -19,10 +18,11 @@ from pathlib import Path
 import psutil
 
 from coding_model_project.errors import SandboxError
-from coding_model_project.isolation.processes import TOKEN, carriers
 from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Call, Limits, Program, Stdin
+from tests.soak.remains import MARK, Remains, resident_mb
+from tests.soak.sources import SOURCES
 
 EXECUTIONS = 100_000
 INPUTS = 20
@@ -36,27 +36,7 @@ GROWTH_MB = 3.0
 FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", ".")
 SETTLE_S = 5.0
 LIMITS = Limits(cpu_s=0.2, wall_s=2.0, memory_mb=128, output_kb=64)
-MARK = f"soak{secrets.token_hex(6)}"
-"""Part of the name of every file that a program tries to leave."""
-
-LITTER = f"""
-import os, socket, tempfile, threading
-kept = []
-for folder in {[*FOLDERS, "/"]!r}:
-    try: kept.append(open(os.path.join(folder, "{MARK}" + str(os.getpid())), "wb"))
-    except OSError: pass
-    try: os.mkdir(os.path.join(folder, "{MARK}dir" + str(os.getpid())))
-    except OSError: pass
-for _ in range(20):
-    try: kept.append(os.dup(1))
-    except OSError: break
-for make in (lambda: os.memfd_create("{MARK}"), lambda: socket.socketpair(), os.fork, os.pipe):
-    try: kept.append(make())
-    except OSError: pass
-try: threading.Thread(target=threading.Event().wait, daemon=True).start()
-except RuntimeError: pass
-print("littered")
-"""
+LITTER = SOURCES["litter"].replace("FOLDERS", repr([*FOLDERS, "/"])).replace("MARKED", MARK)
 
 PROGRAMS = {
     "adds": "print(sum(map(int, input().split())))",
@@ -96,20 +76,12 @@ async def sample(host: psutil.Process, workers: int) -> Sample:
             break
         await asyncio.sleep(0.05)
     return Sample(
-        host_mb=_resident_mb(host),
-        zygotes_mb=sum(map(_resident_mb, zygotes)),
+        host_mb=resident_mb(host),
+        zygotes_mb=resident_mb(*zygotes),
         descriptors=host.num_fds() + sum(zygote.num_fds() for zygote in zygotes),
         processes=len(zygotes),
         mounts=len(Path("/proc/self/mountinfo").read_text().splitlines()),
     )
-
-
-def _resident_mb(process: psutil.Process) -> float:
-    return process.memory_info().rss / 2**20
-
-
-def files_left() -> list[str]:
-    return [str(path) for folder in (*FOLDERS, "/") for path in Path(folder).glob(f"{MARK}*")]
 
 
 async def run_all(executions: int) -> tuple[list[Sample], int, list[str]]:
@@ -158,7 +130,7 @@ def growth_mb(values: list[float]) -> float:
     return statistics.linear_regression(range(len(kept)), kept).slope * len(kept)
 
 
-def faults(samples: list[Sample], token: str) -> Iterator[str]:
+def faults(samples: list[Sample]) -> Iterator[str]:
     """Yield the resources that were left behind."""
     settled = samples[int(len(samples) * WARM_UP)]
     for name in ("descriptors", "processes", "mounts"):
@@ -169,20 +141,13 @@ def faults(samples: list[Sample], token: str) -> Iterator[str]:
         grown = growth_mb([getattr(one, name) for one in samples])
         if grown > GROWTH_MB:
             yield f"{name} grew by {grown:.1f}"
-    if left := files_left():
-        yield f"files: {left[:5]}"
-    if left := carriers(token):
-        yield f"processes after the sandbox was closed: {left}"
 
 
 def main(executions: int) -> int:
-    token = os.environ[TOKEN] = secrets.token_hex(8)
-    before = psutil.Process().num_fds()
+    remains = Remains(*FOLDERS, "/")
     samples, done, failures = asyncio.run(run_all(executions))
-    found = list(faults(samples, token))
+    found = [*faults(samples), *remains.found()]
     found += [f"{len(failures)} programs lost: {failures[0]}"] if failures else []
-    if (after := psutil.Process().num_fds()) > before + 1:  # psutil keeps /proc open
-        found.append(f"descriptors after the sandbox was closed: {after}, before {before}")
     first, last = samples[int(len(samples) * WARM_UP)], samples[-1]
     memory = ", ".join(
         f"{who} {getattr(first, key):.1f} → {getattr(last, key):.1f} MB "

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import subprocess
 import sys
 import threading
@@ -25,8 +24,8 @@ import psutil
 
 from coding_model_project.harbor.records import read_trials
 from coding_model_project.harbor.trials_benchmark import TRIVIAL, write_task
-from coding_model_project.isolation.processes import TOKEN, carriers
 from tests.completion_server import CompletionServer, serving
+from tests.soak.remains import Remains
 
 TASKS, CONCURRENCY = 500, 256
 ANSWER_S = 1.0
@@ -96,36 +95,19 @@ def answer(prompt: str, seed: int) -> str:
     return f"```bash\n{DOES[int(number) % 3]}\n```" if number.isdigit() else "Done."
 
 
-def leftovers(token: str, before: set[str], mounted: set[str]) -> list[str]:
-    """Return what was left on this machine."""
-    found = []
-    if ours := carriers(token):
-        found.append(f"processes: {ours}")
-    if files := temporary() - before:
-        found.append(f"files in {gettempdir()}: {sorted(files)[:5]}")
-    if left := mounts() - mounted:
-        found.append(f"mounts: {sorted(left)[:5]}")
-    return found
-
-
 def temporary() -> set[str]:
     """Return this project's names in the folder for temporary files."""
     known = ("rewards-", "rootfs-", "harbor-", "coding-", "sandbox-", "embedded-")
     return {path.name for path in Path(gettempdir()).iterdir() if path.name.startswith(known)}
 
 
-def mounts() -> set[str]:
-    return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
-
-
 def main(n_tasks: int, concurrency: int) -> int:
-    token = secrets.token_hex(8)
     with TemporaryDirectory(prefix="many-trials-") as place:
         folder = Path(place)
         for number in range(n_tasks):
             files = {**TRIVIAL, "instruction.md": f"{number}\n"}
             write_task(folder / "tasks" / f"t{number:04}", files)
-        before, mounted, load = temporary(), mounts(), os.getloadavg()[0]
+        before, remains, load = temporary(), Remains(), os.getloadavg()[0]
         with serving(CompletionServer(answer, delay_s=ANSWER_S)) as server:
             command = [
                 *(sys.executable, "-m", "coding_model_project", "harbor", "eval"),
@@ -134,12 +116,13 @@ def main(n_tasks: int, concurrency: int) -> int:
                 *("--concurrency", str(concurrency), "--json"),
             ]
             started = time.monotonic()
-            environment = {**os.environ, TOKEN: token}
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE)
             with watched(process) as peak:
                 said, _ = process.communicate()
             seconds = time.monotonic() - started
-        wrong = leftovers(token, before, mounted)
+        wrong = list(remains.found())
+        if files := temporary() - before:
+            wrong.append(f"files in {gettempdir()}: {sorted(files)[:5]}")
         counted = json.loads(said.splitlines()[-1]) if said else {}
         passes = sum(number % 3 != 1 for number in range(n_tasks))
         if (counted.get("PASS"), counted.get("FAIL")) != (passes, n_tasks - passes):

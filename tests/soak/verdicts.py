@@ -23,6 +23,7 @@ from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.synthetic.tinycode.generator import generate
 from coding_model_project.types import Asserts, ErrorType, Limits, Problem, Stdin, Test, Verdict
+from tests.tables import tables
 
 GRADINGS = 10_000
 AT_ONCE = 64
@@ -45,38 +46,14 @@ CHECKED = Problem(
     limits=LIMITS,
 )
 HASTY = replace(CHECKED, id="soak/hasty", limits=replace(LIMITS, wall_s=1.0))
-RIGHT = "x = input()\nprint(x)\nprint(x)"
+PROBLEMS = {"echo": ECHO, "checked": CHECKED, "hasty": HASTY}
 
 Expected = ErrorType | None
 WRONG = (ErrorType.wrong_answer, ErrorType.runtime_error)
 """Allowed verdicts of a known-bad solution."""
 
 BY_HAND: list[tuple[Problem, str, Expected]] = [
-    (ECHO, RIGHT, None),
-    (ECHO, "import time\ntime.sleep(0.3)\n" + RIGHT, None),
-    (ECHO, "import time\nwhile time.process_time() < 0.2: pass\n" + RIGHT, None),
-    (ECHO, "x = bytearray(48 << 20)\n" + RIGHT, None),
-    (ECHO, "print('y' * 40_000, file=__import__('sys').stderr)\n" + RIGHT, None),
-    (ECHO, "print(input())", ErrorType.wrong_answer),
-    (ECHO, "x = input()\nif x == '2': x = 5\nprint(x, x, sep='\\n')", ErrorType.wrong_answer),
-    (ECHO, "print('y' * 60_000)", ErrorType.wrong_answer),
-    (ECHO, "import os\nos._exit(0)", ErrorType.wrong_answer),
-    (ECHO, "raise ValueError", ErrorType.runtime_error),
-    (ECHO, RIGHT + "\nexit(1)", ErrorType.runtime_error),
-    (ECHO, "import ctypes\nctypes.string_at(0)", ErrorType.runtime_error),
-    (ECHO, "def f(n): return f(n + 1)\nf(0)", ErrorType.runtime_error),
-    (ECHO, RIGHT + "\nwhile True: pass", ErrorType.timeout),
-    (ECHO, "x = bytearray(1 << 33)", ErrorType.memory_limit),
-    (ECHO, "x = []\nwhile True: x.append(bytearray(1 << 20))", ErrorType.memory_limit),
-    (ECHO, "while True: print('y' * 1000)", ErrorType.output_limit),
-    (ECHO, "def f(:", ErrorType.syntax_error),
-    (ECHO, RIGHT + "\0", ErrorType.syntax_error),
-    (ECHO, "x = '\ud800'", ErrorType.syntax_error),
-    (CHECKED, "def f(n): return n * n", None),
-    (CHECKED, "def f(n): return 4 * n", ErrorType.wrong_answer),
-    (CHECKED, "def f(n): exit(0)", ErrorType.runtime_error),
-    (CHECKED, "def f(n):\n  while True: pass", ErrorType.timeout),
-    (HASTY, "import time\ndef f(n): time.sleep(60)", ErrorType.timeout),
+    (PROBLEMS[name], code, error and ErrorType(error)) for name, code, error in tables("verdicts")
 ]
 
 

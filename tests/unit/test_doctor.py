@@ -77,6 +77,7 @@ def test_pinned_versions_are_those_of_the_requirements():
         assert table == {name: required[kind].get(name) for name in table}
 
 
+@pytest.mark.slow
 def test_needs_are_those_of_the_hardware_profiles():
     folder = ROOT / "recipes" / "grpo" / "config" / "hardware"
     profiles = {path.stem: yaml.safe_load(path.read_text()) for path in folder.glob("*.yaml")}
@@ -170,6 +171,7 @@ def test_disk_once_for_both_folders(tmp_path, monkeypatch, free_gb, status):
     assert "outputs/ and data/" in finding.finding
 
 
+@pytest.mark.slow
 def test_cpus_that_ray_cannot_reserve_are_a_problem(gpu, monkeypatch):
     for profile, cpus in machine.CPUS.items():
         need = cpu_need(compose_recipe("grpo", [f"hardware={profile}"]))

@@ -85,6 +85,7 @@ def _script_options() -> set[str]:
     return {name for page in pages for name in _OPTION.findall(page.stdout)}
 
 
+@pytest.mark.slow
 def test_options_exist(texts):
     unknown = [
         f"{where}: {name}"

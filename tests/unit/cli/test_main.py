@@ -13,6 +13,7 @@ import coding_model_project.cli as cli
 from coding_model_project.program import MODULE, RECIPES, SCRIPT, program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["coding_model_project", "recipes.sft"])
 def test_a_reader_that_has_seen_enough_ends_it_without_a_word(program):
     """The reader closes early, like `--help | head -3`; a recipe's page is buffered until the end."""
@@ -81,6 +82,7 @@ def as_script(*arguments: str, **environment: str) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, text=True, check=False, env=given)
 
 
+@pytest.mark.slow
 def test_no_help_page_imports_what_only_work_needs():
     done = subprocess.run(
         [sys.executable, "-c", EVERY_HELP], capture_output=True, text=True, check=False
@@ -103,6 +105,7 @@ def test_the_help_page_names_each_command_and_each_recipe(capsys):
     assert "─ Commands" not in page, "a command of the first level needs a rich_help_panel"
 
 
+@pytest.mark.slow
 def test_the_program_is_called_as_it_was_started(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/venv/bin/coding-model"])
     assert program() == SCRIPT
@@ -112,6 +115,7 @@ def test_the_program_is_called_as_it_was_started(monkeypatch):
     assert "Usage: coding-model grade" in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_completion_script_is_for_the_console_script(shell):
     # Else typer asks which shell has started the tests, and that may be none that it knows.
@@ -120,6 +124,7 @@ def test_the_completion_script_is_for_the_console_script(shell):
     assert "_CODING_MODEL_COMPLETE" in done.stdout and "python -m" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_shell_completes_commands():
     done = as_script(
         _CODING_MODEL_COMPLETE="complete_bash", COMP_WORDS="coding-model sandbox ch", COMP_CWORD="2"

@@ -207,6 +207,7 @@ def test_what_is_test_only_cannot_be_made_a_training_set(sets):
         govern([f"x={sets / 'he.jsonl'}"], against=[], out=sets / "out")
 
 
+@pytest.mark.slow
 def test_a_small_bench_finds_what_was_planted():
     result = bench(n_training=700, n_evaluation=80, n_planted=10)
     assert set(result["recall"]) == {*KINDS, "all"}

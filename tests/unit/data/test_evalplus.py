@@ -5,34 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from coding_model_project.data.governance import Role, role
 from coding_model_project.data.loaders import evalplus_expected, load
 from coding_model_project.data.loaders.evalplus_arguments import typed
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.grading.execution import ExecutionGrader
-
-HUMANEVAL_PLUS = {
-    "task_id": "HumanEval/999",
-    "prompt": 'def quarter(x: float):\n    """ A quarter. """\n',
-    "entry_point": "quarter",
-    "canonical_solution": "    return x / 4\n",
-    "test": "def check(candidate): ...",
-    "contract": "",
-    "base_input": [[4], [2.0]],
-    "plus_input": [[-6.5], [123456789012345678901234567890]],
-    "atol": 0,
-}
-MBPP_PLUS = {
-    "task_id": "Mbpp/999",
-    "prompt": '"""\nWrite a function to pair.\nassert pair((1, 2)) == [(1, 2)]\n"""\n',
-    "entry_point": "pair",
-    "canonical_solution": "\ndef pair(t):\n    assert type(t) is tuple\n    return [t]\n",
-    "base_input": [[[1, 2]]],
-    "plus_input": {},
-    "contract": "",
-    "assertion": "\nassert pair((1, 2)) == [(1, 2)]\n",
-    "atol": 0,
-}
+from tests.unit.data.rows import published as rows
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +18,9 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache" / "coding_model_project" / "expected"
 
 
-def loaded(tmp_path, name, *rows):
+def loaded(tmp_path, name, *content):
     path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path.write_text("".join(json.dumps(row) + "\n" for row in content))
     return load(name, path=path)
 
 
@@ -62,7 +39,7 @@ def solved(monkeypatch):
 
 @pytest.mark.sandbox
 def test_expected_values_are_what_the_solution_returns(tmp_path):
-    (problem,) = loaded(tmp_path, "humaneval_plus", HUMANEVAL_PLUS).problems
+    (problem,) = loaded(tmp_path, "humaneval_plus", rows.HUMANEVAL_PLUS).problems
     assert (problem.id, problem.split, problem.base_tests) == ("humaneval_plus/999", "test", 2)
     assert [test.expected for test in problem.tests] == [
         1.0,
@@ -78,27 +55,27 @@ def test_expected_values_are_what_the_solution_returns(tmp_path):
 
 @pytest.mark.sandbox
 def test_values_are_computed_once_and_again_if_their_file_is_damaged(tmp_path, cache, solved):
-    first = loaded(tmp_path, "mbpp_plus", MBPP_PLUS).problems
+    first = loaded(tmp_path, "mbpp_plus", rows.MBPP_PLUS).problems
     assert first[0].tests[0].expected == [(1, 2)]
-    assert loaded(tmp_path, "mbpp_plus", MBPP_PLUS).problems == first
+    assert loaded(tmp_path, "mbpp_plus", rows.MBPP_PLUS).problems == first
     assert solved == ["mbpp_plus/999"]
     (kept,) = cache.iterdir()
     kept.write_bytes(kept.read_bytes()[:-1] + b"?")
-    assert loaded(tmp_path, "mbpp_plus", MBPP_PLUS).problems == first
+    assert loaded(tmp_path, "mbpp_plus", rows.MBPP_PLUS).problems == first
     kept.write_bytes(b"")
-    assert loaded(tmp_path, "mbpp_plus", MBPP_PLUS).problems == first
+    assert loaded(tmp_path, "mbpp_plus", rows.MBPP_PLUS).problems == first
     assert solved == ["mbpp_plus/999"] * 3
-    other = {**MBPP_PLUS, "base_input": [[[1, 3]]]}
+    other = {**rows.MBPP_PLUS, "base_input": [[[1, 3]]]}
     assert loaded(tmp_path, "mbpp_plus", other).problems[0].tests[0].expected == [(1, 3)]
 
 
 @pytest.mark.sandbox
 def test_a_solution_that_fails_is_set_aside_and_a_value_too_large_is_left_out(tmp_path):
-    failing = {**HUMANEVAL_PLUS, "plus_input": [["text"]]}
+    failing = {**rows.HUMANEVAL_PLUS, "plus_input": [["text"]]}
     (aside,) = loaded(tmp_path, "humaneval_plus", failing).set_aside
     assert "its solution fails on input 2: raised: TypeError" in aside.reason
     large = {
-        **HUMANEVAL_PLUS,
+        **rows.HUMANEVAL_PLUS,
         "canonical_solution": "    return 'x' * int(x)\n",
         "plus_input": [[1 << 25]],
     }
@@ -113,7 +90,7 @@ def quarter(tmp_path_factory):
     folder = tmp_path_factory.mktemp("evalplus")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("XDG_CACHE_HOME", str(folder))
-        (problem,) = loaded(folder, "humaneval_plus", HUMANEVAL_PLUS).problems
+        (problem,) = loaded(folder, "humaneval_plus", rows.HUMANEVAL_PLUS).problems
     return replace(problem, limits=replace(problem.limits, cpu_s=0.3))
 
 
@@ -159,11 +136,3 @@ def test_nine_tasks_have_types_of_their_own():
     assert typed("Mbpp/98", "assert f((1, 2))", "f", [[[1]]]) == [[[1]]]
     assert typed("Mbpp/580", "assert f((1, 2))", "f", [[[1, [2, [3]]]]]) == [[(1, (2, (3,)))]]
     assert repr(typed("Mbpp/124", "assert f(0, 1j)", "f", [["0", "1j"]])) == "[[0.0, 1j]]"
-
-
-@pytest.mark.parametrize(
-    "name", ["humaneval_plus", "mbpp_plus", "evalplus/mbppplus", "HumanEvalPlus"]
-)
-@pytest.mark.parametrize("split", ["test", "train", ""])
-def test_neither_may_train(name, split):
-    assert role(name, split) is Role.test

@@ -1,50 +1,44 @@
-"""Nothing that is test only reaches a training file, by whatever name it comes."""
+"""No test-only data reaches a training file by any name, and no data that may train shares a process."""
+
+import json
 
 import pytest
 
+from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.data.catalogue import BY_PATH, catalogue
-from coding_model_project.data.governance import Role, is_test_only, refuse_test_only, role
+from coding_model_project.data.governance import (
+    Role,
+    is_test_only,
+    isolation_of,
+    refuse_test_only,
+    role,
+)
+from coding_model_project.data.loaders.base import Part, Unusable
+from coding_model_project.data.loaders.rows import Form
+from coding_model_project.data.loaders.sets import SETS
+from coding_model_project.data.problems import read_problems
 from coding_model_project.data.training.rows import rl_rows, write_rows
-from coding_model_project.errors import ConfigError
+from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Problem
+from coding_model_project.verl_ext.rewards.judging import JudgePool
+from tests.tables import tables
+
+CASES = tables("governance")
 
 
-@pytest.mark.parametrize(
-    ("source", "split", "expected"),
-    [
-        ("humaneval", "test", Role.test),
-        ("openai/openai_humaneval", "train", Role.test),
-        ("HumanEval-filtered", "", Role.test),
-        ("codecontests", "train", Role.train),
-        ("codecontests", "validation", Role.validation),
-        ("codecontests", "test", Role.test),
-        ("codecontests", "unknown", Role.validation),
-        ("deepmind/code_contests", "test", Role.test),
-        ("mbpp", "train", Role.train),
-        ("mbpp", "test", Role.test),
-        ("mbpp", "prompt", Role.validation),
-        ("mbpp_reg", "train", Role.validation),
-        ("livecodebench", "test", Role.test),
-        ("gsm8k", "test", Role.test),
-        ("deepcoder", "test", Role.test),
-        ("mine", "test", Role.train),
-    ],
-)
+@pytest.mark.parametrize(("source", "split", "expected"), CASES["roles"])
 def test_roles(source, split, expected):
-    assert role(source, split) is expected
+    assert role(source, split) == expected
 
 
-@pytest.mark.parametrize(
-    "name", ["humaneval", "HumanEval_test", "mbpp_reg", "mbpp_test", "math500"]
-)
-def test_names_that_must_not_train(name):
-    assert is_test_only(name)
-
-
-@pytest.mark.parametrize("name", ["rl_train", "mbpp_train", "rl_validation", "mine_test", "train"])
-def test_names_that_may(name):
-    assert not is_test_only(name)
+def test_names_that_must_not_train_and_names_that_may():
+    test_only = ("humaneval", "HumanEval_test", "mbpp_reg", "mbpp_test", "math500")
+    others = ("rl_train", "mbpp_train", "rl_validation", "mine_test", "train")
+    assert {name: is_test_only(name) for name in (*test_only, *others)} == {
+        **dict.fromkeys(test_only, True),
+        **dict.fromkeys(others, False),
+    }
 
 
 def rows_of(name, split):
@@ -75,3 +69,53 @@ def test_no_test_split_of_a_known_set_may_train():
     known = [entry for entry in catalogue() if entry.status != BY_PATH]
     may_train = [one.name for one in known if one.splits.get("test", Role.test).may_train]
     assert may_train == []
+
+
+CALL = {"call": "f", "args": [1], "expected": 2}
+
+
+@pytest.mark.parametrize(("source", "split", "isolation"), tables("isolation")["isolations"])
+def test_only_test_only_data_shares_by_default(source, split, isolation):
+    assert isolation_of(source, split) == isolation
+
+
+@pytest.mark.parametrize(
+    ("source", "split"), [("mine", "train"), ("mbpp", "train"), ("apps", "train"), ("mine", "")]
+)
+def test_a_row_that_may_train_must_not_share(tmp_path, source, split):
+    row = {
+        "id": f"{source}/1", "split": split, "statement": "Double it.", "tests": [CALL],
+        "isolation": "shared",
+    }  # fmt: skip
+    file = tmp_path / "problems.jsonl"
+    file.write_text(json.dumps(row))
+    with pytest.raises(DataError, match=r"field 'isolation': expected .per_test..*may train"):
+        read_problems(file)
+    file.write_text(json.dumps(row | {"split": "test"}))
+    assert read_problems(file)[0].isolation == "shared"
+    form = Form(
+        name=source, columns={"statement": "statement", "tests": "tests", "isolation": "isolation"}
+    )
+    mapped = {"statement": "Double it: f(x).", "isolation": "shared",
+              "tests": {"inputs": ["1"], "outputs": ["2"]}}  # fmt: skip
+    with pytest.raises(Unusable, match="may train"):
+        form(mapped, Part(split=split or "train", files=()), 0)
+
+
+def test_verls_reward_managers_share_no_process(tmp_path):
+    row = {"id": "mine/1", "split": "test", "statement": "", "isolation": "shared", "tests": [CALL]}
+    (path := tmp_path / "problems.jsonl").write_text(json.dumps(row) + "\n")
+    assert read_problems(path)[0].isolation == "shared"
+    pool = JudgePool(CodingConfig(problems=[str(path)]))
+    assert pool.problem("mine/1").isolation == "per_test"
+
+
+def test_sets_that_share_are_known():
+    """Whoever adds one also names its publisher's harness in docs/grading.md."""
+    named = {
+        name for name, loader in SETS.items()
+        if getattr(getattr(loader, "to_problem", None), "one_process", False)
+    }  # fmt: skip
+    assert {name.partition("_v")[0] for name in named} == {
+        "humaneval_plus", "livecodebench", "mbpp", "mbpp_plus", "mbpp_reg", "mbpp_sanitized",
+    }  # fmt: skip

@@ -22,6 +22,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_each_question_has_the_examples_that_lm_eval_draws(folder):
     path = written(folder, "mine.jsonl", {"question": "1 + 1?", "answer": "#### 2"}, row(3))
     loaded = load("gsm8k_5shot", path=path, data_dir=folder)
@@ -42,6 +43,7 @@ def test_each_question_has_the_examples_that_lm_eval_draws(folder):
     assert role("gsm8k_5shot", "test") is Role.test
 
 
+@pytest.mark.slow
 def test_a_row_that_is_set_aside_keeps_the_others_examples(folder):
     path = written(folder, "mine.jsonl", {"question": "?", "answer": "none"}, row(3))
     (problem,) = load("gsm8k_5shot", path=path, data_dir=folder).problems

@@ -10,6 +10,7 @@ import pytest
 from coding_model_project.cli import main
 from coding_model_project.data.loaders import load
 from coding_model_project.errors import ConfigError, DownloadError
+from tests.unit.data.rows import published as rows
 from tests.unit.data.test_loaders import written
 
 JUDGE = """\
@@ -31,22 +32,7 @@ def suite(pid, judge, *cases):
 
 
 def problem(pid, **changes):
-    return {
-        "pid": pid,
-        "question_title": "Echo",
-        "question_content": "[problemUrl]: https://x.y/1\nPrint both numbers in any order.",
-        "platform": "codeforces",
-        "contest_date": "2018-09-16",
-        "public_test_cases": [{"input": "1 2", "output": "1 2"}],
-        "time_limit": "2000 s",
-        "memory_limit": "256 MB",
-        "solutions": [
-            {"code": "int main() {}", "language": "cpp"},
-            {"code": "print(input())", "language": "python"},
-        ],
-        "starter_code": "",
-        **changes,
-    }
+    return rows.HARDTESTS_PROBLEM | {"pid": pid} | changes
 
 
 @pytest.fixture

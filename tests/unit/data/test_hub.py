@@ -15,7 +15,10 @@ from huggingface_hub import constants
 from coding_model_project.cli import main
 from coding_model_project.data.loaders import LOADERS
 from coding_model_project.data.loaders.remote import hub_patterns
+from tests.tables import tables
 from tests.unit.data.rows import published as rows
+
+CASES = tables("hub")
 
 pytestmark = pytest.mark.slow
 
@@ -155,21 +158,7 @@ def test_a_missing_hub_library_is_one_line(tmp_path, capsys, monkeypatch):
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "split", "pattern"),
-    [
-        ("mbpp", None, "full/*.parquet"),
-        ("humaneval", "test", "openai_humaneval/test-*.parquet"),
-        ("gsm8k", "train", "main/train-*.parquet"),
-        ("math", "test", "data/test-*.parquet"),
-        ("codecontests", "validation", "data/valid-*.parquet"),
-        ("taco", "train", "ALL/train-*.parquet"),
-        ("apps", "test", "test.jsonl"),
-        ("kodcode", "train", "data/train-*.parquet"),
-        ("synthetic_1", "train", "data/train-*.parquet"),
-        ("livecodebench_v1", "test", "test.jsonl"),
-    ],
-)
+@pytest.mark.parametrize(("name", "split", "pattern"), CASES["files"])
 def test_the_files_of_a_part_are_named_as_its_repository_names_them(name, split, pattern):
     published = LOADERS[name].published
     part = next(part for part in published.parts if part.split == split)

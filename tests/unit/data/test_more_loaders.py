@@ -10,62 +10,12 @@ from coding_model_project.data.loaders import LOADERS, load
 from coding_model_project.data.loaders.base import Unusable
 from coding_model_project.data.loaders.modules import pieces
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.types import Asserts, Call, Stdin, Test
+from coding_model_project.types import Asserts, Call, Stdin
+from tests.tables import tables
 from tests.unit.data.rows import published as rows
 from tests.unit.data.test_loaders import one, written
 
-
-def calls(problem):
-    return [(test.input.function, test.input.args, test.expected) for test in problem.tests]
-
-
-def asides(folder, name, *content, file="rows.jsonl"):
-    return [aside.reason for aside in load(name, path=written(folder, file, *content)).set_aside]
-
-
-def test_taco(tmp_path):
-    problem = one(tmp_path, "taco_train", rows.TACO_STDIN)
-    assert (problem.id, problem.split, problem.difficulty) == ("taco/train/0", "train", 3)
-    assert problem.tests == (
-        Test(input=Stdin("1\n"), expected="2\n"),
-        Test(input=Stdin("5\n"), expected="10\n"),
-    )
-    assert problem.gold == ("print(2 * int(input()))", "n = int(input())\nprint(n + n)")
-    assert (problem.limits.cpu_s, problem.limits.memory_mb) == (4.0, 1024)
-    assert problem.tags == ("codeforces", "Mathematics")
-    problem = one(tmp_path, "taco_train", rows.TACO_CALL)
-    assert calls(problem) == [
-        ("count", (["a", "b"],), {2: 1}),
-        ("count", ([],), {0: 1}),
-    ]
-    assert problem.entry_point == "count"
-    assert "def count(words):" in problem.statement
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"picture_num": "2"}, "image"),
-        ({"input_output": ""}, "no hidden tests"),
-        ({"input_output": "{}"}, "no hidden tests"),
-        ({"input_output": "{'inputs'"}, "not JSON"),
-        ({"input_output": '{"inputs": ["1"], "outputs": []}'}, "1 test inputs, but 0 outputs"),
-        ({"question": "Print any of them."}, "checker"),
-        ({"question": None}, "'question' is not text"),
-    ],
-)
-def test_a_row_of_taco_that_cannot_be_used_is_counted(tmp_path, change, reason):
-    (said,) = asides(tmp_path, "taco_train", {**rows.TACO_STDIN, **change})
-    assert reason in said
-
-
-def test_apps(tmp_path):
-    problem = one(tmp_path, "apps", rows.APPS_STDIN, "train.jsonl")
-    assert (problem.id, problem.split, problem.difficulty) == ("apps/train/17", "train", 2)
-    assert problem.tests[0] == Test(input=Stdin("1"), expected="2")
-    problem = one(tmp_path, "apps", rows.APPS_CALL, "test.jsonl")
-    assert (problem.id, problem.split) == ("apps/test/18", "test")
-    assert calls(problem) == [("add", (1, 2), 3), ("add", (3, 4), 7)]
+CASES = tables("modules")
 
 
 def test_kodcode(tmp_path):
@@ -101,100 +51,18 @@ def test_kodcode_is_judged(tmp_path, capsys):
 IMPORT = "from solution import f\n"
 
 
-@pytest.mark.parametrize(
-    ("module", "reason"),
-    [
-        ("def test_f(:", "do not parse"),
-        (IMPORT, "no test function"),
-        (IMPORT + "import numpy as np\ndef test_f(): ...", "numpy"),
-        (IMPORT + "import unittest\nclass TestF(unittest.TestCase): ...", "no test function"),
-        (IMPORT + "def helper(): ...\nCASES = [1]", "call nothing"),
-        ("def check(candidate):\n    assert candidate(1) == 1", "--map entry_point"),
-        ("}\nint main() {", "Python"),
-        (IMPORT + "import os\ndef test_f(): assert os.path.exists(f())", "import os"),
-        (IMPORT + "class TestF:\n    def test_f(self, tmp_path): ...", "fixtures"),
-        (IMPORT + "def test_f(tmp_path): assert f(tmp_path)", "fixtures"),
-        (
-            IMPORT + "import pytest\n@pytest.mark.parametrize('x', [1])\ndef test_f(x): ...",
-            "pytest",
-        ),
-        (IMPORT + "import pytest\ndef test_f(): assert f() == pytest.approx(1)", "pytest.approx"),
-        (IMPORT + "from pytest import approx\ndef test_f(): assert f() == approx(1)", "of pytest"),
-        (
-            IMPORT + "import pytest\ndef test_f(): pytest.raises(ValueError, f, 1)",
-            "function to call",
-        ),
-        ("import solution\ndef test_f(): assert solution.f()", "as a module"),
-    ],
-)
+@pytest.mark.parametrize(("module", "reason"), CASES["unusable"])
 def test_a_module_that_needs_more_than_asserts_is_set_aside(module, reason):
     with pytest.raises(Unusable, match=reason):
         pieces(module)
 
 
-def test_synthetic_1(tmp_path):
-    problem = one(tmp_path, "SYNTHETIC-1", rows.SYNTHETIC_1_STDIN)
-    assert (problem.id, problem.split) == ("synthetic_1/vcp_1", "train")
-    assert problem.statement == "Double a number."
-    assert problem.gold == ("print(2 * int(input()))\n",)
-    assert problem.tests == (Test(input=Stdin("1\n"), expected="2\n"),)
-    problem = one(tmp_path, "synthetic_1", rows.SYNTHETIC_1_CALL)
-    assert calls(problem) == [("add", (1, 2), 3), ("add", (3, 4), 7)]
-    assert "Name the function `add`." in problem.statement
-
-
-def test_other_rows_of_synthetic_1_are_set_aside_and_a_problem_is_loaded_once(tmp_path):
+def test_a_problem_of_several_rows_is_loaded_once(tmp_path):
     row = rows.SYNTHETIC_1_STDIN
-    other = {**row, "problem_id": "vcp_3"}
-    empty = json.dumps({"language": "rust", "test_cases": []})
-    cobol = json.dumps({"language": "cobol", "test_cases": [{"input": "1", "output": "1"}]})
-    reasons = asides(
-        tmp_path,
-        "synthetic_1",
-        row,
-        {**row, "response_id": "vcp_1_b"},
-        {**other, "task_type": "verifiable_math"},
-        {**other, "verification_info": empty},
-        {**other, "verification_info": cobol},
-        {**other, "verification_info": "none"},
-    )
-    parts = ("earlier row", "verifiable_math", "no hidden tests", "programs in cobol", "no tests")
-    assert all(part in reason for part, reason in zip(parts, reasons, strict=True))
-
-
-def test_function_calls_of_prime_intellect_in_deepcoder(tmp_path):
-    problem = one(tmp_path, "deepcoder_train", rows.DEEPCODER_PRIME)
-    assert calls(problem) == [("add", (1, 2), 3)]
-    tests = json.dumps([{"type": "function_call", "input": [1], "output": [1]}])
-    (said,) = asides(tmp_path, "deepcoder_train", {**rows.DEEPCODER_PRIME, "tests": tests})
-    assert "name is missing" in said
-
-
-@pytest.mark.parametrize("file", ["train.parquet", "rows.jsonl", "rows.json"])
-def test_rows_for_verl_by_any_name(tmp_path, file):
-    path = written(tmp_path, file, rows.VERL)
-    for name in ("verl", "mine"):
-        (problem,) = load(name, path=path).problems
-        assert problem.id == f"{name}_taco/train/0"
-        assert problem.tests == (Test(input=Stdin("1\n"), expected="2\n"),)
-
-
-def test_calls_answers_and_asserts_of_verl_rows(tmp_path):
-    problem = one(tmp_path, "verl", rows.VERL_CALL)
-    assert calls(problem) == [("add", (1, 2), 3), ("add", ({1: 2}, "a"), [4])]
-    problem = one(tmp_path, "verl", rows.VERL_MATH)
-    assert (problem.id, problem.graded_by) == ("verl_openai_gsm8k/train/0", "math")
-    truth = {"assert_case": ["assert double(2) == 4"]}
-    row = {**rows.VERL, "reward_model": {"style": "rule", "ground_truth": truth}}
-    problem = one(tmp_path, "verl", {**row, "prompt": "Define double(x)."})
-    assert problem.tests[0].input == Asserts(source="assert double(2) == 4")
-    assert problem.statement == "Define double(x)."
-
-
-def test_rows_that_only_name_a_problem_say_where_its_tests_are(tmp_path):
-    row = {**rows.VERL, "reward_model": {"style": "rule", "ground_truth": "mbpp/601"}}
-    (said,) = asides(tmp_path, "verl", row)
-    assert "problems.jsonl" in said
+    path = written(tmp_path, "rows.jsonl", row, row | {"response_id": "vcp_1_b"})
+    loaded = load("synthetic_1", path=path)
+    assert len(loaded.problems) == 1
+    assert "earlier row" in loaded.set_aside[0].reason
 
 
 def test_the_role_of_rows_for_verl_goes_by_their_source(tmp_path, capsys):
@@ -269,17 +137,7 @@ def test_the_columns_of_a_public_set_may_have_other_names(tmp_path):
         load("gsm8k_test", path=written(tmp_path, "r.jsonl", {"problem": "?", "answer": "#### 1"}))
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ([], "row has columns question, answer"),
-        (["--map", "statement=question"], "--map tests=COLUMN"),
-        (["--map", "statement=text"], "no column 'text'; the row has columns question"),
-        (["--map", "statement"], "expected FIELD=COLUMN"),
-        (["--map", "colour=question"], "no such field"),
-        (["--map", "tests=a", "--map", "tests=b"], "mapped twice"),
-    ],
-)
+@pytest.mark.parametrize(("options", "says"), CASES["wrong_maps"])
 def test_a_wrong_map_is_one_line(tmp_path, capsys, options, says):
     path = written(tmp_path, "r.jsonl", ADD)
     assert main(["data", "preflight", "mine", "--path", str(path), *options]) == 2

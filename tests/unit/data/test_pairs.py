@@ -26,18 +26,10 @@ from coding_model_project.data.training.pairs import (
 from coding_model_project.data.training.pairs import make_pairs as make_pairs_of
 from coding_model_project.data.training.samples import Sample
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.protocols import data_version
-from coding_model_project.evaluation.results import (
-    COMPLETIONS,
-    RESULTS,
-    RUN_INFO,
-    Generated,
-    Result,
-    program_hash,
-    to_line,
-)
+from coding_model_project.evaluation.results import COMPLETIONS
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import ErrorType, Problem
+from tests.synthetic_evaluations import write_samples
 
 BARE = PromptStyle.bare
 WRONG = ErrorType.wrong_answer
@@ -201,43 +193,23 @@ def test_validation_pairs_are_of_other_problems():
 
 
 def write_folder(folder, samples, prompt="bare"):
-    """An evaluation whose samples are (problem, completion, error), error "-" for ungradable."""
-    folder.mkdir()
-    protocol = {"name": "sampled", "hash": "1", "prompt": prompt}
-    asked = {name for name, _, _ in samples}
-    members = [one for one in read_problems(folder.parent / "p.jsonl") if one.id in asked]
-    data = {"mine": {"version": data_version(members), "problems": len(asked)}}
-    info = {"model": "m", "seed": 0, "protocol": protocol, "datasets": data}
-    (folder / RUN_INFO).write_text(json.dumps(info))
-    generated, results = [], []
-    for number, (name, text, error) in enumerate(samples):
-        key = {"dataset": "mine", "problem": name, "sample": number, "tokens": 7}
-        cut = {"truncated": error == "cut"}
-        generated.append(Generated(**key, **cut, seed=0, completion=text, seconds=0, at=0))
-        unknown = error == "-"
-        result = Result(
-            **key, **cut, passed=None if unknown else error is None,
-            pass_fraction=None, error=None if unknown else "syntax_error" if error == "cut" else error,
-            ungradable="the sandbox is down" if unknown else None, judge_s=0,
-            program=program_hash(text),
-        )  # fmt: skip
-        results.append(result)
-    (folder / COMPLETIONS).write_bytes(b"".join(map(to_line, generated)))
-    (folder / RESULTS).write_bytes(b"".join(map(to_line, results)))
-    return folder
+    """An evaluation whose samples are (problem, completion, outcome), of problems beside it."""
+    known = read_problems(folder.parent / "p.jsonl")
+    told = [(*one[:3], one[3:] == ("cut",)) for one in samples]
+    return write_samples(folder, known, told, prompt=prompt)
 
 
 @pytest.fixture
 def world(tmp_path):
     write_problems(tmp_path / "p.jsonl", [problem(n, gold=(program(5),)) for n in range(5)])
     samples = [
-        ("mine/0", program(1), None),
+        ("mine/0", program(1), True),
         ("mine/0", program(2), "wrong_answer"),
-        ("mine/0", program(3), "-"),
-        ("mine/0", "def solve(x:", "cut"),
-        ("mine/1", program(1), None),
+        ("mine/0", program(3), None),
+        ("mine/0", "def solve(x:", "syntax_error", "cut"),
+        ("mine/1", program(1), True),
         ("mine/2", program(2), "memory_limit"),
-        ("mine/3", program(3), "-"),
+        ("mine/3", program(3), None),
     ]
     return write_folder(tmp_path / "eval", samples)
 
@@ -275,9 +247,7 @@ def test_held_out_problems_of_ones_own_file_give_no_pairs(tmp_path, capsys):
     splits = ("train", "val", "test", "test")
     write_problems(tmp_path / "p.jsonl", [problem(n, split=s) for n, s in enumerate(splits)])
     samples = [
-        (f"mine/{n}", program(1 + wrong), "wrong_answer" if wrong else None)
-        for n in range(4)
-        for wrong in (False, True)
+        (f"mine/{n}", program(1 + wrong), not wrong) for n in range(4) for wrong in (False, True)
     ]
     write_folder(tmp_path / "eval", samples)
     assert pairs(tmp_path / "eval") == 0
@@ -313,8 +283,8 @@ def test_bad_input_is_one_line(world, capsys, more, says):
 
 
 def test_evaluations_that_do_not_fit_are_one_line(world, capsys):
-    other = write_folder(world.parent / "other", [("mine/0", "x", None)], prompt="fenced")
-    stranger = write_folder(world.parent / "stranger", [("mine/77", "x", None)])
+    other = write_folder(world.parent / "other", [("mine/0", "x", True)], prompt="fenced")
+    stranger = write_folder(world.parent / "stranger", [("mine/77", "x", True)])
     assert pairs(world, str(other)) == 2
     assert "prompt=bare and" in capsys.readouterr().err
     assert pairs(stranger) == 2

@@ -45,6 +45,7 @@ def bytes_as_int8(n):
     return pa.Array.from_buffers(pa.int8(), n, [None, pa.py_buffer(bytes(n))])
 
 
+@pytest.mark.slow
 def test_a_small_file_that_unfolds_to_a_large_one_is_refused_before_it_is_read(tmp_path):
     text, n = "x" * (1 << 20), 150
     same = pa.DictionaryArray.from_arrays(pa.array([0] * n, pa.int32()), pa.array([text]))
@@ -59,6 +60,7 @@ def test_a_small_file_that_unfolds_to_a_large_one_is_refused_before_it_is_read(t
             next(read_rows(path))
 
 
+@pytest.mark.slow
 def test_a_small_gzip_file_of_one_long_line_is_refused(tmp_path):
     path = tmp_path / "rows.jsonl.gz"
     with gzip.open(path, "wb") as file:

@@ -11,35 +11,14 @@ from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import Problem, Stdin, Test
+from tests.tables import tables
 from tests.unit.data.rows import published as rows
-from tests.unit.data.test_loaders import one, written
+from tests.unit.data.test_loaders import written
+
+CASES = tables("places")
 
 
-def test_a_file_that_does_not_tell_its_split_may_not_pass_for_training(tmp_path):
-    assert one(tmp_path, "codecontests", rows.CODECONTESTS).split == "unknown"
-    assert one(tmp_path, "codecontests", rows.CODECONTESTS, "valid-0-of-1.parquet").split == (
-        "validation"
-    )
-
-
-@pytest.mark.parametrize(
-    ("set_name", "file", "split", "is_split"),
-    [
-        ("codecontests", "rows.jsonl", "train", "train"),
-        ("codecontests", "rows.jsonl", "valid", "validation"),
-        ("mine", "latest_contests.jsonl", None, "unknown"),
-        ("mine", "latest_contests.jsonl", "train", "train"),
-        ("mine", "train_and_test.jsonl", "train", "train"),
-        ("mine", "train_and_test.jsonl", None, "unknown"),
-        ("mine", "my-dev.jsonl", None, "validation"),
-        ("mine", "my-test-1.jsonl", None, "test"),
-        ("acecode", "rows.jsonl", None, "train"),
-        ("acecode", "rows.jsonl", "validation", "validation"),
-        ("acecode", "acecode_test.jsonl", None, "test"),
-        ("mine", "data/train/a.jsonl", None, "train"),
-        ("mine", "test/data/a.jsonl", None, "unknown"),
-    ],
-)
+@pytest.mark.parametrize(("set_name", "file", "split", "is_split"), CASES["splits"])
 def test_the_split_of_a_file_is_in_its_name_or_given(tmp_path, set_name, file, split, is_split):
     known = {"codecontests": rows.CODECONTESTS, "acecode": ACECODE}
     path = written(tmp_path, file, known.get(set_name, ACECODE))

@@ -32,6 +32,7 @@ def test_problems_are_read_by_id_in_the_order_of_the_file(path):
     assert (len(file), file.get("mine/10")) == (9, None)
 
 
+@pytest.mark.slow
 def test_one_object_while_a_problem_is_in_use_and_none_afterwards(path):
     file, calls = ProblemFile(path), []
     digest = PerProblem(lambda one: calls.append(one.id) or len(calls))
@@ -80,6 +81,7 @@ def test_bad_lines_name_themselves(path):
         ProblemFile(path)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_replaced_stays_as_it_was_opened_and_one_changed_in_place_is_an_error(path):
     file = ProblemFile(path)
     write_problems(path, [problem(5, "5")])

@@ -1,12 +1,12 @@
 """Problems survive a file exactly, and bad lines name themselves."""
 
 import json
-import math
 import os
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import orjson
 import pytest
@@ -19,23 +19,10 @@ from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.errors import DataError
 from coding_model_project.grading.brief import ordered_repr, shown_value
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Problem, Stdin, Test
+from tests.strategies import exactly, plain_values
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-HASHABLE = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | TEXT | st.binary(max_size=8),
-    lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3),
-    max_leaves=4,
-)
-PLAIN = st.recursive(
-    HASHABLE | st.complex_numbers(),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.tuples(inner, inner)
-        | st.dictionaries(HASHABLE, inner, max_size=3)
-        | st.sets(HASHABLE, max_size=3)
-    ),
-    max_leaves=6,
-)
+_, PLAIN = plain_values(TEXT)
 INPUTS = st.one_of(
     TEXT.map(Stdin),
     st.builds(Call, function=TEXT, args=st.lists(PLAIN, max_size=3).map(tuple)),
@@ -66,17 +53,6 @@ PROBLEMS = st.builds(
 ).filter(lambda problem: why_not_shared(problem) is None)
 
 
-def exactly(value):
-    """A picture of a value that tells types, nan and -0.0 apart, but no order of sets."""
-    if isinstance(value, (set, frozenset)):
-        return type(value), sorted(map(repr, map(exactly, value)))
-    if isinstance(value, (list, tuple)):
-        return type(value), [exactly(item) for item in value]
-    if isinstance(value, dict):
-        return dict, [(exactly(key), exactly(item)) for key, item in value.items()]
-    return type(value), repr(value)
-
-
 def pictured(problem):
     tests = [
         (type(t.input), exactly(getattr(t.input, "args", ())), exactly(t.expected), t.public)
@@ -96,18 +72,6 @@ def test_round_trip(problems, tmp_path_factory):
     write_problems(path, problems)
     back = read_problems(path)
     assert [pictured(p) for p in back] == [pictured(p) for p in problems]
-
-
-def test_values_json_has_not(tmp_path):
-    value = {(1, 2): {3}, "f": frozenset({4}), 5: [math.inf, b"\xff", 2**70, None]}
-    problem = Problem(
-        id="a/1",
-        split="train",
-        statement="?",
-        tests=(Test(input=Call(function="f", args=(value,)), expected=value),),
-    )
-    write_problems(tmp_path / "deep" / "p.jsonl", [problem])
-    assert read_problems(tmp_path / "deep" / "p.jsonl") == (problem,)
 
 
 def test_writing_leaves_no_half_file(tmp_path):
@@ -150,26 +114,8 @@ def test_a_missing_file_is_named(tmp_path):
         read_problems(tmp_path / "nowhere.jsonl")
 
 
-SETS = """
-import sys
-import time
-from hashlib import sha256
-from pathlib import Path
-from coding_model_project import codec
-from coding_model_project.data.problems import problem_line, read_problems
-from coding_model_project.evaluation.protocols import data_version
-from coding_model_project.grading.brief import shown_input, shown_value
-from coding_model_project.grading.cache import problem_digest
-from coding_model_project.harbor.export.exporting import export
-
-problems = read_problems(sys.argv[1])
-print(*map(problem_line, problems), data_version(problems), problem_digest(problems[0]))
-test = problems[0].tests[0]
-print(shown_input(test.input), shown_value(test.expected, 1000), codec.dumps(test.expected))
-(task,) = export(problems, Path(sys.argv[2])).tasks
-print(sorted((str(f.relative_to(task)), sha256(f.read_bytes()).hexdigest())
-             for f in task.rglob("*") if f.is_file()))
-"""
+SETS = Path(__file__).with_name("written_sets.txt").read_text()
+"""A program that prints all that is made of a file of problems."""
 WORDS = ["pear", "fig", "plum", "date", "kiwi"]
 NESTED = {
     "d": [
@@ -179,6 +125,7 @@ NESTED = {
 }
 
 
+@pytest.mark.slow
 def test_sets_are_written_alike_in_every_process(tmp_path):
     """The salt of text's hashes must not get into lines, versions, digests, messages or tasks."""
     test = {"call": "f", "args": [{"s": WORDS}], "expected": NESTED}

@@ -11,7 +11,10 @@ from coding_model_project.data.training.rows import rl_rows
 from coding_model_project.errors import DataError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Asserts, Call, Stdin
+from tests.tables import tables
 from tests.unit.data.test_loaders import written
+
+FORMS = tables("rows")
 
 CASES = {"inputs": ["1 2"], "outputs": ["3"]}
 USER = {"role": "user", "content": "Add two numbers."}
@@ -27,16 +30,7 @@ def mapped(folder, tests, **more):
 
 @pytest.mark.parametrize(
     "tests",
-    [
-        {"unit_tests": CASES},
-        {"verification_info": json.dumps({"language": "python", "test_cases": json.dumps(CASES)})},
-        {"tests": json.dumps(CASES), "source": "contest"},
-        {"ground_truth": str(CASES)},
-        [{"input": "1 2", "output": "3", "testtype": "stdin"}],
-        [{"input": ["1 2"], "expected_output": 3}],
-        {"input": "1 2", "output": "3"},
-        {**CASES, "assert_case": [""], "fn_name": None},
-    ],
+    FORMS["scripts"],
     ids=str,
 )
 def test_scripts_are_tested_by_every_form_of_inputs_and_outputs(tmp_path, tests):
@@ -46,12 +40,7 @@ def test_scripts_are_tested_by_every_form_of_inputs_and_outputs(tmp_path, tests)
 
 @pytest.mark.parametrize(
     ("tests", "more"),
-    [
-        ({"inputs": ["1\n2"], "outputs": ["3"], "func_name": "add"}, {}),
-        ([{"input": [1, 2], "output": 3}], {"entry_point": "add"}),
-        ([{"input": "1\n2", "output": "3", "testtype": "functional"}], {"entry_point": "add"}),
-        ([{"fn_name": "add", "type": "function_call", "input": [1, 2], "output": [3]}], {}),
-    ],
+    FORMS["functions"],
     ids=str,
 )
 def test_functions_are_called(tmp_path, tests, more):
@@ -60,19 +49,7 @@ def test_functions_are_called(tmp_path, tests, more):
     assert problem.entry_point == "add"
 
 
-@pytest.mark.parametrize(
-    ("tests", "says"),
-    [
-        ({"numbers": [1, 2], "target": 3}, "numbers, target"),
-        ([[1, 2]], "a list of 1"),
-        (7, "the number 7"),
-        ("fn main() { assert_eq!(add(1, 2), 3); }", "Python"),
-        ([{"input": "a = 1, b = 2", "output": "3"}], "by name"),
-        ([{"input": "1", "output": "1", "type": "browser"}], "browser"),
-        (["def helper(): pass"], "call nothing"),
-        ({"test_cases": []}, "no hidden tests"),
-    ],
-)
+@pytest.mark.parametrize(("tests", "says"), FORMS["unknown"])
 def test_an_unknown_form_says_what_was_seen(tmp_path, tests, says):
     reason = mapped(tmp_path, tests, entry_point="add")
     assert says in reason
@@ -82,25 +59,7 @@ def test_an_unknown_form_says_what_was_seen(tmp_path, tests, says):
 RIGHT, WRONG = "def add(a, b):\n    return a + b\n", "def add(a, b):\n    return 7\n"
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "def test_add():\n    assert add(1, 2) == 3\n",
-        "def test_add():\n    assert add(1, 2) == 3\ntest_add()\n",
-        "async def test_add():\n    assert add(1, 2) == 3\n",
-        "class TestAdd:\n    def setup_method(self):\n        self.x = 1\n"
-        "    def test_add(self):\n        assert add(self.x, 2) == 3\n",
-        "import unittest\nclass AddTest(unittest.TestCase):\n    def setUp(self):\n        self.x = 1\n"
-        "    def test_add(self):\n        self.assertEqual(add(self.x, 2), 3)\n",
-        "def check(candidate):\n    assert candidate(1, 2) == 3\n",
-        "def check(candidate):\n    assert candidate(1, 2) == 3\ncheck(add)\n",
-        "def check(a, b, c):\n    assert add(a, b) == c\ncheck(1, 2, 3)\n",
-        "from solution import add as plus\nassert plus(1, 2) == 3\n",
-        "def run(tests):\n    for test in tests:\n        test()\n"
-        "def test_add():\n    assert add(1, 2) == 3\nrun([test_add])\n",
-        "if __name__ == '__main__':\n    assert add(1, 2) == 3\n",
-    ],
-)
+@pytest.mark.parametrize("module", FORMS["modules"])
 def test_what_a_framework_would_call_is_called(module):
     found = pieces(module, programs=(RIGHT,))
     assert found
@@ -138,20 +97,7 @@ def test_the_whole_conversation_is_asked_trained_and_stored(tmp_path):
 
 @pytest.mark.parametrize(
     ("row", "answer"),
-    [
-        ({"prompt": [USER], "solution": "\\frac{1}{2}"}, "\\frac{1}{2}"),
-        ({"messages": [USER], "label": "34"}, "34"),
-        ({"prompt": [USER], "answer": 27.0}, "27"),
-        ({"question": "Add.", "ground_truth": '["540"]'}, "540"),
-        ({"question": "Add.", "answer": "7", "info": {}}, "7"),
-        ({"messages": [USER], "ground_truth": "It is 3.\n#### 3", "dataset": "gsm8k"}, "3"),
-        (
-            {"data_source": "m", "prompt": [USER], "ability": "MATH",
-             "reward_model": {"ground_truth": ["58,500"]}},
-            "58,500",
-        ),
-        ({"prompt": [USER], "reward_spec": {"method": "rule", "ground_truth": "5"}}, "5"),
-    ],
+    FORMS["answers"],
     ids=str,
 )  # fmt: skip
 def test_answers_in_unmistakable_rows_need_no_map(tmp_path, row, answer):
@@ -216,66 +162,6 @@ def test_the_refusal_of_an_unknown_file_has_a_map_that_works(tmp_path):
     assert load("mine", path=path, columns=columns).problems[0].tests[0].input == Stdin("1 2")
 
 
-def test_rows_of_a_form_under_the_name_of_a_known_set(tmp_path):
-    row = {"data_source": "openai/gsm8k", "prompt": [USER], "reward_model": {"ground_truth": "3"}}
-    (problem,) = load("gsm8k", path=written(tmp_path, "train.parquet", row)).problems
-    assert (problem.answer, problem.id.split("/")[0]) == ("3", "gsm8k_openai_gsm8k")
-
-
 def test_asserts_name_the_function_of_the_row(tmp_path):
     problem = mapped(tmp_path, ["assert candidate(1) == 2"], entry_point="twice")
     assert problem.tests[0].input == Asserts("assert candidate(1) == 2", "twice")
-
-
-NEW_SETS = [
-    ("acecode", {"id": "1", "question": "Add.", "test_cases": ["assert add(1, 2) == 3"]}),
-    ("big_math", {"problem": "1+2?", "answer": "3", "source": "cn_k12", "domain": ["Algebra"]}),
-    (
-        "dapo",
-        {"data_source": "math_dapo", "prompt": [USER], "ability": "MATH",
-         "reward_model": {"ground_truth": "34"}, "extra_info": {"index": "a-b"}},
-    ),
-    ("deepscaler", {"problem": "1+2?", "answer": "3", "solution": "$\\boxed{3}$"}),
-    ("intellect_3_code", {"question": "Add.", "info": json.dumps({"tests": json.dumps(CASES)})}),
-    ("intellect_3_math", {"question": "1+2?", "answer": "3"}),
-    (
-        "leetcode",
-        {"task_id": "add", "problem_description": "Add.", "entry_point": "Solution().add",
-         "test": "def check(candidate):\n    assert candidate(a=1, b=2) == 3\n", "difficulty": "Easy"},
-    ),
-    (
-        "nemotron_code",
-        {"responses_create_params": {"input": [USER]}, "hash_id": "a",
-         "verifier_metadata": {"unit_tests": CASES}},
-    ),
-    ("rlvr", {"messages": [USER], "ground_truth": "3", "dataset": "MATH"}),
-    (
-        "rstar_coder",
-        {"question_id": "1", "question": "Add.", "inputs": '["1 2"]', "outputs": '["3"]'},
-    ),
-    (
-        "skywork_code",
-        {"prompt": [USER], "data_source": "train-code", "ability": "code",
-         "reward_model": {"ground_truth": json.dumps(["assert add(1, 2) == 3"])}},
-    ),
-    (
-        "skywork_math",
-        {"prompt": [USER], "data_source": "train-math", "ability": "math",
-         "reward_model": {"ground_truth": '["540"]'}},
-    ),
-    (
-        "synthetic_2",
-        {"problem_id": "p1", "task_type": "verifiable_math", "prompt": "1+2?",
-         "verification_info": json.dumps({"ground_truth": "3"})},
-    ),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "row"), NEW_SETS, ids=[name for name, _ in NEW_SETS])
-def test_the_sets_that_people_train_on(tmp_path, name, row):
-    loaded = load(f"{name}_train", path=written(tmp_path, "rows.jsonl", row))
-    assert loaded.set_aside == ()
-    (problem,) = loaded.problems
-    assert problem.id.startswith(f"{name}/")
-    assert problem.split == "train"
-    assert bool(problem.tests) is (problem.answer is None)

@@ -7,26 +7,12 @@ import struct
 import zlib
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coding_model_project.data.loaders.safe_pickle import HostilePickle, decode, text_of
+from tests.strategies import PLAIN
 
-LEAVES = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
-)
-HASHABLE = st.recursive(LEAVES, lambda inner: st.tuples(inner, inner), max_leaves=3)
-PLAIN = st.recursive(
-    LEAVES,
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.tuples(inner, inner)
-        | st.dictionaries(HASHABLE, inner, max_size=3)
-        | st.frozensets(HASHABLE, max_size=3)
-        | st.sets(HASHABLE, max_size=3)
-    ),
-    max_leaves=8,
-)
 CANARY = []
 
 
@@ -44,13 +30,11 @@ class Bomb:
         return self.how
 
 
-@settings(max_examples=150, deadline=None)
 @given(text=st.text(st.characters()), protocol=st.sampled_from(range(6)))
 def test_a_text_comes_out_as_it_went_in(text, protocol):
     assert text_of(pickle.dumps(text, protocol)) == text
 
 
-@settings(max_examples=150, deadline=None)
 @given(value=PLAIN, protocol=st.sampled_from(range(6)))
 def test_other_values_are_refused(value, protocol):
     if not isinstance(value, str):
@@ -67,7 +51,6 @@ def test_reduced_objects_are_refused(function, protocol):
     assert CANARY == []
 
 
-@settings(max_examples=300, deadline=None)
 @given(data=st.binary(max_size=200))
 @example(b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f.")
 @example(b"\x80\x02\x82\x01.")

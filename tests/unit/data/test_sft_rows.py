@@ -8,16 +8,9 @@ import pytest
 
 from coding_model_project import cli
 from coding_model_project.data.problems import write_problems
-from coding_model_project.evaluation.protocols import data_version
-from coding_model_project.evaluation.results import (
-    COMPLETIONS,
-    RUN_INFO,
-    Generated,
-    Result,
-    program_hash,
-    to_line,
-)
+from coding_model_project.evaluation.results import COMPLETIONS
 from coding_model_project.types import Call, Problem, Test
+from tests.synthetic_evaluations import write_samples
 
 ADD = "def solve(x):\n    return x + {}\n"
 
@@ -34,30 +27,8 @@ def problem(n, split="train", source="mine"):
 
 def write(folder, problems, samples):
     """An evaluation's folder: `samples` by problem, as (code, accepted, cut off)."""
-    folder.mkdir()
-    protocol = {"name": "sampled", "hash": "h", "prompt": "bare"}
-    data = {"mine": {"version": data_version(problems), "problems": len(problems)}}
-    info = {"model": "m", "seed": 1, "protocol": protocol, "datasets": data}
-    (folder / RUN_INFO).write_text(json.dumps(info))
-    shared = {"dataset": "mine", "tokens": 9}
-    with (folder / COMPLETIONS).open("wb") as texts, (folder / "results.jsonl").open("wb") as rows:
-        for one, several in zip(problems, samples, strict=True):
-            for number, (code, passed, cut) in enumerate(several):
-                same = {**shared, "problem": one.id, "sample": number, "truncated": cut}
-                texts.write(to_line(Generated(**same, seed=0, completion=code, seconds=0, at=0)))
-                rows.write(
-                    to_line(
-                        Result(
-                            **same,
-                            passed=passed,
-                            pass_fraction=float(passed),
-                            error=None if passed else "wrong_answer",
-                            ungradable=None,
-                            judge_s=0,
-                            program=program_hash(code),
-                        )
-                    )
-                )
+    each = zip(problems, samples, strict=True)
+    write_samples(folder, problems, ((one.id, *told) for one, several in each for told in several))
 
 
 @pytest.fixture

@@ -218,6 +218,7 @@ def test_the_command(tmp_path, capsys):
     assert "```" not in rows[0]["prompt"][0]["content"]
 
 
+@pytest.mark.slow
 def test_a_second_command_keeps_the_files_and_problems_of_the_first(tmp_path, capsys):
     write_problems(tmp_path / "p.jsonl", [*MINE, problem("mine/x", gold=())])
     write_problems(tmp_path / "v.jsonl", YOURS)
@@ -359,6 +360,7 @@ def test_rates_of_an_evaluation_choose_and_order_what_trains(tmp_path, capsys):
     assert ids(tmp_path / "out/rl_train.parquet") == ["mine/0", "mine/1", "mine/2", "mine/3"]
 
 
+@pytest.mark.slow
 def test_an_order_may_name_given_problems_that_do_not_train(tmp_path, capsys):
     write_problems(tmp_path / "p.jsonl", [*MINE, problem("mine/v", "validation")])
     rates, out = tmp_path / "rates.jsonl", tmp_path / "out"

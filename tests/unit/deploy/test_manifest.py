@@ -55,6 +55,7 @@ def _faults(thing: dict[str, Any], folder: Path) -> list[str]:
     return [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(thing)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("thing", OBJECTS, ids=lambda thing: thing["kind"])
 def test_kubernetes_schemas_accept_it(thing):
     if not _schemas():

@@ -78,16 +78,19 @@ def test_a_command_may_hold_the_marks_themselves():
         assert parse("\n".join(call.text() for call in calls)).calls == calls
 
 
-NAMES = st.text(min_size=1).filter(str.strip)
+TEXT = st.text(max_size=12)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
+    | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=4,
 )  # fmt: skip
-ARGUMENTS = st.dictionaries(st.text(), JSON).map(lambda v: json.dumps(v, ensure_ascii=False))
-CALLS = st.builds(ToolCall, name=NAMES, arguments=ARGUMENTS)
-WORDS = st.text().filter(lambda text: "<" not in text)
+ARGUMENTS = st.dictionaries(TEXT, JSON, max_size=3)
+CALLS = st.builds(
+    lambda name, arguments: ToolCall(name=name, arguments=json.dumps(arguments, ensure_ascii=False)),
+    TEXT.filter(str.strip), ARGUMENTS,
+)  # fmt: skip
+WORDS = TEXT.filter(lambda text: "<" not in text)
 
 
 @given(st.lists(st.tuples(WORDS, CALLS), max_size=4), WORDS)

@@ -75,6 +75,7 @@ def test_a_full_disk_is_one_line_and_room_resumes(problems, tmp_path):
     assert n_lines == n_keys == N_PROBLEMS * N_SAMPLES
 
 
+@pytest.mark.slow
 def test_help_teaches_and_imports_nothing_heavy():
     result = subprocess.run(
         [sys.executable, "-X", "importtime", str(SCRIPT), "--help"],

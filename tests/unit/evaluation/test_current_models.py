@@ -239,6 +239,7 @@ def test_a_server_that_does_not_do_what_is_asked_ends_the_evaluation(
 # ── profiles ──────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_profile_is_what_its_options_are(tmp_path):
     with serving(thinker()) as server:
         sampled = {"protocol": "sampled", "n": 1}

@@ -28,6 +28,8 @@ from coding_model_project.runs.run_lines import line
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from tests.fakes import stdin_problem
 
+pytestmark = pytest.mark.slow
+
 N_PROBLEMS, N_SAMPLES = 6, 4
 
 

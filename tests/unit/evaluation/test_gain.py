@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from coding_model_project.evaluation.gain import FILE, gain, say_gain
 from coding_model_project.runs.rollouts import Rollout, RolloutWriter
 from tests.synthetic_runs import rollout, write_run
@@ -56,6 +58,7 @@ def run(folder: Path, seed: int, solved_before: int, solved_after: int, **more) 
     write_run(folder / f"seed_{seed}", recipe="harbor", rollouts=rows, seed=seed, **more)
 
 
+@pytest.mark.slow
 def test_gains_over_seeds_replace_what_was_below_the_heading(tmp_path):
     for seed, after in ((1, 20), (2, 24), (3, 28)):
         run(tmp_path / "block", seed, 10, after)

@@ -29,6 +29,8 @@ from tests.fakes import FakeSandbox, stdin_problem
 from tests.synthetic_runs import rollout as made_rollout
 from tests.unit.evaluation.test_evaluate import Writer, config, run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _judged_by_a_fake(monkeypatch):

@@ -14,6 +14,8 @@ from coding_model_project.types import Stdin, Test
 from tests.fakes import stdin_problem
 from tests.unit.evaluation.test_evaluate import Writer, config, judged, run
 
+pytestmark = pytest.mark.slow
+
 N_SAMPLES = 4
 
 

@@ -16,19 +16,13 @@ from coding_model_project.grading.battery.battery_cases import read_cases
 from coding_model_project.grading.battery.run_cases import run_battery, summary
 from coding_model_project.types import Asserts, Call, Execution, Status, Stdin
 from tests.fakes import FakeSandbox
+from tests.tables import tables
+
+CASES = tables("battery")
 
 pytestmark = pytest.mark.xdist_group("battery")  # it listens on ports that are always the same
 
-CASE = {
-    "id": "one",
-    "category": "forge",
-    "mode": "stdio",
-    "entry": None,
-    "code": "print(1)",
-    "tests": [{"input": "", "expected": "2"}],
-    "limits": {"cpu": 1.0, "wall": 3.0, "mem_mb": 128, "out_bytes": 65536},
-    "require": {"reward": 0, "verdict_in": ["wrong_answer"], "terminate_s": 5},
-}
+CASE = CASES["case"]
 
 
 def written(folder: Path, *rows: object) -> Path:
@@ -61,28 +55,7 @@ def test_cases_are_problems(tmp_path):
     assert [case.control for case in cases] == [False, False, False, True]
 
 
-@pytest.mark.parametrize(
-    ("row", "says"),
-    [
-        ("{", "not JSON"),
-        ("[]", "expected a JSON object"),
-        ({k: v for k, v in CASE.items() if k != "code"}, "code: missing"),
-        (changed(mode="sql"), "mode: 'sql'"),
-        (changed(mode="call"), "entry: None"),
-        (changed(tests=[]), "tests: "),
-        (changed(tests=[{"input": ""}]), r"tests\[0\]: .*expected"),
-        (changed(tests=[{"input": 1, "expected": ""}]), r"tests\[0\]: mode stdio"),
-        (changed(mode="assert"), r"tests\[0\]: "),
-        (changed(mode="call", entry="f"), r"tests\[0\].input: "),
-        (changed(limits=CASE["limits"] | {"mem_mb": True}), "limits.mem_mb: True"),
-        (require(reward=2), "require.reward: 2"),
-        *((require(verdict_in=one), "require.verdict_in: ") for one in ([], [1])),
-        (require(forbid_stdout="X"), "require.forbid_stdout: "),
-        (require(terminate_s="5"), "require.terminate_s: '5'"),
-        (require(no_escape=True), "require.no_escape: unknown"),
-        (changed(then=3), "then: 3"),
-    ],
-)
+@pytest.mark.parametrize(("row", "says"), CASES["malformed"])
 def test_malformed_lines_are_named(tmp_path, row, says):
     with pytest.raises(ConfigError, match=rf"battery.jsonl:2: {says}"):
         read_cases(written(tmp_path, changed(id="fine"), row))

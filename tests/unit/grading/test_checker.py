@@ -15,21 +15,9 @@ from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
 from coding_model_project.types import Checker, ErrorType, Execution, Problem, Protocol, Status
 from tests.fakes import FakeSandbox, stdin_problem
+from tests.text_cases import text_cases
 
-SUMS = """
-import sys
-given, output, answer = (open(path).read().split() for path in sys.argv[1:])
-if "crash" in output: raise ValueError("no such case")
-if "loop" in output:
-    while True: pass
-if len(output) != 2: sys.exit(2)
-sys.exit(0 if sum(map(int, output)) == int(given[0]) else "they do not add up")
-"""
-SCORE = """
-import sys
-given, answer, output = (open(path).read().split() for path in sys.argv[1:])
-print(1 if answer == ["SECRET"] and sum(map(int, output)) == int(given[0]) else 0)
-"""
+(_, _, SUMS), (_, _, SCORE) = text_cases(__file__, "checkers.txt")
 
 
 def sums(source: str = SUMS, **fields: object) -> Problem:

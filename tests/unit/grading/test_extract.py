@@ -18,47 +18,15 @@ from coding_model_project.grading.extract import (
 )
 from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
 from tests.bench.extraction import KINDS, WAYS
+from tests.tables import tables
+
+CASES = tables("extraction")
 
 CODE = "print(1)\n"
 FENCED = f"```python\n{CODE}```"
 
 
-@pytest.mark.parametrize(
-    ("completion", "code", "rule"),
-    [
-        (f"Sure:\n```python\n{CODE}```\nDone.", CODE, Rule.tagged_block),
-        (f"```py\nold\n```\n```Python3\n{CODE}```", CODE, Rule.tagged_block),
-        (f"```python\n{CODE}```\n```bash\npip install x\n```", CODE, Rule.tagged_block),
-        (f"```python\n{CODE}```\n```\n1\n```", CODE, Rule.tagged_block),
-        (f"```\n{CODE}```\n```\nThe answer is one.\n```", CODE, Rule.untagged_block),
-        (f"```code\n{CODE}```", CODE, Rule.untagged_block),
-        ("```bash\nls\n```", None, Rule.nothing),
-        ("```cpp\nint main(){}\n```", None, Rule.nothing),
-        ("no code at all", None, Rule.nothing),
-        ("```python\r\nprint(1)\r\n```\r\nbye", "print(1)\r\n", Rule.tagged_block),
-        ("```python\nprint(1)```\nSo.", "print(1)", Rule.tagged_block),
-        ("```python\n \n```", None, Rule.nothing),
-        (f"```python\n{CODE}```\n```python\n>>> f(1)\n2\n```", CODE, Rule.tagged_block),
-        (f"````markdown\nMine:\n```python\n{CODE}```\n````", CODE, Rule.tagged_block),
-        (f"```markdown\nMine:\n```python\n{CODE}```\n```", CODE, Rule.tagged_block),
-        (f"```text\nnever closed\n```python\n{CODE}```", CODE, Rule.tagged_block),
-        *(
-            (f"```python\n{CODE}```{end}", CODE, Rule.tagged_block)
-            for end in (
-                *("<|im_end|>", "<|endoftext|>", "</s>", "<\uff5cend\u2581of\u2581sentence\uff5c>"),
-                *("</answer>", "</answer><|im_end|>", "<end_of_turn>\n", " </solution>\nBecause."),
-            )
-        ),
-        ("```python\nprint(1)```<|im_end|>", "print(1)", Rule.tagged_block),
-        ("```python\nprint(1)```</answer>\nSo.", "print(1)", Rule.tagged_block),
-        ("```python\nprint(1)\n<|im_end|>", "print(1)\n", Rule.tagged_block),
-        ("", None, Rule.nothing),
-        # To CommonMark these are HTML, and one block.
-        (f"<answer>\n{FENCED}\n</answer>", CODE, Rule.tagged_block),
-        (f"<details>\n<summary>Code</summary>\n{FENCED}\n</details>", CODE, Rule.tagged_block),
-        (f"```python\nx = (\nBetter:\n{FENCED}", CODE, Rule.tagged_block),
-    ],
-)
+@pytest.mark.parametrize(("completion", "code", "rule"), CASES["fenced"])
 def test_fenced(completion, code, rule):
     found = extract(completion)
     assert (found.code, found.rule) == (code, rule)
@@ -70,37 +38,12 @@ ANSWER = f"```python\n{CODE}```"
 WRONG = "```python\nwrong\n```"
 
 
-@pytest.mark.parametrize(
-    "completion",
-    [
-        f"<think>\n{WRONG}\n</think>\n{ANSWER}",
-        f"{WRONG}\nSo I think.\n</think>\n\n{ANSWER}",
-        f"a</think><think>b</think>\n{ANSWER}",
-        f"<think>I don't.</think>{ANSWER}",
-        f"<think>\n```python\nnever closed\n</think>\n{ANSWER}",
-        f"```python\nnever closed\n</think>\n{ANSWER}",
-        f"```\nnever closed\n</think>\nSo:\n{ANSWER}",
-        f"<think>\nIt must print `</think>` and {WRONG}\n</think>\n{ANSWER}",
-        f"<think>\n```python\nprint('</think>')\n```\n{WRONG}</think>\n{ANSWER}",
-        f"<think>{WRONG}</think>\n<think>{WRONG}\n</think>\n{ANSWER}",
-        f"{ANSWER}\nIt uses no `<think>` and no `</think>`.",
-        f"<think>\nx\n</think>\n{ANSWER}\nIt prints:\n```\n</think>\n```",
-    ],
-)
+@pytest.mark.parametrize("completion", CASES["thought"])
 def test_what_is_thought_is_no_answer(completion):
     assert extract(completion).code == CODE
 
 
-@pytest.mark.parametrize(
-    "completion",
-    [
-        f"<think>{ANSWER}",
-        f"<think>\n{ANSWER}",
-        f"<think>x</think>\n<think>\n{ANSWER}",
-        f"{ANSWER}\n<think>\nor",
-        "<think>\n```python\nprint('</think>')\n```\nOr",
-    ],
-)
+@pytest.mark.parametrize("completion", CASES["never_came"])
 def test_an_answer_that_never_came(completion):
     found = extract(completion)
     assert (found.code, found.rule) == (None, Rule.unclosed_think)
@@ -143,51 +86,12 @@ def test_markers_in_literals_of_other_languages_once_the_answer_has_come():
 # ── [BEGIN] and [DONE] ────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("completion", "code"),
-    [
-        (f"[BEGIN]\n{CODE}[DONE]\nand more", CODE),
-        (f"Here it is.\n[BEGIN]\n{CODE}[DONE]", CODE),
-        (f"[BEGIN]\n{CODE}", CODE),
-        (f"[BEGIN]\n```python\n{CODE}```\n[DONE]\n```python\nafter\n```", CODE),
-        (f"[BEGIN]\n```python\n{CODE}[DONE]\nand more", CODE),
-        (f"```python\n[BEGIN]\n{CODE}[DONE]\n```", CODE),
-        ("[BEGIN]\nt[DONE] = 1\nx = t[DONE]\n[DONE]\nand more", "t[DONE] = 1\nx = t[DONE]\n"),
-        ("[BEGIN]\nreturn x + 1 [DONE]", "return x + 1 "),
-        ("[BEGIN]\nx = 1 [DONE]\nThat is it.", "x = 1 "),
-        ("[BEGIN] x = 1\n[DONE]", " x = 1\n"),
-        (f"```python\n{CODE}```\n[DONE]\n```text\nafter\n```", CODE),
-        ("```python\nt[DONE] = 1\n```", "t[DONE] = 1\n"),
-        ("```python\nx = t[BEGIN]\n```", "x = t[BEGIN]\n"),
-        (f"The code stands between [BEGIN] and [DONE].\n```python\n{CODE}```", CODE),
-        ("[BEGIN]\n[DONE]", None),
-        ("```python\n[BEGIN]\n\n[DONE]\n```", None),
-        (f"```python\n{CODE}```\n```python\n[BEGIN]\n```", CODE),
-        (f"```python\nold\n```\n[DONE]\n{FENCED}", CODE),
-    ],
-)
+@pytest.mark.parametrize(("completion", "code"), CASES["marked"])
 def test_done_ends_what_begin_began(completion, code):
     assert extract(completion).code == code
 
 
-@pytest.mark.parametrize(
-    ("completion", "code"),
-    [
-        (CODE, CODE),
-        (f"{CODE}[DONE] and more", CODE),
-        (f"{CODE}[DONE]\nAnother task.\n[BEGIN]\nother\n[DONE]", CODE),
-        (f"[BEGIN]\n{CODE}[DONE]", CODE),
-        (f"<think>x</think>{CODE}", CODE),
-        ("t[DONE] = 1\nprint(t[DONE])\n", "t[DONE] = 1\nprint(t[DONE])\n"),
-        ("print('''\n[DONE]\n''')\n[DONE]\n", "print('''\n[DONE]\n''')\n"),
-        ("x = '''\n```\n'''\n", "x = '''\n```\n'''\n"),
-        (" \n\t", None),
-        ("```python\n", None),
-        ("x = ~y\n~~~~~~^^^\n", "x = ~y\n~~~~~~^^^\n"),
-        (f"```python\n{CODE}```", CODE),
-        (f"```python\n{CODE}```\n[DONE]\n```python\nafter\n```", CODE),
-    ],
-)
+@pytest.mark.parametrize(("completion", "code"), CASES["bare"])
 def test_bare(completion, code):
     assert extract(completion, bare=True).code == code
 

@@ -5,35 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coding_model_project.grading.fences import Fences
+from coding_model_project.grading.info_strings import language_of
+from tests.tables import tables
+
+CASES = tables("fences")
 
 
 def found(text, language="python"):
     return [(one.language, one.code, one.closed) for one in Fences(text, language).blocks()]
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("```\n<\n >\n```", "<\n >\n"),
-        ("~~~\n<\n >\n~~~", "<\n >\n"),
-        ("```\naaa\n~~~\n```", "aaa\n~~~\n"),
-        ("~~~\naaa\n```\n~~~", "aaa\n```\n"),
-        ("````\naaa\n```\n``````", "aaa\n```\n"),
-        ("~~~~\naaa\n~~~\n~~~~", "aaa\n~~~\n"),
-        ("```\naaa\n  ```", "aaa\n"),
-        ("   ```\naaa\n  ```", "aaa\n"),
-        ("```\naaa\n   ```  \t\r", "aaa\n"),
-        ("```\naaa\n    ```\n```", "aaa\n    ```\n"),
-        ("```\naaa\n``` x\n```", "aaa\n``` x\n"),
-        ("```\n\n  \n```", "\n  \n"),
-        ("```\n```", ""),
-        ("~~~ aa ``` ~~~\naaa\n~~~", "aaa\n"),
-        ("foo\n```\nbar\n```\nbaz", "bar\n"),
-        (" ```\n aaa\naaa\n```", "aaa\naaa\n"),
-        ("  ```\naaa\n  aaa\naaa\n  ```", "aaa\n  aaa\naaa\n"),
-        ("   ```\n   aaa\n    aaa\n  aaa\n   ```", "aaa\n aaa\naaa\n"),
-    ],
-)
+@pytest.mark.parametrize(("text", "code"), CASES["closed"])
 def test_blocks_close_as_in_commonmark(text, code):
     assert [(one, closed) for _, one, closed in found(text)] == [(code, True)]
 
@@ -45,46 +27,12 @@ def test_what_is_no_fence(text):
     assert found(text) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("1. So:\n   ```python\n   if 1:\n       x\n   ```\n2. Done", "if 1:\n    x\n"),
-        ("- ```python\n  if 1:\n      x\n  ```", "if 1:\n    x\n"),
-        ("10) ~~~python\n    x\n    ~~~", "x\n"),
-        ("* - ```py\n    x\n    ```", "x\n"),
-        ("\t```python\n\tif 1:\n\t\tx\n\t```", "if 1:\n\tx\n"),
-        ("    ```python\n\tif 1:\n\t    x\n    ```", "if 1:\n    x\n"),
-        ("> ```python\n> if 1:\n>     x\n> ```\n> And so on.", "if 1:\n    x\n"),
-        (">```python\n>x\n>```", "x\n"),
-        ("> > ```python\n> > x\n> > ```", "x\n"),
-        ("> 1. ```python\n>    x\n>    ```", "x\n"),
-        ("> ```python\n> x\n\nThe quote ended.\n```", "x\n"),
-        ("   ```python\nif a:\n  if b:\n    x\n  y\n   ```", "if a:\n  if b:\n    x\n  y\n"),
-        ("1. a\n   ```python\n   x\n```\nnot indented as it should be", "x\n"),
-    ],
-)
+@pytest.mark.parametrize(("text", "code"), CASES["nested"])
 def test_blocks_in_lists_and_quotes(text, code):
     assert found(text)[0] == ("python", code, True)
 
 
-@pytest.mark.parametrize(
-    ("language", "code"),
-    [
-        ("python", "print('''\n```\n''')\n"),
-        ("python", 'print("""\n```python\nx\n```\n""")\n'),
-        ("python", 'def f(x):\n    """\n    ```\n    f(1)\n    ```\n    """\n    return x\n'),
-        ("python", 'def f(x):\n  """\n  ```\n  f(1)\n  ```\n  """\n  return x\n'),
-        ("python", "a = '''\n```\n'''\nb = \"\"\"\n```\n\"\"\" + f'''\n```{a}\n```\n'''\n"),
-        ("python", "s = r'''\\\n```\n'''\n"),
-        ("python", "s = '\\\n```\\\n'\n# not '''\n"),
-        ("python", "x = 1  # ends in ```\ny = '```'\n"),
-        ("python", "s = '''\n" + "```\nx\n```\n" * 50 + "'''\n"),
-        ("bash", "cat > README.md <<'EOF'\n# Title\n```bash\nls\n```\nEOF\nls\n"),
-        ("bash", "cat <<-END | tee a\n\t```\n```\n\tEND\n"),
-        ("bash", 'cat <<"A B" <<C\n```\nA B\n```\nC\n'),
-        ("cpp", 'auto s = R"(\n```\n)";\nauto t = R"x(\n```\n)" )x";\n'),
-    ],
-)
+@pytest.mark.parametrize(("language", "code"), CASES["literals"])
 def test_a_fence_in_a_literal_is_text(language, code):
     if language == "python":
         compile(code, "here", "exec")
@@ -148,3 +96,14 @@ def test_a_longer_fence_holds_any_text(text, indent, fence):
         outlines=True
     )
     assert (outline.end, outline.closed) == (text.count("\n") + 3, True)
+
+
+@pytest.mark.parametrize(("language", "infos"), tables("info_strings")["infos"])
+def test_an_info_string_names_its_language(language, infos):
+    for info in infos.split("|"):
+        assert language_of(info) == language, info
+
+
+def test_a_long_info_string_takes_no_time():
+    assert language_of("x " * 1_000_000) == "x"
+    assert language_of("{" * 1_000_000) == ""

@@ -1,7 +1,7 @@
 """Problems whose tests share the candidate's process: verdicts, and their details."""
 
 import sys
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,86 +16,14 @@ from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded import tiers
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import ErrorType, Harness, Limits, Problem
+from tests.tables import tables
+from tests.unit.data.rows import published as rows
 
 LIMITS = Limits(cpu_s=10.0, wall_s=30.0)
 
 
-@dataclass(frozen=True)
-class Spoken:
-    """Programs for `twice(x)`, in a language."""
-
-    tests: str
-    function: str
-    """With @ in the place of the body's statement."""
-    right: str = "return x + x;"
-    wrong: str = "return x * x;"
-    ends: str = ""
-    fails: str = ""
-    main: str = ""
-    noise: str = ""
-
-
-SPOKEN = {
-    "cpp": Spoken(
-        tests=(
-            "#undef NDEBUG\n#include<assert.h>\nint main(){\n    vector<int> a={twice(2), twice(3)};\n"
-            "    assert (a==vector<int>({4, 6}));\n    assert (twice(-1) == -2);\n    \n}\n"
-        ),
-        function="#include<vector>\nusing namespace std;\nint twice(int x){\n    @\n}\n",
-        ends="exit(0);",
-        fails='throw runtime_error("no");',
-        main="int main() { return twice(1); }\n",
-        noise='puts("here"); return x + x;',
-    ),
-    "java": Spoken(
-        tests=(
-            "public class Main {\n    public static void main(String[] args) {\n"
-            "        Solution s = new Solution();\n        List<Boolean> correct = Arrays.asList(\n"
-            "                s.twice(2) == 4,\n                s.twice(3) == 6\n        );\n"
-            "        if (correct.contains(false)) {\n            throw new AssertionError();\n"
-            "        }\n    }\n}\n"
-        ),
-        function="import java.util.*;\npublic class Solution {\n  public int twice(int x) {\n@\n  }\n}\n",
-        ends="System.exit(0); return 0;",
-        fails='throw new IllegalStateException("no");',
-        noise='System.out.println("here"); return x + x;',
-    ),
-    "javascript": Spoken(
-        tests=(
-            "const testTwice = () => {\n  console.assert(twice(2) === 4)\n  console.assert(\n"
-            "    JSON.stringify([twice(3)]) === JSON.stringify([6])\n  )\n}\n\ntestTwice()\n"
-        ),
-        function="const twice = (x) => {\n  @\n}\n",
-        ends="process.exit(0)",
-        fails='throw new Error("no")',
-        main="console.log(twice(1))\n",
-        noise='console.log("here"); return x + x',
-    ),
-    "go": Spoken(
-        tests=(
-            "func TestTwice(t *testing.T) {\n    assert := assert.New(t)\n"
-            "    assert.Equal(4, Twice(2))\n    assert.Equal(math.Abs(-6), float64(Twice(3)))\n}\n"
-        ),
-        function='package main\n\nimport "math"\n\nvar _ = math.Pi\n\nfunc Twice(x int) int {\n\t@\n}\n',
-        right="return x + x",
-        wrong="return x * x",
-        ends='panic("no")',
-        fails='panic("no")',
-        main="func main() { Twice(1) }\n",
-        noise='println("here"); return x + x',
-    ),
-    "rust": Spoken(
-        tests=(
-            "\n#[cfg(test)]\nmod tests {\n    use super::*;\n\n    #[test]\n    fn test_twice() {\n"
-            "        assert_eq!(twice(2), 4);\n        assert!(twice(3) == 6);\n    }\n\n}\n"
-        ),
-        function="fn twice(x: i32) -> i32 {\n    @\n}\n",
-        ends="std::process::exit(0);",
-        fails='panic!("no");',
-        main="fn main() { twice(1); }\n",
-        noise='println!("here"); return x + x;',
-    ),
-}
+SPOKEN = {name: SimpleNamespace(**parts) for name, parts in tables("harness").items()}
+"""Tests of `twice(x)` by language, and parts of programs; @ in a function is its body's statement."""
 
 
 def needs(language: str) -> None:
@@ -151,26 +79,8 @@ async def test_tests_as_humaneval_x_publishes_them(graded, language):
     assert {verdict.integrity for verdict in (right, wrong)} == {"in_process"}
 
 
-PYTHON = LOADERS["bigcodebench"].to_problem(
-    {
-        "task_id": "BigCodeBench/7",
-        "instruct_prompt": "Define twice(x), by json.",
-        "complete_prompt": 'import json\n\ndef twice(x):\n    """Double it."""\n',
-        "canonical_solution": "    return json.loads(str(2 * x))",
-        "code_prompt": "import json\ndef twice(x):\n",
-        "entry_point": "twice",
-        "test": (
-            "import unittest\nfrom unittest.mock import patch\n\nclass TestCases(unittest.TestCase):\n"
-            "    def test_two(self):\n        self.assertEqual(twice(2), 4)\n\n"
-            "    @patch('builtins.print')\n    def test_it_uses_json(self, _):\n"
-            "        with patch.object(json, 'loads', return_value=9):\n"
-            "            self.assertEqual(twice(2), 9)\n\n"
-            "if __name__ == '__main__':\n    unittest.main()\n"
-        ),
-    },
-    LOADERS["bigcodebench"].published.parts[0],
-    0,
-)
+BIGCODEBENCH = LOADERS["bigcodebench"]
+PYTHON = BIGCODEBENCH.to_problem(rows.BIGCODEBENCH, BIGCODEBENCH.published.parts[0], 0)
 
 
 async def test_tests_as_bigcodebench_publishes_them(graded):

@@ -12,59 +12,13 @@ from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Call, ErrorType, Limits, Problem, Test, Verdict
 from tests.fakes import stdin_problem
 from tests.processes import below
+from tests.text_cases import text_cases
 
 pytestmark = pytest.mark.sandbox
 
 SUMS = stdin_problem(
     ("3\n1 2 3\n", "6\n1\n2\n3\n"), ("2\n10 -10\n", "0\n10\n-10"), limits=Limits(cpu_s=5, wall_s=20)
 )
-OUT = "print(sum(xs), *xs, sep='\\n')"
-
-HONEST = {
-    "input": f"n = int(input())\nxs = list(map(int, input().split()))\n{OUT}",
-    "open_0": f"xs = [int(x) for x in open(0).read().split()[1:]]\n{OUT}",
-    "readline": "import sys\ninput = sys.stdin.readline\ninput()\n"
-    f"xs = [*map(int, input().split())]\n{OUT}",
-    "eof_loop": f"""ls = []
-while True:
-    try:
-        ls.append(input())
-    except EOFError:
-        break
-xs = [int(x) for x in ls[1].split()]
-{OUT}""",
-    "after_the_guard": f"""if __name__ == "__main__":
-    input()
-xs = [*map(int, input().split())]
-{OUT}""",
-    "file": "import os\nassert os.path.basename(__file__) == 'main.py'\n"
-    "assert os.path.dirname(os.path.abspath(__file__)) == os.getcwd()\n"
-    f"input()\nxs = [*map(int, input().split())]\n{OUT}",
-    "exit": f"input()\nxs = [*map(int, input().split())]\n{OUT}\nexit()",
-    "fileinput": f"import fileinput\nxs = [int(x) for x in [*fileinput.input()][1].split()]\n{OUT}",
-    "os_read": f"import os\nxs = [int(x) for x in os.read(0, 1 << 20).split()[1:]]\n{OUT}",
-    "stdout_write": "import sys\ninput()\nxs = input().split()\n"
-    "sys.stdout.write(str(sum(map(int, xs))) + '\\n' + '\\n'.join(xs))",
-    "deep_thread": f"""import sys, threading
-sys.setrecursionlimit(1 << 20)
-threading.stack_size(64 << 20)
-def deep(n):
-    return n and 1 + deep(n - 1)
-def main():
-    input()
-    xs = [*map(int, input().split())]
-    assert deep(20_000) == 20_000
-    {OUT}
-t = threading.Thread(target=main)
-t.start()
-t.join()""",
-    "buffered_bytes": "import sys, io, atexit\nb = io.StringIO()\n"
-    "atexit.register(lambda: sys.stdout.write(b.getvalue()))\n"
-    "input()\nxs = [*map(int, input().split())]\nprint(sum(xs), *xs, sep='\\n', file=b)",
-    "os_exit_after_flush": f"import os, sys\ninput()\nxs = [*map(int, input().split())]\n{OUT}\n"
-    "sys.stdout.flush()\nos._exit(0)",
-}
-
 CALLS = Problem(
     id="fake/call",
     split="test",
@@ -74,46 +28,11 @@ CALLS = Problem(
     ),
 )
 
-ALWAYS_EQUAL = """class Always{base}:
-    def __eq__(self, other): return True
-    def __ne__(self, other): return False
-    def __hash__(self): return 0
-    def __len__(self): return 2
-    def __iter__(self): return iter([self, self])
-"""
+CASES = text_cases(__file__, "honest_and_forged.txt")
 
-FORGED_CALLS = {
-    "always_equal": ALWAYS_EQUAL.format(base="") + "def solve(n): return Always()",
-    "always_equal_items": ALWAYS_EQUAL.format(base="(int)")
-    + "def solve(n): return [Always(), Always()]",
-    "exit_in_the_call": "import os\ndef solve(n): os._exit(0)",
-    "sys_exit": "import sys\ndef solve(n): sys.exit(0)",
-    "frames": """import sys, gc
-def solve(n):
-    frame = sys._getframe()
-    while frame:
-        for value in frame.f_locals.values():
-            for held in (value, getattr(value, "expected", None)):
-                if isinstance(held, list) and len(held) == 2 and held[0] == n:
-                    return held
-        frame = frame.f_back
-    for held in gc.get_objects():
-        if type(held) is list and len(held) == 2 and held[0] == n and held[1] == 2 * n:
-            return held
-""",
-    "forged_result_line": "import os\nfor fd in range(3, 12):\n    try: os.write(fd, b'true')\n"
-    "    except OSError: pass\nos._exit(0)",
-    "patched_builtins": "import builtins\nbuiltins.all = lambda *_: True\n"
-    "builtins.isinstance = lambda *_: True\ndef solve(n): return None",
-}
 
-FORGED_SCRIPTS = {
-    "first_token_only": "print(open(0).read().split()[-1])",
-    "all_permuted": "input()\nxs=[*map(int,input().split())]\nprint(*xs, sum(xs))",
-    "right_then_fails": HONEST["input"] + "\nraise SystemExit(1)",
-    "reads_files": "import os, glob\nfor p in glob.glob('*') + glob.glob('/proc/*/cmdline'):\n"
-    "    try: print(open(p).read())\n    except OSError: pass",
-}
+def programs(kind: str) -> dict[str, str]:
+    return {name: source for name, mark, source in CASES if mark == kind}
 
 
 @pytest.fixture
@@ -129,18 +48,18 @@ def verdicts(any_sandbox):
 
 
 async def test_honest_programs_are_accepted(verdicts):
-    for name, verdict in (await verdicts(SUMS, HONEST)).items():
+    for name, verdict in (await verdicts(SUMS, programs("honest"))).items():
         assert verdict.passed, (name, verdict.results)
 
 
 async def test_forged_scripts_are_rejected(verdicts):
-    for name, verdict in (await verdicts(SUMS, FORGED_SCRIPTS)).items():
+    for name, verdict in (await verdicts(SUMS, programs("script"))).items():
         assert not verdict.passed, name
         assert verdict.pass_fraction == 0, name
 
 
 async def test_forged_calls_are_rejected(verdicts):
-    forged = await verdicts(CALLS, FORGED_CALLS)
+    forged = await verdicts(CALLS, programs("call"))
     for name, verdict in forged.items():
         assert not verdict.passed, name
         assert verdict.pass_fraction == 0, name

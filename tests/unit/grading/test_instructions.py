@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coding_model_project.errors import DataError, UngradableError
+from coding_model_project.grading.cache import CachedGrader
+from coding_model_project.grading.extract import Rule
 from coding_model_project.grading.instructions import (
     KINDS,
     MAX_CHARS,
@@ -24,6 +27,11 @@ from coding_model_project.grading.instructions import (
     follows,
     follows_loosely,
 )
+from coding_model_project.grading.instructions.grader import InstructionsGrader, check_instructions
+from coding_model_project.types import ErrorType, Instruction, Problem
+from tests.tables import tables
+
+CASES = tables("instructions")
 
 SHARED = Path(__file__).parents[4] / "shared"
 RECORDED = SHARED / "corpora" / "ifbench"
@@ -53,14 +61,7 @@ def test_every_kind_has_an_example():
 
 @pytest.mark.parametrize(
     ("kind", "response", "loose"),
-    [
-        ("punctuation:no_comma", "Sure, here:\nNo comma.", True),
-        ("punctuation:no_comma", "No comma.\nDone, bye.", True),
-        ("punctuation:no_comma", "Sure, here:\nNo comma.\nDone, bye.", True),
-        ("punctuation:no_comma", "One, two.", False),
-        ("punctuation:no_comma", "Sure, here:", False),
-        ("startend:end_checker", "**Sure:**\n*the end*", True),
-    ],
+    CASES["loose"],
     ids=["first line", "last line", "both", "nothing to leave out", "all of it", "asterisks"],
 )
 def test_the_loose_verdict_leaves_out_lines_and_asterisks(kind, response, loose):
@@ -78,21 +79,7 @@ def test_a_blank_response_follows_nothing(blank):
 
 LIMITS = {"relation": "at most", "num_words": 3}
 LETTER = {"letter": "ab", "let_relation": "at least", "let_frequency": 1}
-WRONG = [
-    ("punctuation:no_coma", {}, "did you mean punctuation:no_comma?"),
-    ("?", {}, "known: change_case:"),
-    ("count:numbers", {"N": None}, "needs N; it takes N"),
-    ("punctuation:no_comma", {"N": 1}, "does not take N; it takes none"),
-    *(("count:numbers", {"N": n}, f"N={n!r} is not") for n in ("2", 2.5, float("inf"), True, -1)),
-    ("sentence:keyword", {"word": "a", "N": 0}, "at least 1"),
-    ("ratio:stop_words", {"percentage": 101}, "from 0 to 100"),
-    ("format:list", {"sep": " "}, "sep=' '"),
-    *(("keywords:existence", {"keywords": one}, "a list of strings") for one in ("cat", [], [1])),
-    *(("language:response_language", {"language": x}, "language code") for x in ("xx", ["en"])),
-    ("length_constraints:number_words", LIMITS, '"less than" or "at least"'),
-    ("keywords:letter_frequency", LETTER, "single character"),
-    ("count:word_count_range", {"min_words": 9, "max_words": 3}, "max_words=3"),
-]
+WRONG = CASES["wrong"]
 
 
 @pytest.mark.parametrize(("kind", "arguments", "message"), WRONG)
@@ -142,6 +129,7 @@ ODD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("response", ODD.values(), ids=ODD)
 def test_odd_responses_take_no_long_time(response):
     for kind, arguments in ARGUMENTS.items():
@@ -176,6 +164,7 @@ def test_a_machine_that_is_too_slow_gives_no_verdict(monkeypatch):
         follows("length_constraints:number_sentences", ONE_SENTENCE, "A response.")
 
 
+@pytest.mark.slow
 def test_verdicts_are_the_same_in_every_thread_and_time():
     """langdetect draws at random, and its profiles are loaded by whichever thread is first."""
     hard, codes = (
@@ -232,3 +221,52 @@ def test_the_arguments_of_all_published_prompts_are_accepted(name):
     for row in lines(SHARED / "data" / name):
         for kind, arguments in zip(row["instruction_id_list"], row["kwargs"], strict=True):
             check_arguments(kind, arguments)
+
+
+NO_COMMA = Instruction("punctuation:no_comma")
+LOWERCASE = Instruction("change_case:english_lowercase")
+
+
+def problem(*instructions: Instruction) -> Problem:
+    return Problem(
+        id="rules/1", split="train", statement="Write.", tests=(),
+        instructions=instructions, language="text",
+    )  # fmt: skip
+
+
+def graded(given: Problem, completion: str):
+    grader = CachedGrader(InstructionsGrader(), bare=False)
+    return asyncio.run(grader.grade(given, completion))
+
+
+def test_each_instruction_has_its_result_and_all_must_be_followed():
+    both = problem(NO_COMMA, LOWERCASE)
+    verdict = graded(both, "all of it is lower case")
+    assert (verdict.passed, verdict.extraction) == (True, Rule.whole_text)
+    verdict = graded(both, "No comma here")
+    assert (verdict.passed, verdict.pass_fraction) == (False, 0.5)
+    assert verdict.error is ErrorType.wrong_answer
+    assert verdict.results[1].detail == "does not follow change_case:english_lowercase"
+
+
+def test_reasoning_is_no_part_of_the_text():
+    assert graded(problem(NO_COMMA), "<think>well, now</think>no comma").passed
+    assert graded(problem(NO_COMMA), "<think>well, it never ends").error is ErrorType.no_code
+    assert graded(problem(NO_COMMA), " \n").error is ErrorType.no_code
+
+
+def test_loose_accuracy_leaves_out_a_first_line():
+    verdict = graded(problem(NO_COMMA, LOWERCASE), "Sure, here:\nno comma and No capital")
+    assert (verdict.passed, verdict.loose_passed) == (False, False)
+    assert (verdict.pass_fraction, verdict.followed_loosely) == (0.0, 1)
+    verdict = graded(problem(NO_COMMA), "Sure, here:\nno comma")
+    assert (verdict.passed, verdict.loose_passed) == (False, True)
+    assert graded(problem(NO_COMMA), "<think>never ends").loose_passed is False
+
+
+def test_an_unknown_instruction_is_unusable_and_the_nearest_is_named():
+    wrong = problem(Instruction("punctuation:no_coma"))
+    with pytest.raises(DataError, match=r"rules/1: .*punctuation:no_comma"):
+        graded(wrong, "x")
+    with pytest.raises(DataError, match=r"rules/1"):
+        check_instructions([wrong])

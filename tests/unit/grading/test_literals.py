@@ -46,6 +46,7 @@ def test_pythons_parser_reads_a_bounded_part_of_a_text(text, way):
     assert fields * literals._SHARE_OF_FIELDS <= MAX_PARSED_OF_A_TEXT
 
 
+@pytest.mark.slow
 def test_a_program_that_takes_too_long_to_parse_is_refused():
     syntax_tree("x\n" * (MAX_PARSED // 2))
     for code in ("x\n" * MAX_PARSED, FIELDS):

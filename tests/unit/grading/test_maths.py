@@ -24,6 +24,9 @@ from coding_model_project.grading.maths.final_answer import (
 from coding_model_project.grading.maths.grader import MathGrader, same_text_or_number
 from coding_model_project.types import ErrorType, Execution, Problem, Status, Verdict
 from tests.fakes import FakeSandbox
+from tests.tables import tables
+
+CASES = tables("maths")
 
 
 def problem(answer: str) -> Problem:
@@ -42,27 +45,7 @@ def judged(answer: str, *completions: str, **fields: str) -> list[Verdict]:
     return asyncio.run(judge())
 
 
-FOUND = {
-    "a box": (r"So \boxed{42}.", "42", AnswerRule.boxed),
-    "the last box": (r"\boxed{1} and then \boxed{2}", "2", AnswerRule.boxed),
-    "nested braces": (r"$\boxed{\frac{1}{2}}$", r"\frac{1}{2}", AnswerRule.boxed),
-    "an escaped brace": (r"\boxed{\{1, 2\}}", r"\{1, 2\}", AnswerRule.boxed),
-    "a box without braces": (r"\boxed 7.", "7", AnswerRule.boxed),
-    "a box that was cut off": (r"\boxed{3} or \boxed{4", "3", AnswerRule.boxed),
-    "an empty box": (r"\boxed{} the answer is 5", "5", AnswerRule.sentence),
-    "hashes": ("1 + 1 = 2\n#### 2", "2", AnswerRule.hashes),
-    "hashes with units": ("#### $1,234.50", "$1,234.50", AnswerRule.hashes),
-    "hashes with blanks": ("#### 1 200\nDone.", "1 200", AnswerRule.hashes),
-    "hashes with thin blanks": ("#### $1\u2009200.50", "$1\u2009200.50", AnswerRule.hashes),
-    "hashes with two numbers": ("#### 1 2", "#### 1 2", AnswerRule.sentence),
-    "a heading is no answer": ("#### Step 1\nIt is 9", "It is 9", AnswerRule.sentence),
-    "a statement": ("The answer is: **12**\nBye", "12", AnswerRule.sentence),
-    "a statement in bold": ("The answer is **$18**.", "$18", AnswerRule.sentence),
-    "a percentage in bold": ("The answer is *25%*.", "25%", AnswerRule.sentence),
-    "the last statement": ("answer: 1\nFinal Answer: 2 apples", "2 apples", AnswerRule.sentence),
-    "a statement without an answer": ("The answer is:\n17", "17", AnswerRule.sentence),
-    "a box goes before hashes": ("\\boxed{1}\n#### 2", "1", AnswerRule.boxed),
-}
+FOUND = CASES["found"]
 
 
 @pytest.mark.parametrize("case", FOUND)
@@ -82,20 +65,7 @@ def test_any_text_has_an_answer_or_none(text):
     assert found is None or 0 < len(found.text) <= MAX_CHARACTERS
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        r"\boxed{",
-        r"\boxed",
-        "#### ",
-        "answer is ",
-        r"\boxed{{",
-        r"\boxed{}",
-        "1,",
-        "#### 1 200 ",
-        "* .",
-    ],
-)
+@pytest.mark.parametrize("unit", CASES["units"])
 def test_the_search_takes_linear_time(unit):
     started = time.process_time()
     final_answer(unit * (1_000_000 // len(unit)))
@@ -111,24 +81,7 @@ def test_a_verdict_names_answer_rule_and_judge():
     assert (none.error, none.code, none.extraction) == (ErrorType.no_code, None, "nothing")
 
 
-@pytest.mark.parametrize(
-    ("text", "strict", "flexible"),
-    [
-        ("3 * 4 = 12 hundred.\n#### 1,200", True, True),
-        ("#### $1200", False, True),  # the pattern allows no "$"
-        ("#### 1200.\n\nQuestion: Next?\nAnswer: #### 7", True, True),
-        ("#### 7\n#### 1200", False, True),
-        ("So it is $1,200.", False, True),
-        ("#### 1200 of 1300", True, False),
-        ("#### 1200%", True, True),  # the pattern ends before the sign
-        ("#### 1 200", False, False),  # strict-match reads 1, flexible-extract 200
-        ("#### 1200.0", False, False),  # texts are compared
-        ("\\boxed{1200} of 3", False, False),
-        ("It is Question: 1200", False, False),
-        ("none", False, False),
-        ("", False, False),
-    ],
-)
+@pytest.mark.parametrize(("text", "strict", "flexible"), CASES["gsm8k"])
 def test_lm_evals_rules_for_gsm8k(text, strict, flexible):
     (verdict,) = judged("1,200", text, comparison="gsm8k")
     assert verdict.passed is strict
@@ -202,6 +155,7 @@ BLANKS = (
 SIGNS = (r"\cup", r"\cap", r"\to", r"\neg", r"\rightarrow", r"\mid", "∪", "→", "|", "&", "?")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gold", ["7", "8", "78", "15", "56"])
 def test_values_side_by_side_are_no_single_value(gold):
     from coding_model_project.grading.maths.equal_answers import equal
@@ -238,58 +192,7 @@ OTHERWISE = [
 ]  # fmt: skip
 """Forms of 25 per cent, as 25 or `25\\%`, and what is neither; a share is no percentage."""
 
-NOTATIONS = {
-    "25": (PERCENT, OTHERWISE),
-    "25%": (PERCENT, OTHERWISE),
-    r"25\%": (PERCENT, OTHERWISE),
-    "0.25": ([r"0.25\%"], [r"25\%", "#### 25%", "The answer is 25%."]),
-    r"12.5\%": (["12.5", r"\frac{25}{2}"], ["1.25", "1250"]),
-    "1200": (
-        [
-            r"1\,200", r"1\, 200", r"1\;200", r"1\:200", r"1\ 200", r"1{\,}200", r"1\thinspace200",
-            "1 200", "1~200", "1\u2009200", "1\u202f200", "1\u00a0200", "1\u200a200", r"\$1{,}200",
-            r"1\,200\text{ m}", "It is 1 200 km", "#### 1 200", "#### $1\u2009200.",
-        ],
-        [
-            r"1\,20", r"12\,00", r"1\,200\,30", "1, 200", r"1\quad 200", "1\u2003200", "1  200",
-            "1\t200", "1 20", "#### 1 20", "1 2", "0 200",
-        ],
-    ),
-    "1234567.5": (
-        ["1 234 567.5", r"1\,234\,567.5", "#### 1 234 567.50"],
-        ["1 234567.5", "12 34 567.5", r"1 234\,56", "1 234 567 5"],
-    ),
-    "3400": (["3 400", "#### 3 400"], ["3, 400", r"3\quad 400", "3 4 00"]),
-    "3, 400": (["3, 400", r"3,\ 400"], ["3 400", "3400", "#### 3 400"]),
-    "12": (["12."], ["1 2", "#### 1 2", r"1\,2"]),
-    r"2516_8": (
-        [r"2516_{8}", r"2516_{\text{eight}}", "(2516)_8", "2516"],
-        ["2516_9", "1358", "2516_8, 9", "2516_8 + 3", "The answer is $2516_9$."],
-    ),
-    "7": (
-        [r"7 \pmod{8}", r"x \equiv 7 \pmod 8", r"\approx 7", r"\text{The answer is } 7"],
-        ["7_8", r"7 \bmod 8", r"7 \approx 8", r"7 \equiv 8", r"\text{The answer is not } 7"],
-    ),
-    r"7 \pmod{8}": (["7"], [r"7 \pmod{9}"]),
-    r"\frac13": ([r"0.\overline{3}", r"\frac13 \approx 0.333"], ["0.333333333"]),
-    "0.0000001": (["10^{-7}"], ["0.0000002", "0"]),
-    r"1.6\times 10^{-19}": ([r"1.60\cdot 10^{-19}"], [r"1.7\times 10^{-19}", r"1.6\times 10^{-20}"]),
-    "3.14": (["3.1400"], ["3.1400001", r"\pi"]),
-    r"1 - \frac{1}{\mathrm{e}}": ([r"1 - \frac{1}{e}"], [r"1 - \frac{1}{x}"]),
-    r"6-5\mathrm{i}": (["6 - 5i"], ["6 + 5i"]),
-    r"\sqrt{1/n}": ([r"\frac{1}{\sqrt{n}}"], [r"\sqrt{n}"]),
-    r"\sqrt{x^2}": ([r"|x|"], ["x"]),
-    r"\frac12": ([r"\sin 30^\circ"], [r"\cos 30^\circ"]),
-    r"(2,\infty)": (["x>2"], [r"x \ge 2"]),
-    r"\$5": (["5", r"\text{\$}5", r"#### \$5"], ["6"]),
-    "18": (
-        [
-            "#### $18", "#### $18.00", r"#### \$18.", "#### £18", "The answer is **$18**.",
-            "It is $18 a day.",
-        ],
-        ["#### -18", "#### $180", "The answer is **$19**."],
-    ),
-}  # fmt: skip
+NOTATIONS = CASES["notations"]  # fmt: skip
 """Expected answers, with equal and unequal ones: the content of a box, or a whole text."""
 
 
@@ -328,6 +231,7 @@ LABELLED = Path(__file__).parents[2] / "frozen" / "maths_answers.jsonl.gz"
 STILL_WRONG = {("2ab", r"The answer is $\boxed{2ba}$.")}  # math-verify takes "ba" for a unit
 
 
+@pytest.mark.slow
 def test_labelled_answers_get_their_label_more_often_than_by_any_other_grader():
     rows = [json.loads(line) for line in gzip.decompress(LABELLED.read_bytes()).splitlines()]
     rows = [row for row in rows if row["right"] is not None]

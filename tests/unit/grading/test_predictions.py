@@ -12,6 +12,9 @@ from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import ErrorType, Predicted, Prediction, Problem
 from tests.fakes import FakeSandbox
+from tests.tables import tables
+
+CASES = tables("predictions")
 
 PROGRAM = (
     "SEEN = []\n\ndef f(items, n=1):\n    return [(len(SEEN), x) for x in sorted(items)[:n]]\n"
@@ -47,24 +50,7 @@ def graded(of: Predicted, *completions: str, **what):
     return asyncio.run(all_of_them())
 
 
-@pytest.mark.parametrize(
-    "completion",
-    [
-        "[(0, 2), (0, 3)]",
-        "<think>maybe [1]?</think>[(0, 2), (0, 3)]",
-        "I think:\n[ANSWER]\nassert f([3, 2], 2) == [(0, 2), (0, 3)]  # done\n[/ANSWER]\nBye.",
-        "[ANSWER][1][/ANSWER], no: [ANSWER][(0, 2), (0, 3)][/ANSWER]",
-        "[ANSWER]\n```python\nassert f([3, 2], 2) == [(0, 2), (0, 3)]\n```\n[/ANSWER]",
-        "[ANSWER][(0, 2), (0, 3)][/ANSWER]\nIt stands between [ANSWER] and [/ANSWER]. [ANSWER][/ANSWER]",
-        "[ANSWER]\n[(0, 2), (0, 3)]\n[ANSWER]",
-        "assert f([3, 2], 2) is [(0, 2), (0, 3)]",
-        "So\n```python\nassert f([3, 2], 2) == [(0, 2), (0, 3)]\n```\nit is.",
-        "It sorts first.\nassert f([3, 2], 2) == [(0, 2), (0, 3)]",
-        "f([3, 2], 2) == [(0, 2), (0, 3)]",
-        "assert [(0, 2), (0, 3)] == f([3, 2], 2)",
-        "[(False, 2), (0, 3.0)]",
-    ],
-)
+@pytest.mark.parametrize("completion", CASES["right"])
 def test_an_output_is_found_and_compared_as_python_does(completion):
     verdict = graded_on_host(Predicted.output, completion)
     assert (verdict.passed, verdict.error) == (True, None)

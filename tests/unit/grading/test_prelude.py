@@ -11,6 +11,9 @@ from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.prelude import contest_prelude, with_prelude
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Asserts, Call, ErrorType, Problem, Stdin, Test
+from tests.tables import tables
+
+CASES = tables("prelude")
 
 LIMIT = "__import__('sys').setrecursionlimit(50000)"
 CONTEST = contest_prelude([]).replace(LIMIT, "")
@@ -29,20 +32,7 @@ def ran(code: str, prelude: str = CONTEST) -> dict:
     return names
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "x = gcd(4, 6) + inf",
-        "def f(xs: List[int]) -> Optional[int]: ...",
-        "x = deque([1]), Counter('ab'), defaultdict(int), heappush([], 1), bisect_left([], 1)",
-        "x = datetime.date(2024, 1, 1), math.pi, sys.maxsize, heapq.heapify([])",
-        '"""A docstring."""\nfrom __future__ import annotations\nx: NoSuchName = lcm(2, 3)',
-        "from __future__ import (\n    annotations,\n    division,\n); x = gcd(2, 4)",
-        "from __future__ import annotations  # a comment\nx = gcd(2, 4)",
-        "\ufeffx = gcd(2, 4)",
-        "'''é'''; from __future__ import annotations; x = gcd(2, 4)",
-    ],
-)
+@pytest.mark.parametrize("code", CASES["names"])
 def test_names_of_the_harness_are_there(code):
     assert ran(code)
 

@@ -21,7 +21,11 @@ from coding_model_project.grading.publishers import (
     difference,
     extracted_by_livecodebench,
 )
+from tests import publisher_table
 from tests.strategies import TEXTS
+from tests.tables import tables
+
+CASES = tables("publishers")
 
 FROZEN = Path(__file__).parents[2] / "frozen" / "publishers.jsonl.gz"
 
@@ -51,32 +55,7 @@ def test_a_rule_agrees_with_its_publishers_harness(publisher, verdicts):
     ] == []
 
 
-@pytest.mark.parametrize(
-    ("name", "expected", "got"),
-    [
-        ("blanks in lines", "1 2\r\n", "1  2"),
-        ("by lines", "1 2\n", "1\n2\n"),
-        ("by lines", "1\n\n2\n", "1\n2\n"),
-        ("case of letters", "Yes 1", "YES 1"),
-        ("nan and inf", "inf", "1e400"),
-        ("digits of other scripts", "564", "٥٦٤"),
-        ("digits of other scripts", "1000", "1_000"),
-        ("07 for 7", "7 8", "07 +8"),
-        ("5.0 for 5", "5", "5.0"),
-        ("digits of floats", "5.0 0.5", "5 0.50"),
-        ("floats exactly", "0.5 1.0", "0.5000000001 1"),
-        ("floats exactly", "Case #1: 0.5", "Case #1: 0.5000000001"),
-        ("long integers as floats", "2594856514", "2594856513"),
-        ("tolerance of floats", "0.33333", "0.33334"),
-        ("any order", "1 2\n3", "3\n1 2"),
-        ("repeated words", "1 2", "1 2 2"),
-        ("cut short", "1\n2\n3\n", "1\n2\n"),
-        ("characters for words", "1 2\n", "12 21 21\n"),
-        ("otherwise", "1", "2"),
-        ("otherwise", "inf", "5"),
-        ("otherwise", "Yes 1", "YES 1.0"),
-    ],
-)
+@pytest.mark.parametrize(("name", "expected", "got"), CASES["differences"])
 def test_a_difference_has_a_name(name, expected, got):
     assert difference(expected, got) == name
 
@@ -92,19 +71,7 @@ def test_most_disagreements_have_a_name(verdicts):
     assert unexplained == []
 
 
-@pytest.mark.parametrize(
-    ("answer", "program"),
-    [
-        ("```python\nprint(1)\n```", "print(1)"),
-        ("```python\nprint(1)\n```\nIt prints:\n```\n1\n```\nDone", "1"),
-        ("```python\nprint(1)\n```\nand\n```", "and"),
-        ("x ``` y\na\nb\n```", "a\nb"),
-        ("``````", None),
-        ("```python\nprint(1)", None),
-        ("print(1)", None),
-        ("", None),
-    ],
-)
+@pytest.mark.parametrize(("answer", "program"), CASES["last_fences"])
 def test_livecodebench_takes_what_is_between_the_last_two_fences(answer, program):
     assert extracted_by_livecodebench(answer) == program
 
@@ -139,6 +106,7 @@ def test_a_text_equals_itself(lines):
         assert same(text + "\n", text)
 
 
+@pytest.mark.slow
 def test_a_wrong_output_of_full_length_is_not_kept_as_sets():
     """A set of each of 150,000 lines or words took more than 100 MB of the judge."""
     words = map("".join, islice(permutations("abcdefghijklmnopqrstuvwxyz", 6), 150_000))
@@ -154,6 +122,7 @@ def test_a_wrong_output_of_full_length_is_not_kept_as_sets():
 LENGTH = 50_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     ["9", "1 ", "1\n", "1e308\n", "1e999999999999999999 ", "ab\n", "0x", "1_", "```\n", "nan "],
@@ -168,3 +137,7 @@ def test_work_is_bounded(unit):
         difference(expected, got)
     extracted_by_livecodebench(text)
     assert time.process_time() - start < 15
+
+
+def test_the_page_is_up_to_date():
+    assert publisher_table.PAGE.read_text() == publisher_table.page()

@@ -1,3 +1,5 @@
+"""Rewards: outcome, length, form and overlong answers."""
+
 from dataclasses import replace
 
 import pytest
@@ -18,6 +20,9 @@ from coding_model_project.grading.shaping import (
 )
 from coding_model_project.types import ErrorType, TestResult, Verdict
 from tests.fakes import stdin_problem
+from tests.tables import tables
+
+CASES = tables("shaping")
 
 SIZES = st.integers(0, 5000)
 GOLD = "print(int(input()) + 1)"
@@ -30,18 +35,22 @@ def fenced(code):
     return f"```python\n{code}\n```"
 
 
-def judged(completion, *errors):
-    found = extract(completion)
+def verdict(errors, n_tests=None, code="x", extraction="bare_text"):
     return Verdict(
         problem_id=PROBLEM.id,
-        code=found.code,
-        extraction=str(found.rule),
+        code=code,
+        extraction=extraction,
         results=tuple(TestResult(error=error) for error in errors),
-        n_tests=len(PROBLEM.tests),
+        n_tests=n_tests or len(errors),
         comparison="tokens",
         sandbox="fake",
         grader_version="1",
     )
+
+
+def judged(completion, *errors):
+    found = extract(completion)
+    return verdict(errors, len(PROBLEM.tests), found.code, str(found.rule))
 
 
 def value(by, completion, *errors, kind=RewardKind.sparse, tokens=10):
@@ -118,19 +127,7 @@ def test_partial_scales_the_share_of_tests_passed():
     assert accepted.parts["length"] == 0.0
 
 
-@pytest.mark.parametrize(
-    ("completion", "clean"),
-    [
-        ("```python\nprint(1)\n```", True),
-        ("<think>```python\nx\n```</think>\n\n```python\nprint(1)\n```\n", True),
-        ("Here it is:\n```python\nprint(1)\n```", False),
-        ("```python\nprint(1)\n```\nIt prints 1.", False),
-        ("```python\nprint(1)\n", False),  # cut off
-        ("```\nprint(1)\n```", False),
-        ("```python\nprint(1)\n```\n```python\nprint(1)\n```", False),
-        ("print(1)", False),
-    ],
-)
+@pytest.mark.parametrize(("completion", "clean"), CASES["forms"])
 def test_the_format_reward_is_for_exactly_one_block(completion, clean):
     by = replace(OFF, format_weight=0.1)
     assert value(by, completion, None, None).parts["format"] == (0.1 if clean else 0.0)
@@ -151,3 +148,27 @@ def test_shaping_that_makes_no_sense_is_refused_by_its_key(wrong):
     given = RewardConfig(shaping=ShapingConfig(**wrong))
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         Shaping.of(given, style=PromptStyle.fenced, max_tokens=100)
+
+
+@given(
+    st.lists(st.none() | st.sampled_from(ErrorType), min_size=1, max_size=6),
+    st.sampled_from(RewardKind),
+)
+def test_rewards_are_bounded_and_the_sum_of_their_parts(errors, kind):
+    given_reward = reward(kind)(stdin_problem(), verdict(errors))
+    assert 0.0 <= given_reward.total <= 1.0
+    assert given_reward.total == sum(given_reward.parts.values())
+    assert (given_reward.total == 1.0) == (not any(errors))
+
+
+@pytest.mark.parametrize(
+    ("found", "dense", "sparse"),
+    [
+        (verdict([None, ErrorType.timeout]), 0.5, 0.0),
+        (verdict([], 3, code=None), 0.0, 0.0),
+        (verdict([None], 4), 0.25, 0.0),  # the others did not run
+    ],
+)
+def test_dense_is_the_share_of_tests_and_sparse_all_or_nothing(found, dense, sparse):
+    assert reward(RewardKind.dense)(stdin_problem(), found).total == dense
+    assert reward(RewardKind.sparse)(stdin_problem(), found).total == sparse

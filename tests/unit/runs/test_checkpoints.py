@@ -72,6 +72,7 @@ def test_each_kind_of_damage_is_named(tmp_path, damage, problem):
     assert found.startswith(problem)
 
 
+@pytest.mark.slow
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80, deadline=None
 )

@@ -17,6 +17,8 @@ from coding_model_project.types import (
     Stdin,
     Test,
 )
+from tests.tables import tables
+from tests.unit.sandbox.sources import SOURCES
 
 pytestmark = pytest.mark.sandbox
 
@@ -30,18 +32,7 @@ async def run(sandbox, code: str, tests: str, entry: str | None = None, **limits
     return execution
 
 
-ENDS = {
-    "raises at import": ("1 / 0", "assert True", Status.raised, "ZeroDivisionError"),
-    "missing": ("def g(): pass", "assert True", Status.raised, "defines no f"),
-    "exit in a call": ("def f(): raise SystemExit(0)", "f()", Status.raised, "SystemExit: 0"),
-    "assertion of its own": ("def f(): assert 0", "f()", Status.raised, "line 1"),
-    "syntax": ("def f(:", "f()", Status.syntax_error, "invalid syntax"),
-    "loop of the tests": ("def f(): return 1", "while f(): pass", Status.cpu_timeout, ""),
-    "sleep": ("import time\ndef f(): time.sleep(9)", "f()", Status.wall_timeout, ""),
-    "memory": ("def f(): return [0] * (1 << 30)", "f()", Status.memory_limit, "MemoryError"),
-    "much printed": ("def f(): print('x' * 100000)", "f()", Status.output_limit, ""),
-    "much answered": ("def f(): return 'x' * 100000", "f()", Status.output_limit, ""),
-}
+ENDS = tables("asserts")
 
 
 # `sandbox.conformance` has those that any sandbox must end so.
@@ -51,7 +42,7 @@ async def test_ends(sandbox, name):
     execution = await run(
         sandbox, code, tests, entry="f", cpu_s=0.3, wall_s=1 if name == "sleep" else 15
     )
-    assert (execution.status, execution.value) == (status, None)
+    assert (execution.status, execution.value) == (Status(status), None)
     assert says in execution.stderr_tail
 
 
@@ -74,14 +65,7 @@ async def test_inputs_of_one_program(sandbox):
 
 async def test_tests_are_nowhere_in_the_programs_memory(any_sandbox):
     """A program can find everything that was ever in the memory of the process that forks it."""
-    code = """
-import ctypes, gc, re, sys
-def f():
-    things = [*gc.get_objects(), *sys.modules, *(n for m in [*sys.modules.values()] for n in vars(m))]
-    pages = {id(thing) >> 12 for thing in things}
-    needle = re.compile(b"hidden[_]marker")  # which is not itself to be found
-    return sum(len(needle.findall(ctypes.string_at(page << 12, 4096))) for page in pages)
-"""
+    code = SOURCES["a look for its tests"]
     tests = "# hidden_marker " * 500 + "\nassert f() == 0"
     given = [Asserts(source=tests)] * 3
     executions = await any_sandbox.run(Program(source=code), given, Limits(output_kb=64))

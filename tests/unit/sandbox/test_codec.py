@@ -13,43 +13,14 @@ from hypothesis import strategies as st
 
 from coding_model_project.sandbox.embedded import answers
 from coding_model_project.types import Opaque
+from tests.strategies import PLAIN, exactly
 
-ATOMS = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.integers(min_value=10**30, max_value=10**60)
-    | st.floats()
-    | st.complex_numbers()
-    | st.text()
-    | st.binary()
-)
-HASHABLE = st.recursive(ATOMS, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=5)
-PLAIN = st.recursive(
-    ATOMS,
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.lists(inner, max_size=4).map(tuple)
-        | st.dictionaries(HASHABLE, inner, max_size=4)
-        | st.sets(HASHABLE, max_size=3)
-        | st.frozensets(HASHABLE, max_size=3)
-    ),
-    max_leaves=12,
-)
 MAX_BYTES = 1 << 20
 
 
 def same(a: object, b: object) -> bool:
     """Equal in value and type at every depth; nan is nan and -0.0 is not 0.0."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, dict) and isinstance(b, dict):
-        return same(list(a.items()), list(b.items()))
-    if isinstance(a, (set, frozenset)) and isinstance(b, (set, frozenset)):
-        return sorted(map(repr, a)) == sorted(map(repr, b))
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(map(same, a, b))
-    return repr(a) == repr(b)
+    return exactly(a) == exactly(b)
 
 
 @given(PLAIN)

@@ -19,6 +19,7 @@ from coding_model_project.sandbox import conformance, conformance_cases
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, compiled_loop
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import Asserts, Call, Limits, Opaque, Program, Status, Stdin
+from tests.unit.sandbox.sources import SOURCES
 
 pytestmark = pytest.mark.sandbox
 
@@ -111,26 +112,7 @@ async def test_a_call_may_return_numbers_of_numpy(any_sandbox):
         assert [(one.value, type(one.value[0])) for one in found] == [([6, {True: 2.0}], int)] * n
 
 
-FORGED = """
-import sys, types
-
-class Equal(int):
-    def __eq__(self, other): return True
-    __hash__ = int.__hash__
-
-class int64:
-    __module__, ndim = "numpy", 0
-    dtype = types.SimpleNamespace(kind="i")
-    def __init__(self, held): self.held = held
-    def item(self): return self.held
-
-class numpy(types.ModuleType):
-    int64 = generic = int64
-
-sys.modules["numpy"] = numpy("numpy")
-
-def f(which): return [Equal(5), int64(Equal(5)), int64(int64(6)), int64(5)][which]
-"""
+FORGED = SOURCES["numpy forged"]
 
 
 async def test_what_calls_itself_numpy_is_plain_data_or_opaque(sandbox):
@@ -154,40 +136,8 @@ async def test_files_are_there_to_read(isolated):
     assert execution.stdout == "x" * 90_000 + "\n"
 
 
-OWN_FILES = """
-import os, shutil, tarfile
-os.makedirs("a/b")
-open("a/b/x", "w").write("x")
-os.chmod("a/b/x", 0o751)
-os.utime("a/b/x", (1, 2))
-os.utime("a/b/x", (1, 2), follow_symlinks=False)
-shutil.copytree("a", "c")
-shutil.copy2("c/b/x", "y")
-shutil.copy("y", "z")
-with tarfile.open("t.tar", "w") as archive:
-    archive.add("c")
-with tarfile.open("t.tar") as archive:
-    archive.extractall("d")
-for path in ("c/b/x", "y", "z", "d/c/b/x"):
-    print(oct(os.stat(path).st_mode), os.stat(path).st_mtime == 2)
-"""
-OTHER_FILES = """
-import os
-os.symlink("/usr/lib", "link")
-for path in ("/", "/usr/lib", "link", os.__file__, "/dev/null", "/dev", 0, 1):
-    for change in (
-        lambda: os.chmod(path, 0o777),
-        lambda: os.utime(path),
-        lambda: os.utime(path, (1, 1)),
-        lambda: os.chown(path, -1, -1),
-        lambda: os.setxattr(path, "user.x", b"1"),
-    ):
-        try:
-            change()
-            print("changed", path)
-        except OSError:
-            pass
-"""
+OWN_FILES = SOURCES["own files"]
+OTHER_FILES = SOURCES["files of others"]
 
 
 async def test_a_program_sets_modes_and_times_of_its_own_files_and_of_no_other(isolated):

@@ -22,6 +22,7 @@ from coding_model_project.types import (
     Stdin,
 )
 from tests.processes import below
+from tests.unit.sandbox.sources import SOURCES
 
 pytestmark = [
     pytest.mark.sandbox,
@@ -100,21 +101,7 @@ async def test_each_program_is_run_by_its_own_limits(both):
         assert execution.status is status
 
 
-MOST = """
-import mmap
-def most(_):
-    fits, too_much = 0, 1 << 32
-    while too_much - fits > 4096:
-        tried = (fits + too_much) // 2
-        try:
-            mmap.mmap(-1, tried, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
-            fits = tried
-        except OSError:
-            too_much = tried
-    return fits
-if __name__ == "__main__":
-    print(most(0))
-"""
+MOST = SOURCES["most memory"]
 
 
 async def test_a_program_has_the_same_memory_whichever_loop_runs_it(both):
@@ -151,30 +138,7 @@ async def test_nothing_it_left_goes_on(both):
     assert len(below("embedded.zygote")) == 2
 
 
-LOOK_BACK = """
-import ctypes, gc, os, sys
-libc = ctypes.CDLL(None)
-libc.write.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
-libc.sbrk.restype = ctypes.c_void_p
-read, write = os.pipe()
-turned = bytes((i + 1) % 256 for i in range(256))
-
-def look(at):
-    n = libc.write(write, at, 4096)
-    if n > 0 and b"bopuifs`qsphsbn" in os.read(read, n).translate(turned):
-        print("found")
-    return n > 0
-
-frame = sys._getframe()
-while frame := frame.f_back:
-    if b"bopuifs`qsphsbn" in repr(frame.f_locals).encode().translate(turned):
-        print("found in", frame.f_code.co_name)
-at = libc.sbrk(0)
-while look(at := at - 4096): pass
-for arena in {id(thing) >> 20 << 20 for thing in gc.get_objects()}:
-    for at in range(arena, arena + (1 << 20), 4096): look(at)
-print("looked")
-"""
+LOOK_BACK = SOURCES["look back"]
 """Prints where memory holds `another` and, joined by a line, `program`."""
 
 
@@ -249,21 +213,7 @@ async def test_a_killed_zygote_takes_what_it_compiles_along(both):
 def test_a_host_with_many_files_open(tmp_path):
     """The channel must not lie where the descriptors of tests are put."""
     script = tmp_path / "host.py"
-    script.write_text(
-        "import asyncio, os\n"
-        "from coding_model_project.sandbox.embedded import EmbeddedSandbox\n"
-        "from coding_model_project.types import Limits, Program, Stdin\n"
-        "limits = Limits(cpu_s=1, wall_s=5, memory_mb=128, output_kb=64)\n"
-        "async def main():\n"
-        "    held = []\n"
-        "    sandbox = EmbeddedSandbox(workers=4, min_tier='rlimit')\n"
-        "    while not held or held[-1] < 196: held.append(os.open('/dev/null', os.O_RDONLY))\n"
-        "    async with sandbox:\n"
-        "        program = Program(source='print(input())')\n"
-        "        for n in [1, 2] * 4:\n"
-        "            for e in await sandbox.run(program, [Stdin('1')] * n, limits): print(e.stdout)\n"
-        "asyncio.run(main())\n"
-    )
+    script.write_text(SOURCES["a host with many files"])
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["1"] * 12, done.stderr
 

@@ -90,6 +90,7 @@ async def test_other_languages_share_requests_to_this_projects_servers():
         assert server.sandbox.languages[-1] == "c"
 
 
+@pytest.mark.slow
 async def test_other_languages_take_standard_input_one_request_each():
     server = PlainServer()
     async with fusion(server, "plain") as sandbox:

@@ -5,6 +5,7 @@ import pytest
 from coding_model_project.grading.execution import inputs_of
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Program, Status, Test
+from tests.unit.sandbox.sources import SOURCES
 
 pytestmark = pytest.mark.sandbox
 
@@ -97,23 +98,7 @@ async def test_calls_that_continue_see_what_those_before_them_left(ends_of):
     assert ends == [[1], [2], [3]]
 
 
-ENDS = """
-import os, sys
-seen = []
-def f(x):
-    seen.append(x)
-    if x == 0: raise ValueError("no")
-    if x == 1: sys.exit(3)
-    if x == 2: os._exit(0)
-    if x == 3: return [0] * 10**9
-    if x == 4: return "a" * (2 << 20)
-    if x == 5:
-        while True: pass
-    if x == 6: print("a" * (2 << 20))
-    if x == 7: return {x: object()}
-    if x == 8: sys.exit()
-    return list(seen)
-"""
+ENDS = SOURCES["ends of calls"]
 
 
 async def test_a_call_ends_as_in_a_process_of_its_own(ends_of):
@@ -150,17 +135,7 @@ async def test_each_has_its_own_limits(ends_of, inputs, end):
 
 
 async def test_what_runs_on_after_an_answer_is_on_the_next_call(ends_of):
-    source = """
-import threading, time
-def work():
-    while True: pass
-def f(x):
-    if x == 1: threading.Thread(target=work, daemon=True).start()
-    if x == 2:
-        end = time.process_time() + 1
-        while time.process_time() < end: time.sleep(0.01)
-    return x
-"""
+    source = SOURCES["a thread that runs on"]
     ends, _ = await ends_of(source, calls(0, 1, 2, 3))
     assert ends == [0, 1, "cpu_timeout", 3]
 

@@ -30,9 +30,7 @@ from coding_model_project.types import (
     Stdin,
     Test,
 )
-from tests.language_cases import CASES
-from tests.language_cases.case import CANARY, LIMITS, Case
-from tests.language_cases.scripts import BASH_ATTEMPTS
+from tests.language_cases import BASH_ATTEMPTS, CANARY, CASES, LIMITS, Case
 from tests.unit.sandbox.fusion_servers import Server, fake, fusion, program_of_a_probe
 
 

@@ -17,6 +17,7 @@ from coding_model_project.sandbox import embedded
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Limits, Program, Stdin
 from tests.processes import below, ended
+from tests.unit.sandbox.sources import SOURCES
 
 pytestmark = pytest.mark.sandbox
 
@@ -113,21 +114,7 @@ async def test_cancelling_frees_the_worker(tier):
 
 
 async def test_dies_with_its_host(tier):
-    script = f"""
-import asyncio, psutil
-from coding_model_project.sandbox.embedded import EmbeddedSandbox
-from coding_model_project.types import Limits, Program, Stdin
-async def main():
-    async with EmbeddedSandbox(workers=1, min_tier="rlimit", tier={str(tier)!r}) as sandbox:
-        loop = Program(source="while True: pass")
-        inputs = [Stdin(""), Stdin("")]
-        run = asyncio.create_task(sandbox.run(loop, inputs, Limits(cpu_s=60, wall_s=60)))
-        while len(started := psutil.Process().children(recursive=True)) < 3:
-            await asyncio.sleep(0.01)
-        print(*(p.pid for p in started), flush=True)
-        await run
-asyncio.run(main())
-"""
+    script = SOURCES["a host"].replace("TIER", repr(str(tier)))
     host = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert host.stdout is not None
     with host.stdout:

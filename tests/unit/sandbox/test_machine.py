@@ -19,6 +19,7 @@ from coding_model_project.sandbox.embedded import EmbeddedSandbox, slot
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import Asserts, Call, Limits, Program, Status, Stdin
 from tests.processes import below
+from tests.unit.sandbox.sources import SOURCES
 
 pytestmark = pytest.mark.sandbox
 
@@ -181,15 +182,7 @@ async def test_compiling_keeps_the_programs_memory_limit(n):
     assert "MemoryError" in executions[0].stderr_tail
 
 
-THREADS = """
-import threading
-x = bytearray(b"x") * (100 << 20)
-over = threading.Event()
-threads = [threading.Thread(target=over.wait) for _ in range(int(input()))]
-for thread in threads: thread.start()
-print(threading.stack_size(), threading.active_count() - 1)
-over.set()
-"""
+THREADS = SOURCES["threads"]
 
 
 async def test_as_many_threads_as_are_allowed_fit_the_default_memory_limit(sandbox):

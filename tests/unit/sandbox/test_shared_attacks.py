@@ -16,24 +16,14 @@ from coding_model_project.grading.execution import inputs_of, judge_execution
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Call, Isolation, Limits, Problem, Program, Test
 from tests.text_cases import text_cases
+from tests.unit.sandbox.sources import SOURCES
 
 LIMITS = Limits(cpu_s=0.3, wall_s=5, memory_mb=200, output_kb=64)
 N = 4
 TRIES = 4
 """Runs of an attack that a busy machine ends: the grader tries again, too."""
 
-BEFORE = """
-import gc, os, signal, sys, threading, time
-SEEN = []
-def frame(value, code=0, first=b"+"):
-    body = first + bytes([code]) + value
-    return len(body).to_bytes(8, "little") + body
-def f(n, token):
-    SEEN.append((n, token))
-    if n % 2 == 0:
-        return [n, token]
-    return attack(n, token)
-"""
+BEFORE = SOURCES["before an attack"]
 
 CASES = text_cases(__file__, "shared_attacks.txt")
 ATTACKS = {name: source for name, _, source in CASES}

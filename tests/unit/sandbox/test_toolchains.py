@@ -19,6 +19,9 @@ from coding_model_project.sandbox.embedded.languages import (
     rust,
     toolchains,
 )
+from tests.tables import tables
+
+CASES = tables("java_names")
 
 RUSTC = """
 case "$*" in
@@ -124,31 +127,7 @@ def test_a_refusal_names_the_way_out(monkeypatch):
 MAIN = "public static void main(String[] args) {}"
 
 
-@pytest.mark.parametrize(
-    ("source", "file", "main"),
-    [
-        (f"class Main {{ {MAIN} }}", "Main.java", "Main"),
-        (f"public class A {{ {MAIN} }}", "A.java", "A"),
-        (f"class B {{ {MAIN} }} public class A {{ {MAIN} }}", "A.java", "A"),
-        (f"public class A {{ {MAIN} }} class Main {{ {MAIN} }}", "A.java", "Main"),
-        (f"public class A {{ }} class B {{ {MAIN} }}", "A.java", "B"),
-        (f"class A {{ }} class B {{ {MAIN} }}", "B.java", "B"),
-        (f"package a.b;\n\npublic final class A {{ {MAIN} }}", "A.java", "a.b.A"),
-        (f"// public class X {{\n/* class Y {{ */ class Z {{ {MAIN} }}", "Z.java", "Z"),
-        (f'class A {{ String s = "}} class B {{ void"; }} class C {{ {MAIN} }}', "C.java", "C"),
-        (f"class A {{ char c = '}}'; static class B {{ {MAIN} }} }}", "A.java", "A"),
-        (f'class A {{ String s = """\n }} " public class X {{ """; {MAIN} }}', "A.java", "A"),
-        (f"@Deprecated public record R(int a) {{ {MAIN} }}", "R.java", "R"),
-        (f"import java.util.*;\npublic\nenum E {{ ONE; {MAIN} }}", "E.java", "E"),
-        ("", "Main.java", "Main"),
-        ("public class .. {}", "Main.java", "Main"),
-        (f"public class {'x' * 300} {{}}", "Main.java", "Main"),
-        (f"public class Größe$1 {{ {MAIN} }}", "Größe$1.java", "Größe$1"),
-        ("class {", "Main.java", "Main"),
-        ("class A {", "A.java", "A"),
-        ("}}}} public class A", "Main.java", "Main"),
-    ],
-)
+@pytest.mark.parametrize(("source", "file", "main"), CASES["names"])
 def test_a_java_source_names_its_file_and_its_main_class(source, file, main):
     found = java_names.names(source)
     assert (found.file, found.main) == (file, main)

@@ -17,7 +17,10 @@ from coding_model_project.server.listening import check_exposure, listen, serve
 from coding_model_project.server.run_code import Bounds
 from coding_model_project.types import Status
 from tests.fakes import FakeSandbox, echo
+from tests.tables import tables
 from tests.unit.server.clients import JSON, PRINT, client_of, ends, ran
+
+CASES = tables("server")
 
 # ── /run_code ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -40,21 +43,9 @@ async def test_success():
     }
 
 
-@pytest.mark.parametrize(
-    ("status", "exit_code", "phase", "code"),
-    [
-        (Status.syntax_error, None, "Finished", 1),
-        (Status.raised, 3, "Finished", 3),
-        (Status.signalled, None, "Finished", -6),
-        (Status.killed, None, "Finished", -9),
-        (Status.cpu_timeout, None, "TimeLimitExceeded", None),
-        (Status.wall_timeout, None, "TimeLimitExceeded", None),
-        (Status.memory_limit, 77, "Finished", 1),
-        (Status.output_limit, 1, "Finished", -25),
-    ],
-)
+@pytest.mark.parametrize(("status", "exit_code", "phase", "code"), CASES["failures"])
 async def test_failures(status, exit_code, phase, code):
-    body = await ran(ends(status=status, exit_code=exit_code, stdout="partial"))
+    body = await ran(ends(status=Status(status), exit_code=exit_code, stdout="partial"))
     result = body["run_result"]
     assert (body["status"], result["status"], result["return_code"]) == ("Failed", phase, code)
     assert result["stdout"] == "partial"
@@ -151,19 +142,7 @@ async def test_the_token_is_asked_of_all_but_a_ping():
         assert (await client.get("/metrics")).status_code == 401
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 200),
-        ({"host": "127.0.0.1:8080", "origin": "http://127.0.0.1:8080"}, 200),
-        ({"host": "[::1]:8080"}, 200),
-        ({"host": "evil.example"}, 400),
-        ({"origin": "http://evil.example"}, 403),
-        ({"origin": "null"}, 403),
-        ({"content-type": "text/plain"}, 422),
-        ({"content-type": ""}, 422),
-    ],
-)
+@pytest.mark.parametrize(("headers", "status"), CASES["headers"])
 async def test_without_a_token_no_page_of_another_site_runs_programs(headers, status):
     async with client_of(FakeSandbox()) as client:
         content = json.dumps(PRINT)

@@ -120,6 +120,7 @@ def test_solutions_earn_1_by_script_and_by_the_agent_and_mistakes_less(tmp_path)
     run_in_environments(use)
 
 
+@pytest.mark.slow
 def test_the_tools_form_is_read_by_the_parser_and_shown_by_the_models_own_template():
     episodes = HabitCorpus(habit=0.5, calls=Calls.tools)
     config = TinyModelConfig(vocab_size=300, tools=True)

@@ -114,6 +114,7 @@ def several(tmp_path, command, monkeypatch):
     return job, start
 
 
+@pytest.mark.slow
 def test_several_nodes_are_one_ray_and_the_time_limit_saves_and_requeues(several, tmp_path):
     job, start = several
     log = tmp_path / "log.txt"
@@ -157,6 +158,7 @@ def test_a_run_that_ray_ended_for_a_dead_node_is_requeued_if_it_gained_a_checkpo
     assert ("requeue 7" in (tmp_path / "scontrol.txt").read_text()) is gained
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGUSR1, signal.SIGTERM])
 def test_a_stop_while_ray_starts_ends_the_job_since_nothing_is_to_be_saved(
     several, command, tmp_path, how
