@@ -110,8 +110,10 @@ class Engine:
 
     async def _search_docker_hub(self) -> None:
         """Have podman read `FROM owner/image` as docker does, unless this machine has registries."""
+        if _REGISTRIES in os.environ:
+            return
         _, out, _ = await self.run("info", "--format", "{{json .Registries}}")
-        if out.strip() == b"{}" and _REGISTRIES not in os.environ:
+        if out.strip() == b"{}":
             path = Path(self._folder.name, "registries.conf")
             path.write_text('unqualified-search-registries = ["docker.io"]\n')
             self._env[_REGISTRIES] = str(path)
