@@ -281,7 +281,8 @@ def _check_fields(row: Mapping[str, Any], grader: GradedBy) -> None:
 def missing_field(field: str, row: Mapping[str, Any], expected: str) -> str:
     """Return the message for a missing field, with the row's columns and the option that maps one."""
     like = (name for name in _NAMES.get(field, ()) if name in row)
-    found = ", ".join(map(str, row)) or "none"
+    names = (name if str(name).isprintable() else repr(name) for name in row)
+    found = ", ".join(map(str, names)) or "none"
     return (
         f"field '{field}' is missing; {expected}; the row has columns {found}; "
         f"map them with --map {field}={next(like, 'COLUMN')} (in Python: columns=)"
