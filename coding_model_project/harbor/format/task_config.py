@@ -1,8 +1,7 @@
 """task.toml, version 1.4 and older: its schema, with Harbor's defaults, coercions and checks.
 
 The dataclasses keep Harbor's key names. pydantic coerces values as it does in Harbor ("20" is a number of
-seconds). Unknown keys are ignored, with a warning. Nothing checks what no environment of this project
-provides (`tpu`, `mcp_servers`).
+seconds). Unknown keys are ignored, with a warning.
 
 Source of every rule: Harbor 0.25.0, models/task/config.py.
 """
@@ -19,7 +18,7 @@ from enum import StrEnum
 from functools import cache
 from ipaddress import ip_address, ip_network
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import (
@@ -43,6 +42,11 @@ _SERVICE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
 _HOST_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _NOT_IN_STEPS = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]')
 _DEVICE = re.compile(r"(CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[1-9¹²³])", re.IGNORECASE)
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_SECRET = re.compile(r"KEY|SECRET|TOKEN(?!S)|PASSWORD|CREDENTIAL|AUTH", re.IGNORECASE)
+_TEMPLATE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_BARE = r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-)?\}"
+_TEMPLATED = re.compile(rf"\s*(?:[A-Za-z]+\s+)?{_BARE}(?:[\s:-]*{_BARE})*\s*")
 
 
 # ── checks of values, which raise ValueError ──────────────────────────────────────────────────────
@@ -145,6 +149,20 @@ def _megabytes(size: str) -> int:
 
 # ── the schema ────────────────────────────────────────────────────────────────────────────────────
 
+
+def _check_header(name: str, value: str) -> None:
+    """Validate an MCP server's header, which may name a credential's variable but not contain one."""
+    if not _HEADER.fullmatch(name) or "\r" in value or "\n" in value:
+        raise ValueError(f"{name!r} is not an HTTP header, or its value has several lines")
+    templates = _TEMPLATE.findall(value)
+    if "${" in _TEMPLATE.sub(" ", value) or any("${" in default for _, default in templates):
+        raise ValueError(f"header {name}: {value!r} is not a valid template of variables")
+    secret = bool(_SECRET.search(name)) or name.lower() in ("cookie", "set-cookie")
+    given = any(default and (secret or _SECRET.search(key)) for key, default in templates)
+    if given or (secret and value.strip() and not _TEMPLATED.fullmatch(value)):
+        raise ValueError(f"header {name} must give its credential as ${{VAR}}, without a default")
+
+
 Hosts = tuple[Annotated[str, AfterValidator(_host)], ...]
 User = str | int | None
 
@@ -219,6 +237,38 @@ class Healthcheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tpu:
+    type: str
+    topology: Annotated[str, AfterValidator(str.strip)]
+
+    def __post_init__(self) -> None:
+        if not self.type or not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)+", self.topology):
+            raise ValueError("a TPU needs a type and a topology such as '2x4'")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    name: str
+    transport: Annotated[
+        Literal["stdio", "sse", "streamable-http"],
+        BeforeValidator(lambda given: "streamable-http" if given == "http" else given),
+    ] = "sse"
+    url: str | None = None
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        needed = "command" if self.transport == "stdio" else "url"
+        if not getattr(self, needed):
+            raise ValueError(f"transport {self.transport!r} needs '{needed}'")
+        if self.transport == "stdio" and self.headers:
+            raise ValueError("headers are for HTTP transports only")
+        for name, value in self.headers.items():
+            _check_header(name, value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentConfig:
     """[environment], and [verifier.environment]."""
 
@@ -232,10 +282,10 @@ class EnvironmentConfig:
     storage_mb: int | None = None
     gpus: int | None = None
     gpu_types: tuple[str, ...] | None = None
-    tpu: Mapping[str, Any] | None = None
+    tpu: Tpu | None = None
     network_mode: NetworkMode = NetworkMode.public
     allowed_hosts: Hosts | None = None
-    mcp_servers: tuple[Mapping[str, Any], ...] = ()
+    mcp_servers: tuple[McpServer, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables, whose values may be ${VAR} or ${VAR:-default} (`task.resolve_env`)."""
     skills_dir: str | None = None

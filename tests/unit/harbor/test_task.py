@@ -47,6 +47,11 @@ def test_an_empty_task_toml_has_every_default(tmp_path):
         ('[verifier]\nenvironment_mode = "shared"\n[verifier.environment]', "environment_mode"),
         ('[[steps]]\nname = "../x"', "steps.0.name"),
         ('[[steps]]\nname = "a"\n[[steps]]\nname = "A"', "two steps have the same name"),
+        (
+            '[[environment.mcp_servers]]\nname = "m"\nurl = "u"\n'
+            '[environment.mcp_servers.headers]\nAuthorization = "secret"',
+            "header Authorization",
+        ),
     ],
 )
 def test_a_bad_value_is_refused_by_its_key(tmp_path, toml, named):
