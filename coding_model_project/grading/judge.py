@@ -264,20 +264,20 @@ async def open_judge(
     stop_early: bool,
     stop_at_limit: bool = False,
     environment: TaskEnvironment = DEFAULT_ENVIRONMENT,
-    make: Callable[[SandboxConfig], Sandbox] = make_sandbox,
+    make: Callable[[SandboxConfig], Sandbox] | None = None,
 ) -> AsyncIterator[Graders]:
     """Start the graders of a configuration; stop them on exit.
 
     Args:
-        make: makes the sandbox, here or on the nodes of a cluster.
         style: the style of the prompts that completions answer.
         stop_early: see `ExecutionGrader`. Sparse rewards depend only on whether a program passes; for
             dense ones every hidden test runs, since stopping would bias the pass fraction.
         stop_at_limit: see `start_graders`.
         environment: see `GraderByProblem`.
+        make: makes the sandbox, `make_sandbox` by default; that of a cluster runs on all its nodes.
     """
     async with start_graders(
-        make(sandbox),
+        (make or make_sandbox)(sandbox),
         at_once=programs_at_once(sandbox),
         bare=style is PromptStyle.bare,
         stop_early=stop_early,

@@ -33,15 +33,15 @@ MAX_KEPT_BYTES = 4 << 20
 """Maximum bytes of a folder of logs that an outcome keeps."""
 
 _NETWORK = re.compile(
-    r".*(?:could(?:n't| not) resolve|failed to resolve|failure (?:in name resolution|resolving)|"
+    r"could(?:n't| not) resolve|failed to resolve|failure (?:in name resolution|resolving)|"
     r"failed to lookup address|name or service not known|network is unreachable|\bEAI_AGAIN\b|"
-    r"\bENOTFOUND\b|dns error).*",
+    r"\bENOTFOUND\b|dns error",
     re.IGNORECASE,
 )
 _MISSING = re.compile(
-    r".*(?:connection refused|could not connect|failed to connect|command not found|"
+    r"connection refused|could not connect|failed to connect|command not found|"
     r": not found$|bad interpreter|required file not found|exec format error|"
-    r"^\S*python\S*: no module named|^(?:/usr/bin/)?env: .*no such file).*",
+    r"^\S*python\S*: no module named|^(?:/usr/bin/)?env: .*no such file",
     re.IGNORECASE | re.MULTILINE,
 )
 _CODES = {
@@ -51,6 +51,7 @@ _CODES = {
 """Exit codes of a shell, by POSIX."""
 
 _SHOWN_CHARS = 200
+_SEARCHED_CHARS = 1000
 _MANY = 5
 
 
@@ -145,7 +146,7 @@ def _rewards(files: Tree) -> Rewards:
 
 def of_network(output: str) -> str | None:
     """Return the first line that reports a name that was not resolved; None without one."""
-    return _line(_NETWORK.search(output))
+    return _line(_NETWORK, output)
 
 
 def hindrance(output: str, exit_code: int, gone: Sequence[int] = ()) -> str | None:
@@ -157,8 +158,11 @@ def hindrance(output: str, exit_code: int, gone: Sequence[int] = ()) -> str | No
     if gone and not of_network(output):
         named = ", ".join(map(str, gone[:_MANY])) + (", …" if len(gone) > _MANY else "")
         return f"it may need servers that ended with the agent, on port {named}"
-    return of_network(output) or _line(_MISSING.search(output)) or _CODES.get(exit_code)
+    return of_network(output) or _line(_MISSING, output) or _CODES.get(exit_code)
 
 
-def _line(found: re.Match[str] | None) -> str | None:
-    return None if found is None else found[0].strip()[:_SHOWN_CHARS]
+def _line(sign: re.Pattern[str], output: str) -> str | None:
+    """Return the first line with a sign. Of a long line the beginning is searched, as that takes time
+    quadratic in the length, and programs choose what they print."""
+    lines = (line[:_SEARCHED_CHARS] for line in output.splitlines())
+    return next((line.strip()[:_SHOWN_CHARS] for line in lines if sign.search(line)), None)

@@ -172,6 +172,9 @@ class _Phase:
 
     def _look(self) -> bool:
         """Read output and hold processes to their limits; return whether the host sent a request."""
+        if self._running is not None and (killed := self._running.beyond()):
+            self._finish(killed)
+            return False
         poll = select.poll()
         for fd in (self._channel.fileno(), *(one.fd for one in self._streams)):
             poll.register(fd, select.POLLIN)
@@ -191,8 +194,6 @@ class _Phase:
                 self._job.kill()
         elif self._running.pidfd in ready:
             self._finish(None)
-        elif killed := self._running.beyond():
-            self._finish(killed)
         return self._channel.fileno() in ready
 
     def _answer(self, request: frames.Head, body: bytes) -> None:

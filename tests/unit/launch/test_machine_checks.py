@@ -118,6 +118,6 @@ def test_a_rollout_of_its_own_needs_a_device_that_ray_counts(host):
     separate = ["hardware=cpu", "coding.mode=separate_async"]
     machine_checks.check_cpus(compose_recipe("grpo", separate))
     with pytest.raises(ConfigError) as caught:
-        machine_checks.check_cpus(compose_recipe("grpo", [*separate, f"{rollout}.nnodes=2"]))
-    assert str(caught.value).startswith("ray_kwargs.ray_init.num_gpus=2: ")
-    assert str(caught.value).endswith("set it to 3")
+        machine_checks.check_cpus(compose_recipe("grpo", [*separate, f"{rollout}.nnodes=3"]))
+    assert str(caught.value).startswith("ray_kwargs.ray_init.num_gpus=3: ")
+    assert str(caught.value).endswith("set it to 4")

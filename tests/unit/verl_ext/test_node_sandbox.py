@@ -244,7 +244,7 @@ async def test_a_harbor_task_is_tried_on_the_nodes_and_again_where_one_fails(clu
                 raise SandboxError("no disk")
             if code == "broken":
                 raise HarborError("no reward")
-            return self._verdict(problem, None, extraction=extraction)
+            return self._verdict(problem, code=None, results=(), extraction=extraction)
 
     monkeypatch.setattr(node_sandbox, "HarborGrader", Grader)
     problem = replace(stdin_problem(), tests=(), task="tasks/one")

@@ -62,8 +62,10 @@ def _add(folder, name):
     return True
 
 
+@pytest.mark.slow
 def test_of_processes_that_take_a_name_at_once_one_gets_it(tmp_path):
-    with multiprocessing.get_context("fork").Pool(8) as pool:
+    # A fork of a process with threads, as the tests' is, may wait for a lock for ever.
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
         got = pool.starmap(_add, [(tmp_path, f"job-{n % 2}") for n in range(8)])
     assert sum(got) == 2
     assert {job.name for job in JobLog(tmp_path).jobs()} == {"job-0", "job-1"}
