@@ -21,6 +21,7 @@ from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.harbor.rooms import rooms
 from coding_model_project.harbor.trial import Trials
+from coding_model_project.harbor.verification import hindrance
 from coding_model_project.types import ErrorType, Problem
 from tests.processes import below
 from tests.unit.harbor.folders import CHECK, folder
@@ -361,3 +362,10 @@ def test_a_task_whose_solution_must_keep_serving_gives_no_verdict(tmp_path, work
         assert "servers that ended with the agent, on port 8123" in str(ended.error)
         assert ended.failure_cause == "verifier_failed"
     assert outcome(task, Script("sleep 600 &")).rewards == {"reward": 0.0}
+
+
+def test_a_line_of_megabytes_hides_no_sign_and_takes_no_time():
+    long = "python" * 1_000_000
+    assert hindrance(long, 0) is None
+    found = hindrance(f"{long}\nls\n/tests/test.sh: line 2: kit: command not found\n", 1)
+    assert found == "/tests/test.sh: line 2: kit: command not found"
