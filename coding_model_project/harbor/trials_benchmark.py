@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
+from coding_model_project.sandbox.benchmark import cpu_s
 
 TRIVIAL: Mapping[str, str] = {
     "task.toml": "",
@@ -50,7 +50,7 @@ async def measure(trials: int, concurrency: int) -> dict[str, float]:
     load = os.getloadavg()[0]
     with TemporaryDirectory(prefix="harbor-bench-") as folder:
         task = load_task(write_task(Path(folder) / "trivial"))
-        cpu_s = _cpu_s()
+        used_s = cpu_s()
         async with EmbeddedEnvironments() as environments:
             runner = Trials(environments)
             started = time.monotonic()
@@ -60,16 +60,11 @@ async def measure(trials: int, concurrency: int) -> dict[str, float]:
                 if outcome.rewards != {"reward": 1.0}:
                     raise SandboxError(f"a trivial trial failed: {outcome.line()}")
             wall_s = time.monotonic() - started
-        cpu_s = _cpu_s() - cpu_s
+        used_s = cpu_s() - used_s
     return {
         "trials": trials,
         "concurrency": concurrency,
         "trials_per_minute": 60 * trials / wall_s,
-        "cpu_ms_per_trial": 1000 * cpu_s / trials,
+        "cpu_ms_per_trial": 1000 * used_s / trials,
         "load": load,
     }
-
-
-def _cpu_s() -> float:
-    uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(use.ru_utime + use.ru_stime for use in uses)

@@ -215,9 +215,9 @@ async def _all_of(
 
 
 async def _round(side: _Side, programs: int, tests: int) -> Throughput:
-    cpu_s = _cpu_s(side.server)
+    used_s = cpu_s(side.server)
     _, many_s = await _all_of(side, side.run, programs, tests)
-    cpu_s = _cpu_s(side.server) - cpu_s
+    used_s = cpu_s(side.server) - used_s
     walls, single_s = await _all_of(side, side.run, programs, 1)
     calls_s = None
     if side.call is not None:
@@ -225,7 +225,7 @@ async def _round(side: _Side, programs: int, tests: int) -> Throughput:
     return Throughput(
         tests_per_s=programs * tests / many_s,
         programs_per_s=programs / single_s,
-        cpu_ms_per_test=1000 * cpu_s / (programs * tests) if side.sees_cpu else None,
+        cpu_ms_per_test=1000 * used_s / (programs * tests) if side.sees_cpu else None,
         p99_ms=1000 * statistics.quantiles(walls, n=100, method="inclusive")[98],
         calls_per_s=None if calls_s is None else programs * tests / calls_s,
     )
@@ -237,7 +237,7 @@ def _processes(tests: int) -> None:
         subprocess.run(command, input=_STDIN.encode(), capture_output=True, check=True)
 
 
-def _cpu_s(server: psutil.Process | None) -> float:
+def cpu_s(server: psutil.Process | None = None) -> float:
     """Return the CPU seconds of this process, a server and their children, ended ones included."""
     total = 0.0
     for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):

@@ -11,6 +11,7 @@ import json
 import random
 import shutil
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +105,7 @@ class Corpus(Protocol):
         ...
 
 
-class DrawnCorpus:
+class DrawnCorpus(ABC):
     """A corpus (`Corpus`) whose conversations are drawn one by one.
 
     Args:
@@ -114,9 +115,9 @@ class DrawnCorpus:
     def __init__(self, n_texts: int) -> None:
         self._n_texts = n_texts
 
+    @abstractmethod
     def one(self, rng: random.Random) -> Conversation:
         """Draw a new conversation."""
-        raise NotImplementedError
 
     def texts(self, rng: random.Random) -> Iterator[str]:
         """See `Corpus`."""

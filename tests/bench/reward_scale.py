@@ -34,6 +34,7 @@ from verl.utils.reward_score import prime_code
 import coding_model_project as cmp
 from coding_model_project.data.problems import write_problems
 from coding_model_project.launch.compose import compose_recipe
+from coding_model_project.sandbox.benchmark import cpu_s
 from coding_model_project.verl_ext.rewards.reward_manager import CodeRewardManager
 from coding_model_project.verl_ext.trainers.grpo import plain
 
@@ -126,16 +127,12 @@ async def reward_steps(
     """Return the wall seconds of all steps, and the CPU seconds of this process and of its sandbox."""
     manager = CodeRewardManager(plain(compose_recipe("grpo", overrides)), Characters())
     await manager.run_single(steps[0][0])  # starts the sandbox
-    own, boxed, started = time.process_time(), boxed_cpu_s(), time.perf_counter()
+    own, both, started = time.process_time(), cpu_s(), time.perf_counter()
     for samples in steps:
         await asyncio.gather(*map(manager.run_single, samples))
     wall = time.perf_counter() - started
-    return wall, time.process_time() - own, boxed_cpu_s() - boxed
-
-
-def boxed_cpu_s() -> float:
-    """Return the CPU seconds of this process's children and of theirs that ended."""
-    return sum(sum(child.cpu_times()[:4]) for child in psutil.Process().children())
+    own = time.process_time() - own
+    return wall, own, cpu_s() - both - own
 
 
 def prime(tasks: list[tuple[str, dict[str, list[str]]]]) -> tuple[float, int]:

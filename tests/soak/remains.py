@@ -1,4 +1,4 @@
-"""What a run may leave on this machine, looked for after it: processes, descriptors, mounts and files."""
+"""Remains of a run on this machine: processes, descriptors, mounts and files."""
 
 from __future__ import annotations
 

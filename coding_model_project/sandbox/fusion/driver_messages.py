@@ -49,7 +49,7 @@ class Task:
     inputs: tuple[Input, ...]
     limits: Limits
     pauses: bool = False
-    """Whether `/run_batch` starts no further input after one that used up a limit."""
+    """True if `/run_batch` starts no further input after one that used up a limit."""
 
     @property
     def longest_s(self) -> float:

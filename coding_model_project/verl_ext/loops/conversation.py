@@ -8,6 +8,7 @@ No text is tokenized twice: the model trains on exactly the tokens of its last r
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,13 +36,13 @@ class RunLoop(AgentLoopBase, Generic[P]):
     places: dict[str, P]
     """The place of this process by run folder, one dictionary for each class."""
 
+    @abstractmethod
     def place(self) -> P:
         """Return what this run's samples share; called once."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def sample(self, place: P, sampling: Sampling, row: Mapping[str, Any]) -> Any:
         """Run one sample; verl creates a loop for each."""
-        raise NotImplementedError
 
     async def run(self, sampling_params: Sampling, **kwargs: Any) -> Any:
         """Run one sample.

@@ -313,7 +313,7 @@ async def test_a_batch_runs_programs_until_its_budget_is_spent():
 
 
 async def test_a_batch_pauses_at_a_limit_and_runs_calls_of_one_process():
-    """What the client may not need is not run; calls that share their state are never parted."""
+    """Nothing runs that the client may not need; calls that share their state are never parted."""
     call = ["call", "f", codec.dumps(()).decode()]
     calls = [call, [*call, True], [*call, True]]
     timeout, finished = (ends(status=status) for status in (Status.cpu_timeout, Status.finished))
