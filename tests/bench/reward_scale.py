@@ -4,9 +4,10 @@
 
 Makes rows in the schema of SYNTHETIC-1 with 8 to 64 tests on standard input, loads them as its data set,
 and gives `CodeRewardManager` a step's samples at once: 16 a prompt, of which half are right, and the
-others wrong, crash, do not compile or never end. The first 64 right programs also go to verl's
-`prime_code`, in as many processes as cores. Prints a Markdown table. What nodes of 64 and 128 cores
-would do is computed from the CPU time per sample, and called so.
+others wrong, crash or do not compile. None is endless: such a program takes its limit of CPU time, which
+is the data set's choice and in SYNTHETIC-1 thousands of times what another needs. 64 right programs also
+go to verl's `prime_code`, in as many processes as cores. Prints a Markdown table. What nodes of 64 and
+128 cores would do is computed from the CPU time per sample, and called so.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from coding_model_project.verl_ext.trainers.grpo import plain
 SAMPLES = 16
 """Samples of a prompt."""
 PRIME_PROGRAMS = 64
-SHARES = {"right": 50, "wrong": 30, "crashes": 10, "no program": 9, "endless": 1}
+SHARES = {"right": 50, "wrong": 30, "crashes": 10, "no program": 10}
 NODES = (64, 128)
 """Cores of the nodes that are computed."""
 
@@ -61,7 +62,6 @@ class Task:
         answer = f"print(sum(x for x in xs if x % {self.divisor} == {rest}) * {self.factor})"
         before = {
             "crashes": "xs[n]\n",
-            "endless": "while True:\n    pass\n",
             "no program": "if n\n",
         }
         return f"# {mark}\n{read}{before.get(kind, '')}{answer}\n"
@@ -136,8 +136,12 @@ async def reward_steps(
 
 
 def prime(tasks: list[tuple[str, dict[str, list[str]]]]) -> tuple[float, int]:
-    """Judge with verl's `prime_code` in as many processes as cores; return seconds and passes."""
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("forkserver")) as pool:
+    """Judge with verl's `prime_code` in as many processes as cores; return seconds and passes.
+
+    The processes are forked, as those of Ray fork for it: where the start method is another, each of its
+    calls imports verl again within its own time limit, and fails.
+    """
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("fork")) as pool:
         list(pool.map(_prime, tasks[:2]))
         started = time.perf_counter()
         passed = list(pool.map(_prime, tasks))
@@ -164,6 +168,17 @@ def main() -> None:
         assert len(problems) == len(tasks)
         path = folder / "problems.jsonl"
         write_problems(path, problems)
+        jobs = [
+            (
+                f"```python\n{tasks[n % len(tasks)].program('right', f'prime {n}')}```",
+                {
+                    "inputs": [test[0] for test in tasks[n % len(tasks)].tests],
+                    "outputs": [test[1] for test in tasks[n % len(tasks)].tests],
+                },
+            )
+            for n in range(PRIME_PROGRAMS)
+        ]
+        seconds, passed = prime(jobs)
         print(
             f"load before: {psutil.getloadavg()[0]:.1f}; {given.prompts} x {SAMPLES} samples a step"
         )
@@ -199,17 +214,6 @@ def main() -> None:
         for cores in NODES:
             print(f"| {cores} cores, computed | {cores * n / (own + boxed):.0f} | | |")
         print(f"| one judge's process at most, computed | {n / own:.0f} | | |")
-        jobs = [
-            (
-                f"```python\n{tasks[n % len(tasks)].program('right', f'prime {n}')}```",
-                {
-                    "inputs": [test[0] for test in tasks[n % len(tasks)].tests],
-                    "outputs": [test[1] for test in tasks[n % len(tasks)].tests],
-                },
-            )
-            for n in range(PRIME_PROGRAMS)
-        ]
-        seconds, passed = prime(jobs)
         ours = asyncio.run(right_ones(tasks, problems))
         print(
             f"right programs of {PRIME_PROGRAMS}: this judge {PRIME_PROGRAMS / ours:.1f} programs/s, "
