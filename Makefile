@@ -84,7 +84,8 @@ soak: setup ## long stress, fault and statistics runs
 	@$(BIN)/python -m tests.soak.inspect_tasks
 	@$(BIN)/python -m tests.soak.fault_matrix
 
-# Real trainings on two nodes in network namespaces, with every multi-node fault injected. Needs root.
+# Real trainings on two nodes in network namespaces, with every multi-node fault injected. Needs root. The same
+# under Slurm: python -m tests.cluster.slurm
 cluster: setup ## trainings on two nodes in network namespaces, as root
 	@$(BIN)/python -m tests.cluster
 
