@@ -47,7 +47,7 @@ def _differences(comparison: Comparison) -> Table:
             Text(f"{pair.delta:+.1%}", style=style),
             f"{pair.p:.2g}",
             f"+{len(pair.gained)} −{len(pair.lost)}",
-            f"±{pair.detectable:.1%}",
+            f"±{pair.detectable:.1%}" if pair.detectable < 1 else "none",
         )
         table.add_row(
             "",

@@ -40,8 +40,9 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         readings: the rates by the two rules of a published set, as `_readings` describes, absent for sets
         with one rule;
         pass_ratio: rate of the mean share of hidden tests passed, null if judging stopped early;
-        accepted and errors: shares of graded samples, which sum to 1; truncated, truncated_share;
-        truncated_in_reasoning: truncated samples without the beginning of an answer;
+        accepted and errors: shares of graded samples, which sum to 1 (without any, null and 0);
+        truncated, truncated_share; truncated_in_reasoning: truncated samples without the beginning of
+        an answer;
         tokens: total, mean and per_problem; reasoning: number of samples with counted reasoning, their
         reasoning tokens (total, mean, share of their tokens) and the number of estimated counts, null
         if unknown; judge_s: total and per_problem; cached: verdicts from the cache;
@@ -72,7 +73,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         **_instructions(groups),
         **_readings(groups, ks),
         "pass_ratio": _pass_ratio(groups),
-        "accepted": sum(bool(result.passed) for result in graded) / total,
+        "accepted": sum(bool(result.passed) for result in graded) / total if graded else None,
         "errors": {str(group): errors[str(group)] / total for group in ERROR_GROUPS},
         "error_types": dict(sorted(Counter(r.error for r in graded if r.error).items())),
         "truncated": sum(result.truncated for result in results),

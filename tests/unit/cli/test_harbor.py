@@ -82,7 +82,7 @@ def test_results_among_tasks_are_ignored_and_alone_they_are_no_tasks(tmp_path, c
     names = ("jobs", "trial")
     ignored = [f"ignored {tasks / n}: it holds results of jobs and no task" for n in names]
     *first, _, last = captured.err.splitlines()
-    assert first == ignored and last.endswith("not graded: broken")
+    assert first == ignored and last.endswith("no valid reward: broken")
     assert cli.main(["harbor", "grade", str(tasks), "--json"]) == 1
     assert capsys.readouterr().err == ""
     for given in ([str(tasks)], ["--benchmark", f"mine={tasks}"]):
