@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from coding_model_project.evaluation.statistics.scores import AFTER, BEFORE, rate_text
+from coding_model_project.evaluation.statistics.scores import AFTER, BEFORE, percent, rate_text
 
 _WIDTH = 160
 
@@ -170,7 +170,7 @@ def _reasoning(found: Mapping[str, float] | None) -> str:
 def _errors(shares: Mapping[str, float]) -> str:
     """Return the nonzero shares, largest first."""
     ordered = sorted(shares.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {share:.1%}" for name, share in ordered if share) or "no errors"
+    return ", ".join(f"{name} {percent(share)}" for name, share in ordered if share) or "no errors"
 
 
 def table_text(table: Table) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from decimal import ROUND_HALF_UP, Decimal
 from statistics import fmean
 from typing import Any
 
@@ -272,7 +273,13 @@ def rate_text(rate: Mapping[str, float] | None) -> str:
     """Format a rate as "31.2% (24.1–38.4)", or a dash."""
     if rate is None:
         return "–"
-    return f"{rate['value']:.1%} ({100 * rate['low']:.1f}–{100 * rate['high']:.1f})"
+    low, high = (percent(rate[end]).removesuffix("%") for end in ("low", "high"))
+    return f"{percent(rate['value'])} ({low}–{high})"
+
+
+def percent(share: float) -> str:
+    """Format a share as "71.3%"; halves go up, as in the report's charts and tables."""
+    return f"{Decimal(100 * share).quantize(Decimal('0.1'), ROUND_HALF_UP)}%"
 
 
 # ── parts of a data set ───────────────────────────────────────────────────────────────────────────
