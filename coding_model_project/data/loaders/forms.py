@@ -223,7 +223,8 @@ def guessed(row: Row) -> dict[str, str]:
         programs=programs_of(row[gold]) if gold else (),
     )
     named = [name for name in TESTS if name in rest]
-    for name in dict.fromkeys((*named, *_dotted(row, rest))):
+    whole = ["."] if {"inputs", "outputs"} <= row.keys() or "expected_output" in row else []
+    for name in dict.fromkeys((*named, *whole, *_dotted(row, rest))):
         value = value_at(row, name)
         if name not in PROGRAMS and _fits(lambda one: tests_of(one, hints), value):
             return {**found, "tests": name} | ({"gold": gold} if hints.programs and gold else {})

@@ -188,6 +188,15 @@ def test_a_file_without_ids_whose_columns_have_the_fields_names_needs_no_map(tmp
     assert load("mine", path=written(tmp_path, "mine.jsonl", row)).problems[0].id == "mine/1"
 
 
+def test_inputs_and_outputs_in_columns_of_their_own(tmp_path, capsys):
+    path = tmp_path / "mine.csv"
+    path.write_text("question,input,expected_output,solution\nAdd.,1 2,3,print(3)\n")
+    assert main(["data", "preflight", str(path)]) == 2
+    assert "--map tests=. --map gold=solution" in capsys.readouterr().err
+    (problem,) = load("mine", path=path, columns={"statement": "question", "tests": "."}).problems
+    assert [(test.input, test.expected) for test in problem.tests] == [(Stdin("1 2"), "3")]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
