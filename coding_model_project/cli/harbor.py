@@ -109,7 +109,7 @@ async def check(
     ),
     pass_env: options.PassEnv = None,
 ) -> int:
-    """Check that tasks are fit for training: print a JSON line for each.
+    """Check that tasks are fit for training: print a JSON line for each, and totals on standard error.
 
     A task's own solution must earn the same reward of at least 1 in every run. Doing nothing and known
     forgeries must earn less. Exit code 1 if a task has a problem, 3 if an environment failed.

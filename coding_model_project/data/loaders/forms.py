@@ -193,14 +193,15 @@ def refusal(name: str, path: Path | str, row: Row) -> str:
     """Return the message for a file of an unknown form: its columns, a guess and a command for it."""
     found = ", ".join(map(str, row)) or "none"
     guess = guessed(row)
-    if not {"tests", "answer"} & guess.keys():
+    has_tests = bool({"tests", "answer"} & guess.keys())
+    filled = {"statement": "COLUMN", **({} if has_tests else {"tests": "COLUMN"}), **guess}
+    words = [f"--map {shlex.quote(f'{field}={column}')}" for field, column in filled.items()]
+    if not has_tests or "statement" not in guess:
         missing = "a known form of tests or answer" if "statement" in guess else "a statement"
-        mapped = " ".join(f"--map {field}={column}" for field, column in guess.items())
         return (
             f"the row has columns {found}; none of them holds {missing}; map the right ones: "
-            f"{mapped or '--map statement=COLUMN'} --map tests=COLUMN (in Python: columns=)"
+            f"{' '.join(words)} (in Python: columns=)"
         )
-    words = [f"--map {shlex.quote(f'{field}={column}')}" for field, column in guess.items()]
     place = shlex.quote(f"{name}={path}")
     return (
         f"the row has columns {found}; map them, perhaps so: python -m coding_model_project data "
