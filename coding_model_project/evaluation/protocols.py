@@ -67,7 +67,7 @@ class EvalProtocol:
         if sampling.temperature == 0 and sampling.n > 1:
             raise ConfigError(
                 f"protocol={self.name}: n={sampling.n} samples at temperature 0 would be identical; "
-                "use protocol=sampled, or n=1"
+                "use protocol=sampled (--protocol sampled), or n=1"
             )
 
     @property
