@@ -16,7 +16,7 @@ MASK = "***"
 
 # One slash: a `Path` made of a URL drops the other. Bounded repetitions keep long texts linear.
 _SCHEME = r"\b[A-Za-z][A-Za-z0-9+.-]{0,30}:/{1,2}"
-_USER_INFO = rf"({_SCHEME})(?!/)([^/?#\s]{{0,2000}})@"
+_USER_INFO = rf"({_SCHEME})(?!/)([^/?#\s]{{0,2000}})@(?!sha256:)"  # nor an image and its digest
 _URL = rf"{_SCHEME}[^\s'\"<>]+"
 _PARAMETER = (
     r"(?i)([?&;#][^?=&;#\s]{0,40}"

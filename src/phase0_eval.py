@@ -68,7 +68,7 @@ def with_defaults(words: list[str]) -> list[str]:
 
 
 def main() -> int:
-    app = Commands(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app = Commands(add_completion=False)
     app.command(help="\b\n" + (__doc__ or "").replace("\n\n", "\n\n\b\n"))(run)
     words = spread(sys.argv[1:])
     return run_app(

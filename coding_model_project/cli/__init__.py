@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from coding_model_project import __version__
 from coding_model_project.cli import (
@@ -40,7 +39,7 @@ from coding_model_project.cli import (
     study,
     watch,
 )
-from coding_model_project.cli.commands import Commands
+from coding_model_project.cli.commands import Commands, Group
 from coding_model_project.errors import INTERRUPTED, CodingModelError
 from coding_model_project.program import RECIPES, SCRIPT, program
 from coding_model_project.redaction import redacted
@@ -63,7 +62,7 @@ _RECIPE_LINES = "\n".join(f"  python -m recipes.{name:<9} {does}" for name, does
 _PANELS = _JUDGE, _DATA, _EVALUATE, _TRAIN, _RUNS = "Judge", "Data", "Evaluate", "Train", "Runs"
 
 
-class _InPanels(TyperGroup):
+class _InPanels(Group):
     """A group that lists commands in the order of `_PANELS`; typer lists groups after commands."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -72,7 +71,7 @@ class _InPanels(TyperGroup):
         return sorted(self.commands, key=lambda name: order.index(panels[name]))
 
 
-app = Commands(cls=_InPanels, no_args_is_help=True, pretty_exceptions_enable=False)
+app = Commands(cls=_InPanels, no_args_is_help=True)
 app.command("grade", rich_help_panel=_JUDGE)(grade.grade)
 app.add_typer(sandbox.app, name="sandbox", rich_help_panel=_JUDGE)
 app.add_typer(harbor.app, name="harbor", rich_help_panel=_JUDGE)

@@ -19,26 +19,65 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from coding_model_project.config_key import Option
 from coding_model_project.errors import ConfigError
 
 R = TypeVar("R")
 Command = TypeVar("Command", bound=Callable[..., Any])
+_Sections = dict[str, list[tuple[str, str]]]
+"""Title of a section of a help page → names and texts."""
+_WHOLE = 1000  # characters: no first sentence is cut
 
 
 class Commands(typer.Typer):
-    """A group of such commands."""
+    """A group of such commands. Its help is plain text: typer's tables cut names off at 80 columns."""
+
+    def __init__(self, **settings: Any) -> None:
+        own = {"cls": Group, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+        super().__init__(**(own | settings))
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Command], Command]:
         """Register a function as a command; typer documents the settings."""
-        register = super().command(name, **settings)
+        register = super().command(name, cls=_Command, **settings)
 
         def registered(command: Command) -> Command:
             register(_for_typer(command))
             return command
 
         return registered
+
+
+class _Command(TyperCommand):
+    """A command whose help has a section for each panel of options."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: _Sections = {}
+        for one in self.get_params(ctx):
+            title = getattr(one, "rich_help_panel", None) or f"{one.param_type_name.title()}s"
+            if record := one.get_help_record(ctx):
+                sections.setdefault(title, []).append(record)
+        _write_sections(formatter, sections)
+
+
+class Group(TyperGroup):
+    """A group whose help has a section for each panel of commands, with their whole first sentences."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        sections: _Sections = {}
+        for name in self.list_commands(ctx):
+            command: Any = self.commands[name]
+            if not command.hidden:
+                row = name, command.get_short_help_str(_WHOLE)
+                sections.setdefault(command.rich_help_panel or "Commands", []).append(row)
+        _write_sections(formatter, sections)
+
+
+def _write_sections(formatter: Any, sections: _Sections) -> None:
+    for title, rows in sections.items():
+        with formatter.section(title):
+            formatter.write_dl(rows)
 
 
 @dataclass(frozen=True, slots=True)

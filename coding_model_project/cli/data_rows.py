@@ -82,6 +82,13 @@ def rows(
     Each split gets its own file. Test-only data is refused for training. Problems without hidden tests,
     or with tests that cannot be used or do not reach the program, are left out and named.
     A Harbor task's prompt is its instruction, and its verifier judges.
+
+    \b
+    A training needs rows of both splits, and the problems with their tests:
+        python -m coding_model_project data rows my_train.jsonl my_validation.jsonl --out my
+        python -m recipes.grpo coding.dataset=null 'coding.problems=[my/problems.jsonl]' \\
+            coding.prompt=fenced data.train_files=my/rl_train.parquet \\
+            data.val_files=my/rl_validation.parquet
     """
     from coding_model_project.data.governance import Role
     from coding_model_project.data.loaders import Trail, given_set

@@ -64,6 +64,10 @@ def doctor(
     if profile is None:
         if given or overrides:
             word = (overrides or [f"--{next(iter(given)).replace('_', '-')}"])[0]
+            if Path(word).is_file():
+                raise ConfigError(
+                    f"{word}: to check a command of verl, pass --verl-overrides {word}"
+                )
             raise ConfigError(f"{word}: only used with --profile; add --profile gpu_8x")
         findings = diagnose(Path.cwd(), imports=deep)
     else:

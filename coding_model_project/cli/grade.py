@@ -134,8 +134,9 @@ def _read_completions(
         try:
             problem_id, completion = row["problem_id"], row["completion"]
         except (KeyError, TypeError) as error:
+            got = ", ".join(row) if isinstance(row, dict) else "no object"
             raise ConfigError(
-                f'{where}: not an object with "problem_id" and "completion"'
+                f'{where}: expected an object with "problem_id" and "completion", got {got}'
             ) from error
         if not isinstance(problem_id, str) or problem_id not in known:
             like = next(iter(known), None)

@@ -20,6 +20,126 @@ N_NAMED = 5
 app = Commands(no_args_is_help=True, help="Grade Harbor tasks, and evaluate models on them.")
 
 
+@app.command(context_settings=options.renamed(concurrency="workers", job="out"))
+async def grade(
+    task_dirs: options.TaskDirs,
+    oracle: bool = option(False, "Run each task's own solution (the default)."),
+    script: Path | None = option(None, "Run this shell script instead of each task's solution."),
+    as_json: options.AsJson = False,
+    workers: options.Trials = None,
+    environment: options.Where = AUTO,
+    verifier_env: list[str] | None = option(
+        None,
+        "Set this environment variable for every verifier, and where a task's verifier asks "
+        "for ${NAME}; repeatable.",
+        metavar="NAME=VALUE",
+    ),
+    pass_env: options.PassEnv = None,
+    out: Path | None = option(
+        None, "Write the trials to this new folder in Harbor's layout, for `harbor view`."
+    ),
+) -> int:
+    """Grade tasks: print a JSON line for each, including refused ones, and totals on standard error.
+
+    With the oracle this checks the tasks: exit code 1 unless each is valid and its own solution earns a
+    reward of at least 1. With --script it measures the script: exit code 0 whatever the rewards. Exit
+    code 2 if there are no tasks, 3 if an environment failed, which leaves its task ungraded.
+    """
+    from coding_model_project.harbor.agents import Agent, Oracle, Script
+    from coding_model_project.harbor.environment.factory import environments_of
+    from coding_model_project.harbor.evaluation.job_folder import Job
+    from coding_model_project.harbor.format.task import passed_variables
+    from coding_model_project.harbor.format.tasks import Refused, read_tasks
+    from coding_model_project.harbor.grade_tasks import Totals
+    from coding_model_project.harbor.grade_tasks import grade as grade_tasks
+    from coding_model_project.harbor.trial import Trials
+
+    if oracle and script is not None:
+        raise ConfigError("--oracle and --script exclude each other; pass one of them")
+    solver: Agent = Oracle()
+    if script is not None:
+        solver = Script(existing_file(script, "--script").read_text("utf-8", "replace"))
+    at_once, variables = cores(workers), named_values("--verifier-env", verifier_env, empty=True)
+    say = None if as_json else warn
+    passed = passed_variables(pass_env or [], "--pass-env")
+    tasks = read_tasks(task_dirs, passed, oracle=script is None, verifier_env=variables, say=say)
+    kept = None if out is None else Job.new(out, solver.name, environment)
+    totals = Totals()
+    async with environments_of(TaskEnvironment(name=environment)) as environments:
+        trials = Trials(environments, verifier_env=variables)
+        work = ((task, solver) for task in tasks)
+        async for graded in grade_tasks(work, trials, concurrency=at_once):
+            print(json.dumps(graded.line()), flush=True)
+            totals.add(graded)
+            if isinstance(graded, Refused):
+                continue
+            if kept is not None:
+                kept.add(graded)
+            if not as_json:
+                for line in _remarks(graded):
+                    print(f"{graded.task.label}: {line}", file=sys.stderr)
+    if kept is not None:
+        tasks_of = [trial.config["task"] for trial in kept.trials]
+        kept.write(len(kept.trials), n_concurrent_trials=at_once, tasks=tasks_of)
+    if not as_json:
+        print(totals, file=sys.stderr)
+        if script is None and totals.short:
+            print(f"the oracle earns a reward below 1: {_named(totals.short)}", file=sys.stderr)
+        if totals.without:
+            print(f"no valid reward: {_named(totals.without)}", file=sys.stderr)
+        if totals.in_process:
+            named = _named(totals.in_process)
+            print(
+                f"an agent could write its own reward (integrity in_process): {named}",
+                file=sys.stderr,
+            )
+    if totals.failed:
+        return 3
+    return 1 if script is None and (totals.short or totals.without) else 0
+
+
+@app.command(context_settings=options.renamed(concurrency="workers"))
+async def check(
+    task_dirs: options.TaskDirs,
+    workers: options.Trials = None,
+    environment: options.Where = AUTO,
+    runs: int = option(3, "Run each task's own solution N times.", min=1),
+    forgeries: bool = option(
+        True, "Run agents that try to earn each task's reward with known forgeries."
+    ),
+    pass_env: options.PassEnv = None,
+) -> int:
+    """Check that tasks are fit for training: print a JSON line for each, and totals on standard error.
+
+    A task's own solution must earn the same reward of at least 1 in every run. Doing nothing and known
+    forgeries must earn less. Exit code 1 if a task has a problem, 3 if an environment failed.
+    """
+    from coding_model_project.harbor.checking import check as check_tasks
+    from coding_model_project.harbor.environment.factory import environments_of
+    from coding_model_project.harbor.forging import FORGERS
+    from coding_model_project.harbor.format.task import passed_variables
+    from coding_model_project.harbor.format.tasks import read_tasks
+    from coding_model_project.harbor.trial import Trials
+
+    passed = passed_variables(pass_env or [], "--pass-env")
+    tasks = read_tasks(task_dirs, passed, oracle=True, say=warn)
+    how = {"concurrency": cores(workers), "runs": runs, "forgers": FORGERS if forgeries else ()}
+    n_tasks, failed, unfit = 0, False, []
+    async with environments_of(TaskEnvironment(name=environment)) as environments:
+        async for checked in check_tasks(tasks, Trials(environments), **how):
+            print(json.dumps(checked.line()), flush=True)
+            n_tasks += 1
+            failed = failed or checked.failed
+            if checked.failed or checked.problems:
+                unfit.append(checked.task)
+    named = f"; not ok: {_named(unfit)}" if unfit else ""
+    warn(f"{n_tasks} tasks: {n_tasks - len(unfit)} ok{named}")
+    return 3 if failed else 1 if unfit else 0
+
+
+app.command("eval", context_settings=options.renamed(concurrency="workers"))(evaluate)
+
+
 @app.command()
 def results(
     job: Path = argument(..., "A job folder, from `harbor grade --out` or Harbor."),
@@ -52,6 +172,29 @@ def results(
             if one.n_tasks_without:
                 print(f"  {one.n_tasks_without} tasks have no trial without an error")
     print(json.dumps({key: asdict(one) for key, one in counted.items()}))
+
+
+@app.command()
+def pack(
+    task_dirs: options.TaskDirs,
+    out: Path = option(..., "Write the tasks to this new Parquet file."),
+) -> int:
+    """Write tasks to a Parquet file with the columns `path` and `task_binary`.
+
+    Other programs for RL read such files, and so do all commands here that take tasks. Invalid tasks are
+    named on standard error and left out. The last line is JSON. Exit code 1 if there are any.
+    """
+    from coding_model_project.harbor.format.packed import pack as write
+    from coding_model_project.harbor.format.task import Task
+    from coding_model_project.harbor.format.tasks import Refused, read_tasks
+
+    read = list(read_tasks(task_dirs, say=warn))
+    refused = [one for one in read if isinstance(one, Refused)]
+    for one in refused:
+        warn(f"left out: {one.reason}")
+    n_tasks = write((one for one in read if isinstance(one, Task)), out)
+    print(json.dumps({"out": str(out), "tasks": n_tasks, "left_out": len(refused)}))
+    return 1 if refused or not n_tasks else 0
 
 
 @app.command()
@@ -152,147 +295,6 @@ def posttrain(
     print(f"{len(written)} tasks are in {out}")
     print(json.dumps({"out": str(out), "tasks": len(written), "left_out": sorted(left_out)}))
     return 0 if written else 1
-
-
-app.command("eval", context_settings=options.renamed(concurrency="workers"))(evaluate)
-
-
-@app.command(context_settings=options.renamed(concurrency="workers", job="out"))
-async def grade(
-    task_dirs: options.TaskDirs,
-    oracle: bool = option(False, "Run each task's own solution (the default)."),
-    script: Path | None = option(None, "Run this shell script instead of each task's solution."),
-    as_json: options.AsJson = False,
-    workers: options.Trials = None,
-    environment: options.Where = AUTO,
-    verifier_env: list[str] | None = option(
-        None,
-        "Set this environment variable for every verifier, and where a task's verifier asks "
-        "for ${NAME}; repeatable.",
-        metavar="NAME=VALUE",
-    ),
-    pass_env: options.PassEnv = None,
-    out: Path | None = option(
-        None, "Write the trials to this new folder in Harbor's layout, for `harbor view`."
-    ),
-) -> int:
-    """Grade tasks: print a JSON line for each, including refused ones, and totals on standard error.
-
-    With the oracle this checks the tasks: exit code 1 unless each is valid and its own solution earns a
-    reward of at least 1. With --script it measures the script: exit code 0 whatever the rewards. Exit
-    code 2 if there are no tasks, 3 if an environment failed, which leaves its task ungraded.
-    """
-    from coding_model_project.harbor.agents import Agent, Oracle, Script
-    from coding_model_project.harbor.environment.factory import environments_of
-    from coding_model_project.harbor.evaluation.job_folder import Job
-    from coding_model_project.harbor.format.task import passed_variables
-    from coding_model_project.harbor.format.tasks import Refused, read_tasks
-    from coding_model_project.harbor.grade_tasks import Totals
-    from coding_model_project.harbor.grade_tasks import grade as grade_tasks
-    from coding_model_project.harbor.trial import Trials
-
-    if oracle and script is not None:
-        raise ConfigError("--oracle and --script exclude each other; pass one of them")
-    solver: Agent = Oracle()
-    if script is not None:
-        solver = Script(existing_file(script, "--script").read_text("utf-8", "replace"))
-    at_once, variables = cores(workers), named_values("--verifier-env", verifier_env, empty=True)
-    say = None if as_json else warn
-    passed = passed_variables(pass_env or [], "--pass-env")
-    tasks = read_tasks(task_dirs, passed, oracle=script is None, verifier_env=variables, say=say)
-    kept = None if out is None else Job.new(out, solver.name, environment)
-    totals = Totals()
-    async with environments_of(TaskEnvironment(name=environment)) as environments:
-        trials = Trials(environments, verifier_env=variables)
-        work = ((task, solver) for task in tasks)
-        async for graded in grade_tasks(work, trials, concurrency=at_once):
-            print(json.dumps(graded.line()), flush=True)
-            totals.add(graded)
-            if isinstance(graded, Refused):
-                continue
-            if kept is not None:
-                kept.add(graded)
-            if not as_json:
-                for line in _remarks(graded):
-                    print(f"{graded.task.label}: {line}", file=sys.stderr)
-    if kept is not None:
-        tasks_of = [trial.config["task"] for trial in kept.trials]
-        kept.write(len(kept.trials), n_concurrent_trials=at_once, tasks=tasks_of)
-    if not as_json:
-        print(totals, file=sys.stderr)
-        if script is None and totals.short:
-            print(f"the oracle earns a reward below 1: {_named(totals.short)}", file=sys.stderr)
-        if totals.refused:
-            print(f"refused, and so not graded: {_named(totals.refused)}", file=sys.stderr)
-        if totals.in_process:
-            named = _named(totals.in_process)
-            print(
-                f"an agent could write its own reward (integrity in_process): {named}",
-                file=sys.stderr,
-            )
-    if totals.failed:
-        return 3
-    return 1 if script is None and (totals.short or totals.refused) else 0
-
-
-@app.command(context_settings=options.renamed(concurrency="workers"))
-async def check(
-    task_dirs: options.TaskDirs,
-    workers: options.Trials = None,
-    environment: options.Where = AUTO,
-    runs: int = option(3, "Run each task's own solution N times.", min=1),
-    forgeries: bool = option(
-        True, "Run agents that try to earn each task's reward with known forgeries."
-    ),
-    pass_env: options.PassEnv = None,
-) -> int:
-    """Check that tasks are fit for training: print a JSON line for each.
-
-    A task's own solution must earn the same reward of at least 1 in every run. Doing nothing and known
-    forgeries must earn less. Exit code 1 if a task has a problem, 3 if an environment failed.
-    """
-    from coding_model_project.harbor.checking import check as check_tasks
-    from coding_model_project.harbor.environment.factory import environments_of
-    from coding_model_project.harbor.forging import FORGERS
-    from coding_model_project.harbor.format.task import passed_variables
-    from coding_model_project.harbor.format.tasks import read_tasks
-    from coding_model_project.harbor.trial import Trials
-
-    passed = passed_variables(pass_env or [], "--pass-env")
-    tasks = read_tasks(task_dirs, passed, oracle=True, say=warn)
-    how = {"concurrency": cores(workers), "runs": runs, "forgers": FORGERS if forgeries else ()}
-    code = 0
-    async with environments_of(TaskEnvironment(name=environment)) as environments:
-        async for checked in check_tasks(tasks, Trials(environments), **how):
-            print(json.dumps(checked.line()), flush=True)
-            if checked.failed:
-                code = 3
-            elif checked.problems and code == 0:
-                code = 1
-    return code
-
-
-@app.command()
-def pack(
-    task_dirs: options.TaskDirs,
-    out: Path = option(..., "Write the tasks to this new Parquet file."),
-) -> int:
-    """Write tasks to a Parquet file with the columns `path` and `task_binary`.
-
-    Other programs for RL read such files, and so do all commands here that take tasks. Invalid tasks are
-    named on standard error and left out. The last line is JSON. Exit code 1 if there are any.
-    """
-    from coding_model_project.harbor.format.packed import pack as write
-    from coding_model_project.harbor.format.task import Task
-    from coding_model_project.harbor.format.tasks import Refused, read_tasks
-
-    read = list(read_tasks(task_dirs, say=warn))
-    refused = [one for one in read if isinstance(one, Refused)]
-    for one in refused:
-        warn(f"left out: {one.reason}")
-    n_tasks = write((one for one in read if isinstance(one, Task)), out)
-    print(json.dumps({"out": str(out), "tasks": n_tasks, "left_out": len(refused)}))
-    return 1 if refused or not n_tasks else 0
 
 
 def _named(tasks: list[str]) -> str:

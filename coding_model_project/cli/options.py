@@ -5,7 +5,6 @@ Options of one purpose are a dataclass, which commands take whole (`commands`).
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coding_model_project.cli.commands import only, typer_option
-from coding_model_project.cli.common import existing_file
+from coding_model_project.cli.common import existing_file, warn
 from coding_model_project.config_key import option, option_of
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import Cluster, EvaluationConfig
@@ -73,30 +72,22 @@ class Problems:
         if len(by_id) < len(found):
             again = next(name for name, n in Counter(one.id for one in found).items() if n > 1)
             raise ConfigError(
-                f"--dataset: problem id {again!r} is in two of these sets; pass one set at a time"
+                f"{self}: the problem id {again!r} occurs twice; pass one set at a time"
             )
         return by_id
 
     def _read(self) -> Sequence[Problem]:
         from coding_model_project.data.loaders import given_set, load
-        from coding_model_project.data.problems import read_problems
 
         file = self.file and existing_file(self.file, "--problems")
-        if file and not self.columns and self.split is None:
-            return read_problems(file)
         named = [(file.stem, file)] if file else [given_set(word) for word in self.datasets]
         loaded = [
             load(name, path=path, split=self.split, data_dir=self.data_dir, columns=self.columns)
             for name, path in named
         ]
         for one in loaded:
-            if one.set_aside:
-                first = one.set_aside[0]
-                print(
-                    f"{one.name}: {len(one.set_aside)} rows set aside, {len(one.problems)} used "
-                    f"(first: {first.where}: {first.reason})",
-                    file=sys.stderr,
-                )
+            if aside := one.aside():
+                warn(f"{one.name}: {len(one.problems)} problems, {aside}")
         return [problem for one in loaded for problem in one.problems]
 
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from coding_model_project.cli import options
-from coding_model_project.cli.commands import Commands
+from coding_model_project.cli.commands import Commands, Group
 from coding_model_project.cli.common import local_runs, warn
 from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from coding_model_project.runs.folder import RunFolder
 
 
-class _PlaceFirst(TyperGroup):
+class _PlaceFirst(Group):
     """A group that takes a folder or URL in place of a command as --root: `runs s3://bucket/prefix`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf, SCMode
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from omegaconf.errors import (
+    ConfigKeyError,
+    InterpolationResolutionError,
+    MissingMandatoryValue,
+    OmegaConfBaseException,
+    ValidationError,
+)
 
 from coding_model_project.configs.schema import BaselineConfig, CodingConfig, PreferenceConfig
 from coding_model_project.errors import ConfigError
@@ -35,11 +43,25 @@ def coding_of(config: DictConfig) -> CodingConfig:
     except MissingMandatoryValue as error:
         raise ConfigError(f"{error.full_key}: no value given") from error
     except OmegaConfBaseException as error:
-        raise ConfigError(
-            f"{error.full_key}: {' '.join(str(error).split('full_key')[0].split())}; write \\${{ for "
-            "${ in a text"
-        ) from error
+        raise ConfigError(f"{error.full_key}: {_refusal(error)}") from error
     return cast(CodingConfig, typed)
+
+
+def reason(error: BaseException) -> str:
+    """Return the reason of an error of OmegaConf or Hydra, without the place that it names."""
+    text = " ".join(re.split("full_key|Config search path", str(error))[0].split())
+    return "expected a list, such as [VALUE]" if "is not a ListConfig" in text else text
+
+
+def _refusal(error: OmegaConfBaseException) -> str:
+    """Return why the schema refuses a key or value, and what to write."""
+    if isinstance(error, ConfigKeyError):
+        group, _, name = str(error.full_key).rpartition(".")
+        near = get_close_matches(name, map(str, error.parent_node or ()), n=1)
+        return f"no such key{f'; did you mean {group}.{near[0]}?' if near else ''}"
+    if isinstance(error, ValidationError) and not isinstance(error, InterpolationResolutionError):
+        return reason(error)
+    return f"{reason(error)}; write \\${{ for ${{ in a text"
 
 
 class OnUngradable(StrEnum):
@@ -123,5 +145,4 @@ def new_config(coding: Mapping[str, Any], evaluation: Mapping[str, Any]) -> Dict
             {"coding": OmegaConf.merge(schema, dict(coding), {"evaluation": given})}
         )
     except OmegaConfBaseException as error:
-        text = " ".join(str(error).split("full_key")[0].split())
-        raise ConfigError(f"coding.{error.full_key}: {text}") from error
+        raise ConfigError(f"coding.{error.full_key}: {reason(error)}") from error

@@ -63,10 +63,16 @@ _RUN = (GradedBy.tests, GradedBy.harbor, GradedBy.harness)
 STATEMENTS = (
     "question", "problem", "prompt", "messages", "description", "question_content",
     "problem_description", "problem_statement", "instruction", "statement", "query", "text", "content",
-    "input", "responses_create_params",
+    "task_description", "task", "input", "responses_create_params",
 )  # fmt: skip
-TESTS = ("tests", "test_cases", "input_output", "test_list", "test", "test_code", "testcases")
-PROGRAMS = ("solutions", "solution", "canonical_solution", "completion", "code", "response")
+TESTS = (
+    "tests", "test_cases", "input_output", "test_list", "test", "test_code", "testcases", "unit_tests",
+    "cases", "asserts",
+)  # fmt: skip
+PROGRAMS = (
+    "solutions", "solution", "canonical_solution", "reference_solution", "reference", "completion",
+    "code", "response",
+)  # fmt: skip
 _NAMES = {
     "id": ("task_id", "problem_id", "question_id", "uid", "name"),
     "statement": STATEMENTS,

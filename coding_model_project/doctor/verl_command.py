@@ -18,6 +18,8 @@ from coding_model_project.launch.verl_keys.effects import examine
 from coding_model_project.launch.verl_keys.table import LEAVE_OUT, Effect, Found, checked_for
 
 MAIN_PPO = "verl.trainer.main_ppo"
+_OTHER_MAIN = re.compile(r"verl[./]trainer[./](?!main_ppo)")
+"""verl's other programs, such as its SFT trainer, whose keys are others."""
 _OF_VERL = ("ppo_trainer.yaml", "ppo_megatron_trainer.yaml")
 _ENDS = "\n;&|()"
 _PROTECTED = "\ue000"
@@ -131,11 +133,15 @@ def read(given: str) -> list[Command]:
     text = path.read_text(errors="replace") if is_file else given
     folder = path.parent if is_file else Path()
     is_script = is_file and path.suffix == ".sh"
-    found = [_with_own_file(one, folder) for one in _commands(text, is_script=is_script)]
+    commands = _commands(text, is_script=is_script)
+    found = [_with_own_file(one, folder) for one in commands if not _OTHER_MAIN.match(one.entry)]
     if not found:
-        shown = given if is_file else "--verl-overrides"
+        shown = given if is_file or given.split() == [given] else "--verl-overrides"
+        why = "no override found" if is_file or shown != given else "no such file"
+        if commands:
+            why = f"{commands[0].entry} is not checked"
         raise ConfigError(
-            f"{shown}: no override found; give a script that starts python -m {MAIN_PPO}, its overrides "
+            f"{shown}: {why}; give a script that starts python -m {MAIN_PPO}, its overrides "
             "(key=value …), or a YAML file"
         )
     return found
@@ -381,7 +387,7 @@ def as_text(checked: Sequence[Checked]) -> Iterator[str]:
                 yield f"{effect:<8} {found.given or found.key}" + (
                     f": {found.why}" if found.why else ""
                 )
-                if effect in FAULTS:
+                if effect in FAULTS and found.write:
                     here = (
                         ""
                         if found.here in ("", found.write)

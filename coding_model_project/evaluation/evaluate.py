@@ -223,8 +223,7 @@ def _refuse_nothing_to_repair(datasets: Sequence[DataSet], protocol: EvalProtoco
 
 def _say_datasets(datasets: Sequence[DataSet], say: Say) -> None:
     for data in datasets:
-        aside = f", {data.n_set_aside} rows set aside" if data.n_set_aside else ""
-        say(f"{data.name}: {len(data.problems)} problems{aside} ({data.origin}); {data.splits()}")
+        say(f"{data.name}: {len(data.problems)} problems ({data.origin}); {data.splits()}")
         for note in data.notes:
             say(f"note: {note}")
 

@@ -78,8 +78,9 @@ def truncation_notes(metrics: Metrics, protocol: EvalProtocol) -> list[str]:
 
 
 def _logged(metrics: Mapping[str, Mapping[str, Any]], protocol: EvalProtocol) -> dict[str, float]:
-    """Return rates by the metric names of training validation."""
+    """Return rates by the metric names of training validation; a set without a verdict has none."""
     n = protocol.sampling.n
+    metrics = {name: found for name, found in metrics.items() if found["graded"]}
     data = {f"val-core/{name}/acc/mean@{n}": found["accepted"] for name, found in metrics.items()}
     for name, found in metrics.items():
         data |= {f"val-aux/{name}/pass@{k}": r["value"] for k, r in found["pass@k"].items()}

@@ -123,7 +123,7 @@ def _chosen(loaded: Loaded, window: Window, limit: int | None) -> DataSet:
         version=data_version(problems),
         origin=loaded.origin,
         n_set_aside=len(loaded.set_aside),
-        notes=loaded.notes,
+        notes=(*filter(None, [loaded.aside()]), *loaded.notes),
     )
 
 

@@ -66,8 +66,8 @@ class EvalProtocol:
             )
         if sampling.temperature == 0 and sampling.n > 1:
             raise ConfigError(
-                f"protocol {self.name}: n={sampling.n} greedy samples would be identical; set a "
-                "temperature, or n=1"
+                f"protocol={self.name}: n={sampling.n} samples at temperature 0 would be identical; "
+                "use protocol=sampled (--protocol sampled), or n=1"
             )
 
     @property

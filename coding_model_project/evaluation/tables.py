@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from coding_model_project.evaluation.statistics.scores import AFTER, BEFORE, rate_text
+from coding_model_project.evaluation.statistics.scores import AFTER, BEFORE, percent, rate_text
 
 _WIDTH = 160
 
@@ -47,7 +47,7 @@ def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
     shown = sorted({ks[0], ks[len(ks) // 2], ks[-1]})
     counts = ("problems", "graded", "ungradable", "truncated", "tokens", "judge s")
     reasons = any(found.get("reasoning") for found in metrics.values())
-    columns = ("data set", *(f"pass@{k}" for k in shown), "pass ratio", *counts)
+    columns = ("data set", *(f"pass@{k} (95%)" for k in shown), "pass ratio (95%)", *counts)
     table = plain_table((*columns, "reasoning") if reasons else columns)
     for name, found in metrics.items():
         table.add_row(
@@ -68,7 +68,9 @@ def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
             table.add_row(f"{name}, {title}", rate_text(rate))
         for part, of_part in _parts(found):
             table.add_row(f"{name}, {part}", *(rate_text(of_part.get(str(k))) for k in shown))
-    errors = [f"{name}: {_errors(found['errors'])}" for name, found in metrics.items()]
+    errors = [
+        f"{name}: {_errors(found['errors'])}" for name, found in metrics.items() if found["graded"]
+    ]
     differ = [
         _differences(name, found["readings"]["differ"])
         for name, found in metrics.items()
@@ -168,7 +170,7 @@ def _reasoning(found: Mapping[str, float] | None) -> str:
 def _errors(shares: Mapping[str, float]) -> str:
     """Return the nonzero shares, largest first."""
     ordered = sorted(shares.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {share:.1%}" for name, share in ordered if share) or "no errors"
+    return ", ".join(f"{name} {percent(share)}" for name, share in ordered if share) or "no errors"
 
 
 def table_text(table: Table) -> str:

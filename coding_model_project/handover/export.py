@@ -24,7 +24,7 @@ from coding_model_project.evaluation.results import (
     read_evaluation,
     read_metrics,
 )
-from coding_model_project.evaluation.statistics.scores import rate_text
+from coding_model_project.evaluation.statistics.scores import percent, rate_text
 from coding_model_project.evaluation.tables import markdown_table
 from coding_model_project.evaluation.watch.found import Checkpoint, find, merge_command
 from coding_model_project.runs.checkpoints import FOLDER
@@ -303,7 +303,9 @@ def _evaluations(shown: Sequence[Measured]) -> Iterator[str]:
     for one in shown:
         of = one.evaluation
         for name, found in one.datasets.items():
-            errors = ", ".join(f"{e} {share:.1%}" for e, share in found["errors"].items() if share)
+            errors = ", ".join(
+                f"{e} {percent(share)}" for e, share in found["errors"].items() if share
+            )
             rows.append(
                 (
                     name,

@@ -25,9 +25,9 @@ class Totals:
     partial: int = 0
     invalid: Counter[str] = field(default_factory=Counter)
     short: list[str] = field(default_factory=list)
-    """Names of the graded tasks that did not earn a reward of 1."""
-    refused: list[str] = field(default_factory=list)
-    """Names of the tasks that were refused, and so not graded."""
+    """Names of the tasks that earned a valid reward below 1."""
+    without: list[str] = field(default_factory=list)
+    """Names of the tasks without a valid reward, such as refused ones."""
     in_process: list[str] = field(default_factory=list)
     """Names of the tasks whose reward the agent's code may have forged."""
     failed: bool = False
@@ -37,7 +37,7 @@ class Totals:
         self.tasks += 1
         if isinstance(graded, Refused):
             self.invalid["refused"] += 1
-            self.refused.append(graded.label)
+            self.without.append(graded.label)
             return
         name, reward = graded.task.label, graded.reward
         self.failed = self.failed or graded.failed
@@ -45,12 +45,12 @@ class Totals:
             self.in_process.append(name)
         if reward is None:
             self.invalid[graded.cause] += 1
+            self.without.append(name)
         elif reward >= 1:
             self.full += 1
-            return
-        elif reward > 0:
-            self.partial += 1
-        self.short.append(name)
+        else:
+            self.partial += reward > 0
+            self.short.append(name)
 
     def __str__(self) -> str:
         n_invalid = self.invalid.total()

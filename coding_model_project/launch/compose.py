@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from coding_model_project.configs import reference, schema
+from coding_model_project.configs.typed import reason
 from coding_model_project.errors import ConfigError
 from coding_model_project.install import how_to_install
 from coding_model_project.launch.checks import own_keys, rules
@@ -92,8 +93,7 @@ def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
         if not refused:
             key = getattr(cause, "full_key", None)
             given = next((one for one in overrides if one.lstrip("+").startswith(f"{key}=")), key)
-            text = " ".join(str(cause).split("full_key")[0].split("Config search path")[0].split())
-            line = f"{given + ': ' if given else ''}{text}"
+            line = f"{given + ': ' if given else ''}{reason(cause)}"
             if given not in overrides:
                 raise ConfigError(line) from error
             refused = {given: line}

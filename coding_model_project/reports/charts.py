@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_UP, Context
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from coding_model_project.evaluation.statistics.scores import percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,8 @@ N_COLOURS = 8
 _DASHES = ("solid", "6px,4px", "2px,3px", "6px,3px,2px,3px")
 """SVG dash patterns; "solid" marks a line, because an area has none."""
 _FOUR_DIGITS = Context(prec=4, rounding=ROUND_HALF_UP)
+_TINY = 1e-3
+"""Values below it have an exponent, as in figures.js."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +116,9 @@ class Kind:
         if value is None or not math.isfinite(value):
             return "–"
         if self.percent:
-            return f"{Decimal(100 * value).quantize(Decimal('0.1'), ROUND_HALF_UP)}%"
-        return f"{_FOUR_DIGITS.create_decimal_from_float(float(value)).normalize():,f}"
+            return percent(value)
+        rounded = _FOUR_DIGITS.create_decimal_from_float(float(value)).normalize()
+        return f"{rounded:e}" if 0 < abs(value) < _TINY else f"{rounded:,f}"
 
 
 class Shape(StrEnum):

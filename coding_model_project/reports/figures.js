@@ -38,7 +38,9 @@ function ticks(low, high, least = 0) {
 }
 
 const scale = (low, high, from, to) => (value) => from + ((value - low) / (high - low || 1)) * (to - from);
-const number = (value) => value.toLocaleString("en", { maximumSignificantDigits: 4 });
+const isTiny = (value) => value !== 0 && Math.abs(value) < 1e-3;  // its zeros would not fit beside an axis
+const number = (value) => isTiny(value) ? Number(value.toPrecision(4)).toExponential()
+  : value.toLocaleString("en", { maximumSignificantDigits: 4 });
 const isNumber = (value) => typeof value === "number";
 
 // A value as formatted in tables and labels.

@@ -11,7 +11,7 @@ from typing import Any
 
 from coding_model_project.evaluation.results import METRICS, RUN_INFO
 from coding_model_project.evaluation.results import read_metrics as read_metrics_of
-from coding_model_project.evaluation.statistics.scores import rate_text
+from coding_model_project.evaluation.statistics.scores import percent, rate_text
 from coding_model_project.evaluation.tables import instruction_rates, other_readings
 from coding_model_project.reports.chart_lines import Metrics, chart_lines, chart_stacks
 from coding_model_project.reports.charts import Bar, Line, RunData, Samples, Written
@@ -199,7 +199,7 @@ def _evaluated(run: RunFolder) -> dict[str, str]:
             for k, rate in other["pass@k"].items()
         ]
         rates += [f"{title} {rate_text(rate)}" for title, rate in instruction_rates(found)]
-        errors = [f"{error} {share:.1%}" for error, share in found["errors"].items() if share]
+        errors = [f"{error} {percent(share)}" for error, share in found["errors"].items() if share]
         lost, samples = found["ungradable"], found["samples"]
         left_out = f"{lost} of {samples} samples could not be judged and count nowhere"
         judged = left_out if lost else f"all {samples} samples were judged"
@@ -213,8 +213,8 @@ def _accepted(lines: Mapping[str, Sequence[Line]]) -> str:
     found = []
     for title, chart in (("training", "accepted"), ("validation", "validation")):
         if len(drawn := lines.get(chart, ())) == 1 and len(steps := drawn[0].steps) > 1:
-            first, last = drawn[0].values[0], drawn[0].values[-1]
-            found.append(f"{title} {first:.1%} at step {steps[0]}, {last:.1%} at step {steps[-1]}")
+            first, last = percent(drawn[0].values[0]), percent(drawn[0].values[-1])
+            found.append(f"{title} {first} at step {steps[0]}, {last} at step {steps[-1]}")
     return "; ".join(found)
 
 

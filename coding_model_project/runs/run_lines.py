@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 
 from coding_model_project.runs.folder import RunFolder, State, plain_config, value_at
 from coding_model_project.runs.metrics_log import read_metrics, series
 
-_SHOWN = (
-    ("accepted", "judge/accepted"),
-    ("validation", "val-core/"),
-    ("loss", "train/loss"),
-    ("val loss", "val/loss"),
-)
+_SHOWN = {"judge/accepted": "accepted", "train/loss": "loss", "val/loss": "val loss"}
+_VALIDATION = re.compile(r"val-core/(.+)/acc/mean@\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +53,13 @@ def line(run: RunFolder) -> Line:
 
 
 def _result(steps: dict[int, dict[str, float]]) -> str:
-    found = []
-    for name, prefix in _SHOWN:
-        values = [
-            value
-            for data in steps.values()
-            for metric, value in data.items()
-            if metric == prefix or (prefix.endswith("/") and metric.startswith(prefix))
-        ]
-        found += [f"{name} {values[-1]:.3f}"] if values else []
-    return ", ".join(found)
+    found: dict[str, float] = {}
+    for data in steps.values():
+        for metric, value in data.items():
+            source = _VALIDATION.fullmatch(metric)
+            if name := _SHOWN.get(metric) or (source and source[1]):
+                found[name] = value
+    return ", ".join(f"{name} {value:.3f}" for name, value in found.items())
 
 
 def duration(seconds: float) -> str:

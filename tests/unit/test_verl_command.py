@@ -38,6 +38,18 @@ def test_several_commands():
     assert (first.entry, second.entry) == ("verl.trainer.main_ppo", "x.main")
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("nowhere.sh", "nowhere.sh: no such file"),
+        ("python -m verl.trainer.sft_trainer a.b=1", "verl.trainer.sft_trainer is not checked"),
+    ],
+)
+def test_what_is_wrong_is_named(text, says):
+    with pytest.raises(ConfigError, match=says):
+        read(text)
+
+
 @pytest.mark.parametrize("text", ["", "echo hello", f"{MAIN} 'a.b=1"])
 def test_what_is_no_command_is_refused_in_one_line(text):
     with pytest.raises(ConfigError, match="--verl-overrides") as caught:

@@ -270,15 +270,17 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
         return known, split
     if {"id", "split", "statement"} <= row.keys():
         return _yours(name, _OWN), None
+    if not forms.lacks_a_field(row, {}):  # its columns have our names, without an id and a split
+        return forms.mapped_loader(name, {}), split
     raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
 
 
 def _unknown(name: str) -> NoReturn:
     if name.endswith(SUFFIXES):
         raise ConfigError(f"{name}: no such file")
-    near = get_close_matches(name.lower(), LOADERS, n=1)
+    near = get_close_matches(name.lower().replace("+", "_plus"), LOADERS, n=1)
     raise ConfigError(
-        f"{name}: no such data set{f'; did you mean {near[0]}?' if near else ''}; `data list` shows "
+        f"{name}: no such data set; {f'did you mean {near[0]}? ' if near else ''}`data list` shows "
         "the known ones, each also with _train, _valid or _test; any other "
         f"name needs a file of problems: {name}=PATH"
     )

@@ -59,6 +59,13 @@ class Loaded:
     notes: tuple[str, ...] = ()
     """Notes for the user, such as a row count that differs from the published one."""
 
+    def aside(self) -> str:
+        """Return the number of unusable rows and the first one's reason; empty without any."""
+        if not self.set_aside:
+            return ""
+        first = self.set_aside[0]
+        return f"{len(self.set_aside)} rows set aside (first: {first.where}: {first.reason})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:

@@ -1,7 +1,8 @@
-"""Readers of local files: parquet, JSON lines (also gzipped), JSON, and folders of them."""
+"""Readers of local files: parquet, JSON lines (also gzipped), JSON, CSV, and folders of them."""
 
 from __future__ import annotations
 
+import csv
 import glob
 import gzip
 import json
@@ -18,12 +19,14 @@ from coding_model_project.data.loaders.base import Located, Row, SetAside
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.extras import extra
 
-SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".json")
+SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".json", ".csv")
 _BATCH_ROWS = 64  # rows of CodeContests hold megabytes of tests each
 
 _UNFOLDED = 100
 _MAX_LINE = 1 << 30
 """Maximum length of a line; rows of LiveCodeBench hold up to a few hundred MB."""
+_TOO_MANY = None
+"""The name that `csv` gives to cells beyond the columns."""
 
 
 def files_of(path: Path) -> list[Path]:
@@ -67,6 +70,8 @@ def read_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Located]:
             yield from _json_lines(file)
         elif file.name.endswith(".json"):
             yield from _json(file)
+        elif file.name.endswith(".csv"):
+            yield from _csv(file)
         elif file.name.endswith(".arrow"):
             yield from _arrow(file)
         else:
@@ -116,6 +121,22 @@ def _json(path: Path) -> Iterator[Located]:
         raise DataError(f"{path}:1: not a list of objects")
     for number, row in enumerate(content, 1):
         yield f"{path} row {number}", row
+
+
+def _csv(path: Path) -> Iterator[Located]:
+    """Yield the rows below a line of names; an empty cell counts as absent."""
+    csv.field_size_limit(_MAX_LINE)
+    number = 1
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            table = csv.DictReader(file, restkey=_TOO_MANY, restval="", strict=True)
+            for row in table:
+                number = table.line_num
+                if _TOO_MANY in row:
+                    raise DataError(f"{path}:{number}: more cells than the {len(row) - 1} columns")
+                yield f"{path}:{number}", {name: cell or None for name, cell in row.items()}
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{path}:{number + 1}: unreadable CSV: {error}") from error
 
 
 def first_row(path: Path) -> Row | None:

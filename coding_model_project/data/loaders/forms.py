@@ -193,14 +193,15 @@ def refusal(name: str, path: Path | str, row: Row) -> str:
     """Return the message for a file of an unknown form: its columns, a guess and a command for it."""
     found = ", ".join(map(str, row)) or "none"
     guess = guessed(row)
-    if not {"tests", "answer"} & guess.keys():
+    has_tests = bool({"tests", "answer"} & guess.keys())
+    filled = {"statement": "COLUMN", **({} if has_tests else {"tests": "COLUMN"}), **guess}
+    words = [f"--map {shlex.quote(f'{field}={column}')}" for field, column in filled.items()]
+    if not has_tests or "statement" not in guess:
         missing = "a known form of tests or answer" if "statement" in guess else "a statement"
-        mapped = " ".join(f"--map {field}={column}" for field, column in guess.items())
         return (
             f"the row has columns {found}; none of them holds {missing}; map the right ones: "
-            f"{mapped or '--map statement=COLUMN'} --map tests=COLUMN (in Python: columns=)"
+            f"{' '.join(words)} (in Python: columns=)"
         )
-    words = [f"--map {shlex.quote(f'{field}={column}')}" for field, column in guess.items()]
     place = shlex.quote(f"{name}={path}")
     return (
         f"the row has columns {found}; map them, perhaps so: python -m coding_model_project data "
@@ -223,7 +224,8 @@ def guessed(row: Row) -> dict[str, str]:
         programs=programs_of(row[gold]) if gold else (),
     )
     named = [name for name in TESTS if name in rest]
-    for name in dict.fromkeys((*named, *_dotted(row, rest))):
+    whole = ["."] if {"inputs", "outputs"} <= row.keys() or "expected_output" in row else []
+    for name in dict.fromkeys((*named, *whole, *_dotted(row, rest))):
         value = value_at(row, name)
         if name not in PROGRAMS and _fits(lambda one: tests_of(one, hints), value):
             return {**found, "tests": name} | ({"gold": gold} if hints.programs and gold else {})

@@ -302,9 +302,10 @@ def value_at(row: Row, column: str) -> Any:
 
 
 def has_column(row: Row, column: str) -> bool:
-    """Return whether a row has a column, even without a value there."""
+    """Return whether a row has a column, even without a value there; "." is the whole row."""
     head, dot, _ = column.partition(".")
-    return column in row or (bool(dot) and head in row and _nested(row, column) is not None)
+    nested = bool(dot) and head in row and _nested(row, column) is not None
+    return column in row or column == "." or nested
 
 
 def _nested(value: Any, column: str) -> Any:

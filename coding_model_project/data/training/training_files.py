@@ -192,10 +192,10 @@ def _by_file(ids: Sequence[str], splits: Mapping[str, str], plan: Plan) -> dict[
         own_word = word if word in tuple(Role) else Role.train
         files[str(allowed if not allowed.may_train else own_word)].append(name)
     if "train" not in files:
-        names = sorted({f"{source_of(name)}_{splits[name]}" for name in ids})
+        names = sorted({f"{source_of(name)} (split {splits[name]})" for name in ids})
         raise ConfigError(
-            f"{', '.join(names)}: test only, so nothing may train; to write rows for evaluation, use "
-            "--as validation"
+            f"{', '.join(names)}: validation or test only, so nothing may train; pass training problems "
+            "beside them, or write rows for validation (--as validation)"
         )
     return dict(files)
 

@@ -284,7 +284,7 @@ class OpenAIBackend:
             if response.status_code in (200, 401, 403) and _is_json(response):
                 raise ConfigError(
                     f"coding.evaluation.base_url={self._url}: the server's API is at "
-                    f"{self._url}/v1; use that address"
+                    f"{self._url}/v1; use that address (--base-url)"
                 )
         if refusal.status in (404, 405):
             return {}  # lists no models: the first completion shows whether it serves this one
@@ -295,20 +295,16 @@ class OpenAIBackend:
 
 
 def _checked_url(base_url: str) -> str:
-    url = base_url.rstrip("/")
+    url, given = base_url.rstrip("/"), f"coding.evaluation.base_url={base_url} (--base-url)"
     try:
         known = httpx.URL(url).scheme in ("http", "https") and httpx.URL(url).host
     except httpx.InvalidURL:
         known = False
     if not known:
-        raise ConfigError(
-            f"coding.evaluation.base_url={base_url}: expected a URL such as http://localhost:8000/v1"
-        )
+        raise ConfigError(f"{given}: expected a URL such as http://localhost:8000/v1")
     stripped = url.removesuffix("/completions").removesuffix("/chat")
     if stripped != url:
-        raise ConfigError(
-            f"coding.evaluation.base_url={base_url}: expected the URL up to the version: {stripped}"
-        )
+        raise ConfigError(f"{given}: expected the URL up to the version: {stripped}")
     return url
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from coding_model_project.evaluation.comparison.paired import Comparison, Cost, Pair, Score, Share
 from coding_model_project.evaluation.statistics.intervals import ALPHA
+from coding_model_project.evaluation.statistics.scores import percent, rate_text
 from coding_model_project.evaluation.tables import plain_table
 
 N_SHOWN = 12
@@ -47,7 +48,7 @@ def _differences(comparison: Comparison) -> Table:
             Text(f"{pair.delta:+.1%}", style=style),
             f"{pair.p:.2g}",
             f"+{len(pair.gained)} −{len(pair.lost)}",
-            f"±{pair.detectable:.1%}",
+            f"±{pair.detectable:.1%}" if pair.detectable < 1 else "none",
         )
         table.add_row(
             "",
@@ -63,7 +64,7 @@ def _differences(comparison: Comparison) -> Table:
 
 def _score(score: Score) -> str:
     spread = "" if score.std is None else f" ± {score.std:.1%}"
-    return f"{score.mean:.1%}{spread}"
+    return f"{percent(score.mean)}{spread}"
 
 
 def _changed(pair: Pair) -> list[str]:
@@ -98,7 +99,7 @@ def _errors(pair: Pair) -> Table:
 
 
 def _share(share: Share) -> str:
-    return f"{share.mean:.1%} ({100 * share.low:.1f}–{100 * share.high:.1f})"
+    return rate_text({"value": share.mean, "low": share.low, "high": share.high})
 
 
 def _costs(pairs: Sequence[Pair]) -> Table:

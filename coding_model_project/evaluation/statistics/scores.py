@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from decimal import ROUND_HALF_UP, Decimal
 from statistics import fmean
 from typing import Any
 
@@ -40,8 +41,9 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         readings: the rates by the two rules of a published set, as `_readings` describes, absent for sets
         with one rule;
         pass_ratio: rate of the mean share of hidden tests passed, null if judging stopped early;
-        accepted and errors: shares of graded samples, which sum to 1; truncated, truncated_share;
-        truncated_in_reasoning: truncated samples without the beginning of an answer;
+        accepted and errors: shares of graded samples, which sum to 1 (without any, null and 0);
+        truncated, truncated_share; truncated_in_reasoning: truncated samples without the beginning of
+        an answer;
         tokens: total, mean and per_problem; reasoning: number of samples with counted reasoning, their
         reasoning tokens (total, mean, share of their tokens) and the number of estimated counts, null
         if unknown; judge_s: total and per_problem; cached: verdicts from the cache;
@@ -72,7 +74,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         **_instructions(groups),
         **_readings(groups, ks),
         "pass_ratio": _pass_ratio(groups),
-        "accepted": sum(bool(result.passed) for result in graded) / total,
+        "accepted": sum(bool(result.passed) for result in graded) / total if graded else None,
         "errors": {str(group): errors[str(group)] / total for group in ERROR_GROUPS},
         "error_types": dict(sorted(Counter(r.error for r in graded if r.error).items())),
         "truncated": sum(result.truncated for result in results),
@@ -271,7 +273,13 @@ def rate_text(rate: Mapping[str, float] | None) -> str:
     """Format a rate as "31.2% (24.1–38.4)", or a dash."""
     if rate is None:
         return "–"
-    return f"{rate['value']:.1%} ({100 * rate['low']:.1f}–{100 * rate['high']:.1f})"
+    low, high = (percent(rate[end]).removesuffix("%") for end in ("low", "high"))
+    return f"{percent(rate['value'])} ({low}–{high})"
+
+
+def percent(share: float) -> str:
+    """Format a share as "71.3%"; halves go up, as in the report's charts and tables."""
+    return f"{Decimal(100 * share).quantize(Decimal('0.1'), ROUND_HALF_UP)}%"
 
 
 # ── parts of a data set ───────────────────────────────────────────────────────────────────────────

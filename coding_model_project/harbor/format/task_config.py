@@ -33,8 +33,12 @@ from pydantic import (
 from coding_model_project.harbor.failures import InvalidTask
 
 MAIN_SERVICE = "main"
-DEPRECATED_KEYS = frozenset({"memory", "storage", "allow_internet"})
-"""Environment keys of older versions."""
+DEPRECATED_KEYS = {
+    "memory": "memory_mb",
+    "storage": "storage_mb",
+    "allow_internet": "network_mode",
+}
+"""Environment keys of older versions, which are read, and today's."""
 
 _MB = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
 _PACKAGE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*/[a-zA-Z0-9][a-zA-Z0-9._-]*")
@@ -124,7 +128,7 @@ def _migrated(given: Any, info: ValidationInfo) -> Any:
     if not isinstance(given, dict):
         return given
     table = {key: value for key, value in given.items() if key not in DEPRECATED_KEYS}
-    for key in sorted(DEPRECATED_KEYS & given.keys()):
+    for key in sorted(DEPRECATED_KEYS.keys() & given.keys()):
         if info.context is not None:
             info.context.append(key)
         if key != "allow_internet" and isinstance(given[key], str):
@@ -457,7 +461,10 @@ def parse_config(text: str) -> tuple[TaskConfig, tuple[str, ...]]:
         key = "".join(f"{part}." for part in first["loc"])[:-1]
         message = first["msg"].removeprefix("Value error, ")
         raise InvalidTask(f"{key}: {message}" if key else message) from error
-    warnings = [f"deprecated key: {key}" for key in dict.fromkeys(deprecated)]
+    warnings = [
+        f"the key {key} is deprecated; write {DEPRECATED_KEYS[key]}"
+        for key in dict.fromkeys(deprecated)
+    ]
     unknown = list(_unknown(given, config, ""))
     if unknown:
         warnings.append(f"ignored unknown keys: {', '.join(unknown)}")
@@ -484,7 +491,7 @@ def _unknown(given: Any, value: Any, where: str) -> Iterator[str]:
         return
     known = {one.name for one in fields(value)}
     if isinstance(value, EnvironmentConfig):
-        known |= DEPRECATED_KEYS
+        known |= DEPRECATED_KEYS.keys()
     for key, inner in given.items():
         if key not in known:
             yield where + key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,7 +23,14 @@ from coding_model_project.launch.verl_keys.table import (
     is_read,
 )
 from coding_model_project.launch.verl_keys.tree import select
-from coding_model_project.launch.verl_keys.values import coding_faults, has_critic, value_faults
+from coding_model_project.launch.verl_keys.values import (
+    OUR_MANAGER,
+    OUR_MODULE,
+    OURS,
+    coding_faults,
+    has_critic,
+    value_faults,
+)
 
 _A = "actor_rollout_ref"
 _ACTOR, _ROLLOUT, _REF = f"{_A}.actor", f"{_A}.rollout", f"{_A}.ref"
@@ -102,6 +110,8 @@ def examine(
     faults = {key: (effect, why, line) for key, effect, why, line in values}
     found = [_found(text, base, config, refusals.get(text, ""), faults) for text in given]
     keys = {one.key for one in found}
+    if select(config, f"{_MANAGER}.module.path") == OUR_MODULE:
+        found = [_judged_here(one) for one in found]
     found = [_without_repeats(one, keys) for one in found]
     missing = [
         Found(key=key, given="", effect=Effect.missing, why=why, write=line)
@@ -109,6 +119,12 @@ def examine(
         if key not in keys
     ]
     return [*found, *missing]
+
+
+def _judged_here(one: Found) -> Found:
+    """Propose our own key to a command whose rewards come from this package."""
+    ours = re.search(r"coding\.(?:reward|sandbox)\.\S+", one.here)
+    return replace(one, write=f"+{ours[0]}", here="") if ours else one
 
 
 def _without_repeats(one: Found, given: set[str]) -> Found:
@@ -181,7 +197,13 @@ def _found(
         return Found(key=key, given=text, effect=effect, why=why)
     if known is not None and (known.why or known.write):
         return _advised(key, text, effect, known.why or why, known)
+    if _is_ours(key):
+        return Found(key=key, given=text, effect=effect, why=why, write=f"{text} {OURS}", here=bare)
     return Found(key=key, given=text, effect=effect, why=why, write=LEAVE_OUT, here=LEAVE_OUT)
+
+
+def _is_ours(key: str) -> bool:
+    return key.partition(".")[0] == "coding"
 
 
 def _advised(key: str, text: str, effect: Effect, why: str, known: Advice) -> Found:
@@ -246,12 +268,10 @@ def effect_of(
 
 def _unread(key: str, config: DictConfig) -> str:
     """Return why a key has no effect beside other keys; empty if it has one."""
-    ours = select(config, f"{_MANAGER}.name") == "CodeRewardManager"
-    in_own_recipe = (
-        select(config, f"{_MANAGER}.module.path") == "pkg://coding_model_project.verl_reward"
-    )
-    if key.startswith("coding.") or key == "coding":
-        return "" if ours else f"read by {_MANAGER}.name=CodeRewardManager only"
+    ours = select(config, f"{_MANAGER}.name") == OUR_MANAGER
+    in_own_recipe = select(config, f"{_MANAGER}.module.path") == OUR_MODULE
+    if _is_ours(key):
+        return "" if ours else f"read by {_MANAGER}.name={OUR_MANAGER} only"
     if key.startswith("reward.reward_kwargs."):
         manager, source = (select(config, f"{_MANAGER}.{name}") for name in ("name", "source"))
         name = key.split(".")[2]

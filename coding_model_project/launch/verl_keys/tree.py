@@ -19,6 +19,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from coding_model_project.configs.typed import reason
 from coding_model_project.errors import ConfigError
 from coding_model_project.install import how_to_install
 
@@ -115,7 +116,7 @@ def apply(config: DictConfig, override: Override) -> str:
     except (ConfigAttributeError, ConfigKeyError):
         return "no such key"
     except OmegaConfBaseException as error:
-        return " ".join(str(error).partition("full_key")[0].split())
+        return reason(error)
     return ""
 
 

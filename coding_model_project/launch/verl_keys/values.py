@@ -17,6 +17,12 @@ from coding_model_project.launch.verl_keys.tree import select
 _A = "actor_rollout_ref"
 _ACTOR, _ROLLOUT = f"{_A}.actor", f"{_A}.rollout"
 _MANAGER = "reward.reward_manager"
+OUR_MANAGER = "CodeRewardManager"
+OUR_MODULE = "pkg://coding_model_project.verl_reward"
+OURS = (
+    f"{_MANAGER}.source=importlib {_MANAGER}.name={OUR_MANAGER} {_MANAGER}.module.path={OUR_MODULE}"
+)
+"""The overrides with which any command gets its rewards from this package."""
 
 
 def has_critic(config: DictConfig) -> bool:
@@ -28,7 +34,7 @@ def has_critic(config: DictConfig) -> bool:
 
 
 Fault = tuple[str, Effect, str, str]
-"""Key, effect, reason and the line to write for main_ppo."""
+"""Key, effect, reason and the line to write for main_ppo; empty if the reason names it."""
 
 
 def _words(config: DictConfig) -> Iterator[Fault]:
@@ -53,10 +59,9 @@ def _managers(config: DictConfig) -> Iterator[Fault]:
     known = (*known, "rate_limited")
     name = str(manager.get("name"))
     if manager.get("source") == "register" and name not in known and not name.startswith("$"):
-        why = (
-            f"{name}: no such reward manager; expected {', '.join(known)}, or one of your own with "
-        )
-        yield f"{_MANAGER}.name", Effect.late, f"{why}{_MANAGER}.source=importlib", LEAVE_OUT
+        why = f"{name}: verl has no such reward manager; expected {', '.join(known)}, or one of your own"
+        line = OURS if name == OUR_MANAGER else LEAVE_OUT
+        yield f"{_MANAGER}.name", Effect.late, f"{why} with {_MANAGER}.source=importlib", line
 
 
 def _strategies(config: DictConfig) -> Iterator[Fault]:
@@ -137,13 +142,13 @@ def _filter_metric(config: DictConfig) -> Iterator[Fault]:
 def coding_faults(config: DictConfig) -> Iterator[Fault]:
     """Check this package's own keys, which CodeRewardManager reads in any recipe."""
     given = select(config, "coding")
-    if not OmegaConf.is_dict(given) or select(config, f"{_MANAGER}.name") != "CodeRewardManager":
+    if not OmegaConf.is_dict(given) or select(config, f"{_MANAGER}.name") != OUR_MANAGER:
         return
     try:
         coding_beside(config)
     except ConfigError as error:
         key = re.split(r"[:=]", str(error))[0]
-        yield key, Effect.refused, str(error), LEAVE_OUT
+        yield key, Effect.refused, str(error), ""
 
 
 VALUES: tuple[Callable[[DictConfig], Iterator[Fault]], ...] = (

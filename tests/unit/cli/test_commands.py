@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from coding_model_project.cli import run_app
+from coding_model_project.cli import main, run_app
 from coding_model_project.cli.commands import Commands, only
 from coding_model_project.config_key import Option, argument, key, option, option_of
 from tests.unit.cli.options import commands, options
@@ -41,7 +41,7 @@ class Place:
 @pytest.fixture
 def paint():
     """Run the command, and return its exit code and what it was called with."""
-    app = Commands(add_completion=False, pretty_exceptions_enable=False)
+    app = Commands(add_completion=False)
     calls: list[dict[str, Any]] = []
 
     @app.command()
@@ -94,6 +94,15 @@ def test_options_fill_the_fields(paint):
 def test_wrong_usage_is_one_line(paint, words, says, capsys):
     assert paint(*words) == (2, {})
     assert says in capsys.readouterr().err
+
+
+def test_help_has_every_option_whole_at_80_columns(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    pages = {}
+    for name in {one.command for one in options()}:
+        assert main([*name.split(), "--help"]) == 0
+        pages[name] = capsys.readouterr().out
+    assert [str(one) for one in options() if one.name not in pages[one.command]] == []
 
 
 def test_an_option_is_written_once():

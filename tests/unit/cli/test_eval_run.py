@@ -117,15 +117,6 @@ def test_what_hosted_models_want_is_sent_and_recorded(problems, tmp_path, monkey
     assert "secret" not in (tmp_path / "run" / "config.yaml").read_text()
 
 
-@pytest.mark.slow
-def test_help_teaches_and_imports_nothing_heavy():
-    done = program(["-X", "importtime", *RUN, "--help"], ROOT)
-    for words in ("--base-url http://localhost:8000/v1", "--dataset humaneval", "Exit codes:"):
-        assert words in done.stdout
-    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
-    assert not imported & {*ABSENT, "omegaconf", "hydra", "numpy", "httpx"}
-
-
 MODEL = ["--model", "."]
 SET = ["--dataset", "toy.jsonl"]
 SERVER = [*MODEL, *SET, "--base-url", "http://localhost:9/v1"]

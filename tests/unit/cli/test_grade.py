@@ -175,7 +175,7 @@ def test_a_data_set_in_the_place_of_a_file(files, sandbox, capsys):
     assert "'fake/2' is not in --dataset=" in capsys.readouterr().err
     twice = ["--dataset", f"a={files / 'p.jsonl'}", "--dataset", f"b={files / 'p.jsonl'}"]
     assert cli.main(["grade", *twice, *completions]) == 2
-    assert "'fake/1' is in two of these sets" in capsys.readouterr().err
+    assert "'fake/1' occurs twice" in capsys.readouterr().err
 
 
 @pytest.mark.sandbox

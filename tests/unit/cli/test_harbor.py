@@ -48,7 +48,7 @@ def test_totals_count_rewards_and_causes(tmp_path):
         "6 tasks: reward 1: 1, partial: 1, 0: 1, "
         "invalid: 3 (verifier_failed 1, no_main_reward 1, refused 1)"
     )
-    assert (totals.short, totals.refused) == (list("bcef"), ["d"])
+    assert (totals.short, totals.without) == (list("bc"), list("efd"))
 
 
 def test_the_reason_is_of_the_step_that_earned_less(tmp_path):
@@ -82,7 +82,7 @@ def test_results_among_tasks_are_ignored_and_alone_they_are_no_tasks(tmp_path, c
     names = ("jobs", "trial")
     ignored = [f"ignored {tasks / n}: it holds results of jobs and no task" for n in names]
     *first, _, last = captured.err.splitlines()
-    assert first == ignored and last.endswith("not graded: broken")
+    assert first == ignored and last.endswith("no valid reward: broken")
     assert cli.main(["harbor", "grade", str(tasks), "--json"]) == 1
     assert capsys.readouterr().err == ""
     for given in ([str(tasks)], ["--benchmark", f"mine={tasks}"]):
@@ -119,7 +119,12 @@ def test_exit_codes_and_totals_for_real(tmp_path, capsys):
     captured = capsys.readouterr()
     tasks_of = [json.loads(line)["task"] for line in captured.out.splitlines()]
     assert tasks_of == ["good", "half", "refused"]
-    ends = ["invalid: 1 (refused 1)", "below 1: half", "graded: refused", "in_process): good, half"]
+    ends = [
+        "invalid: 1 (refused 1)",
+        "below 1: half",
+        "no valid reward: refused",
+        "in_process): good, half",
+    ]
     for line, end in zip(captured.err.splitlines()[-4:], ends, strict=True):
         assert line.endswith(end)
     assert list(out.glob("good__*"))

@@ -100,7 +100,7 @@ def test_the_help_page_names_each_command_and_each_recipe(capsys):
     assert set(RECIPES) == recipes
     for name in recipes:
         assert f"python -m recipes.{name} " in page
-    titles = ["─ Judge", "─ Data", "─ Evaluate", "─ Train", "─ Runs"]
+    titles = ["\nJudge:", "\nData:", "\nEvaluate:", "\nTrain:", "\nRuns:"]
     assert [page.index(title) for title in titles] == sorted(page.index(title) for title in titles)
     assert "─ Commands" not in page, "a command of the first level needs a rich_help_panel"
 

@@ -171,6 +171,45 @@ def test_every_command_that_reads_a_data_set_maps_columns(tmp_path, capsys, comm
         assert main(["data", "rows", str(path), *out, *mapped, "--no-check"]) == 0
 
 
+CSV = """\ufeffid,statement,tests,gold
+,"Define f(x), which
+adds 1.",assert f(1) == 2,"def f(x):
+    return x + 1"
+"""
+
+
+def test_a_file_without_ids_whose_columns_have_the_fields_names_needs_no_map(tmp_path):
+    path = tmp_path / "mine_train.csv"
+    path.write_text(CSV, "utf-8")
+    (problem,) = load("mine", path=path).problems
+    assert (problem.statement, problem.split) == ("Define f(x), which\nadds 1.", "train")
+    assert problem.gold == ("def f(x):\n    return x + 1",)
+    row = {"statement": problem.statement, "tests": "assert f(1) == 2"}
+    assert load("mine", path=written(tmp_path, "mine.jsonl", row)).problems[0].id == "mine/1"
+
+
+def test_inputs_and_outputs_in_columns_of_their_own(tmp_path, capsys):
+    path = tmp_path / "mine.csv"
+    path.write_text("question,input,expected_output,solution\nAdd.,1 2,3,print(3)\n")
+    assert main(["data", "preflight", str(path)]) == 2
+    assert "--map tests=. --map gold=solution" in capsys.readouterr().err
+    (problem,) = load("mine", path=path, columns={"statement": "question", "tests": "."}).problems
+    assert [(test.input, test.expected) for test in problem.tests] == [(Stdin("1 2"), "3")]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (CSV + "a,b,c,d,e\n", "mine.csv:5: more cells than the 4 columns"),
+        (CSV + '1,"open', "mine.csv:5: unreadable CSV"),
+    ],
+)
+def test_a_damaged_csv_file_names_the_line(tmp_path, text, says):
+    (tmp_path / "mine.csv").write_text(text, "utf-8")
+    with pytest.raises(DataError, match=says):
+        load("mine", path=tmp_path / "mine.csv")
+
+
 def test_map_needs_a_file():
     with pytest.raises(ConfigError, match="pass mbpp=PATH"):
         load("mbpp", columns={"text": "question"})

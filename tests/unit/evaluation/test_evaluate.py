@@ -185,6 +185,10 @@ def test_a_prompt_that_is_too_long_is_no_score(problems, tmp_path):
     assert (metrics["toy"]["graded"], metrics["toy"]["ungradable"]) == (20, 4)
     assert metrics["toy"]["refused"] == 4
     assert metrics["toy"]["pass@k"]["4"]["problems"] == 5
+    with pytest.raises(ConfigError, match="no prompt was answered"):
+        run(config(problems, tmp_path / "none"), Writer(fails_after=0, error=PromptError("no")))
+    assert json.loads((tmp_path / "none" / "metrics.json").read_text())["toy"]["accepted"] is None
+    assert line(RunFolder(tmp_path / "none")).result == ""
 
 
 def test_an_outage_of_the_sandbox_is_judged_later_and_nothing_generated_twice(problems, tmp_path):

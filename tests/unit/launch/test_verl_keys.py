@@ -76,7 +76,8 @@ def test_hydra_refuses_what_the_page_says_and_nothing_else():
         ("algorithm.filter_groups.max_num_gen_batches=10", Effect.warned, "leave out"),
         (f"{ACTOR}.ppo_mini_batch_size=2048", Effect.refused, f"{ACTOR}.ppo_mini_batch_size=1024"),
         ("reward.reward_manager=dapo", Effect.late, "reward.reward_manager.name=dapo"),
-        ("+coding.prompt=bare", Effect.ignored, "leave out"),
+        ("+coding.prompt=bare", Effect.ignored, f"+coding.prompt=bare {values.OURS}"),
+        ("reward.reward_manager.name=CodeRewardManager", Effect.late, values.OURS),
     ],
 )
 def test_keys_by_their_kind(override, word, write):
@@ -91,13 +92,14 @@ def test_a_misspelt_key_names_only_one_with_an_effect():
 
 
 def test_this_packages_keys_are_read_with_its_manager_only():
-    three = [
-        "reward.reward_manager.source=importlib",
-        "reward.reward_manager.name=CodeRewardManager",
-        "reward.reward_manager.module.path=pkg://coding_model_project.verl_reward",
-    ]
+    three = values.OURS.split()
     assert effect(*three, "+coding.prompt=bare").effect is Effect.taken
-    assert effect(*three, "+coding.promt=bare").effect is Effect.refused
+    refused = effect(*three, "+coding.promt=bare")
+    assert refused.effect is Effect.refused
+    assert "did you mean coding.prompt?" in refused.why
+    assert "expected a list" in effect(*three, "+coding.problems=a.jsonl").why
+    buffer = effect(*three, "+reward_model.reward_kwargs.overlong_buffer_cfg.len=9")
+    assert buffer.write == "+coding.reward.shaping.overlong_buffer=TOKENS"
     assert effect(*three, "reward.custom_reward_function.path=x.py").effect is Effect.taken
 
 
