@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from coding_model_project.cli import options
-from coding_model_project.cli.common import embedded_sandbox
+from coding_model_project.cli.common import embedded_sandbox, print_table
 from coding_model_project.cli.judging import Checking, run_preflight
 from coding_model_project.config_key import argument, option
 from coding_model_project.data.training.pairs import Controls
@@ -197,34 +197,29 @@ def _write_sft(path: Path, report: Mapping[str, Any]) -> None:
 
 
 def _say_sft(report: Mapping[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column(justify="right")
+    rows: list[tuple[str, str]] = []
     for one in report["evaluations"]:
-        table.add_row(
-            f"{one['path']}: samples of {one['problems']} problems", f"{one['samples']:,}"
+        rows.append(
+            (f"{one['path']}: samples of {one['problems']} problems", f"{one['samples']:,}")
         )
-        table.add_row("  accepted", f"{one['accepted']:,}")
+        rows.append(("  accepted", f"{one['accepted']:,}"))
         for key, label in (("cut_off", "accepted, but cut off"), ("ungradable", "ungradable")):
             if one[key]:
-                table.add_row(f"  {label}", f"{one[key]:,}")
+                rows.append((f"  {label}", f"{one[key]:,}"))
         for split, number in one["held_out"].items():
-            table.add_row(f"  left out, of {split} problems", f"{number:,}")
-    table.add_row("duplicates dropped", f"{report['duplicates']:,}")
-    table.add_row("dropped beyond --per-problem", f"{report['over_limit']:,}")
-    table.add_row("problems without a program", f"{len(report['without']):,}")
+            rows.append((f"  left out, of {split} problems", f"{number:,}"))
+    rows.append(("duplicates dropped", f"{report['duplicates']:,}"))
+    rows.append(("dropped beyond --per-problem", f"{report['over_limit']:,}"))
+    rows.append(("problems without a program", f"{len(report['without']):,}"))
     for number, n_problems in report["by_problem"].items():
         if number:
-            table.add_row(f"problems with {number}", f"{n_problems:,}")
+            rows.append((f"problems with {number}", f"{n_problems:,}"))
     if report["kept_gold"]:
-        table.add_row("rows with a gold solution", f"{report['kept_gold']:,}")
+        rows.append(("rows with a gold solution", f"{report['kept_gold']:,}"))
     if tokens := report["tokens"]:
         summary = f"{tokens['total']:,} (mean {tokens['mean']:.0f}, longest {tokens['longest']})"
-        table.add_row("tokens", summary)
-    Console(highlight=False).print(table)
+        rows.append(("tokens", summary))
+    print_table(("programs", "number"), rows)
     for name in report["gold_rejected"][:5]:
         print(f"{name}: its gold solution is rejected and not used", file=sys.stderr)
 
@@ -301,22 +296,9 @@ def pairs(
 
 def _say_bias(report: dict[str, Any]) -> None:
     """Print the bias report as a table, then the problems and pairs left out."""
-    from rich.console import Console
-
-    from coding_model_project.evaluation.tables import plain_table
-
-    columns = (
-        "pairs",
-        "gold",
-        "similarity",
-        "chosen longer",
-        "rejected longer",
-        "characters",
-        "tokens",
-    )
-    table = plain_table(("accepted against", *columns))
-    for name, row in (*report["contrasts"].items(), ("all", report["all"])):
-        table.add_row(
+    columns = ("pairs", "gold", "similarity", "chosen longer", "rejected longer")
+    rows = [
+        (
             name,
             f"{row['pairs']:,}",
             f"{row['gold']:,}",
@@ -324,13 +306,13 @@ def _say_bias(report: dict[str, Any]) -> None:
             f"{row['chosen_longer']:.0%}",
             f"{row['rejected_longer']:.0%}",
             *(
-                ""
-                if row[unit] is None
-                else f"{row[unit]['chosen']:.0f} / {row[unit]['rejected']:.0f}"
-                for unit in ("characters", "tokens")
+                (each and f"{each['chosen']:.0f} / {each['rejected']:.0f}") or ""
+                for each in (row["characters"], row["tokens"])
             ),
         )
-    Console(width=110).print(table)
+        for name, row in (*report["contrasts"].items(), ("all", report["all"]))
+    ]
+    print_table(("accepted against", *columns, "characters", "tokens"), rows, width=110)
     print("characters and tokens: means of chosen / rejected")
     for reason, found in report["problems_without"].items():
         more = ", ..." if found["count"] > N_NAMED else ""

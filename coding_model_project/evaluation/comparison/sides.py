@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.results import RUN_INFO, Evaluation, read_evaluation
 from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.runs.refusal import differences, listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,21 +78,5 @@ def refuse_other_graders(evaluations: Sequence[Evaluation]) -> None:
 
 
 def _difference(first: Evaluation, other: Evaluation) -> str:
-    before, after = ({"protocol": e.protocol, **_flat(e.settings)} for e in (first, other))
-    changed = [
-        f"{key}: {before.get(key, 'absent')} → {after.get(key, 'absent')}"
-        for key in dict.fromkeys([*before, *after])
-        if before.get(key) != after.get(key)
-    ]
-    return ", ".join(changed) or f"protocol hash: {first.protocol_hash} → {other.protocol_hash}"
-
-
-def _flat(settings: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Return the leaves of nested settings by their full key."""
-    flat: dict[str, object] = {}
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat
+    changed = differences(*({"protocol": one.protocol, **one.settings} for one in (first, other)))
+    return listed(changed) or f"protocol hash: {first.protocol_hash} → {other.protocol_hash}"
