@@ -7,7 +7,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -39,7 +39,7 @@ from coding_model_project.evaluation.results import (
     read_evaluation,
     with_completions,
 )
-from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.grading.base import GRADER_VERSION, TaskGraders
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.readings import CountedBy
 from coding_model_project.grading.rewards import RewardKind
@@ -50,8 +50,6 @@ from coding_model_project.types import Problem
 
 BACKUPS = "before_rejudge"
 """Folder of the previous results, in numbered subfolders."""
-_SELECTION = ("data_dir", "limit", "max_tests", "from_date", "to_date", "split", "columns")
-"""The recorded keys that select problems of the data sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +66,8 @@ class Given:
     """Write nothing."""
     report: outputs.Report | None = None
     """Writes the page about an evaluation."""
+    tasks: TaskGraders | None = None
+    """See `grading.kinds.Parts`."""
 
 
 def rejudge_evaluation(folder: Path, given: Given) -> Rejudged:
@@ -95,6 +95,7 @@ def rejudge_evaluation(folder: Path, given: Given) -> Rejudged:
             stop_early=protocol.stop_early,
             rule=protocol.rule,
             stop_at_limit=True,
+            tasks=given.tasks,
         )
         results, changes = judge_again(stored, rules, grader_before=protocol.grader_version)
         if protocol.repair_rounds and protocol.grader_version != GRADER_VERSION:
@@ -155,7 +156,8 @@ def _datasets(
     if RunFolder(folder).config.is_file():
         recorded = plain_config(RunFolder(folder).config)
         settings = value_at(recorded, "coding.evaluation") or {}
-    chosen = EvaluationConfig(datasets=[], **{k: settings[k] for k in _SELECTION if k in settings})
+    known = (field.name for field in fields(EvaluationConfig))
+    chosen = EvaluationConfig(**{name: settings[name] for name in known if name in settings})
     chosen.datasets = list(given.datasets) or list(settings.get("datasets") or ())
     chosen.data_dir = str(given.data_dir) if given.data_dir else chosen.data_dir
     if not chosen.datasets:
@@ -303,6 +305,7 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
         stop_early=kind is RewardKind.sparse,
         rule=CountedBy.ours,
         stop_at_limit=False,
+        tasks=given.tasks,
     )
     results, changes = judge_again(stored, rules, grader_before=grader_before)
     unchanged = ["the training run and its rollouts are unchanged"]

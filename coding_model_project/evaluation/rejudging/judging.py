@@ -14,7 +14,7 @@ from coding_model_project.errors import SandboxError
 from coding_model_project.evaluation.plan import Sample
 from coding_model_project.evaluation.results import Generated, Result
 from coding_model_project.evaluation.runner import judged
-from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.grading.base import GRADER_VERSION, TaskGraders
 from coding_model_project.grading.judge import open_judge
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.readings import CountedBy
@@ -45,6 +45,8 @@ class Rules:
     stop_early: bool
     rule: CountedBy
     stop_at_limit: bool
+    tasks: TaskGraders | None = None
+    """See `grading.kinds.Parts`."""
 
 
 def judge_again(
@@ -112,6 +114,7 @@ async def _judge(stored: Sequence[Stored], rules: Rules, name: str) -> list[Resu
         style=rules.style,
         stop_early=rules.stop_early,
         stop_at_limit=rules.stop_at_limit,
+        tasks=rules.tasks,
     )
     async with opened as judge:
         with progress_bar(name, len(stored)) as advance:
