@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from coding_model_project.atomic import write_json
 from coding_model_project.cli import options
 from coding_model_project.cli.common import embedded_sandbox, print_table
 from coding_model_project.cli.judging import Checking, run_preflight
@@ -89,13 +90,8 @@ def sft_rows(
     write_rows(out, rows, trains=True)
     report = _sft_report(read, counts, rejected, kept, rows, tokenizer)
     settings = {"per_problem": n, "choose": choose, "gold": gold, "prompt": style, "seed": seed}
-    _write_sft(
-        out.with_suffix(".json"),
-        {
-            "settings": settings | {"problems": str(source.file or ", ".join(source.datasets))},
-            **report,
-        },
-    )
+    settings["problems"] = str(source.file or ", ".join(source.datasets))
+    write_json(out.with_suffix(".json"), {"settings": settings, **report})
     _say_sft(report)
     print(f"{out}: {len(rows)} rows")
 
@@ -192,10 +188,6 @@ def _tokens(rows: Sequence[Mapping[str, Any]], tokenizer: str) -> dict[str, Any]
     return {"tokenizer": tokenizer, "total": sum(each), "mean": fmean(each), "longest": max(each)}
 
 
-def _write_sft(path: Path, report: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(report, indent=1, default=str) + "\n")
-
-
 def _say_sft(report: Mapping[str, Any]) -> None:
     rows: list[tuple[str, str]] = []
     for one in report["evaluations"]:
@@ -249,7 +241,6 @@ def pairs(
 
     Ungradable samples are excluded. The last line is JSON.
     """
-    from coding_model_project.atomic import write_json
     from coding_model_project.data.training.pairs import bias_report, make_pairs, pair_rows
     from coding_model_project.data.training.pairs import split as divided
     from coding_model_project.data.training.rows import write_rows
@@ -345,15 +336,16 @@ def repair_traces(
     from coding_model_project.data.training.repair_traces import choose_traces, observed, trace_row
     from coding_model_project.data.training.rows import write_rows
     from coding_model_project.data.training.samples import by_problem, distinct
-    from coding_model_project.evaluation.judged import one_style, read_judged
+    from coding_model_project.evaluation.judged import held_out_line, one_style, read_judged
 
     if out.suffix != ".parquet":
         raise ConfigError(f"--out={out}: expected a .parquet file")
     known = source.load()
     read = [read_judged(path, known) for path in evaluations]
     style = one_style(read)
-    for line in filter(None, (one.held_out_line() for one in read)):
-        print(line)
+    for one in read:
+        if line := held_out_line(f"{one.path}: left out", "samples", one.held_out):
+            print(line)
     complete = [one for each in read for one in each.complete()]
     rejected = [one for one in complete if one.error is not None and one.code is not None]
     groups = by_problem(one for one in complete if one.error is None)

@@ -264,8 +264,12 @@ def compare(
     as_json: options.AsJson = False,
 ) -> None:
     """Compare evaluations problem by problem: differences with intervals, changed problems, cost."""
-    from coding_model_project.evaluation.comparison import compare as compare_sides
-    from coding_model_project.evaluation.comparison import read_side, refuse_other_graders, unlike
+    from coding_model_project.evaluation.comparison.paired import compare as compare_sides
+    from coding_model_project.evaluation.comparison.paired import (
+        read_side,
+        refuse_other_graders,
+        unlike,
+    )
 
     if len(sides) < 2:
         raise ConfigError("eval compare: got one side; pass at least two")

@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from coding_model_project.config_key import too_small
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.backends.generation import Backend
+from coding_model_project.evaluation.backends.generation import OPTIONAL, Backend
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig, EvaluationMode
 from coding_model_project.evaluation.plan import Shard, Window, day
 from coding_model_project.evaluation.protocols import EvalProtocol, protocol_of
@@ -144,17 +144,7 @@ _MERGED = ("chat_template_kwargs", "extra_body")
 """Keys that merge entry by entry, so that an option changes a single entry."""
 
 
-_OF_A_PROFILE = (
-    *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty"),
-    *(
-        "repetition_penalty",
-        "max_tokens",
-        "stop",
-        "system_prompt",
-        "chat_template_kwargs",
-        "extra_body",
-    ),
-)
+_OF_A_PROFILE = ("temperature", "top_p", *OPTIONAL, "max_tokens", "system_prompt", "extra_body")
 """The keys that a profile may have."""
 
 

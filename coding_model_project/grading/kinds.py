@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from coding_model_project.codec import to_json
@@ -18,6 +19,11 @@ from coding_model_project.grading.base import (
     TaskEnvironment,
     TaskGraders,
 )
+from coding_model_project.grading.harness import HarnessGrader
+from coding_model_project.grading.maths.final_answer import AnswerRule
+from coding_model_project.grading.maths.gsm8k_answer import GSM8K
+from coding_model_project.grading.predictions.answer import PredictionRule
+from coding_model_project.grading.predictions.grader import PredictionGrader
 from coding_model_project.row_readers import (
     Reader,
     fail,
@@ -75,7 +81,7 @@ class Kind:
     """Converts the field's value for a row; dataclasses are written as objects."""
     request: Callable[[Problem], str] = lambda problem: ""
     """Returns the end of a prompt, which asks for the form of the answer."""
-    form: str | None = None
+    form: StrEnum | None = None
     """The rule that extracts an answer of the requested form, if that is not a block of code."""
     check: Callable[[Problem], None] = lambda problem: None
     """Raises `DataError` or `NotInstalledError` for a problem that cannot be judged here; fast."""
@@ -141,12 +147,6 @@ def _block(problem: Problem) -> str:
 # ── graders ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _harness(parts: Parts) -> AnswerGrader:
-    from coding_model_project.grading.harness import HarnessGrader
-
-    return HarnessGrader(parts.execution)
-
-
 def _harbor(parts: Parts) -> AnswerGrader:
     sandbox = parts.execution.sandbox
     make = sandbox.task_grader if isinstance(sandbox, Queues) else parts.tasks
@@ -168,8 +168,6 @@ def _check_math(problem: Problem) -> None:
 
 
 def _boxed(problem: Problem) -> str:
-    from coding_model_project.grading.maths.gsm8k_answer import GSM8K
-
     if problem.comparison == GSM8K:
         return ""  # the examples show the form
     return "\n\nReason step by step, and put the final answer in \\boxed{}."
@@ -187,12 +185,6 @@ def _check_instructions(problem: Problem) -> None:
     check_instructions([problem])
 
 
-def _prediction(parts: Parts) -> AnswerGrader:
-    from coding_model_project.grading.predictions.grader import PredictionGrader
-
-    return PredictionGrader(parts.execution)
-
-
 KINDS = {
     GradedBy.tests: Kind(
         read=list_of("tests", _test),
@@ -207,7 +199,7 @@ KINDS = {
         example='"42"',
         make=_math,
         request=_boxed,
-        form="boxed",
+        form=AnswerRule.boxed,
         check=_check_math,
     ),
     GradedBy.instructions: Kind(
@@ -228,13 +220,13 @@ KINDS = {
         read=object_with(Prediction, of=one_of(Predicted), program=text, output=value_of),
         write=lambda value: replace(value, output=to_json(value.output)),
         example='{"of": "output", "program": "def f(x): return [x]", "output": [1]}',
-        make=_prediction,
-        form="answer_tags",
+        make=lambda parts: PredictionGrader(parts.execution),
+        form=PredictionRule.tagged,
     ),
     GradedBy.harness: Kind(
         read=object_with(Harness, before=text, after=text),
         example='{"after": "assert f(1) == 2\\nprint(\\"\\\\n\\" + input())"}',
-        make=_harness,
+        make=lambda parts: HarnessGrader(parts.execution),
         request=_block,
     ),
     GradedBy.harbor: Kind(

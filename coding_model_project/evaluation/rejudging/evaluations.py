@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,8 +24,8 @@ from coding_model_project.evaluation.protocols import EvalProtocol
 from coding_model_project.evaluation.rejudging.judging import (
     Change,
     Judgement,
+    OpenJudge,
     Rejudged,
-    Rules,
     Stored,
     count,
     judge_again,
@@ -40,6 +41,7 @@ from coding_model_project.evaluation.results import (
     with_completions,
 )
 from coding_model_project.grading.base import GRADER_VERSION, TaskGraders
+from coding_model_project.grading.judge import open_judge
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.readings import CountedBy
 from coding_model_project.grading.rewards import RewardKind
@@ -69,6 +71,10 @@ class Given:
     tasks: TaskGraders | None = None
     """See `grading.kinds.Parts`."""
 
+    def judge(self, style: PromptStyle, **how: bool) -> OpenJudge:
+        """Return what opens a judge; `how` are options of `open_judge`."""
+        return partial(open_judge, self.sandbox, style=style, tasks=self.tasks, **how)
+
 
 def rejudge_evaluation(folder: Path, given: Given) -> Rejudged:
     """Judge an evaluation's completions again and replace the results in its folder.
@@ -89,15 +95,13 @@ def rejudge_evaluation(folder: Path, given: Given) -> Rejudged:
         protocol = _protocol(folder, info)
         datasets, notes = _datasets(folder, info, given)
         stored = _stored(folder, evaluation.results, datasets)
-        rules = Rules(
-            sandbox=given.sandbox,
-            style=protocol.prompt,
+        results, changes = judge_again(
+            stored,
+            given.judge(protocol.prompt, stop_early=protocol.stop_early, stop_at_limit=True),
             stop_early=protocol.stop_early,
             rule=protocol.rule,
-            stop_at_limit=True,
-            tasks=given.tasks,
+            grader_before=protocol.grader_version,
         )
-        results, changes = judge_again(stored, rules, grader_before=protocol.grader_version)
         if protocol.repair_rounds and protocol.grader_version != GRADER_VERSION:
             notes.append(
                 "repairs followed the old grader's verdicts on public tests; only the last answers are "
@@ -299,15 +303,14 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
     if not stored:
         why = ", ".join(f"{n} {reason}" for reason, n in skipped.items())
         raise ConfigError(f"{folder}: no samples to judge{f' ({why})' if why else ''}")
-    rules = Rules(
-        sandbox=given.sandbox,
-        style=style,
-        stop_early=kind is RewardKind.sparse,
+    stop_early = kind is RewardKind.sparse
+    results, changes = judge_again(
+        stored,
+        given.judge(style, stop_early=stop_early, stop_at_limit=False),
+        stop_early=stop_early,
         rule=CountedBy.ours,
-        stop_at_limit=False,
-        tasks=given.tasks,
+        grader_before=grader_before,
     )
-    results, changes = judge_again(stored, rules, grader_before=grader_before)
     unchanged = ["the training run and its rollouts are unchanged"]
     found = _rejudged(folder, given, grader_before, stored, results, changes, unchanged, skipped)
     if not given.dry_run:

@@ -8,9 +8,6 @@ from hypothesis import strategies as st
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import extract
-from coding_model_project.grading.kinds import KINDS
-from coding_model_project.grading.maths.final_answer import AnswerRule
-from coding_model_project.grading.predictions.answer import PredictionRule
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.reward_config import LengthBonus, RewardConfig, ShapingConfig
 from coding_model_project.grading.rewards import REWARDS, RewardKind
@@ -22,7 +19,7 @@ from coding_model_project.grading.shaping import (
     overlong,
     shaped,
 )
-from coding_model_project.types import ErrorType, GradedBy, TestResult, Verdict
+from coding_model_project.types import ErrorType, TestResult, Verdict
 from tests.fakes import stdin_problem
 from tests.tables import tables
 
@@ -121,11 +118,6 @@ def test_the_parts_sum_to_the_total_and_off_changes_nothing(
 def test_every_key_that_is_off_by_default_turns_a_part_on():
     off = {name for name, value in vars(ShapingConfig()).items() if value == 0}
     assert off == {part.on for part in PARTS.values()}
-
-
-def test_the_requested_forms_are_rules_that_extract_them():
-    assert KINDS[GradedBy.math].form == AnswerRule.boxed
-    assert KINDS[GradedBy.prediction].form == PredictionRule.tagged
 
 
 def test_golf_puts_correctness_first_and_then_the_shorter_program():
