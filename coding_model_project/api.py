@@ -92,8 +92,15 @@ class Judge:
             SandboxError: the sandbox does not start on this machine, or the service is unreachable.
             ConfigError: the address is not that of a SandboxFusion server.
         """
+        from coding_model_project.harbor import task_grader
+
         graders = await self._stack.enter_async_context(
-            start_graders(self._sandbox, at_once=self._at_once, stop_early=self._stop_early)
+            start_graders(
+                self._sandbox,
+                at_once=self._at_once,
+                stop_early=self._stop_early,
+                tasks=task_grader,
+            )
         )
         self._grader = graders.hidden
         return self

@@ -7,7 +7,8 @@ and help text are written once, beside the field.
 from __future__ import annotations
 
 import copy
-from dataclasses import MISSING, dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 
@@ -64,6 +65,15 @@ def argument(default: Any, help: str, **more: Any) -> Any:
 def option_of(config: type, name: str) -> Option:
     """Return the option of a dataclass's field, for another field that has the same one."""
     return replace(config.__dataclass_fields__[name].metadata["option"], required=False)
+
+
+def too_small(config: Any) -> Iterator[str]:
+    """Yield "name=value: must be at least N" for each field below the minimum of its option."""
+    for one in fields(config):
+        least = one.metadata["option"].min if one.metadata.get("option") else None
+        value = getattr(config, one.name)
+        if least is not None and value is not None and value < least:
+            yield f"{one.name}={value}: must be at least {least:g}"
 
 
 def _field(default: Any, metadata: dict[str, Any]) -> Any:

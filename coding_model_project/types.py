@@ -204,20 +204,29 @@ class Turn:
 
 
 class GradedBy(StrEnum):
-    """The grader of a problem (`Problem.graded_by`)."""
+    """The grader of a problem: its name, the field of `Problem` that it judges by, and whether it runs
+    a program. `grading.kinds` has the rest about each."""
 
-    tests = "tests"
+    field: str
+    runs_program: bool
+
+    def __new__(cls, name: str, field: str, runs_program: bool) -> GradedBy:
+        kind = str.__new__(cls, name)
+        kind._value_, kind.field, kind.runs_program = name, field, runs_program
+        return kind
+
+    tests = "tests", "tests", True
     """Runs the program of a completion."""
-    math = "math"
-    """Compares the final answer of a completion with `Problem.answer`."""
-    instructions = "instructions"
-    """Checks a completion against `Problem.instructions`."""
-    prediction = "prediction"
-    """Compares a completion's prediction about a function with `Problem.prediction`."""
-    harness = "harness"
-    """Runs the program of a completion within `Problem.harness`."""
-    harbor = "harbor"
-    """Runs the verifier of the Harbor task `Problem.task`."""
+    math = "math", "answer", False
+    """Compares the final answer of a completion."""
+    instructions = "instructions", "instructions", False
+    """Checks a completion against instructions."""
+    prediction = "prediction", "prediction", False
+    """Compares a completion's prediction about a function."""
+    harness = "harness", "harness", True
+    """Runs the program of a completion within the author's program."""
+    harbor = "harbor", "task", True
+    """Runs the verifier of a Harbor task."""
 
 
 class Isolation(StrEnum):
@@ -327,15 +336,9 @@ class Problem:
     @property
     def graded_by(self) -> GradedBy:
         """The grader that judges completions of this problem."""
-        if self.task is not None:
-            return GradedBy.harbor
-        if self.answer is not None:
-            return GradedBy.math
-        if self.prediction is not None:
-            return GradedBy.prediction
-        if self.harness is not None:
-            return GradedBy.harness
-        return GradedBy.instructions if self.instructions else GradedBy.tests
+        others = (kind for kind in GradedBy if kind is not GradedBy.tests)
+        has_field = (kind for kind in others if getattr(self, kind.field) not in (None, ()))
+        return next(has_field, GradedBy.tests)
 
     @property
     def asked(self) -> str:
@@ -346,7 +349,7 @@ class Problem:
     @property
     def asks_for_code(self) -> bool:
         """True if a completion holds a program, not a text."""
-        return self.graded_by in (GradedBy.tests, GradedBy.harbor, GradedBy.harness)
+        return self.graded_by.runs_program
 
     @property
     def hidden_tests(self) -> tuple[Test, ...]:
@@ -357,6 +360,11 @@ class Problem:
     def public_tests(self) -> tuple[Test, ...]:
         """The tests that a prompt may show."""
         return tuple(test for test in self.tests if test.public)
+
+
+UNJUDGED = ("gold", "bad", "tags", "difficulty", "date")
+"""Fields of `Problem` that neither a prompt nor a verdict depends on. Caches, journals and the versions
+of data sets leave them out."""
 
 
 # ── verdicts ──────────────────────────────────────────────────────────────────────────────────────

@@ -7,6 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from coding_model_project.errors import SandboxError
+from coding_model_project.grading.cache import CachedGrader
+from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.judge import GraderByProblem
+from coding_model_project.grading.kinds import Parts
+from coding_model_project.grading.limiter import Limiter
+from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
     Execution,
     Input,
@@ -70,6 +76,13 @@ class FakeSandbox:
             if stop_when is not None and stop_when(index, executions[-1]):
                 break
         return executions
+
+
+def judge_of(sandbox: Sandbox) -> CachedGrader:
+    """Return a judge of every kind of problem."""
+    limiter = Limiter(8)
+    execution = ExecutionGrader(sandbox, stop_early=True, limiter=limiter)
+    return CachedGrader(GraderByProblem(Parts(execution=execution, limiter=limiter)), bare=False)
 
 
 def stdin_problem(*pairs: tuple[str, str], **fields) -> Problem:

@@ -148,6 +148,26 @@ def publishes(command: Callable[P, R]) -> Callable[P, R]:
     return published_command
 
 
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: int = 1,
+    width: int | None = None,
+) -> None:
+    """Print a table without lines.
+
+    Args:
+        left: see `evaluation.tables.plain_table`.
+        width: its width in characters; None is the terminal's.
+    """
+    from rich.console import Console
+
+    from coding_model_project.evaluation.tables import plain_table
+
+    Console(width=width, highlight=False).print(plain_table(columns, rows, left=left))
+
+
 def print_first(lines: Sequence[str]) -> None:
     """Print the first lines to standard error, and the number of the others."""
     for line in lines[:_N_SHOWN]:

@@ -12,8 +12,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from coding_model_project.atomic import write_json
 from coding_model_project.cli import options
-from coding_model_project.cli.common import embedded_sandbox
+from coding_model_project.cli.common import embedded_sandbox, print_table
 from coding_model_project.cli.judging import Checking, run_preflight
 from coding_model_project.config_key import argument, option
 from coding_model_project.data.training.pairs import Controls
@@ -89,13 +90,8 @@ def sft_rows(
     write_rows(out, rows, trains=True)
     report = _sft_report(read, counts, rejected, kept, rows, tokenizer)
     settings = {"per_problem": n, "choose": choose, "gold": gold, "prompt": style, "seed": seed}
-    _write_sft(
-        out.with_suffix(".json"),
-        {
-            "settings": settings | {"problems": str(source.file or ", ".join(source.datasets))},
-            **report,
-        },
-    )
+    settings["problems"] = str(source.file or ", ".join(source.datasets))
+    write_json(out.with_suffix(".json"), {"settings": settings, **report})
     _say_sft(report)
     print(f"{out}: {len(rows)} rows")
 
@@ -192,39 +188,30 @@ def _tokens(rows: Sequence[Mapping[str, Any]], tokenizer: str) -> dict[str, Any]
     return {"tokenizer": tokenizer, "total": sum(each), "mean": fmean(each), "longest": max(each)}
 
 
-def _write_sft(path: Path, report: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(report, indent=1, default=str) + "\n")
-
-
 def _say_sft(report: Mapping[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column(justify="right")
+    rows: list[tuple[str, str]] = []
     for one in report["evaluations"]:
-        table.add_row(
-            f"{one['path']}: samples of {one['problems']} problems", f"{one['samples']:,}"
+        rows.append(
+            (f"{one['path']}: samples of {one['problems']} problems", f"{one['samples']:,}")
         )
-        table.add_row("  accepted", f"{one['accepted']:,}")
+        rows.append(("  accepted", f"{one['accepted']:,}"))
         for key, label in (("cut_off", "accepted, but cut off"), ("ungradable", "ungradable")):
             if one[key]:
-                table.add_row(f"  {label}", f"{one[key]:,}")
+                rows.append((f"  {label}", f"{one[key]:,}"))
         for split, number in one["held_out"].items():
-            table.add_row(f"  left out, of {split} problems", f"{number:,}")
-    table.add_row("duplicates dropped", f"{report['duplicates']:,}")
-    table.add_row("dropped beyond --per-problem", f"{report['over_limit']:,}")
-    table.add_row("problems without a program", f"{len(report['without']):,}")
+            rows.append((f"  left out, of {split} problems", f"{number:,}"))
+    rows.append(("duplicates dropped", f"{report['duplicates']:,}"))
+    rows.append(("dropped beyond --per-problem", f"{report['over_limit']:,}"))
+    rows.append(("problems without a program", f"{len(report['without']):,}"))
     for number, n_problems in report["by_problem"].items():
         if number:
-            table.add_row(f"problems with {number}", f"{n_problems:,}")
+            rows.append((f"problems with {number}", f"{n_problems:,}"))
     if report["kept_gold"]:
-        table.add_row("rows with a gold solution", f"{report['kept_gold']:,}")
+        rows.append(("rows with a gold solution", f"{report['kept_gold']:,}"))
     if tokens := report["tokens"]:
         summary = f"{tokens['total']:,} (mean {tokens['mean']:.0f}, longest {tokens['longest']})"
-        table.add_row("tokens", summary)
-    Console(highlight=False).print(table)
+        rows.append(("tokens", summary))
+    print_table(("programs", "number"), rows)
     for name in report["gold_rejected"][:5]:
         print(f"{name}: its gold solution is rejected and not used", file=sys.stderr)
 
@@ -254,7 +241,6 @@ def pairs(
 
     Ungradable samples are excluded. The last line is JSON.
     """
-    from coding_model_project.atomic import write_json
     from coding_model_project.data.training.pairs import bias_report, make_pairs, pair_rows
     from coding_model_project.data.training.pairs import split as divided
     from coding_model_project.data.training.rows import write_rows
@@ -301,22 +287,9 @@ def pairs(
 
 def _say_bias(report: dict[str, Any]) -> None:
     """Print the bias report as a table, then the problems and pairs left out."""
-    from rich.console import Console
-
-    from coding_model_project.evaluation.tables import plain_table
-
-    columns = (
-        "pairs",
-        "gold",
-        "similarity",
-        "chosen longer",
-        "rejected longer",
-        "characters",
-        "tokens",
-    )
-    table = plain_table(("accepted against", *columns))
-    for name, row in (*report["contrasts"].items(), ("all", report["all"])):
-        table.add_row(
+    columns = ("pairs", "gold", "similarity", "chosen longer", "rejected longer")
+    rows = [
+        (
             name,
             f"{row['pairs']:,}",
             f"{row['gold']:,}",
@@ -324,13 +297,13 @@ def _say_bias(report: dict[str, Any]) -> None:
             f"{row['chosen_longer']:.0%}",
             f"{row['rejected_longer']:.0%}",
             *(
-                ""
-                if row[unit] is None
-                else f"{row[unit]['chosen']:.0f} / {row[unit]['rejected']:.0f}"
-                for unit in ("characters", "tokens")
+                (each and f"{each['chosen']:.0f} / {each['rejected']:.0f}") or ""
+                for each in (row["characters"], row["tokens"])
             ),
         )
-    Console(width=110).print(table)
+        for name, row in (*report["contrasts"].items(), ("all", report["all"]))
+    ]
+    print_table(("accepted against", *columns, "characters", "tokens"), rows, width=110)
     print("characters and tokens: means of chosen / rejected")
     for reason, found in report["problems_without"].items():
         more = ", ..." if found["count"] > N_NAMED else ""
@@ -363,15 +336,16 @@ def repair_traces(
     from coding_model_project.data.training.repair_traces import choose_traces, observed, trace_row
     from coding_model_project.data.training.rows import write_rows
     from coding_model_project.data.training.samples import by_problem, distinct
-    from coding_model_project.evaluation.judged import one_style, read_judged
+    from coding_model_project.evaluation.judged import held_out_line, one_style, read_judged
 
     if out.suffix != ".parquet":
         raise ConfigError(f"--out={out}: expected a .parquet file")
     known = source.load()
     read = [read_judged(path, known) for path in evaluations]
     style = one_style(read)
-    for line in filter(None, (one.held_out_line() for one in read)):
-        print(line)
+    for one in read:
+        if line := held_out_line(f"{one.path}: left out", "samples", one.held_out):
+            print(line)
     complete = [one for each in read for one in each.complete()]
     rejected = [one for one in complete if one.error is not None and one.code is not None]
     groups = by_problem(one for one in complete if one.error is None)

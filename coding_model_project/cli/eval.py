@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from coding_model_project.cli import eval_run, options
 from coding_model_project.cli.commands import Commands, only
-from coding_model_project.cli.common import existing_file, on_servers, publishes, say
+from coding_model_project.cli.common import existing_file, on_servers, print_table, publishes, say
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
@@ -68,6 +68,7 @@ def rejudge(
         rejudge_rollouts,
     )
     from coding_model_project.evaluation.results import RUN_INFO
+    from coding_model_project.harbor import task_grader
     from coding_model_project.reports import write_report
 
     given = Given(
@@ -77,6 +78,7 @@ def rejudge(
         force=force,
         dry_run=dry_run,
         report=write_report,
+        tasks=task_grader,
     )
     for folder in runs:
         if not ((folder / RUN_INFO).is_file() or any(folder.glob("rollouts*.jsonl*"))):
@@ -99,12 +101,8 @@ def rejudge(
 
 
 def _print_rejudged(one: Rejudged) -> None:
-    from rich.console import Console
-
     from coding_model_project.evaluation.rejudging.judging import shown
-    from coding_model_project.evaluation.tables import plain_table
 
-    console = Console(highlight=False)
     print(
         f"{one.path}: {one.samples:,} samples judged by grader {one.grader_after} (before: "
         f"{one.grader_before}); {len(one.changes):,} have another verdict"
@@ -113,22 +111,18 @@ def _print_rejudged(one: Rejudged) -> None:
         print(f"not judged: {n:,} {reason}")
     for note in one.notes:
         print(f"note: {note}")
-    rates = plain_table(("data set", "judged", "accepted before", "accepted now"))
-    for data in one.datasets:
-        total = max(1, data.judged)
-        rates.add_row(
-            data.dataset,
-            f"{data.judged:,}",
-            f"{data.accepted_before / total:.1%}",
-            f"{data.accepted_after / total:.1%}",
-        )
-    console.print(rates)
+    rates = [
+        (data.dataset, f"{data.judged:,}", *(f"{n / max(1, data.judged):.1%}" for n in accepted))
+        for data in one.datasets
+        for accepted in [(data.accepted_before, data.accepted_after)]
+    ]
+    print_table(("data set", "judged", "accepted before", "accepted now"), rates)
     if not one.changes:
         return
-    causes = plain_table(("cause", "gained", "lost", "failed otherwise", "meaning"))
-    for cause, gained, lost, other in one.causes():
-        causes.add_row(str(cause), f"{gained:,}", f"{lost:,}", f"{other:,}", cause.meaning)
-    console.print(causes)
+    causes = [
+        (str(cause), *(f"{n:,}" for n in counts), cause.meaning) for cause, *counts in one.causes()
+    ]
+    print_table(("cause", "gained", "lost", "failed otherwise", "meaning"), causes)
     for line in shown(one.changes, _SHOWN):
         print(line)
 
@@ -270,8 +264,12 @@ def compare(
     as_json: options.AsJson = False,
 ) -> None:
     """Compare evaluations problem by problem: differences with intervals, changed problems, cost."""
-    from coding_model_project.evaluation.comparison import compare as compare_sides
-    from coding_model_project.evaluation.comparison import read_side, refuse_other_graders, unlike
+    from coding_model_project.evaluation.comparison.paired import compare as compare_sides
+    from coding_model_project.evaluation.comparison.paired import (
+        read_side,
+        refuse_other_graders,
+        unlike,
+    )
 
     if len(sides) < 2:
         raise ConfigError("eval compare: got one side; pass at least two")
@@ -327,25 +325,22 @@ def budget(
     if as_json:
         print(json.dumps([asdict(point) for point in points]))
         return
-    from rich.console import Console
-
-    from coding_model_project.evaluation.tables import plain_table
-
-    table = plain_table(
-        ("data set", "each problem", first.name, second.name, "difference", "95%", "p")
-    )
-    for point in points:
-        unit = "tokens" if point.kind == "tokens" else "judge s"
-        table.add_row(
+    rows = [
+        (
             point.dataset,
-            f"{point.budget:,.{0 if point.kind == 'tokens' else 3}f} {unit}",
+            f"{point.budget:,.0f} tokens"
+            if point.kind == "tokens"
+            else f"{point.budget:,.3f} judge s",
             f"{point.first:.1%}",
             f"{point.second:.1%}",
             f"{point.delta:+.1%}",
             f"{point.low:+.1%} to {point.high:+.1%}",
             f"{point.p:.2g}",
         )
-    Console(highlight=False).print(table)
+        for point in points
+    ]
+    sides = (first.name, second.name)
+    print_table(("data set", "each problem", *sides, "difference", "95%", "p"), rows)
 
 
 def _origin(one: Evaluation) -> dict[str, object]:

@@ -65,6 +65,7 @@ def grade(
     from coding_model_project.cli.judging import sandbox_of
     from coding_model_project.evaluation.journal import kept_results
     from coding_model_project.grading.judge import start_graders
+    from coding_model_project.harbor import task_grader
 
     known, source = problems.load(), str(problems)
     rows = _read_completions(completions, known, source)
@@ -76,6 +77,7 @@ def grade(
         at_once=cores(sandbox.workers),
         bare=bare,
         stop_early=stop_early,
+        tasks=task_grader,
     )
     settings = f"bare={bare} stop_early={stop_early}"
     with kept_results(resumable.journal) as kept, progress_bar("judging", len(rows)) as advance:
@@ -158,8 +160,7 @@ def _check_problems(problems: Mapping[str, Problem], source: str) -> None:
         ConfigError: a problem has no hidden tests, an unknown comparison or instruction, or an invalid
             Harbor task.
     """
-    from coding_model_project.grading.execution import checked_tests
-    from coding_model_project.grading.instructions.grader import check_instructions
+    from coding_model_project.grading.kinds import KINDS
 
     for problem in problems.values():
         try:
@@ -167,10 +168,7 @@ def _check_problems(problems: Mapping[str, Problem], source: str) -> None:
                 from coding_model_project.harbor.format.task import load_task
 
                 load_task(Path(problem.task))
-            elif problem.instructions:
-                check_instructions([problem])
-            elif problem.asks_for_code:
-                checked_tests(problem, public=False)
+            KINDS[problem.graded_by].check(problem)
         except UngradableError as error:
             raise ConfigError(f"{source}: {problem.id}: {error}") from error
 

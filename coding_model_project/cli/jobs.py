@@ -13,7 +13,7 @@ import typer
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands
-from coding_model_project.cli.common import named_values, say
+from coding_model_project.cli.common import named_values, print_table, say
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.launch.jobs.backend_options import (
@@ -124,9 +124,6 @@ def list_jobs(
     offline: bool = option(False, "Show the last known states."),
 ) -> None:
     """List all jobs, newest first: state, command, commit, folder, times."""
-    from rich.console import Console
-    from rich.table import Table
-
     from coding_model_project.launch.jobs.control import refresh
     from coding_model_project.launch.jobs.job_log import JobLog, cells_of, table
 
@@ -149,13 +146,8 @@ def list_jobs(
         out.write_text(table(found))
         print(out)
         return
-    shown = Table(box=None, header_style="bold", pad_edge=False)
-    for column in _COLUMNS:
-        shown.add_column(column, overflow="fold")
-    for job in reversed(found):
-        cells = cells_of(job)
-        shown.add_row(*(cells[column] for column in _COLUMNS))
-    Console().print(shown)
+    rows = ([cells_of(job)[column] for column in _COLUMNS] for job in reversed(found))
+    print_table(_COLUMNS, rows, left=len(_COLUMNS))
 
 
 @app.command()

@@ -60,11 +60,15 @@ async def run_preflight(problems: Sequence[Problem], how: Checking, advance: Adv
     """
     from coding_model_project.data.quality.preflight import AT_ONCE, check_all, open_checker
     from coding_model_project.evaluation.journal import kept_results
+    from coding_model_project.harbor import task_grader
 
     with kept_results(how.where.journal) as kept:
         if kept.known:
             warn(f"resuming with {len(kept.known)} results")
-        async with sandbox_of(how.sandbox, how.where) as sandbox, open_checker(sandbox) as checker:
+        async with (
+            sandbox_of(how.sandbox, how.where) as sandbox,
+            open_checker(sandbox, task_grader) as checker,
+        ):
             check = _kept_check(checker, sandbox.identity, how, kept)
             at_once = sys.maxsize if how.where.cluster else AT_ONCE
             try:

@@ -13,7 +13,7 @@ import typer
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands, Group
-from coding_model_project.cli.common import local_runs, warn
+from coding_model_project.cli.common import local_runs, print_table, warn
 from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError
 
@@ -45,9 +45,6 @@ def list_runs(context: typer.Context, root: Root = Path("outputs")) -> None:
     """List all runs below a folder, newest first: state, step, results, age."""
     if context.invoked_subcommand:
         return
-    from rich.console import Console
-
-    from coding_model_project.evaluation.tables import plain_table
     from coding_model_project.runs.folder import find_runs
     from coding_model_project.runs.run_lines import duration, line
 
@@ -55,14 +52,12 @@ def list_runs(context: typer.Context, root: Root = Path("outputs")) -> None:
         runs = find_runs(folder)
     if not runs:
         raise ConfigError(f"--root={root}: no runs below this folder")
-    table = plain_table(("run", "recipe", "state", "step", "result", "age"), left=6)
+    rows = []
     for run in runs:
         a = line(run)
-        of = f"/{a.steps}" if a.steps else ""
-        table.add_row(
-            shown(run.path), a.recipe, a.state, f"{a.step}{of}", a.result, duration(a.age_s)
-        )
-    Console().print(table)
+        step = f"{a.step}/{a.steps}" if a.steps else f"{a.step}"
+        rows.append((shown(run.path), a.recipe, a.state, step, a.result, duration(a.age_s)))
+    print_table(("run", "recipe", "state", "step", "result", "age"), rows, left=6)
 
 
 @app.command()

@@ -21,6 +21,7 @@ from omegaconf.errors import (
 from coding_model_project.configs.schema import BaselineConfig, CodingConfig, PreferenceConfig
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.settings import Settings
+from coding_model_project.harbor import task_grader
 
 
 def coding_of(config: DictConfig) -> CodingConfig:
@@ -125,6 +126,7 @@ def evaluation_settings(coding: CodingConfig) -> Settings:
         observation_bytes=coding.repair.observation_bytes,
         sandbox=coding.sandbox,
         force=coding.force,
+        tasks=task_grader,
     )
 
 

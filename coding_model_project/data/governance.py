@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
@@ -29,47 +31,45 @@ class Role(StrEnum):
         return self is Role.train
 
 
-TEST_ONLY = frozenset(
-    {
-        "humaneval",
-        "mbpp_plus",
-        "bigcodebench",
-        "cruxeval",
-        "livecodebench",
-        "math500",
-        "gsm8k_5shot",
-        "ifeval",
-        "ifbench",
-        "codecontests_test",
-        "tinycode_test",
-        "tinyshell_test",
-        "arithmetic_test",
-    }
-)
-"""Data sets by name ("source" or "source_split") for evaluation only, never for training."""
+@cache
+def set_table() -> dict[str, dict[str, Any]]:
+    """Return the keys of each public set in `loaders/sets.yaml`; `loaders.sets` explains them."""
+    import yaml
 
-VALIDATION_ONLY = frozenset(
-    {
-        "mbpp_reg",
-        "codecontests_valid",
-        "tinycode_validation",
-        "tinyshell_validation",
-        "arithmetic_validation",
-    }
-)
-"""Data sets by name for selection, neither for training nor for final numbers."""
+    text = (Path(__file__).parent / "loaders" / "sets.yaml").read_bytes()
+    return yaml.load(text, Loader=yaml.CSafeLoader)
+
+
+@cache
+def roles() -> dict[str, Role]:
+    """Return the role of each known set ("source") or split of one ("source_split").
+
+    A set has the role of its entry in `loaders/sets.yaml`; of a set that trains, only the split "train"
+    does.
+
+    Raises:
+        ValueError: a set there has no role.
+    """
+    known = dict(_OTHERS)
+    for name, keys in set_table().items():
+        if (given := keys.get("role")) not in list(Role):
+            raise ValueError(f"sets.yaml: {name}: role: {given}: expected {', '.join(Role)}")
+        known[keys.get("source", name)] = Role(given)
+    return known
+
+
+_OTHERS = {
+    "arithmetic": Role.train,
+    "tinyshell": Role.train,
+    "cruxeval": Role.test,
+    "codecontests_valid": Role.validation,
+    **{f"{one}_validation": Role.validation for one in ("tinycode", "tinyshell", "arithmetic")},
+    **{f"{one}_test": Role.test for one in ("codecontests", "tinycode", "tinyshell", "arithmetic")},
+}
+"""Sets without an entry there, and further names of splits, which the names of files contain."""
 
 _SPLIT_WORDS = {"valid": "validation", "val": "validation", "dev": "validation"}
 """Synonyms of splits."""
-
-_WITH_TRAINING_SPLIT = {
-    "acecode", "apps", "arithmetic", "big_math", "codecontests", "codecontests_plus", "codeforces",
-    "dapo", "deepcoder", "deepscaler", "eurus", "gsm8k", "hardtests", "intellect_3_code",
-    "intellect_3_math", "kodcode", "leetcode", "math", "mbpp", "mbpp_sanitized", "nemotron_code",
-    "rlvr", "rstar_coder", "skywork_code", "skywork_math", "synthetic_1", "synthetic_2", "taco",
-    "tinycode", "tinycode_asserts", "tinyshell",
-}  # fmt: skip
-"""Known sets of which the split "train" may train, and no other."""
 
 EVALUATION_SETS = (
     "humaneval",
@@ -93,11 +93,10 @@ def role(source: str, split: str = "") -> Role:
         source: the data set's name, as in the first part of `Problem.id`.
     """
     for name in (source, f"{source}_{split}"):
-        if _names_one_of(name, TEST_ONLY):
-            return Role.test
-        if _names_one_of(name, VALIDATION_ONLY):
-            return Role.validation
-    is_known = source.lower().replace("-", "_") in _WITH_TRAINING_SPLIT
+        for held_out in (Role.test, Role.validation):
+            if _names_one_of(name, held_out):
+                return held_out
+    is_known = source.lower().replace("-", "_") in roles()
     if not is_known or split.lower() in ("", "train"):
         return Role.train
     return Role.test if split.lower() == "test" else Role.validation
@@ -179,6 +178,12 @@ def refuse_test_only(path: str | Path) -> None:
             )
 
 
-def _names_one_of(name: str, known: frozenset[str]) -> bool:
+@cache
+def _names_of(role: Role) -> tuple[str, ...]:
+    return tuple(name.replace("_", "") for name, its in roles().items() if its is role)
+
+
+def _names_one_of(name: str, role: Role) -> bool:
+    """Return whether a name contains that of a set or split of a role."""
     plain = "".join(c for c in name.lower() if c.isalnum())
-    return any(one.replace("_", "") in plain for one in known)
+    return any(one in plain for one in _names_of(role))

@@ -13,52 +13,30 @@ from datetime import date
 from typing import Any
 
 from coding_model_project.data.governance import why_not_shared
-from coding_model_project.data.problem_values import value_of
-from coding_model_project.data.row_readers import (
+from coding_model_project.grading.kinds import KINDS
+from coding_model_project.grading.maths.gsm8k_answer import LM_EVAL
+from coding_model_project.grading.readings import RULES
+from coding_model_project.grading.wellformed import LARGEST, is_positive, is_tolerance
+from coding_model_project.row_readers import (
     Malformed,
     Reader,
     fail,
     list_of,
     object_with,
     one_of,
-    shown,
     text,
     text_or_null,
     value_that,
 )
-from coding_model_project.grading.maths.gsm8k_answer import LM_EVAL
-from coding_model_project.grading.readings import RULES
-from coding_model_project.grading.wellformed import LARGEST, is_positive, is_tolerance
 from coding_model_project.types import (
-    Asserts,
-    Call,
     Checker,
     GradedBy,
-    Harness,
-    Instruction,
     Isolation,
     Limits,
-    Predicted,
-    Prediction,
     Problem,
     Protocol,
-    Stdin,
-    Test,
     Turn,
 )
-
-JUDGED_BY = {
-    GradedBy.tests: "tests",
-    GradedBy.harbor: "task",
-    GradedBy.math: "answer",
-    GradedBy.instructions: "instructions",
-    GradedBy.prediction: "prediction",
-    GradedBy.harness: "harness",
-}
-"""The field for each grader."""
-
-_RUN = (GradedBy.tests, GradedBy.harbor, GradedBy.harness)
-"""Graders that run a program."""
 
 STATEMENTS = (
     "question", "problem", "prompt", "messages", "description", "question_content",
@@ -93,49 +71,11 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
-_FLAG = value_that("true or false", lambda value: isinstance(value, bool))
 _TOLERANCE = value_that("a number of at least 0", is_tolerance, float)
 _SECONDS = value_that("a number above 0", is_positive)
 _SIZE = value_that(
     "a whole number above 0", lambda value: is_positive(value) and value == int(value), int
 )
-
-_TESTS = {
-    "stdin": object_with(
-        lambda stdin, expected, public=False: Test(Stdin(stdin), expected=expected, public=public),
-        stdin=text,
-        expected=value_that("the expected output as text", _is_text),
-        public=_FLAG,
-    ),
-    "call": object_with(
-        lambda call, args, expected, public=False: Test(
-            Call(call, args), expected=expected, public=public
-        ),
-        call=text,
-        args=list_of("arguments", value_of),
-        expected=value_of,
-        public=_FLAG,
-    ),
-    "asserts": object_with(
-        lambda asserts, entry_point=None, expected=None, public=False: Test(
-            Asserts(asserts, entry_point), expected=expected, public=public
-        ),
-        asserts=text,
-        entry_point=text_or_null,
-        expected=value_of,
-        public=_FLAG,
-    ),
-}
-"""The forms of a test, by the field that only they have."""
-
-
-def _test(value: Any, path: str) -> Test:
-    names = value if isinstance(value, Mapping) else ()
-    form = next((form for form in _TESTS if form in names), None)
-    if form is None:
-        fail(path, f"expected an object with one of {', '.join(_TESTS)}, got {shown(value)}")
-    return _TESTS[form](value, path)
-
 
 _PUBLISHERS = (*RULES, LM_EVAL)
 
@@ -143,11 +83,7 @@ _SCHEMA: dict[str, tuple[Reader, str]] = {
     "id": (text, '"mine/1"'),
     "split": (text, '"train"'),
     "statement": (text, '"Define add(a, b)."'),
-    "tests": (
-        list_of("tests", _test),
-        '[{"call": "f", "args": [1, 2], "expected": 3}, {"stdin": "1 2", "expected": "3"}, '
-        '{"asserts": "assert f(1) == 2", "entry_point": "f"}]',
-    ),
+    **{kind.field: (KINDS[kind].read, KINDS[kind].example) for kind in GradedBy},
     "limits": (
         object_with(Limits, cpu_s=_SECONDS, wall_s=_SECONDS, memory_mb=_SIZE, output_kb=_SIZE),
         '{"cpu_s": 5, "wall_s": 15, "memory_mb": 512, "output_kb": 1024}',
@@ -170,30 +106,6 @@ _SCHEMA: dict[str, tuple[Reader, str]] = {
     "tags": (list_of("texts", text), '["lists"]'),
     "gold": (list_of("programs", text), '["def add(a, b): ..."]'),
     "bad": (list_of("programs", text), '["def add(a, b): ..."]'),
-    "task": (value_that("a folder", _is_text), '"tasks/17"'),
-    "answer": (
-        value_that("text that is not blank", lambda value: _is_text(value) and value.strip()),
-        '"42"',
-    ),
-    "instructions": (
-        list_of(
-            "instructions",
-            object_with(
-                Instruction,
-                kind=text,
-                arguments=value_that("an object", lambda value: isinstance(value, Mapping)),
-            ),
-        ),
-        '[{"kind": "punctuation:no_comma", "arguments": {}}]',
-    ),
-    "prediction": (
-        object_with(Prediction, of=one_of(Predicted), program=text, output=value_of),
-        '{"of": "output", "program": "def f(x): return [x]", "output": [1]}',
-    ),
-    "harness": (
-        object_with(Harness, before=text, after=text),
-        '{"after": "assert f(1) == 2\\nprint(\\"\\\\n\\" + input())"}',
-    ),
     "messages": (
         list_of("messages", object_with(Turn, role=text, content=text)),
         '[{"role": "user", "content": "Define add(a, b)."}]',
@@ -245,7 +157,7 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
 
 def default_language(grader: GradedBy) -> str:
     """Return the language of a problem that names none."""
-    return "python" if grader in _RUN else "text"
+    return "python" if grader.runs_program else "text"
 
 
 def read_field(name: str, value: Any) -> Any:
@@ -265,7 +177,7 @@ def read_field(name: str, value: Any) -> Any:
 
 def _check_fields(row: Mapping[str, Any], grader: GradedBy) -> None:
     """Raise if a row lacks a field, or has an unknown one or one of another grader than its own."""
-    own = JUDGED_BY[grader]
+    own = grader.field
     needed = ("id", "split", "statement", own)
     missing = [name for name in needed if name not in row]
     if missing:  # an id and a split are easy to make up, so report the statement and tests first
@@ -275,10 +187,10 @@ def _check_fields(row: Mapping[str, Any], grader: GradedBy) -> None:
     for name in row:
         if name not in _SCHEMA:
             fail(name, f"unknown; a problem has the fields {', '.join(FIELDS)}")
-    for other, name in JUDGED_BY.items():
-        if other is not grader and row.get(name):
+    for other in GradedBy:
+        if other is not grader and row.get(other.field):
             fail(
-                name,
+                other.field,
                 f'needs "grader": "{other}"; the row\'s "grader": "{grader}" needs '
                 f'"{own}": {_SCHEMA[own][1]}',
             )

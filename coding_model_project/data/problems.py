@@ -40,10 +40,11 @@ from coding_model_project import strict_json
 from coding_model_project.atomic import replacing
 from coding_model_project.codec import to_json
 from coding_model_project.data.problem_index import ProblemIndex
-from coding_model_project.data.problem_rows import JUDGED_BY, problem_of
-from coding_model_project.data.row_readers import Malformed
+from coding_model_project.data.problem_rows import problem_of
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.types import Asserts, Call, GradedBy, Prediction, Problem, Stdin, Test
+from coding_model_project.grading.kinds import KINDS
+from coding_model_project.row_readers import Malformed
+from coding_model_project.types import Asserts, Call, GradedBy, Problem, Stdin, Test
 
 
 def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
@@ -189,21 +190,20 @@ _ALWAYS = {
 }  # fmt: skip
 """Fields that every line has. Others are written if they differ from their default, so that a new field
 leaves the lines of other problems, and the versions of their sets, as they are."""
+_JUDGED_BY = {kind.field for kind in GradedBy}
 
 
 def _problem_to_json(problem: Problem) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for name, default in _DEFAULTS.items():
         value = getattr(problem, name)
-        if name in _ALWAYS or (name not in JUDGED_BY.values() and value != default):
+        if name in _ALWAYS or (name not in _JUDGED_BY and value != default):
             row[name] = value
     row["tests"] = [_test_to_json(test) for test in problem.tests]
-    grader = problem.graded_by
-    if grader is not GradedBy.tests:
-        value = getattr(problem, JUDGED_BY[grader])
-        if isinstance(value, Prediction):
-            value = replace(value, output=to_json(value.output))
-        row |= {"grader": grader, JUDGED_BY[grader]: value}
+    kind = problem.graded_by
+    if kind is not GradedBy.tests:
+        value = KINDS[kind].write(getattr(problem, kind.field))
+        row |= {"grader": kind, kind.field: value}
     return row
 
 

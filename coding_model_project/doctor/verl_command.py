@@ -278,7 +278,7 @@ def _finished(words: list[str], shell: _Shell) -> Iterator[list[str]]:
     while words and (words[0] in _KEYWORDS or words[0].startswith("-")):
         words = words[1:]
     while words and (found := _ASSIGNED.fullmatch(words[0])):
-        if _chosen_group(found[1]):
+        if found[1] == "model_engine":  # a config group, which main_ppo takes
             break
         shell.assign(found[1], [found[3]], appends=False)
         words = words[1:]
@@ -289,10 +289,6 @@ def _finished(words: list[str], shell: _Shell) -> Iterator[list[str]]:
             yield from _statements(word, shell)
             return
     yield words
-
-
-def _chosen_group(name: str) -> bool:
-    return name == "model_engine"
 
 
 def _command(words: list[str]) -> Command | None:

@@ -190,6 +190,7 @@ async def _run(
         style=settings.protocol.prompt,
         stop_early=settings.protocol.stop_early,
         stop_at_limit=True,
+        tasks=settings.tasks,
     )
     async with AsyncExitStack() as stack:
         judge = await stack.enter_async_context(opened)

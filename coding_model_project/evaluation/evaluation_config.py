@@ -301,7 +301,7 @@ class EvaluationConfig:
         None,
         "Concurrent requests. null: 256, or 32 to a server.",
         unit="requests",
-        option=Option("Send N requests at once. Default: 32 to a server, else 256."),
+        option=Option("Send N requests at once. Default: 32 to a server, else 256.", min=1),
     )
     max_model_len: int | None = key(
         None,

@@ -40,10 +40,6 @@ class JudgedSamples:
     held_out: Mapping[str, int]
     """Number of other samples by their problem's split, such as validation: they train nothing."""
 
-    def held_out_line(self) -> str:
-        """Return a line on the samples left out; empty if there are none."""
-        return held_out_line(f"{self.path}: left out", "samples", self.held_out)
-
     @property
     def accepted(self) -> int:
         return sum(result.passed is True for _, result in self.samples)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import orjson
@@ -21,7 +21,7 @@ from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.observation import MIN_BYTES
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.readings import CountedBy
-from coding_model_project.types import Problem
+from coding_model_project.types import UNJUDGED, Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +168,11 @@ def protocol_of(
     )
 
 
+_DROPPED = {
+    one.name: one.default for one in fields(Problem) if one.name in (*UNJUDGED, "publisher")
+}
+
+
 def data_version(problems: Iterable[Problem]) -> str:
     """Return a hash of problems: their order, statements, tests and limits.
 
@@ -176,6 +181,5 @@ def data_version(problems: Iterable[Problem]) -> str:
     """
     digest = hashlib.sha256()
     for problem in problems:
-        judged = replace(problem, gold=(), bad=(), tags=(), difficulty=None, date=None)
-        digest.update(problem_line(replace(judged, publisher=None)))
+        digest.update(problem_line(replace(problem, **_DROPPED)))
     return digest.hexdigest()[:16]

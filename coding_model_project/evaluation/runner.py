@@ -82,36 +82,24 @@ def read_known(
     return Known(generated, judged)
 
 
+@dataclass(kw_only=True)
 class Runner:
-    """A pipeline that generates and judges samples.
+    """A pipeline that generates and judges samples."""
 
-    Args:
-        concurrency: maximum concurrent generations.
-        grader: grader that follows the protocol.
-        known: samples already generated or judged.
-    """
+    episodes: Episodes
+    concurrency: int
+    """Maximum concurrent generations."""
+    grader: Grader
+    """The grader that follows the protocol."""
+    protocol: EvalProtocol
+    completions: Journal[Generated]
+    results: Journal[Result]
+    known: Known
+    """Samples already generated or judged."""
+    progress: Progress
 
-    def __init__(
-        self,
-        *,
-        episodes: Episodes,
-        concurrency: int,
-        grader: Grader,
-        protocol: EvalProtocol,
-        completions: Journal[Generated],
-        results: Journal[Result],
-        known: Known,
-        progress: Progress,
-    ) -> None:
-        self._episodes = episodes
-        self._grader = grader
-        self._protocol = protocol
-        self._completions = completions
-        self._results = results
-        self._known = known
-        self._progress = progress
-        self._concurrency = concurrency
-        self._generating = asyncio.Semaphore(concurrency)
+    def __post_init__(self) -> None:
+        self._generating = asyncio.Semaphore(self.concurrency)
 
     async def run(self, samples: Sequence[Sample]) -> None:
         """Generate and judge missing samples, started in their order.
@@ -121,47 +109,41 @@ class Runner:
                 repair cannot be judged. All results so far are kept.
             StorageError: a file cannot be written.
         """
-        missing = (sample for sample in samples if sample.key not in self._known.judged)
-        await each(missing, self._sample, at_once=self._concurrency + _BACKLOG)
+        missing = (sample for sample in samples if sample.key not in self.known.judged)
+        await each(missing, self._sample, at_once=self.concurrency + _BACKLOG)
 
     async def _sample(self, sample: Sample) -> None:
-        generated = self._known.generated.get(sample.key)
+        generated = self.known.generated.get(sample.key)
         if generated is None:
             async with self._generating:
                 generated = await self._generate(sample)
-            self._completions.append(generated)
-            self._progress(Update(generated=generated))
-        protocol = self._protocol
+            self.completions.append(generated)
+            self.progress(Update(generated=generated))
+        protocol = self.protocol
         result = await judged(
-            sample, generated, self._grader, stop_early=protocol.stop_early, rule=protocol.rule
+            sample, generated, self.grader, stop_early=protocol.stop_early, rule=protocol.rule
         )
-        self._results.append(result)
-        self._progress(Update(judged=result))
+        self.results.append(result)
+        self.progress(Update(judged=result))
 
     async def _generate(self, sample: Sample) -> Generated:
         started = time.monotonic()
-        text, tokens, truncated, refused = "", 0, False, None
-        reasoning, reasoning_tokens = "", None
-        attempts: list[dict[str, Any]] = []
+        episode, refused = Episode(attempts=()), None
         try:
-            episode = await self._episodes.generate(sample)
-            text, tokens = episode.completion.text, episode.tokens
-            truncated = episode.completion.truncated
-            reasoning = episode.completion.reasoning
-            reasoning_tokens = episode.reasoning_tokens
-            attempts = episode.plain() if self._protocol.repair_rounds else []
+            episode = await self.episodes.generate(sample)
         except PromptError as error:
             refused = f"{type(error).__name__}: {error}"
+        last, attempts = episode.completion, episode.plain() if self.protocol.repair_rounds else []
         return Generated(
             dataset=sample.dataset,
             problem=sample.problem.id,
             sample=sample.number,
             seed=sample.seed,
-            completion=encodable(text),
-            tokens=tokens,
-            truncated=truncated,
-            reasoning=encodable(reasoning),
-            reasoning_tokens=reasoning_tokens,
+            completion=encodable(last.text),
+            tokens=episode.tokens,
+            truncated=last.truncated,
+            reasoning=encodable(last.reasoning),
+            reasoning_tokens=episode.reasoning_tokens,
             refused=refused,
             seconds=round(time.monotonic() - started, 3),
             at=round(time.time(), 3),
@@ -261,14 +243,14 @@ def evaluation_bar(total: int, generated: int, judged: int) -> Iterator[Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """A sample's attempts (at least one)."""
+    """A sample's attempts; none if the model cannot answer the prompt."""
 
     attempts: tuple[Attempt[Completion], ...]
 
     @property
     def completion(self) -> Completion:
-        """The last answer."""
-        return self.attempts[-1].answer
+        """The last answer; an empty one without any."""
+        return self.attempts[-1].answer if self.attempts else Completion(text="", n_tokens=0)
 
     @property
     def tokens(self) -> int:

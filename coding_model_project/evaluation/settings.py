@@ -14,11 +14,13 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from coding_model_project.config_key import too_small
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.backends.generation import Backend
+from coding_model_project.evaluation.backends.generation import OPTIONAL, Backend
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig, EvaluationMode
 from coding_model_project.evaluation.plan import Shard, Window, day
 from coding_model_project.evaluation.protocols import EvalProtocol, protocol_of
+from coding_model_project.grading.base import TaskGraders
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
@@ -36,6 +38,8 @@ class Settings:
     sandbox: SandboxConfig
     force: bool
     """Resume although settings have changed."""
+    tasks: TaskGraders | None = None
+    """See `grading.kinds.Parts`."""
 
     @classmethod
     def of(
@@ -45,22 +49,23 @@ class Settings:
         run_dir: Path,
         seed: int,
         prompt: PromptStyle,
-        observation_bytes: int,
         sandbox: SandboxConfig,
         force: bool,
+        observation_bytes: int = 600,
+        tasks: TaskGraders | None = None,
     ) -> Settings:
         """Create settings from a configuration.
 
         Args:
             observation_bytes: maximum bytes of a failing test shown to the model for a repair.
+            tasks: see `grading.kinds.Parts`.
 
         Raises:
             ConfigError: a key has an invalid value; names it.
         """
         config = with_profile(config)
-        for name in ("limit", "max_tests", "concurrency"):
-            if (value := getattr(config, name)) is not None and value < 1:
-                raise ConfigError(f"coding.evaluation.{name}={value}: must be at least 1")
+        for fault in too_small(config):
+            raise ConfigError(f"coding.evaluation.{fault}")
         if config.base_url and config.mode is not EvaluationMode.simple:
             raise ConfigError("coding.evaluation.base_url: only available with mode=simple")
         if config.stop and config.mode is EvaluationMode.verl:
@@ -92,6 +97,7 @@ class Settings:
             shard=Shard.parse(config.shard),
             sandbox=sandbox,
             force=force,
+            tasks=tasks,
         )
 
 
@@ -138,17 +144,7 @@ _MERGED = ("chat_template_kwargs", "extra_body")
 """Keys that merge entry by entry, so that an option changes a single entry."""
 
 
-_OF_A_PROFILE = (
-    *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty"),
-    *(
-        "repetition_penalty",
-        "max_tokens",
-        "stop",
-        "system_prompt",
-        "chat_template_kwargs",
-        "extra_body",
-    ),
-)
+_OF_A_PROFILE = ("temperature", "top_p", *OPTIONAL, "max_tokens", "system_prompt", "extra_body")
 """The keys that a profile may have."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -67,22 +68,30 @@ class Grader(Protocol):
         ...
 
 
-class CodeGrader(Protocol):
-    """A judge of extracted programs, whose verdicts `cache.CachedGrader` caches."""
-
-    @property
-    def identity(self) -> str:
-        """The grader's part of a cache key: all inputs of a verdict except code and problem."""
-        ...
+class AnswerGrader(Protocol):
+    """A judge of answers of one kind (`kinds`), such as extracted programs."""
 
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
     ) -> Verdict:
-        """Judge a program without extraction; None stands for a completion without code.
+        """Judge an answer without extraction; None stands for a completion without one.
 
         Raises:
             UngradableError: see `Grader.grade`.
         """
+        ...
+
+
+TaskGraders = Callable[..., AnswerGrader]
+"""Makes the grader of Harbor tasks, which belongs to a higher room: `harbor.task_grader`."""
+
+
+class CodeGrader(AnswerGrader, Protocol):
+    """A judge whose verdicts `cache.CachedGrader` caches."""
+
+    @property
+    def identity(self) -> str:
+        """The grader's part of a cache key: all inputs of a verdict except code and problem."""
         ...
 
     def answered_from_memory(self) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from dataclasses import asdict, astuple, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from sys import getsizeof
+from typing import Any
 
 from coding_model_project import codec
 from coding_model_project.grading.base import CodeGrader
 from coding_model_project.grading.extract import extract_for
 from coding_model_project.grading.per_problem import PerProblem
 from coding_model_project.grading.readings import RULES
-from coding_model_project.types import Problem, Verdict
+from coding_model_project.types import UNJUDGED, Problem, Verdict
 
 
 @dataclass(slots=True)
@@ -142,29 +144,17 @@ def _size(verdict: Verdict) -> int:
 
 
 def problem_digest(problem: Problem) -> bytes:
-    """Return a digest of the parts of a problem that a verdict depends on."""
-    tests = [
-        (type(test.input).__name__, astuple(test.input), test.expected, test.public)
-        for test in problem.tests
-    ]
-    checker = asdict(problem.checker) if problem.checker else None
-    content = [
-        problem.id,
-        problem.language,
-        problem.comparison,
-        problem.atol,
-        problem.rtol,
-        problem.isolation,
-        checker,
-        asdict(problem.limits),
-        tests,
-        problem.task,
-        problem.answer,
-        problem.prediction and asdict(problem.prediction),
-        problem.harness and asdict(problem.harness),
-        problem.base_tests,
-        problem.prelude,
-        problem.publisher,
-        [(one.kind, dict(one.arguments)) for one in problem.instructions],
-    ]
+    """Return a digest of everything of a problem but `types.UNJUDGED`."""
+    names = (field.name for field in fields(problem) if field.name not in UNJUDGED)
+    content = [(name, _plain(getattr(problem, name))) for name in names]
     return hashlib.sha256(codec.dumps(content)).digest()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in which dataclasses are tuples of their type and fields."""
+    if is_dataclass(value):
+        parts = (_plain(getattr(value, field.name)) for field in fields(value))
+        return type(value).__name__, *parts
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return dict(value) if isinstance(value, Mapping) else value

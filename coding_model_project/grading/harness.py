@@ -14,10 +14,9 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import replace
-from typing import Self
 
 from coding_model_project.errors import DataError
-from coding_model_project.grading.base import CodeGrader
+from coding_model_project.grading.base import AnswerGrader
 from coding_model_project.grading.go_imports import with_used_imports
 from coding_model_project.types import ErrorType, Harness, Problem, Stdin, Test, TestResult, Verdict
 
@@ -30,25 +29,14 @@ _MAINS = {
 
 
 class HarnessGrader:
-    """A grader that runs programs within their problem's harness. An async context manager.
+    """A grader that runs programs within their problem's harness.
 
     Args:
         execution: the grader that runs programs.
     """
 
-    def __init__(self, execution: CodeGrader) -> None:
+    def __init__(self, execution: AnswerGrader) -> None:
         self._execution = execution
-
-    @property
-    def identity(self) -> str:
-        """See `grading.base.CodeGrader`."""
-        return f"{self._execution.identity}/harness"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
 
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
@@ -77,9 +65,6 @@ class HarnessGrader:
             comparison="harness",
             integrity="in_process",
         )
-
-    def answered_from_memory(self) -> None:
-        """See `grading.base.CodeGrader`."""
 
 
 def whole_program(harness: Harness, code: str, language: str) -> str:

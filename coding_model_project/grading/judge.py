@@ -6,26 +6,28 @@ import asyncio
 import importlib
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Protocol, Self
 
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import (
     DEFAULT_ENVIRONMENT,
+    AnswerGrader,
     CodeGrader,
     Grader,
     TaskEnvironment,
+    TaskGraders,
     harbor_identity,
     math_judge,
 )
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import SPENT, ExecutionGrader
-from coding_model_project.grading.limiter import CircuitBreaker, Limiter, limiter_of
+from coding_model_project.grading.kinds import KINDS, Parts
+from coding_model_project.grading.limiter import CircuitBreaker, limiter_of
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.sandbox.base import Queues, Sandbox
+from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import ErrorType, GradedBy, Problem, Verdict
 
@@ -36,39 +38,32 @@ MAX_FAILURE_RATE = 0.2
 """The share of sandbox failures above which judging stops (`CircuitBreaker`)."""
 
 
-def make_sandbox(config: SandboxConfig) -> Sandbox:
-    """Create the sandbox that `coding.sandbox` describes, without starting it.
+@dataclass(frozen=True, slots=True)
+class BackEnd:
+    """A sandbox that `coding.sandbox.name` selects."""
 
-    Raises:
-        ConfigError: `coding.sandbox.name` is neither known nor an importable "module:Class", or
-            another required key is missing.
-    """
-    name = config.name
-    if name == "embedded":
-        from coding_model_project.sandbox.embedded import EmbeddedSandbox
+    make: Callable[[SandboxConfig], Sandbox]
+    """Makes it, without starting it."""
+    at_once: Callable[[SandboxConfig], int] = lambda config: config.workers or usable_cores()
+    """Returns the number of programs that a judge in this process runs concurrently."""
+    is_service: bool = False
+    """Whether it runs elsewhere, so that a run checks first that it answers."""
 
-        embedded = EmbeddedSandbox(
-            workers=config.workers,
-            min_tier=config.min_tier,
-            preload=tuple(config.preload),
-            python=config.python or sys.executable,
-        )
-        if not config.urls:
-            return embedded
-        from coding_model_project.sandbox.with_servers import WithServers
 
-        return WithServers(embedded, _servers(config))
-    if name == "fusion":
-        return _servers(config)
-    module, _, attribute = name.partition(":")
-    try:
-        sandbox_class = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f'coding.sandbox.name={name}: expected "embedded", "fusion" or an importable '
-            f'"package.module:Class" ({error})'
-        ) from error
-    return sandbox_class(**config.kwargs)
+def _embedded(config: SandboxConfig) -> Sandbox:
+    from coding_model_project.sandbox.embedded import EmbeddedSandbox
+
+    embedded = EmbeddedSandbox(
+        workers=config.workers,
+        min_tier=config.min_tier,
+        preload=tuple(config.preload),
+        python=config.python or sys.executable,
+    )
+    if not config.urls:
+        return embedded
+    from coding_model_project.sandbox.with_servers import WithServers
+
+    return WithServers(embedded, _servers(config))
 
 
 def _servers(config: SandboxConfig) -> FusionSandbox:
@@ -83,36 +78,59 @@ def _servers(config: SandboxConfig) -> FusionSandbox:
     )
 
 
+BACK_ENDS = {
+    "embedded": BackEnd(_embedded),
+    "fusion": BackEnd(_servers, at_once=lambda config: config.max_concurrency, is_service=True),
+}
+"""The sandboxes of this package by name."""
+
+
+def back_end(name: str) -> BackEnd:
+    """Return the sandbox of a name: one of `BACK_ENDS`, or a class as "package.module:Class".
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if name in BACK_ENDS:
+        return BACK_ENDS[name]
+    module, _, attribute = name.partition(":")
+    try:
+        sandbox_class = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        known = ", ".join(f'"{one}"' for one in BACK_ENDS)
+        raise ConfigError(
+            f'coding.sandbox.name={name}: expected {known} or an importable "package.module:Class" '
+            f"({error})"
+        ) from error
+    return BackEnd(lambda config: sandbox_class(**config.kwargs))
+
+
+def make_sandbox(config: SandboxConfig) -> Sandbox:
+    """Create the sandbox that `coding.sandbox` describes, without starting it.
+
+    Raises:
+        ConfigError: `coding.sandbox.name` is unknown, or another required key is missing.
+    """
+    return back_end(config.name).make(config)
+
+
 class GraderByProblem:
     """A grader that dispatches to the grader of each problem (`Problem.graded_by`).
 
     An async context manager. Graders other than the one for tests are imported and started for the first
-    problem that needs them, since most judges never do. Harbor's belongs to a higher room.
-
-    Args:
-        limiter: see `ExecutionGrader`.
-        breaker: see `ExecutionGrader`.
-        environment: the environment of Harbor tasks.
+    problem that needs them, since most judges never do.
     """
 
-    def __init__(
-        self,
-        execution: ExecutionGrader,
-        *,
-        limiter: Limiter,
-        breaker: CircuitBreaker | None = None,
-        environment: TaskEnvironment = DEFAULT_ENVIRONMENT,
-    ) -> None:
-        self._execution, self._environment = execution, environment
-        self._harbor = harbor_identity(environment.name)
-        self._limiter, self._breaker = limiter, breaker
-        self._others: dict[GradedBy, CodeGrader] = {}
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._started: dict[GradedBy, AnswerGrader] = {}
         self._stack = AsyncExitStack()
 
     @property
     def identity(self) -> str:
         """See `grading.base.CodeGrader`."""
-        return f"{self._execution.identity}+{self._harbor}+{math_judge()}"
+        harbor = harbor_identity(self._parts.environment.name)
+        return f"{self._parts.execution.identity}+{harbor}+{math_judge()}"
 
     async def __aenter__(self) -> Self:
         return self
@@ -129,41 +147,14 @@ class GraderByProblem:
 
     def answered_from_memory(self) -> None:
         """See `grading.base.CodeGrader`."""
-        self._execution.answered_from_memory()
+        self._parts.execution.answered_from_memory()
 
-    async def _grader(self, by: GradedBy) -> CodeGrader:
-        if by is GradedBy.tests:
-            return self._execution
-        if by not in self._others:
-            match by:
-                case GradedBy.harbor:
-                    make = resolve_name("coding_model_project.harbor.grader:HarborGrader")
-                    if isinstance(self._execution.sandbox, Queues):
-                        make = self._execution.sandbox.task_grader
-                    grader = make(
-                        limiter=self._limiter,
-                        breaker=self._breaker,
-                        environment=self._environment,
-                    )
-                case GradedBy.math:
-                    from coding_model_project.grading.maths.grader import MathGrader
-
-                    grader = MathGrader(breaker=self._breaker)
-                case GradedBy.instructions:
-                    from coding_model_project.grading.instructions.grader import InstructionsGrader
-
-                    grader = InstructionsGrader()
-                case GradedBy.prediction:
-                    from coding_model_project.grading.predictions.grader import PredictionGrader
-
-                    grader = PredictionGrader(self._execution)
-                case GradedBy.harness:
-                    from coding_model_project.grading.harness import HarnessGrader
-
-                    grader = HarnessGrader(self._execution)
-            self._others[by] = grader
-            await self._stack.enter_async_context(grader)
-        return self._others[by]
+    async def _grader(self, kind: GradedBy) -> AnswerGrader:
+        if kind not in self._started:
+            grader = self._started[kind] = KINDS[kind].make(self._parts)
+            if isinstance(grader, AbstractAsyncContextManager):
+                await self._stack.enter_async_context(grader)
+        return self._started[kind]
 
 
 class AnyGrader(Grader, CodeGrader, Protocol):
@@ -206,7 +197,7 @@ def check_service(sandbox: SandboxConfig) -> None:
         async with make_sandbox(sandbox):
             pass
 
-    if sandbox.name == "fusion":
+    if back_end(sandbox.name).is_service:
         asyncio.run(start_and_stop())
 
 
@@ -219,6 +210,7 @@ async def start_graders(
     stop_early: bool = False,
     stop_at_limit: bool = False,
     max_failure_rate: float = MAX_FAILURE_RATE,
+    tasks: TaskGraders | None = None,
     environment: TaskEnvironment = DEFAULT_ENVIRONMENT,
 ) -> AsyncIterator[Graders]:
     """Start a sandbox and the graders that share it; stop both on exit.
@@ -231,7 +223,8 @@ async def start_graders(
         stop_at_limit: see `ExecutionGrader`; only for numbers that no policy learns from.
         max_failure_rate: `max_rate` of `CircuitBreaker`. Without it, each of thousands of samples would
             wait through all retries of an outage.
-        environment: see `GraderByProblem`.
+        tasks: see `kinds.Parts`; without it, problems with a Harbor task are ungradable.
+        environment: the environment of Harbor tasks.
 
     Raises:
         SandboxError: the sandbox does not start.
@@ -250,7 +243,13 @@ async def start_graders(
             sandbox, stop_early=True, public=True, limiter=limiter, breaker=breaker
         )
         by_problem = GraderByProblem(
-            executed, limiter=limiter, breaker=breaker, environment=environment
+            Parts(
+                execution=executed,
+                limiter=limiter,
+                breaker=breaker,
+                environment=environment,
+                tasks=tasks,
+            )
         )
         async with by_problem as hidden:
             yield Graders(CachedGrader(hidden, bare=bare), CachedGrader(public, bare=bare))
@@ -263,6 +262,7 @@ async def open_judge(
     style: PromptStyle,
     stop_early: bool,
     stop_at_limit: bool = False,
+    tasks: TaskGraders | None = None,
     environment: TaskEnvironment = DEFAULT_ENVIRONMENT,
     make: Callable[[SandboxConfig], Sandbox] | None = None,
 ) -> AsyncIterator[Graders]:
@@ -273,23 +273,18 @@ async def open_judge(
         stop_early: see `ExecutionGrader`. Sparse rewards depend only on whether a program passes; for
             dense ones every hidden test runs, since stopping would bias the pass fraction.
         stop_at_limit: see `start_graders`.
-        environment: see `GraderByProblem`.
+        tasks: see `start_graders`.
+        environment: see `start_graders`.
         make: makes the sandbox, `make_sandbox` by default; that of a cluster runs on all its nodes.
     """
     async with start_graders(
         (make or make_sandbox)(sandbox),
-        at_once=programs_at_once(sandbox),
+        at_once=back_end(sandbox.name).at_once(sandbox),
         bare=style is PromptStyle.bare,
         stop_early=stop_early,
         stop_at_limit=stop_at_limit,
         max_failure_rate=sandbox.max_failure_rate,
+        tasks=tasks,
         environment=environment,
     ) as graders:
         yield graders
-
-
-def programs_at_once(config: SandboxConfig) -> int:
-    """Return the number of programs that a judge in this process runs concurrently."""
-    if config.name == "fusion":
-        return config.max_concurrency
-    return config.workers or usable_cores()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from coding_model_project.grading.maths.gsm8k_answer import GSM8K
-from coding_model_project.types import GradedBy, Problem, Turn
+from coding_model_project.types import Problem, Turn
 
 Message = dict[str, Any]
 """A chat message in the form of templates and servers: `role`, `content` and, if any, `tool_calls`."""
@@ -23,15 +22,9 @@ class PromptStyle(StrEnum):
 
 def request(problem: Problem) -> str:
     """Return the end of a message in style `fenced`, which asks for the form that the grader expects."""
-    match problem.graded_by:
-        case GradedBy.math if problem.comparison == GSM8K:
-            return ""  # the examples show the form
-        case GradedBy.math:
-            return "\n\nReason step by step, and put the final answer in \\boxed{}."
-        case GradedBy.instructions | GradedBy.prediction:
-            return ""  # the statement describes the form
-        case GradedBy.tests | GradedBy.harbor | GradedBy.harness:
-            return f"\n\nAnswer with one ```{problem.language} code block that holds the whole program."
+    from coding_model_project.grading.kinds import KINDS  # here, since commands import the styles
+
+    return KINDS[problem.graded_by].request(problem)
 
 
 def solve_messages(

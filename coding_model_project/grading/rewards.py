@@ -38,11 +38,6 @@ REWARDS: dict[str, RewardFn] = {RewardKind.dense: dense, RewardKind.sparse: spar
 """Reward functions by `coding.reward.kind`."""
 
 
-def reward(kind: RewardKind) -> RewardFn:
-    """Return the reward function of a kind."""
-    return REWARDS[kind]
-
-
 def discounted(reward: Reward, factor: float) -> Reward:
     """Multiply a reward and each of its parts by a factor."""
     parts = {name: value * factor for name, value in reward.parts.items()}

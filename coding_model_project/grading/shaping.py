@@ -6,16 +6,16 @@ They are pure functions, all off by default. Each addition is a separate part of
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import Rule, is_one_block
-from coding_model_project.grading.maths.final_answer import AnswerRule
-from coding_model_project.grading.predictions.answer import PredictionRule
+from coding_model_project.grading.kinds import KINDS
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.grading.reward_config import LengthBonus, RewardConfig
+from coding_model_project.grading.reward_config import LengthBonus, RewardConfig, ShapingConfig
 from coding_model_project.grading.rewards import RewardKind
-from coding_model_project.types import GradedBy, Problem, Reward, Verdict
+from coding_model_project.types import Problem, Reward, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,24 +27,20 @@ class Answer:
     """Its length in tokens, at most `Shaping.max_tokens`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Shaping:
     """`coding.reward.shaping`, with the other settings that shaping depends on."""
 
+    config: ShapingConfig
+    _: KW_ONLY
     style: PromptStyle
     max_tokens: int
     """Maximum length of a response."""
-    length_weight: float = 0.0
-    length_cap: float = 2.0
-    length_bonus: LengthBonus = LengthBonus.accepted
-    format_weight: float = 0.0
-    overlong_buffer: int = 0
-    overlong_weight: float = 1.0
 
     @property
     def on(self) -> bool:
         """True if any addition is on."""
-        return bool(self.length_weight or self.format_weight or self.overlong_buffer)
+        return any(getattr(self.config, part.on) for part in PARTS.values())
 
     @classmethod
     def of(cls, reward: RewardConfig, *, style: PromptStyle, max_tokens: int) -> Shaping:
@@ -54,13 +50,11 @@ class Shaping:
             ConfigError: a key is invalid; names the key.
         """
         given, where = reward.shaping, "coding.reward.shaping"
-        for name in ("length_weight", "format_weight", "overlong_buffer", "overlong_weight"):
-            if getattr(given, name) < 0:
-                raise ConfigError(
-                    f"{where}.{name}={getattr(given, name)}: must be at least 0 (0 disables it)"
-                )
         if given.length_cap < 1:
             raise ConfigError(f"{where}.length_cap={given.length_cap}: must be at least 1")
+        for name, value in vars(given).items():
+            if isinstance(value, int | float) and value < 0:
+                raise ConfigError(f"{where}.{name}={value}: must be at least 0 (0 disables it)")
         if given.overlong_buffer > max_tokens:
             raise ConfigError(
                 f"{where}.overlong_buffer={given.overlong_buffer}: must be at most "
@@ -72,21 +66,36 @@ class Shaping:
                 f"{where}.length_bonus=partial scales the share of tests passed: set "
                 "coding.reward.kind=dense"
             )
-        return cls(style=style, max_tokens=max_tokens, **asdict(given))
+        return cls(given, style=style, max_tokens=max_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A judged answer, to which shaping adds parts of a reward."""
+
+    outcome: Reward
+    problem: Problem
+    verdict: Verdict
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the reward."""
+
+    on: str
+    """The key of `coding.reward.shaping` that turns it on; 0 is off."""
+    amount: Callable[[Judged, Shaping], float]
 
 
 def shaped(
     outcome: Reward, problem: Problem, verdict: Verdict, answer: Answer, by: Shaping
 ) -> Reward:
     """Return a reward with the parts that shaping adds."""
-    parts = dict(outcome.parts)
-    if by.length_weight:
-        parts["length"] = outcome.total * (_length_factor(problem, verdict, by) - 1.0)
-    if by.format_weight:
-        parts["format"] = by.format_weight * well_formed(problem, verdict, answer, by.style)
-    if by.overlong_buffer:
-        penalty = overlong(answer.tokens, max_tokens=by.max_tokens, buffer=by.overlong_buffer)
-        parts["overlong"] = by.overlong_weight * penalty
+    judged, parts = Judged(outcome, problem, verdict, answer), dict(outcome.parts)
+    for name, part in PARTS.items():
+        if getattr(by.config, part.on):
+            parts[name] = part.amount(judged, by)
     return Reward(total=sum(parts.values()), parts=parts)
 
 
@@ -109,28 +118,45 @@ def overlong(tokens: int, *, max_tokens: int, buffer: int) -> float:
 
 def well_formed(problem: Problem, verdict: Verdict, answer: Answer, style: PromptStyle) -> bool:
     """Return whether a completion has the requested form: exactly one block, bare code, or a box."""
-    if problem.graded_by is GradedBy.math:
-        return verdict.extraction == AnswerRule.boxed
-    if problem.graded_by is GradedBy.instructions:
-        return False  # the instructions already judge its form
-    if problem.graded_by is GradedBy.prediction:
-        return verdict.extraction == PredictionRule.tagged
+    if not problem.asks_for_code:
+        return verdict.extraction == KINDS[problem.graded_by].form
     if style is PromptStyle.bare:
         return verdict.extraction == Rule.bare_text
     return is_one_block(answer.completion, language=problem.language)
 
 
-def _length_factor(problem: Problem, verdict: Verdict, by: Shaping) -> float:
-    """Return the factor relative to the shortest gold solution; 1 without one, or if no bonus is due."""
-    due = verdict.passed or by.length_bonus is LengthBonus.partial
+def _length(judged: Judged, by: Shaping) -> float:
+    """Return the bonus relative to the shortest gold solution; 0 without one, or if none is due."""
+    problem, verdict, config = judged.problem, judged.verdict, by.config
+    due = verdict.passed or config.length_bonus is LengthBonus.partial
     if not due or verdict.code is None or not problem.gold or not problem.asks_for_code:
-        return 1.0
-    return length_factor(
+        return 0.0
+    factor = length_factor(
         min(map(_n_bytes, problem.gold)),
         _n_bytes(verdict.code),
-        weight=by.length_weight,
-        cap=by.length_cap,
+        weight=config.length_weight,
+        cap=config.length_cap,
     )
+    return judged.outcome.total * (factor - 1.0)
+
+
+def _format(judged: Judged, by: Shaping) -> float:
+    formed = well_formed(judged.problem, judged.verdict, judged.answer, by.style)
+    return by.config.format_weight * formed
+
+
+def _overlong(judged: Judged, by: Shaping) -> float:
+    buffer = by.config.overlong_buffer
+    penalty = overlong(judged.answer.tokens, max_tokens=by.max_tokens, buffer=buffer)
+    return by.config.overlong_weight * penalty
+
+
+PARTS = {
+    "length": Part("length_weight", _length),
+    "format": Part("format_weight", _format),
+    "overlong": Part("overlong_buffer", _overlong),
+}
+"""The parts that shaping adds, by their name in rewards and metrics."""
 
 
 def _n_bytes(code: str) -> int:

@@ -9,3 +9,17 @@ grader.py      grades a completion with a task's verifier; grade_tasks.py: grade
                checking.py, forging.py: whether tasks are fit to train on
 loader.py      tasks as problems; export/: problems as tasks; evaluation/: a model evaluated on tasks
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coding_model_project.harbor.grader import HarborGrader
+
+
+def task_grader(**given: Any) -> HarborGrader:
+    """Return a `grader.HarborGrader`, imported when the first task needs it: most judges have none."""
+    from coding_model_project.harbor.grader import HarborGrader
+
+    return HarborGrader(**given)

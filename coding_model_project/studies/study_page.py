@@ -12,8 +12,14 @@ from statistics import fmean
 
 from coding_model_project.atomic import write_text
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison import Pair, Side, compare, unlike
-from coding_model_project.evaluation.comparison.paired import Comparison, Score
+from coding_model_project.evaluation.comparison.paired import (
+    Comparison,
+    Pair,
+    Score,
+    Side,
+    compare,
+    unlike,
+)
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.evaluation.statistics.intervals import ALPHA
 from coding_model_project.evaluation.tables import markdown_table

@@ -197,6 +197,21 @@ def test_links_lead_somewhere(page):
         assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_contributing_names_files_and_models_that_are_there():
+    page = (docs.ROOT / "CONTRIBUTING.md").read_text()
+    recipes = re.findall(
+        r"^\| [a-z ]+ \| (.*/.*) \| (.*) \|$", page.partition("How to add")[2], re.M
+    )
+    assert len(recipes) > 4
+    for files, models in recipes:
+        paths = [docs.ROOT / "coding_model_project" / one for one in re.findall(r"`(.*?)`", files)]
+        paths = [path for path in paths if path.suffix != ".yaml" or "NAME" not in path.name]
+        assert [path for path in paths if not path.exists()] == []
+        files = [one for path in paths for one in ([path] if path.is_file() else path.glob("*.py"))]
+        text = "".join(file.read_text() for file in files)
+        assert [one for one in re.findall(r"`(.*?)`", models) if one not in text] == []
+
+
 def test_the_index_lists_every_page():
     text = (docs.ROOT / "docs" / "index.md").read_text()
     for page in docs.PAGES:

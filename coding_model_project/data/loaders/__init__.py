@@ -2,7 +2,7 @@
 
 A name is one of `LOADERS`, optionally followed by a split ("codecontests_valid"). The set is searched for
 at `path`, then under the data folder by its publisher's file names, then on the hub. Any other name with
-a path is a file in our own schema, or a folder of Harbor tasks.
+a path is a file in our own schema, a folder of Harbor tasks, or a function "package.module:function".
 
 From a row to a problem, for every set and for `--map`:
 
@@ -20,6 +20,7 @@ From a row to a problem, for every set and for `--map`:
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -63,6 +64,8 @@ __all__ = [
 
 _OWN = "coding_model_project.data.loaders.forms:own_problems"
 _HARBOR = "coding_model_project.harbor.loader:problems"
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""A path that is a function of the user's instead, "package.module:function"."""
 _PACKED_TASKS = {"path", "task_binary"}
 """Columns of a file of Harbor tasks (`harbor.format.packed`)."""
 
@@ -246,6 +249,8 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
         if place.columns:
             raise ConfigError(f"{name}: --map needs a file; pass {name}=PATH")
         return known or _unknown(name), split
+    if _FUNCTION.fullmatch(str(place.path)) and not Path(place.path).exists():
+        return _yours(name, str(place.path)), None
     path = on_disk(place.path)
     if is_task_folder(path):
         return _yours(name, _HARBOR), None

@@ -8,8 +8,8 @@ from typing import Any
 
 from coding_model_project.data.loaders.base import Unusable
 from coding_model_project.data.loaders.values import decoded_of, looks_like_code
-from coding_model_project.data.row_readers import shown
 from coding_model_project.grading.maths.final_answer import final_answer
+from coding_model_project.row_readers import shown
 
 NESTED = (
     "unit_tests", "test_cases", "hidden_tests", "tests", "test_list", "cases", "input_output",

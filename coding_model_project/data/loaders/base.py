@@ -8,6 +8,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol
 
+from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.types import Problem
 
 Row = Mapping[str, Any]
@@ -179,7 +180,7 @@ class Loader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderByName:
-    """A loader whose code is in a higher room; it is imported when rows are read."""
+    """A loader whose code is in a higher room or the user's; it is imported when rows are read."""
 
     published: Published
     source: str
@@ -187,7 +188,19 @@ class LoaderByName:
 
     def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
         """See `Loader.items`."""
-        yield from resolve_name(self.source)(self.published.name, place, trail)
+        try:
+            problems = resolve_name(self.source)
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(
+                f"{self.published.name}={self.source}: expected an importable package.module:function "
+                f"({error})"
+            ) from error
+        for one in problems(self.published.name, place, trail):
+            if not isinstance(one, Problem | SetAside):
+                raise DataError(
+                    f"{self.source}: yields a {type(one).__name__}: expected Problem or SetAside"
+                )
+            yield one
 
 
 ToProblem = Callable[[Row, Part, int], Problem]

@@ -19,8 +19,8 @@ from coding_model_project.data.loaders.modules import instance, pieces
 from coding_model_project.data.loaders.safe_pickle import HostilePickle, decode
 from coding_model_project.data.loaders.values import decoded_of, json_of, looks_like_code
 from coding_model_project.data.problem_rows import problem_of
-from coding_model_project.data.row_readers import Malformed, shown
 from coding_model_project.errors import DataError
+from coding_model_project.row_readers import Malformed, shown
 from coding_model_project.types import Asserts, Call, Instruction, Plain, Stdin, Test
 
 _FUNCTION = ("fn_name", "func_name", "function_name", "entry_point")

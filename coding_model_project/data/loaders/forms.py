@@ -41,7 +41,6 @@ from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.data.loaders.values import decoded_of
 from coding_model_project.data.problem_rows import (
     FIELDS,
-    JUDGED_BY,
     PROGRAMS,
     STATEMENTS,
     TESTS,
@@ -49,7 +48,7 @@ from coding_model_project.data.problem_rows import (
 from coding_model_project.data.problems import from_file, problem_from_json
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.storage.fetching import on_disk
-from coding_model_project.types import Problem
+from coding_model_project.types import GradedBy, Problem
 
 _IMPLICIT = tuple(one for one in FIELDS if one not in (
     "answer", "messages", "prediction", "harness", "instructions", "task", "grader", "prelude",
@@ -139,7 +138,7 @@ def lacks_a_field(row: Row, columns: Mapping[str, str]) -> bool:
         return False  # the loader names the missing column
     named = set(given)
     found = named | {field for field in _IMPLICIT if field in row and field not in columns}
-    return "statement" not in found or not found & {*JUDGED_BY.values(), "truth"}
+    return "statement" not in found or not found & {"truth", *(kind.field for kind in GradedBy)}
 
 
 def form_of(row: Row) -> Mapping[str, str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -21,17 +21,15 @@ from coding_model_project.data.loaders.checks import checked, language_of
 from coding_model_project.data.loaders.modules import root
 from coding_model_project.data.loaders.prompts import Prompt, prompt_of
 from coding_model_project.data.loaders.values import decoded_of
-from coding_model_project.data.problem_rows import JUDGED_BY, default_language, read_field
-from coding_model_project.data.row_readers import Malformed, shown
+from coding_model_project.data.problem_rows import default_language, read_field
 from coding_model_project.grading.extract import extract
 from coding_model_project.grading.prelude import contest_prelude
 from coding_model_project.grading.readings import RULES
+from coding_model_project.row_readers import Malformed, shown
 from coding_model_project.types import (
     Checker,
     GradedBy,
-    Harness,
     Limits,
-    Prediction,
     Problem,
     Stdin,
     Turn,
@@ -59,16 +57,16 @@ _MEGABYTES = {"g": 1024.0, "m": 1.0, "k": 1 / 1024}
 EXTRA = ("starter", "setup", "public", "ability", "time_limit", "memory_limit", "source", "truth")
 """Fields of rows beside those of a problem. `truth` holds tests, an answer or instructions."""
 
+OTHER_KINDS = {kind.field for kind in GradedBy} - {"tests", "answer"}
+"""Fields of the kinds of answers that only our own schema has."""
+
 _OWN = ("limits", "comparison", "atol", "rtol", "isolation", "base_tests", "prelude", "publisher",
-        "prediction", "harness", "instructions", "task", "grader", "checker")  # fmt: skip
+        "grader", "checker", *OTHER_KINDS)  # fmt: skip
 """Fields in our own schema alone."""
 
 _IMAGES = dict.fromkeys(("images", "image", "videos"), "the row has images")
 _NOTHING = ("", "0", "0.0", "stdio")
 """Values, as text, of columns with nothing to refuse."""
-
-_MADE = (Checker, Harness, Prediction)
-"""Types of values that a set's `prepare` makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +197,7 @@ class Form:
 
     def _truth(self, row: Row, gold: tuple[str, ...]) -> tuple[Truth, Truth]:
         """Return the hidden tests or the answer, and the public tests."""
-        own = self.columns.keys() & {"prediction", "harness", "instructions", "task"}
-        if any(self._get(row, name) is not None for name in own):
+        if any(self._get(row, name) is not None for name in OTHER_KINDS & self.columns.keys()):
             return Truth(), Truth()
         if "answer" in self.columns:
             return Truth(
@@ -271,7 +268,7 @@ class Form:
         kept = {}
         for name, value in own.items():
             try:
-                kept[name] = value if isinstance(value, _MADE) else read_field(name, value)
+                kept[name] = value if is_dataclass(value) else read_field(name, value)
             except Malformed:
                 if name == "checker" or name in self.given:
                     raise
@@ -279,7 +276,7 @@ class Form:
         if "checker" in kept:
             kept.setdefault("comparison", "checker")
         kept.pop("grader", None)
-        grader = next((kind for kind, name in JUDGED_BY.items() if name in kept), None)
+        grader = next((kind for kind in GradedBy if kind.field in kept), None)
         language = problem.language
         if grader is not None and grader is not GradedBy.harness:
             language = default_language(grader)

@@ -2,6 +2,7 @@
 
 Keys of a set in the table, beside those of `Published` and `Form`:
 
+    role        its permitted use (`data.governance.Role`); of a set that trains, the split "train" does
     splits      the published number of rows of each split; null if unknown
     parts       in its place, the keys of each `Part`
     words       the publisher's names of splits that have other names here
@@ -21,12 +22,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import fields
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeVar
 
-import yaml
-
+from coding_model_project.data.governance import roles, set_table
 from coding_model_project.data.loaders.base import Loader, LoaderByName, Part, Published
 from coding_model_project.data.loaders.rows import Form
 from coding_model_project.data.loaders.table import Joined, TableLoader
@@ -39,6 +38,7 @@ _Made = TypeVar("_Made")
 
 def _set(name: str, keys: _Keys) -> Loader:
     """Return the loader of a set. Each step takes its keys, so that an unknown one is left and fails."""
+    keys.pop("role", None)  # for `governance`
     columns = keys.pop("columns", {})
     required = keys.pop("needed", None) or [
         one for field in _NEEDED for one in columns.get(field, "").split("+") if "|" not in one
@@ -124,6 +124,6 @@ def _joined(keys: _Keys) -> Joined:
     return Joined(published=published, key=key, prepare=prepare)
 
 
-_TABLE = yaml.load((Path(__file__).parent / "sets.yaml").read_bytes(), Loader=yaml.CSafeLoader)
-SETS: dict[str, Loader] = {name: _set(name, dict(keys)) for name, keys in _TABLE.items()}
+roles()  # a set without a role fails here
+SETS: dict[str, Loader] = {name: _set(name, dict(keys)) for name, keys in set_table().items()}
 """The loader of each set by name."""

@@ -28,8 +28,8 @@ from coding_model_project.data.loaders.remote import hub_files, hub_revision
 from coding_model_project.data.loaders.rows import has_column, value_at
 from coding_model_project.data.problem_rows import missing_field
 from coding_model_project.data.problems import from_file
-from coding_model_project.data.row_readers import Malformed
 from coding_model_project.errors import ConfigError, DataError, DownloadError
+from coding_model_project.row_readers import Malformed
 from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import Problem
 

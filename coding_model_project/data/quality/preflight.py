@@ -27,11 +27,12 @@ from coding_model_project.data.quality.mutants import Operator, mutants
 from coding_model_project.data.quality.rates import NONE, Rate, Sums
 from coding_model_project.data.quality.second_opinion import passes_plainly
 from coding_model_project.errors import CheckerError, DataError, SandboxError
-from coding_model_project.grading.base import CodeGrader
+from coding_model_project.grading.base import CodeGrader, TaskGraders
 from coding_model_project.grading.cache import problem_digest
 from coding_model_project.grading.checker import CHECKER
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.judge import GraderByProblem
+from coding_model_project.grading.kinds import KINDS, Parts
 from coding_model_project.grading.limiter import Limiter, limiter_of
 from coding_model_project.grading.maths.final_answer import final_answer
 from coding_model_project.grading.value_rules import VALUE_RULES
@@ -181,11 +182,18 @@ def result_key(problem: Problem, found: Sequence[Fault], settings: str) -> str:
 
 
 @asynccontextmanager
-async def open_checker(sandbox: Sandbox) -> AsyncIterator[Checker]:
-    """Open a checker for a started sandbox."""
+async def open_checker(
+    sandbox: Sandbox, tasks: TaskGraders | None = None
+) -> AsyncIterator[Checker]:
+    """Open a checker for a started sandbox.
+
+    Args:
+        tasks: see `grading.kinds.Parts`.
+    """
     limiter = limiter_of(sandbox, _MAX_PROGRAMS)
     execution = ExecutionGrader(sandbox, stop_early=True, limiter=limiter)
-    async with GraderByProblem(execution, limiter=limiter) as grader:
+    parts = Parts(execution=execution, limiter=limiter, tasks=tasks)
+    async with GraderByProblem(parts) as grader:
         yield Checker(sandbox, grader, limiter)
 
 
@@ -245,8 +253,7 @@ class Checker:
         for one in changing:
             n_passed = sum(verdict.passed for verdict in one.verdicts)
             reasons.append(f"flaky: accepted in {n_passed} of {repeats} repeats")
-        # Problems with instructions need no gold solution.
-        if not (gold or reasons or problem.graded_by is GradedBy.instructions):
+        if not (gold or reasons) and KINDS[problem.graded_by].needs_gold:
             reasons.append(UNPROVEN)
         sound = bool(gold) and all(one.accepted for one in gold)
         shows_nothing = sound and _compared_with_itself(problem)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison.sides import refuse_other_graders
+from coding_model_project.evaluation.comparison.paired import refuse_other_graders
 from coding_model_project.evaluation.results import Evaluation, Result
 from coding_model_project.evaluation.statistics.budget import first_accepted_costs
 from coding_model_project.evaluation.statistics.intervals import paired_test

@@ -127,18 +127,15 @@ def _costs(pairs: Sequence[Pair]) -> Table:
 def _legend(comparison: Comparison) -> list[str]:
     by_seed = any(pair.seeds_p is not None for pair in comparison.pairs)
     n = len(comparison.pairs)
-    how = "paired permutation test over problems"
+    how, over = "paired permutation test over problems", ""
     if by_seed:
+        over = ", over seeds and problems (± is the standard deviation over seeds)"
         how = f"the larger of Welch's t-test over seeds and the {how}"
     least = comparison.pairs[0].least_changes
     return [
-        f"n: problems that all runs have. Below the difference: its 95% interval{_over(by_seed)}. "
+        f"n: problems that all runs have. Below the difference: its 95% interval{over}. "
         f"p: {how}; below it: Holm-corrected for {n} comparison{'s' if n > 1 else ''}",
         "changed: problems gained and lost by majority of samples; below it: McNemar's exact test "
         f"(significant from {least} one-way changes). shows: smallest true difference found with 80% "
         "power",
     ]
-
-
-def _over(by_seed: bool) -> str:
-    return ", over seeds and problems (± is the standard deviation over seeds)" if by_seed else ""

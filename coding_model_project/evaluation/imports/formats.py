@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from coding_model_project import strict_json
@@ -282,17 +281,13 @@ def _livecodebench(path: Path, rows: Sequence[Row]) -> Iterator[ForeignSample]:
             )
 
 
-_READERS: Mapping[Format, Callable[[Path, Sequence[Row]], Iterator[ForeignSample]]] = (
-    MappingProxyType(
-        {
-            Format.evalplus: _evalplus,
-            Format.lm_eval: _lm_eval,
-            Format.verl: _verl,
-            Format.inspect: _inspect,
-            Format.livecodebench: _livecodebench,
-        }
-    )
-)
+_READERS: Mapping[Format, Callable[[Path, Sequence[Row]], Iterator[ForeignSample]]] = {
+    Format.evalplus: _evalplus,
+    Format.lm_eval: _lm_eval,
+    Format.verl: _verl,
+    Format.inspect: _inspect,
+    Format.livecodebench: _livecodebench,
+}
 
 
 def _content(content: Any) -> str:

@@ -7,7 +7,8 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,8 +24,8 @@ from coding_model_project.evaluation.protocols import EvalProtocol
 from coding_model_project.evaluation.rejudging.judging import (
     Change,
     Judgement,
+    OpenJudge,
     Rejudged,
-    Rules,
     Stored,
     count,
     judge_again,
@@ -39,7 +40,8 @@ from coding_model_project.evaluation.results import (
     read_evaluation,
     with_completions,
 )
-from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.grading.base import GRADER_VERSION, TaskGraders
+from coding_model_project.grading.judge import open_judge
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.readings import CountedBy
 from coding_model_project.grading.rewards import RewardKind
@@ -50,8 +52,6 @@ from coding_model_project.types import Problem
 
 BACKUPS = "before_rejudge"
 """Folder of the previous results, in numbered subfolders."""
-_SELECTION = ("data_dir", "limit", "max_tests", "from_date", "to_date", "split", "columns")
-"""The recorded keys that select problems of the data sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +68,12 @@ class Given:
     """Write nothing."""
     report: outputs.Report | None = None
     """Writes the page about an evaluation."""
+    tasks: TaskGraders | None = None
+    """See `grading.kinds.Parts`."""
+
+    def judge(self, style: PromptStyle, **how: bool) -> OpenJudge:
+        """Return what opens a judge; `how` are options of `open_judge`."""
+        return partial(open_judge, self.sandbox, style=style, tasks=self.tasks, **how)
 
 
 def rejudge_evaluation(folder: Path, given: Given) -> Rejudged:
@@ -89,14 +95,13 @@ def rejudge_evaluation(folder: Path, given: Given) -> Rejudged:
         protocol = _protocol(folder, info)
         datasets, notes = _datasets(folder, info, given)
         stored = _stored(folder, evaluation.results, datasets)
-        rules = Rules(
-            sandbox=given.sandbox,
-            style=protocol.prompt,
+        results, changes = judge_again(
+            stored,
+            given.judge(protocol.prompt, stop_early=protocol.stop_early, stop_at_limit=True),
             stop_early=protocol.stop_early,
             rule=protocol.rule,
-            stop_at_limit=True,
+            grader_before=protocol.grader_version,
         )
-        results, changes = judge_again(stored, rules, grader_before=protocol.grader_version)
         if protocol.repair_rounds and protocol.grader_version != GRADER_VERSION:
             notes.append(
                 "repairs followed the old grader's verdicts on public tests; only the last answers are "
@@ -155,7 +160,8 @@ def _datasets(
     if RunFolder(folder).config.is_file():
         recorded = plain_config(RunFolder(folder).config)
         settings = value_at(recorded, "coding.evaluation") or {}
-    chosen = EvaluationConfig(datasets=[], **{k: settings[k] for k in _SELECTION if k in settings})
+    known = (field.name for field in fields(EvaluationConfig))
+    chosen = EvaluationConfig(**{name: settings[name] for name in known if name in settings})
     chosen.datasets = list(given.datasets) or list(settings.get("datasets") or ())
     chosen.data_dir = str(given.data_dir) if given.data_dir else chosen.data_dir
     if not chosen.datasets:
@@ -297,14 +303,14 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
     if not stored:
         why = ", ".join(f"{n} {reason}" for reason, n in skipped.items())
         raise ConfigError(f"{folder}: no samples to judge{f' ({why})' if why else ''}")
-    rules = Rules(
-        sandbox=given.sandbox,
-        style=style,
-        stop_early=kind is RewardKind.sparse,
+    stop_early = kind is RewardKind.sparse
+    results, changes = judge_again(
+        stored,
+        given.judge(style, stop_early=stop_early, stop_at_limit=False),
+        stop_early=stop_early,
         rule=CountedBy.ours,
-        stop_at_limit=False,
+        grader_before=grader_before,
     )
-    results, changes = judge_again(stored, rules, grader_before=grader_before)
     unchanged = ["the training run and its rollouts are unchanged"]
     found = _rejudged(folder, given, grader_before, stored, results, changes, unchanged, skipped)
     if not given.dry_run:

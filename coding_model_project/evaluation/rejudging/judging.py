@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from coding_model_project.concurrency import each
@@ -15,12 +17,10 @@ from coding_model_project.evaluation.plan import Sample
 from coding_model_project.evaluation.results import Generated, Result
 from coding_model_project.evaluation.runner import judged
 from coding_model_project.grading.base import GRADER_VERSION
-from coding_model_project.grading.judge import open_judge
-from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.judge import Graders
 from coding_model_project.grading.readings import CountedBy
 from coding_model_project.progress import progress_bar
 from coding_model_project.runs.rollouts import Rollout
-from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 _AT_ONCE = 256
 
@@ -36,19 +36,17 @@ class Stored:
     """Name of the sample within its problem, as in its run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """The judge's settings, the same as in the first judging."""
-
-    sandbox: SandboxConfig
-    style: PromptStyle
-    stop_early: bool
-    rule: CountedBy
-    stop_at_limit: bool
+OpenJudge = Callable[[], AbstractAsyncContextManager[Graders]]
+"""Opens a judge with the settings of the first judging."""
 
 
 def judge_again(
-    stored: Sequence[Stored], rules: Rules, *, grader_before: str
+    stored: Sequence[Stored],
+    opened: OpenJudge,
+    *,
+    stop_early: bool,
+    rule: CountedBy,
+    grader_before: str,
 ) -> tuple[list[Result], list[Change]]:
     """Judge completions with the current grader and find the changes.
 
@@ -61,14 +59,15 @@ def judge_again(
     Raises:
         SandboxError: the sandbox does not start, or failed to run a program.
     """
-    results = asyncio.run(_judge(stored, rules, "judged"))
+    judge = partial(_judge, opened=opened, stop_early=stop_early, rule=rule)
+    results = asyncio.run(judge(stored, name="judged"))
     _refuse_outage(results)
     graders = grader_before, GRADER_VERSION
-    changes: list[tuple[Stored, Judgement, Change]] = []
-    for one, result in zip(stored, results, strict=True):
+    changes: dict[int, Change] = {}
+    for number, (one, result) in enumerate(zip(stored, results, strict=True)):
         after = Judgement.of(result)
         if one.before.outcome != after.outcome:
-            change = Change(
+            changes[number] = Change(
                 dataset=one.sample.dataset,
                 problem=one.sample.problem.id,
                 sample=one.name,
@@ -76,24 +75,14 @@ def judge_again(
                 after=after.outcome,
                 cause=cause_of(one.before, after, graders=graders),
             )
-            changes.append((one, after, change))
-    doubtful = [
-        entry for entry in changes if entry[2].cause in (Cause.limits, Cause.rules, Cause.sandbox)
-    ]
+    causes = Cause.limits, Cause.rules, Cause.sandbox
+    doubtful = [number for number, change in changes.items() if change.cause in causes]
     if doubtful:
-        again = asyncio.run(_judge([one for one, _, _ in doubtful], rules, "again"))
-        unstable = {
-            one.sample.key
-            for (one, after, _), result in zip(doubtful, again, strict=True)
-            if Judgement.of(result).outcome != after.outcome
-        }
-        changes = [
-            (one, after, replace(change, cause=Cause.unstable))
-            if one.sample.key in unstable
-            else (one, after, change)
-            for one, after, change in changes
-        ]
-    return results, [change for _, _, change in changes]
+        again = asyncio.run(judge([stored[number] for number in doubtful], name="again"))
+        for number, result in zip(doubtful, again, strict=True):
+            if Judgement.of(result).outcome != changes[number].after:
+                changes[number] = replace(changes[number], cause=Cause.unstable)
+    return results, list(changes.values())
 
 
 def _refuse_outage(results: Sequence[Result]) -> None:
@@ -106,14 +95,10 @@ def _refuse_outage(results: Sequence[Result]) -> None:
         )
 
 
-async def _judge(stored: Sequence[Stored], rules: Rules, name: str) -> list[Result]:
-    opened = open_judge(
-        rules.sandbox,
-        style=rules.style,
-        stop_early=rules.stop_early,
-        stop_at_limit=rules.stop_at_limit,
-    )
-    async with opened as judge:
+async def _judge(
+    stored: Sequence[Stored], *, opened: OpenJudge, stop_early: bool, rule: CountedBy, name: str
+) -> list[Result]:
+    async with opened() as judge:
         with progress_bar(name, len(stored)) as advance:
 
             async def one(work: Stored) -> Result:
@@ -121,8 +106,8 @@ async def _judge(stored: Sequence[Stored], rules: Rules, name: str) -> list[Resu
                     work.sample,
                     work.generated,
                     judge.hidden,
-                    stop_early=rules.stop_early,
-                    rule=rules.rule,
+                    stop_early=stop_early,
+                    rule=rule,
                 )
                 advance()
                 return result

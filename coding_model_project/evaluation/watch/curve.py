@@ -16,7 +16,6 @@ from typing import Any
 
 import orjson
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from coding_model_project import strict_json
@@ -24,6 +23,7 @@ from coding_model_project.atomic import write_text
 from coding_model_project.errors import DataError
 from coding_model_project.evaluation.results import Evaluation
 from coding_model_project.evaluation.statistics.intervals import pass_at_k, rate_interval
+from coding_model_project.evaluation.tables import plain_table
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.live_view import sparkline
 
@@ -183,14 +183,9 @@ def _line(points: list[Point], name: str) -> str:
     return f"{sparkline([one.value for one in found])}  {first} → {last}"
 
 
-def _steps(points: list[Point], names: list[str]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("step", *names):
-        table.add_column(column, justify="right")
-    for point in points:
-        row = [point.values.get(name) for name in names]
-        table.add_row(f"{point.step}", *(format_score(one) for one in row))
-    return table
+def _steps(points: list[Point], names: list[str]) -> RenderableType:
+    rows = ((f"{p.step}", *(format_score(p.values.get(name)) for name in names)) for p in points)
+    return plain_table(("step", *names), rows, left=0)
 
 
 def format_score(one: Score | Measure | None) -> str:

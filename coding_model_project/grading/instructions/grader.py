@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import Self
 
 from coding_model_project.errors import DataError
 from coding_model_project.grading.base import GRADER_VERSION
@@ -31,22 +30,11 @@ def check_instructions(problems: Iterable[Problem]) -> None:
 
 
 class InstructionsGrader:
-    """A grader of texts by `Problem.instructions`, without a sandbox. An async context manager.
+    """A grader of texts by `Problem.instructions`, without a sandbox.
 
     The strict rules decide a verdict. `Verdict.followed_loosely` counts the instructions that the text
     follows without its first or last line, or without "*".
     """
-
-    @property
-    def identity(self) -> str:
-        """See `grading.base.CodeGrader`."""
-        return f"{GRADER_VERSION}/{COMPARISON}"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
 
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
@@ -74,9 +62,6 @@ class InstructionsGrader:
             followed_loosely=loosely,
             judge_s=time.monotonic() - started,
         )
-
-    def answered_from_memory(self) -> None:
-        """See `grading.base.CodeGrader`."""
 
 
 def _judged(problem: Problem, text: str) -> tuple[tuple[TestResult, ...], int]:

@@ -95,11 +95,6 @@ class MathGrader:
         self._readable: set[str] = set()
         """Gold answers that math-verify can parse."""
 
-    @property
-    def identity(self) -> str:
-        """See `grading.base.CodeGrader`."""
-        return f"{GRADER_VERSION}/{math_judge()}"
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -135,9 +130,6 @@ class MathGrader:
             if problem.publisher == gsm8k_answer.LM_EVAL
             else None,
         )
-
-    def answered_from_memory(self) -> None:
-        """See `grading.base.CodeGrader`."""
 
     async def _result(self, problem: Problem, found: FinalAnswer) -> TestResult:
         gold = problem.answer

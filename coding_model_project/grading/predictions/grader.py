@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Self
 
 from coding_model_project.errors import DataError
-from coding_model_project.grading.base import GRADER_VERSION, CodeGrader
+from coding_model_project.grading.base import GRADER_VERSION, AnswerGrader
 from coding_model_project.grading.brief import shown_value
 from coding_model_project.grading.predictions.answer import (
     AnswerText,
@@ -37,25 +36,14 @@ _DETAIL_BYTES = 500
 
 
 class PredictionGrader:
-    """A grader of predicted outputs and inputs. An async context manager.
+    """A grader of predicted outputs and inputs.
 
     Args:
         execution: the grader that runs programs.
     """
 
-    def __init__(self, execution: CodeGrader) -> None:
+    def __init__(self, execution: AnswerGrader) -> None:
         self._execution = execution
-
-    @property
-    def identity(self) -> str:
-        """See `grading.base.CodeGrader`."""
-        return f"{self._execution.identity}/prediction"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
 
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
@@ -82,9 +70,6 @@ class PredictionGrader:
         except NotAnAnswer as error:
             result = TestResult(error=ErrorType.syntax_error, detail=str(error)[:_DETAIL_BYTES])
         return self._verdict(problem, found, result, started)
-
-    def answered_from_memory(self) -> None:
-        """See `grading.base.CodeGrader`."""
 
     async def _ran(self, problem: Problem, prediction: Prediction, call: str) -> Verdict:
         """Call the function with the predicted input, in a scope without the function's own names."""

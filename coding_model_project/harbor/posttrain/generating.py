@@ -51,6 +51,7 @@ ORACLE_STEPS = 240
 _VERIFIER_S, _BUILD_S = 18_000.0, 3_600.0
 _LEFT_OUT = (
     "cli",
+    "configs",
     "doctor",
     "handover",
     "integrations",
@@ -60,8 +61,6 @@ _LEFT_OUT = (
     "verl_ext",
 )
 """Folders that neither verifier nor agent needs. `synthetic` could also generate the test problems."""
-_KEPT = ("synthetic/__init__.py", "synthetic/tinycode_config.py")
-"""Files of these folders that the configuration's schema imports."""
 _SUFFIXES = (".py", ".c", ".yaml", ".json", ".html", ".css", ".js", ".jinja")
 
 
@@ -305,6 +304,6 @@ def _sources() -> Iterator[tuple[str, Path]]:
     root = Path(str(files(PACKAGE)))
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
-        left_out = name.split("/")[0] in _LEFT_OUT and name not in _KEPT
+        left_out = name.split("/")[0] in _LEFT_OUT
         if path.is_file() and path.suffix in _SUFFIXES and not left_out:
             yield name, path

@@ -125,7 +125,8 @@ def check(
                     continue
                 refuse_test_only(path) if key == "data.train_files" else None
                 way = f"; {make_data.format(path)}" if make_data else ""
-                raise ConfigError(f"{key}: no file {path}{way or _set_it(key)}")
+                way = way or f"; set {key} to a parquet file of rows"
+                raise ConfigError(f"{key}: no file {path}{way}")
             if key == "data.train_files":
                 refuse_test_only(path)
     _check_resume_path(config)
@@ -155,10 +156,6 @@ def _is_embedded(config: DictConfig, path: str) -> bool:
     coding = config.coding
     folder = Path(coding.data_dir).expanduser().absolute()
     return coding.dataset is not None and Path(path).expanduser().absolute().parent == folder
-
-
-def _set_it(key: str) -> str:
-    return f"; set {key} to a parquet file of rows"
 
 
 def check_sft(config: DictConfig) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 from omegaconf import DictConfig
@@ -77,7 +76,7 @@ def _check_checkpoint(saved: Path, model: Path) -> None:
     """Raise ConfigError if a checkpoint's architecture or tokenizer differs from the starting model's."""
     if not (saved / "config.json").is_file() or not (model / "config.json").is_file():
         return  # verl reports what is missing; a hub model may not be downloaded yet
-    one, other = (_json(folder / "config.json") for folder in (saved, model))
+    one, other = (json.loads((folder / "config.json").read_text()) for folder in (saved, model))
     for key in _SHAPE:
         if one.get(key) != other.get(key):
             raise ConfigError(
@@ -88,7 +87,3 @@ def _check_checkpoint(saved: Path, model: Path) -> None:
         raise ConfigError(
             f"trainer.resume_from_path: {saved.parent} has another tokenizer than model.path={model}"
         )
-
-
-def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text())

@@ -14,9 +14,10 @@ from coding_model_project.data.problems import ProblemFile
 from coding_model_project.data.training.rates import read_samples
 from coding_model_project.data.training.training_files import style_of_rows
 from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.grading.kinds import KINDS
 from coding_model_project.grading.prompts import PromptStyle, request
 from coding_model_project.launch.checks.episode_checks import has_agent, has_bash
-from coding_model_project.types import GradedBy, Problem
+from coding_model_project.types import Problem
 
 _FIRST_ROWS = 64
 _FENCE_ASKED = re.compile(r"```|~~~|\bfence|\bblock|\bmarkdown", re.IGNORECASE)
@@ -33,7 +34,7 @@ def readable(paths: Iterable[str]) -> list[Problem]:
     for path in paths:
         try:
             for problem in ProblemFile(path).values():
-                _check_grader(problem)
+                KINDS[problem.graded_by].check(problem)
                 problems.append(replace(problem, tests=problem.public_tests))
         except DataError as error:  # otherwise the reward workers fail a minute later
             raise ConfigError(f"coding.problems: {error}") from error
@@ -56,23 +57,6 @@ def check(config: DictConfig, problems: Sequence[Problem], train_files: Sequence
         _check_rates(given, named)
     if config.coding.reward.shaping.length_weight:
         _check_references([problem for problem in problems if problem.id in named])
-
-
-def _check_grader(problem: Problem) -> None:
-    """Check, without judging, that a problem's grader can judge it here.
-
-    Raises:
-        DataError: an instruction is unknown, or its arguments do not fit.
-        NotInstalledError: a library of a grader is missing.
-    """
-    if problem.graded_by is GradedBy.math:
-        from coding_model_project.grading.maths.grader import check_math_verify
-
-        check_math_verify()
-    if problem.graded_by is GradedBy.instructions:
-        from coding_model_project.grading.instructions.grader import check_instructions
-
-        check_instructions([problem])
 
 
 def _named(paths: Sequence[str], known: AbstractSet[str]) -> set[str]:

@@ -19,6 +19,7 @@ from coding_model_project.data.problems import ProblemFile
 from coding_model_project.errors import CodingModelError, DataError, SandboxError
 from coding_model_project.grading.judge import Graders, open_judge
 from coding_model_project.grading.rewards import RewardKind
+from coding_model_project.harbor import task_grader
 from coding_model_project.runs.ungradable import Ungradable, note, reason_of
 from coding_model_project.types import Problem
 
@@ -133,6 +134,7 @@ class JudgePool:
                 coding.sandbox,
                 style=coding.prompt,
                 stop_early=coding.reward.kind is RewardKind.sparse,
+                tasks=task_grader,
                 environment=coding.harbor.place(),
             )
             self._starting = asyncio.ensure_future(self._stack.enter_async_context(opened))

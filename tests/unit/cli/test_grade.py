@@ -9,7 +9,7 @@ import coding_model_project.cli as cli
 from coding_model_project.cli import judging
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import SandboxError
-from coding_model_project.types import Instruction, Problem
+from coding_model_project.types import Harness, Instruction, Problem
 from tests.fakes import stdin_problem
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.rooms import run_in_environments
@@ -55,16 +55,19 @@ def test_each_problem_is_judged_by_its_own_grader(tmp_path, sandbox, capsys):
     sums = Problem(id="sums/1", split="train", statement="?", tests=(), answer="12")
     rule = Instruction("punctuation:no_comma")
     rules = Problem(id="rules/1", split="train", statement="?", tests=(), instructions=(rule,))
-    write_problems(tmp_path / "p.jsonl", [stdin_problem(), sums, rules])
+    tested = Problem(
+        id="tested/1", split="test", statement="?", tests=(), harness=Harness(after="")
+    )
+    write_problems(tmp_path / "p.jsonl", [stdin_problem(), sums, rules, tested])
     given = [("sums/1", "So\n#### 12"), ("sums/1", "#### 13")]
-    given += [("rules/1", "a, b"), ("rules/1", "a b")]
+    given += [("rules/1", "a, b"), ("rules/1", "a b"), ("tested/1", "x = 1")]
     lines = [json.dumps({"problem_id": name, "completion": text}) for name, text in given]
     (tmp_path / "c.jsonl").write_text("\n".join(lines))
     assert grade(tmp_path) == 0
     found = verdicts((tmp_path / "v.jsonl").read_text())
-    assert [one["passed"] for one in found] == [True, False, False, True]
-    assert [one["code"] for one in found] == ["12", "13", "a, b", "a b"]
-    assert sandbox.calls == []
+    assert [one["passed"] for one in found] == [True, False, False, True, False]
+    assert [one["code"] for one in found] == ["12", "13", "a, b", "a b", "x = 1"]
+    assert [source.strip() for source, _ in sandbox.calls] == ["x = 1"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from coding_model_project.configs.schema import CodingConfig
+from coding_model_project.data import governance
 from coding_model_project.data.catalogue import BY_PATH, catalogue
 from coding_model_project.data.governance import (
     Role,
@@ -12,6 +13,7 @@ from coding_model_project.data.governance import (
     isolation_of,
     refuse_test_only,
     role,
+    set_table,
 )
 from coding_model_project.data.loaders.base import Part, Unusable
 from coding_model_project.data.loaders.rows import Form
@@ -63,6 +65,13 @@ def test_the_writer_and_the_reader_of_training_files_refuse(tmp_path, name, spli
 def test_what_may_train_is_written(tmp_path):
     write_rows(tmp_path / "a.parquet", rows_of("mbpp/700", "train"), trains=True)
     refuse_test_only(tmp_path / "a.parquet")
+
+
+def test_every_public_set_has_a_role_where_it_is_defined(monkeypatch):
+    assert {keys["role"] for keys in set_table().values()} == set(Role)
+    monkeypatch.setattr(governance, "set_table", lambda: {"new": {"splits": {"train": 1}}})
+    with pytest.raises(ValueError, match=r"new: role: None: expected train, validation, test"):
+        governance.roles.__wrapped__()
 
 
 def test_no_test_split_of_a_known_set_may_train():

@@ -82,6 +82,26 @@ def test_what_trains_is_its_train_split_alone(name):
     assert LOADERS[name].published.licence
 
 
+def test_a_set_is_a_function_of_the_users(tmp_path, monkeypatch):
+    (tmp_path / "my_set.py").write_text(
+        "from coding_model_project.types import Problem\n"
+        "def problems(name, place, trail):\n"
+        "    trail.notes.append('made here')\n"
+        "    yield Problem(id=f'{name}/1', split=place.split or 'train', statement='?', tests=())\n"
+        "def rows(name, place, trail):\n"
+        "    yield {'id': 'mine/1'}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    loaded = load("mine", path="my_set:problems", split="valid")
+    assert [(one.id, one.split) for one in loaded.problems] == [("mine/1", "validation")]
+    assert loaded.notes == ("made here",)
+    for wrong in ("no_such_module:problems", "my_set:nothing"):
+        with pytest.raises(ConfigError, match=f"mine={wrong}: expected an importable"):
+            load("mine", path=wrong)
+    with pytest.raises(DataError, match="my_set:rows: yields a dict: expected Problem or SetAside"):
+        load("mine", path="my_set:rows")
+
+
 # ── --map ─────────────────────────────────────────────────────────────────────────────────────────
 
 ADD = {"question": "Define add(a, b).", "answer": "def add(a, b):\n    return a + b\n"}

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 
 import orjson
 import pytest
@@ -13,7 +14,6 @@ from coding_model_project.evaluation.rejudging.judging import (
     NO_RECORD,
     Cause,
     Judgement,
-    Rules,
     Stored,
     cause_of,
     judge_again,
@@ -21,6 +21,7 @@ from coding_model_project.evaluation.rejudging.judging import (
 from coding_model_project.evaluation.results import Generated, Result, read_evaluation, to_line
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.brief import program_hash
+from coding_model_project.grading.judge import open_judge
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.readings import CountedBy
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
@@ -135,14 +136,9 @@ def test_a_program_whose_outcome_changes_from_run_to_run_is_not_the_graders_doin
         before=judgement(passed=False, error="wrong_answer", program=program_hash("x"), n_tests=1),
         name="0",
     )  # fmt: skip
-    rules = Rules(
-        sandbox=SandboxConfig(),
-        style=PromptStyle.bare,
-        stop_early=False,
-        rule=CountedBy.ours,
-        stop_at_limit=True,
-    )
-    _, (change,) = judge_again([stored], rules, grader_before="1")
+    opened = partial(open_judge, SandboxConfig(), style=PromptStyle.bare, stop_early=False)
+    how = {"stop_early": False, "rule": CountedBy.ours, "grader_before": "1"}
+    _, (change,) = judge_again([stored], opened, **how)
     assert (change.before, change.after) == ("wrong_answer", "accepted")
     assert change.cause is Cause.unstable
 

@@ -1,15 +1,29 @@
 """Equal programs are judged once; failures are never cached."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 from coding_model_project.errors import SandboxError
-from coding_model_project.grading.cache import CachedGrader
+from coding_model_project.evaluation.protocols import data_version
+from coding_model_project.grading.cache import CachedGrader, problem_digest
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.limiter import CircuitBreaker
-from coding_model_project.types import Call, Isolation, Limits, Test
+from coding_model_project.types import (
+    UNJUDGED,
+    Call,
+    Checker,
+    Harness,
+    Instruction,
+    Isolation,
+    Limits,
+    Predicted,
+    Prediction,
+    Problem,
+    Test,
+    Turn,
+)
 from tests.fakes import FakeSandbox, echo, stdin_problem
 
 PROBLEM = stdin_problem(("", "1"))
@@ -40,23 +54,43 @@ async def test_the_same_code_from_another_rule_keeps_its_own_rule():
 
 
 @pytest.mark.parametrize(
-    "other",
-    [
-        replace(PROBLEM, id="fake/2"),
-        replace(PROBLEM, limits=Limits(cpu_s=1)),
-        replace(PROBLEM, comparison="exact"),
-        replace(PROBLEM, atol=0.01),
-        replace(PROBLEM, isolation=Isolation.shared),
-        replace(PROBLEM, rtol=0.0),
-        stdin_problem(("", "2")),
-        stdin_problem(("x", "1")),
-    ],
+    "other", [stdin_problem(("", "2")), stdin_problem(("x", "1")), replace(PROBLEM, atol=0.01)]
 )
-async def test_whatever_a_verdict_depends_on_is_in_the_key(other):
+async def test_another_problem_is_judged(other):
     judge = cached(FakeSandbox())
     await judge.grade(PROBLEM, "1")
     assert not (await judge.grade(other, "1")).cached
     assert not (await judge.grade(PROBLEM, "1 ")).cached
+
+
+CHANGES = {
+    "id": "fake/2", "split": "other", "statement": "!", "tests": (), "limits": Limits(cpu_s=1),
+    "comparison": "exact", "atol": 0.01, "rtol": 0.0, "checker": Checker(source="x"),
+    "isolation": Isolation.shared, "entry_point": "f", "language": "cpp", "difficulty": 9,
+    "date": "2024-08-01", "tags": ("lists",), "gold": ("1",), "bad": ("2",), "task": "tasks/1",
+    "answer": "42", "instructions": (Instruction("a", {"n": 1}),),
+    "prediction": Prediction(of=Predicted.output, program="def f(): ...", output=(1,)),
+    "harness": Harness(after="x"), "messages": (Turn("user", "?"),), "base_tests": 1, "prelude": "x",
+    "publisher": "livecodebench",
+}  # fmt: skip
+"""Another value of each field of a problem. A new field goes here, and is part of all digests unless it
+is in `types.UNJUDGED`."""
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Problem)])
+def test_every_field_counts_for_verdicts_and_for_versions_of_data_but_those_named(name):
+    other = replace(PROBLEM, **{name: CHANGES[name]})
+    assert (problem_digest(other) == problem_digest(PROBLEM)) is (name in UNJUDGED)
+    same = data_version([other]) == data_version([PROBLEM])
+    assert same is (name in (*UNJUDGED, "publisher"))
+
+
+def test_values_that_differ_in_type_only_are_other_problems():
+    digests = {
+        problem_digest(replace(PROBLEM, tests=(Test(Call("f", args), expected=1),)))
+        for args in (((1, 2),), ([1, 2],), (1, 2), ({1: 2},))
+    }
+    assert len(digests) == 4
 
 
 async def test_problems_of_any_data_have_a_key():

@@ -8,14 +8,12 @@ import pytest
 from coding_model_project.data.loaders import LOADERS
 from coding_model_project.data.loaders.humaneval_x import harness
 from coding_model_project.errors import ConfigError
-from coding_model_project.grading.cache import CachedGrader
-from coding_model_project.grading.execution import ExecutionGrader
-from coding_model_project.grading.harness import HarnessGrader
 from coding_model_project.harbor.integrity import Accepted, NotIsolatedError, require
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded import tiers
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import ErrorType, Harness, Limits, Problem
+from tests.fakes import judge_of
 from tests.tables import tables
 from tests.unit.data.rows import published as rows
 
@@ -38,8 +36,7 @@ def graded(any_sandbox):
     """Judge programs by a grader of their own."""
 
     async def judge(problem: Problem, *programs: str):
-        inner = HarnessGrader(ExecutionGrader(any_sandbox, stop_early=True))
-        grader = CachedGrader(inner, bare=False)
+        grader = judge_of(any_sandbox)
         return [await grader.grade_code(problem, one) for one in programs]
 
     return judge

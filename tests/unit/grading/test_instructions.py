@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coding_model_project.errors import DataError, UngradableError
-from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.extract import Rule
 from coding_model_project.grading.instructions import (
     KINDS,
@@ -27,8 +26,9 @@ from coding_model_project.grading.instructions import (
     follows,
     follows_loosely,
 )
-from coding_model_project.grading.instructions.grader import InstructionsGrader, check_instructions
+from coding_model_project.grading.instructions.grader import check_instructions
 from coding_model_project.types import ErrorType, Instruction, Problem
+from tests.fakes import FakeSandbox, judge_of
 from tests.tables import tables
 
 CASES = tables("instructions")
@@ -235,8 +235,7 @@ def problem(*instructions: Instruction) -> Problem:
 
 
 def graded(given: Problem, completion: str):
-    grader = CachedGrader(InstructionsGrader(), bare=False)
-    return asyncio.run(grader.grade(given, completion))
+    return asyncio.run(judge_of(FakeSandbox()).grade(given, completion))
 
 
 def test_each_instruction_has_its_result_and_all_must_be_followed():

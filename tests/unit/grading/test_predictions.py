@@ -5,13 +5,9 @@ import asyncio
 import pytest
 
 from coding_model_project.data.loaders import load
-from coding_model_project.grading.cache import CachedGrader
-from coding_model_project.grading.execution import ExecutionGrader
-from coding_model_project.grading.predictions.grader import PredictionGrader
-from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import ErrorType, Predicted, Prediction, Problem
-from tests.fakes import FakeSandbox
+from tests.fakes import FakeSandbox, judge_of
 from tests.tables import tables
 
 CASES = tables("predictions")
@@ -29,14 +25,10 @@ def problem(of: Predicted, output: object = RETURNED, program: str = PROGRAM) ->
     )  # fmt: skip
 
 
-def grader_of(sandbox: Sandbox) -> CachedGrader:
-    return CachedGrader(PredictionGrader(ExecutionGrader(sandbox, stop_early=True)), bare=False)
-
-
 def graded_on_host(of: Predicted, completion: str):
     """Judge, and make sure that nothing ran."""
     sandbox = FakeSandbox()
-    verdict = asyncio.run(grader_of(sandbox).grade(problem(of), completion))
+    verdict = asyncio.run(judge_of(sandbox).grade(problem(of), completion))
     assert not sandbox.calls
     return verdict
 
@@ -44,7 +36,7 @@ def graded_on_host(of: Predicted, completion: str):
 def graded(of: Predicted, *completions: str, **what):
     async def all_of_them():
         async with EmbeddedSandbox(workers=1, min_tier="rlimit") as sandbox:
-            grader = grader_of(sandbox)
+            grader = judge_of(sandbox)
             return [await grader.grade(problem(of, **what), one) for one in completions]
 
     return asyncio.run(all_of_them())

@@ -10,8 +10,9 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import extract
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.reward_config import LengthBonus, RewardConfig, ShapingConfig
-from coding_model_project.grading.rewards import RewardKind, reward
+from coding_model_project.grading.rewards import REWARDS, RewardKind
 from coding_model_project.grading.shaping import (
+    PARTS,
     Answer,
     Shaping,
     length_factor,
@@ -27,8 +28,14 @@ CASES = tables("shaping")
 SIZES = st.integers(0, 5000)
 GOLD = "print(int(input()) + 1)"
 PROBLEM = stdin_problem(("1", "2"), ("3", "4"), gold=(GOLD + " # a comment", GOLD + "\n"))
-OFF = Shaping(style=PromptStyle.fenced, max_tokens=100)
-GOLF = replace(OFF, length_weight=0.5)
+OFF = Shaping(ShapingConfig(), style=PromptStyle.fenced, max_tokens=100)
+
+
+def on(**keys):
+    return replace(OFF, config=ShapingConfig(**keys))
+
+
+GOLF = on(length_weight=0.5)
 
 
 def fenced(code):
@@ -56,7 +63,7 @@ def judged(completion, *errors):
 def value(by, completion, *errors, kind=RewardKind.sparse, tokens=10):
     verdict = judged(completion, *errors)
     answer = Answer(completion=completion, tokens=tokens)
-    return shaped(reward(kind)(PROBLEM, verdict), PROBLEM, verdict, answer, by)
+    return shaped(REWARDS[kind](PROBLEM, verdict), PROBLEM, verdict, answer, by)
 
 
 @given(SIZES, SIZES, st.floats(0, 5), st.floats(1, 10))
@@ -92,8 +99,7 @@ def test_the_parts_sum_to_the_total_and_off_changes_nothing(
     errors, code, tokens, kind, bonus, weights
 ):
     length, form, buffer = weights
-    by = replace(
-        OFF,
+    by = on(
         length_weight=length,
         length_bonus=bonus,
         format_weight=form,
@@ -106,7 +112,12 @@ def test_the_parts_sum_to_the_total_and_off_changes_nothing(
         name for name, on in (("length", length), ("format", form), ("overlong", buffer)) if on
     }
     if not any(weights):
-        assert found == reward(kind)(PROBLEM, judged(fenced(code), *errors))
+        assert found == REWARDS[kind](PROBLEM, judged(fenced(code), *errors))
+
+
+def test_every_key_that_is_off_by_default_turns_a_part_on():
+    off = {name for name, value in vars(ShapingConfig()).items() if value == 0}
+    assert off == {part.on for part in PARTS.values()}
 
 
 def test_golf_puts_correctness_first_and_then_the_shorter_program():
@@ -120,7 +131,7 @@ def test_golf_puts_correctness_first_and_then_the_shorter_program():
 
 
 def test_partial_scales_the_share_of_tests_passed():
-    by = replace(GOLF, length_bonus=LengthBonus.partial)
+    by = on(length_weight=0.5, length_bonus=LengthBonus.partial)
     half = value(by, fenced("print(2)"), None, ErrorType.wrong_answer, kind=RewardKind.dense)
     assert half.parts == {"outcome": 0.5, "length": 0.25}
     accepted = value(GOLF, fenced("print(2)"), None, ErrorType.timeout, kind=RewardKind.dense)
@@ -129,7 +140,7 @@ def test_partial_scales_the_share_of_tests_passed():
 
 @pytest.mark.parametrize(("completion", "clean"), CASES["forms"])
 def test_the_format_reward_is_for_exactly_one_block(completion, clean):
-    by = replace(OFF, format_weight=0.1)
+    by = on(format_weight=0.1)
     assert value(by, completion, None, None).parts["format"] == (0.1 if clean else 0.0)
 
 
@@ -155,7 +166,7 @@ def test_shaping_that_makes_no_sense_is_refused_by_its_key(wrong):
     st.sampled_from(RewardKind),
 )
 def test_rewards_are_bounded_and_the_sum_of_their_parts(errors, kind):
-    given_reward = reward(kind)(stdin_problem(), verdict(errors))
+    given_reward = REWARDS[kind](stdin_problem(), verdict(errors))
     assert 0.0 <= given_reward.total <= 1.0
     assert given_reward.total == sum(given_reward.parts.values())
     assert (given_reward.total == 1.0) == (not any(errors))
@@ -170,5 +181,5 @@ def test_rewards_are_bounded_and_the_sum_of_their_parts(errors, kind):
     ],
 )
 def test_dense_is_the_share_of_tests_and_sparse_all_or_nothing(found, dense, sparse):
-    assert reward(RewardKind.dense)(stdin_problem(), found).total == dense
-    assert reward(RewardKind.sparse)(stdin_problem(), found).total == sparse
+    assert REWARDS[RewardKind.dense](stdin_problem(), found).total == dense
+    assert REWARDS[RewardKind.sparse](stdin_problem(), found).total == sparse

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
+
+from omegaconf import OmegaConf
 
 from coding_model_project.evaluation.backends.generation import Backend
 from coding_model_project.evaluation.evaluate import evaluate
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
-from coding_model_project.evaluation.settings import simple_backend
+from coding_model_project.evaluation.settings import Settings, simple_backend
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 DATASET = "problems"
 _FORKED = "coding_model_project.harbor.posttrain.verifier.forked_sandbox:ForkedSandbox"
@@ -39,24 +43,30 @@ def score(
     Raises:
         CodingModelError: the evaluation failed, so there is no score.
     """
-    sandbox: dict[str, Any] = {}
-    if not _can_make_memory_files():
-        sandbox = {"name": _FORKED}
-    config = resolve_name("coding_model_project.configs.typed:new_config")(
-        {"run_dir": str(out), "seed": 1, "prompt": asked["prompt"], "sandbox": sandbox},
-        {
-            "model": str(model),
-            "datasets": [f"{DATASET}={problems}"],
-            "protocol": "greedy",
-            "max_tokens": asked["max_tokens"],
-            "limit": limit,
-        },
+    sandbox = SandboxConfig() if _can_make_memory_files() else SandboxConfig(name=_FORKED)
+    evaluation = EvaluationConfig(
+        model=str(model),
+        datasets=[f"{DATASET}={problems}"],
+        protocol="greedy",
+        max_tokens=asked["max_tokens"],
+        limit=limit,
     )
-    coding = resolve_name("coding_model_project.configs.typed:coding_of")(config)
-    settings = resolve_name("coding_model_project.configs.typed:evaluation_settings")(coding)
-    backend = _backend(coding.evaluation, str(model), asked["engine"])
+    settings = Settings.of(
+        evaluation,
+        run_dir=out,
+        seed=1,
+        prompt=PromptStyle(asked["prompt"]),
+        sandbox=sandbox,
+        force=False,
+    )
+    recorded = {"run_dir": str(out), "seed": 1, "prompt": asked["prompt"]}
+    parts = {"sandbox": asdict(sandbox), "evaluation": asdict(evaluation)}
     return evaluate(
-        settings, backend, config=config, command=["harbor", "posttrain", "verifier"], say=say
+        settings,
+        _backend(evaluation, str(model), asked["engine"]),
+        config=OmegaConf.create({"coding": {**recorded, **parts}}),
+        command=["harbor", "posttrain", "verifier"],
+        say=say,
     )
 
 
