@@ -6,7 +6,7 @@ import json
 import re
 import time
 from dataclasses import replace
-from itertools import product
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import pytest
@@ -255,7 +255,7 @@ async def test_numbers_compare_as_math_verify_compares_them():
     numbers = ["0", "7", "-7", "1,200", "1200.5", "0.333333", "0.333334", "12.50", "99999999999"]
 
     async with MathGrader() as grader:
-        for gold, text in product(numbers, numbers):
+        for gold, text in combinations_with_replacement(numbers, 2):
             given = FinalAnswer(text, AnswerRule.boxed)
             found = (await grader._compared("p", gold, given)).error is None
             assert same_text_or_number(gold, given) is found, (gold, text)

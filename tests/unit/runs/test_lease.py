@@ -29,6 +29,7 @@ import sys, time
 from pathlib import Path
 from coding_model_project.runs import lease, provenance
 lease.LEASE_S = 2.0
+lease.OBSERVER.sleep = lambda seconds: time.sleep(seconds / 20)
 from coding_model_project.errors import CodingModelError
 from coding_model_project.runs.lease import Heartbeat
 from tests.unit.runs.test_folder import start
