@@ -85,7 +85,7 @@ def answer(prompt, seed):
     return f"```python\ndef add(x):\n    return x + {number if seed % 3 else 0}\n```"
 
 
-@pytest.mark.xdist_group("ray")  # after the trainings there: two Rays at a time are enough
+@pytest.mark.alone  # two more Rays beside those of other tests
 def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_path, popen):
     given = ("--problems", toy / "p.jsonl", "--completions", toy / "c.jsonl")
     command("grade", *given, "--out", tmp_path / "here.jsonl", cwd=tmp_path)
@@ -134,7 +134,7 @@ def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_pat
         judges = nodes.processes("NodeServer")
         assert len(judges) == 2, "one judge a node"
         judges[0].kill()
-        wait_for(lambda: len(set(nodes.processes("NodeServer")) - set(judges)) == 1, within_s=60)
+        wait_for(lambda: len(set(nodes.processes("NodeServer")) - set(judges)) == 1)
         nodes.kill(1)
         nodes.start({0})
         _, said = judging.communicate(timeout=200)

@@ -170,6 +170,9 @@ async def test_passing_the_public_tests_is_final_whatever_the_hidden_ones_say(co
     assert set(output.response_mask) == {1}
     score, info, _ = await graded(config(), tokenizer, output)
     assert (score, info["repairs"], info["public_pass_hidden_fail"]) == (0.0, 0.0, 1.0)
+    output, _ = await episode(config(), tokenizer, RIGHT)
+    _, info, _ = await graded(config(), tokenizer, output)
+    assert (info["acc"], info["repaired"]) == (1.0, 0.0)
 
 
 async def test_an_episode_ends_at_its_limits(config, tokenizer):
