@@ -213,6 +213,14 @@ def test_a_start_that_was_killed_half_way_does_not_block_the_next(tmp_path):
     assert RunFolder(tmp_path).last_number == 2
 
 
+def test_one_that_has_just_begun_to_start_is_waited_for(tmp_path):
+    log_dir = tmp_path / "logs" / "attempt_1"
+    log_dir.mkdir(parents=True)
+    clock = Clock(lambda _: (log_dir / "attempt.json").write_text("{}"))
+    with pytest.raises(ConfigError, match="attempt 1"):
+        start(tmp_path, observer=Observer(sleep=clock.sleep))
+
+
 def test_a_start_that_takes_long_is_not_passed_by_another(tmp_path, monkeypatch):
     """Such as one that reads the versions of all packages from a slow disk."""
     clock = Clock()
