@@ -132,7 +132,7 @@ async def test_equal_by_mathematics():
 
 @pytest.mark.sandbox
 def test_guesses_lists_and_floods_earn_nothing(monkeypatch):
-    brief = replace(maths_grader.LIMITS, cpu_s=1.0)
+    brief = replace(maths_grader.LIMITS, cpu_s=0.5)
     monkeypatch.setattr(maths_grader, "LIMITS", brief)
     hostile = (
         r"\boxed{41, 42}",
