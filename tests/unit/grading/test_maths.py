@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 import time
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -43,6 +44,14 @@ def judged(answer: str, *completions: str, **fields: str) -> list[Verdict]:
             return [await grader.grade_code(given, one) for one in completions]
 
     return asyncio.run(judge())
+
+
+@pytest.fixture(scope="module")
+async def any_maths() -> AsyncIterator[MathGrader]:
+    """A grader whose process has imported what it compares with, which takes seconds."""
+    async with MathGrader() as grader:
+        await grader.grade_code(problem("1/2"), r"\boxed{0.5}")
+        yield grader
 
 
 FOUND = CASES["found"]
@@ -115,7 +124,7 @@ def test_a_math_verify_that_does_not_work_is_no_wrong_answer():
 
 
 @pytest.mark.sandbox
-async def test_equal_by_mathematics():
+async def test_equal_by_mathematics(any_maths):
     equal = {
         r"\frac{1}{2}": (r"\boxed{1/2}", r"\boxed{0.5}", "the answer is 1/2", r"\boxed{\dfrac12}"),
         "x^2+1": (r"\boxed{1 + x^2}",),
@@ -124,14 +133,13 @@ async def test_equal_by_mathematics():
         r"\text{Monday}": (r"\boxed{\text{Monday}}", r"\boxed{Monday}"),
         "2": (r"\boxed{x = 2}", "I think it is $2$."),
     }
-    async with MathGrader() as grader:
-        for gold, completions in equal.items():
-            found = [await grader.grade_code(problem(gold), one) for one in completions]
-            assert [one.passed for one in found] == [True] * len(completions), gold
+    for gold, completions in equal.items():
+        found = [await any_maths.grade_code(problem(gold), one) for one in completions]
+        assert [one.passed for one in found] == [True] * len(completions), gold
 
 
 @pytest.mark.sandbox
-def test_guesses_lists_and_floods_earn_nothing(monkeypatch):
+async def test_guesses_lists_and_floods_earn_nothing(any_maths, monkeypatch):
     brief = replace(maths_grader.LIMITS, cpu_s=0.5)
     monkeypatch.setattr(maths_grader, "LIMITS", brief)
     hostile = (
@@ -145,7 +153,8 @@ def test_guesses_lists_and_floods_earn_nothing(monkeypatch):
         r"\boxed{42} and, on second thought, \boxed{43}",
         "\x00\ud800",
     )
-    assert [one.passed for one in judged("42", *hostile)] == [False] * len(hostile)
+    found = [await any_maths.grade_code(problem("42"), one) for one in hostile]
+    assert [one.passed for one in found] == [False] * len(hostile)
 
 
 BLANKS = (
@@ -250,12 +259,11 @@ def test_labelled_answers_get_their_label_more_often_than_by_any_other_grader():
 
 
 @pytest.mark.sandbox
-async def test_numbers_compare_as_math_verify_compares_them():
+async def test_numbers_compare_as_math_verify_compares_them(any_maths):
     """The short way for plain numbers against the long one."""
     numbers = ["0", "7", "-7", "1,200", "1200.5", "0.333333", "0.333334", "12.50", "99999999999"]
 
-    async with MathGrader() as grader:
-        for gold, text in combinations_with_replacement(numbers, 2):
-            given = FinalAnswer(text, AnswerRule.boxed)
-            found = (await grader._compared("p", gold, given)).error is None
-            assert same_text_or_number(gold, given) is found, (gold, text)
+    for gold, text in combinations_with_replacement(numbers, 2):
+        given = FinalAnswer(text, AnswerRule.boxed)
+        found = (await any_maths._compared("p", gold, given)).error is None
+        assert same_text_or_number(gold, given) is found, (gold, text)
