@@ -113,9 +113,8 @@ def main(folder):
         "log": trainer.state.log_history,
         "changed": any(not torch.equal(before[n], p) for n, p in model.named_parameters()),
         "finite": all(bool(p.isfinite().all()) for p in model.parameters()),
-        "world": int(os.environ.get("WORLD_SIZE", "1")),
     }
-    (folder / f"results{os.environ.get('RANK', '')}.json").write_text(json.dumps(results))
+    (folder / "results.json").write_text(json.dumps(results))
     if (page := folder / "page.py").exists():
         os.chdir(folder)
         runpy.run_path(str(page))

@@ -191,17 +191,7 @@ def test_one_value_with_blanks_or_signs_is_that_value():
         assert [one for one in same if not equal(gold, one, True)] == [], gold
 
 
-PERCENT = [
-    "25", "25%", r"25\%", r"25\,\%", r"25~\%", r"25\ \%", "25\u202f%", "25％", r"25\text{ percent}",
-    "25.0%", "#### 25", "#### 25%", r"#### 25\%", "#### 25 %.", "The answer is 25%.",
-    "The answer is **25%**.", r"It is $25\%$.",
-]  # fmt: skip
-OTHERWISE = [
-    "0.25", r"\frac14", r"2\%5", r"2500\%", r"25\%, 30\%", "#### 0.25", "The answer is 0.25."
-]  # fmt: skip
-"""Forms of 25 per cent, as 25 or `25\\%`, and what is neither; a share is no percentage."""
-
-NOTATIONS = CASES["notations"]  # fmt: skip
+NOTATIONS = CASES["notations"]
 """Expected answers, with equal and unequal ones: the content of a box, or a whole text."""
 
 
