@@ -118,7 +118,7 @@ def cpu_platform():
     from coding_model_project.launch.device import prepare_environment
     from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
-    prepare_environment("cpu")
+    prepare_environment("cpu", alone=True)
     check_cpu_plugin()
 
 

@@ -35,12 +35,13 @@ READ = [
     *sorted(ROOT.glob("recipes/*/README.md")),
 ]
 
+TRAINED = ("my-data.md",)
+"""Pages that end_to_end/test_docs_trained.py executes whole; test_trl_training.py executes TRL's."""
+
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.M | re.S)
 _SPAN = re.compile(r"`([^`\n]+)`")
 _FILE_NAME = re.compile(r"# (\S+\.py)\n")
 _ENDS = {"|", ">", ">>", "<", "<<", "&", "&&", "||", ";", "(", ")", "{", "}"}
-_TRL = Path(sys.prefix) / "opt" / "trl"
-"""Apart from the environment: verl takes another path where it can import trl."""
 _NO_TORCH = 'raise ImportError("a fast block of the documentation must not import torch")\n'
 
 
@@ -103,7 +104,7 @@ def execute(page: Path, folder: Path, *allowed: str, timeout_s: float) -> int:
         How many blocks were executed.
     """
     folder.mkdir(exist_ok=True)
-    environment = _environment(page)
+    environment = _environment()
     without_torch = _without_torch(_warm(environment), folder)
     output, count = None, 0
     for block in blocks(page):
@@ -145,11 +146,10 @@ def _execute(block: Block, folder: Path, environment: dict[str, str], timeout_s:
     return result.stdout
 
 
-def _environment(page: Path) -> dict[str, str]:
-    """`python` is this environment's own, with TRL for its page."""
+def _environment() -> dict[str, str]:
+    """`python` is this environment's own."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    found = os.environ | {"PATH": path, "COLUMNS": "120"}
-    return _before_others(found, _TRL) if page.name == "trl.md" else found
+    return os.environ | {"PATH": path, "COLUMNS": "120"}
 
 
 def _warm(environment: dict[str, str]) -> dict[str, str]:

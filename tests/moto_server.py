@@ -6,12 +6,14 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from coding_model_project.http import free_port
+
+if TYPE_CHECKING:
+    from moto.server import ThreadedMotoServer
 
 BUCKET = "bucket"
 SECRET = "a-secret-access-key"
@@ -32,6 +34,8 @@ class S3Server:
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
     def start(self) -> None:
+        from moto.server import ThreadedMotoServer
+
         self._server = ThreadedMotoServer("127.0.0.1", self.port, verbose=False)
         self._server.start()
 

@@ -4,11 +4,12 @@
 
 A program of its own, because verl takes another path where it can import trl. The model has seen a few
 tinycode problems' right and wrong programs, so rewards differ. The sandbox fails on one program of the
-second step.
+second step. Then FOLDER/page.py runs: importing all this takes longer than training.
 """
 
 import json
 import os
+import runpy
 import sys
 from pathlib import Path
 
@@ -112,9 +113,11 @@ def main(folder):
         "log": trainer.state.log_history,
         "changed": any(not torch.equal(before[n], p) for n, p in model.named_parameters()),
         "finite": all(bool(p.isfinite().all()) for p in model.parameters()),
-        "world": int(os.environ.get("WORLD_SIZE", "1")),
     }
-    (folder / f"results{os.environ.get('RANK', '')}.json").write_text(json.dumps(results))
+    (folder / "results.json").write_text(json.dumps(results))
+    if (page := folder / "page.py").exists():
+        os.chdir(folder)
+        runpy.run_path(str(page))
 
 
 if __name__ == "__main__":

@@ -203,7 +203,7 @@ def tinycode_programs(n: int) -> list[tuple[Problem, str]]:
     draw = random.Random(7)
     programs: list[tuple[Problem, str]] = []
     for task in draw.sample(generate().tasks, n // 3):
-        problem = replace(task.problem, limits=replace(task.problem.limits, cpu_s=0.5))
+        problem = replace(task.problem, limits=replace(task.problem.limits, cpu_s=0.25))
         programs += [
             (problem, problem.gold[0]),
             (problem, draw.choice(problem.bad)),
@@ -219,7 +219,7 @@ def essence(verdict: Verdict) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("stop_early", [False, True])
 async def test_verdicts_are_those_of_the_embedded_sandbox(any_server, stop_early):
-    programs = tinycode_programs(45)
+    programs = tinycode_programs(30)
 
     async def judged(sandbox, at_once: int) -> list[tuple[object, ...]]:
         limiter = Limiter(at_once)

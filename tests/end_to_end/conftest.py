@@ -72,17 +72,22 @@ _ray = ExitStack()
 """Ends the shared session; empty while there is none."""
 
 
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """End Ray's session after the last test in it: other tests count this process's children."""
-    if "in_ray" not in getattr(nextitem, "fixturenames", ()):
-        _ray.close()
+    try:
+        yield  # its fixtures end before: Ray starts anew for whoever asks it for something
+    finally:
+        if "in_ray" not in getattr(nextitem, "fixturenames", ()):
+            _ray.close()
 
 
 @pytest.fixture
-def in_ray(cpu_platform):
+def in_ray(cpu_platform, request):
     """One Ray session for all trainings that follow each other here: starting it takes as long as a short
     run. Afterwards the training rank's slot is free for the next one, and at a call before that."""
     import ray
+    from ray import cloudpickle
 
     from coding_model_project.verl_ext.cluster import forkserver
     from coding_model_project.verl_ext.cluster.session import start_ray
@@ -92,6 +97,7 @@ def in_ray(cpu_platform):
         python = _ray.enter_context(forkserver.running())
         start_ray(plain(compose_recipe("grpo", ["hardware=cpu"])), python)
         _ray.callback(ray.shutdown)
+    cloudpickle.register_pickle_by_value(request.module)  # no worker can import a test
     yield _free_ranks
     _free_ranks()
 

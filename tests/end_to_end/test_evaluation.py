@@ -13,7 +13,8 @@ from coding_model_project.data.problems import read_problems
 from coding_model_project.launch.demo import demo
 from coding_model_project.runs.folder import RunFolder
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+# They share two evaluations.
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600), pytest.mark.xdist_group("evaluation")]
 
 
 def samples(folder):

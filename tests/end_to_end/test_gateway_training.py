@@ -79,7 +79,6 @@ def steps_of_a_run(path: Path, model: Path, command: str, *more: str) -> list[di
         *prepared(path),
         f'coding.agent.command="{command}"',
         f"coding.agent.folder={path}/agent",
-        "coding.agent.total_s=60",
         "coding.agent.reply_tokens=48",
         "data.max_prompt_length=600",
         "data.max_response_length=400",
@@ -100,7 +99,7 @@ def test_a_run_trains_on_what_the_servers_counted_whatever_agents_do(tmp_path, i
     (tmp_path / "agent" / "agent.sh").write_text(GOES_WRONG)
     (tmp_path / "begun").mkdir()
     command = shlex.join(["bash", "agent.sh", sys.executable, str(tmp_path / "begun")])
-    steps = steps_of_a_run(tmp_path, tool_caller, command)
+    steps = steps_of_a_run(tmp_path, tool_caller, command, "coding.agent.total_s=25")
     assert [step["training/global_step"] for step in steps] == [1, 2]
     assert not list(read_ungradable(tmp_path / "run"))
     for step in steps:

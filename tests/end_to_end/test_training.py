@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import re
 import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -106,6 +109,34 @@ def test_stable_replaces_and_masks_within_limits_and_a_guard_ends_the_run(world,
     assert 0.9 < step["rollout_corr/rollout_is_mean"] < 1.1
     assert step["response_length/mean"] > 1  # of the masked ones too
     assert 0 < step["training/truncated_left_out"] < 1
+
+
+def ends_itself():
+    """Return a class of workers, as verl makes them: Ray names them by it."""
+
+    class Worker:
+        def end(self):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return Worker
+
+
+class Runner:
+    def run(self):
+        import ray
+
+        ray.get(ray.remote(num_cpus=0)(ends_itself()).remote().end.remote())
+
+
+def test_a_killed_worker_is_named_with_its_node_and_how_it_ended(in_ray):
+    import ray
+
+    from coding_model_project.verl_ext.cluster.nodes import cause_of
+
+    with pytest.raises(ray.exceptions.RayActorError) as caught:
+        ray.get(ray.remote(num_cpus=0)(Runner).remote().run.remote())
+    cause = cause_of(caught.value)
+    assert re.fullmatch(r"Worker on \d+\.\d+\.\d+\.\d+ died \(Worker .*`dmesg`.*\)", cause)
 
 
 @pytest.mark.soak

@@ -1,4 +1,4 @@
-"""`CodeReward` in TRL's own GRPO trainer."""
+"""`CodeReward` in TRL's own GRPO trainer, and the page that shows it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import docs
+
 TRL = Path(sys.prefix) / "opt" / "trl"
 """Apart from the environment: verl takes another path where it can import trl."""
+PAGE = docs.ROOT / "docs" / "trl.md"
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -22,6 +25,8 @@ def test_grpo_trains_on_what_was_judged_and_leaves_the_rest_out(tmp_path):
     if not TRL.exists():
         pytest.skip(f"trl is not in {TRL}: make setup installs it there")
     script = Path(__file__).parents[1] / "trl_grpo.py"
+    shown = [block.text for block in docs.blocks(PAGE) if block.executed]
+    (tmp_path / "page.py").write_text("\n".join(shown))
     path = os.pathsep.join(filter(None, (str(TRL), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path)],
@@ -45,6 +50,7 @@ def test_grpo_trains_on_what_was_judged_and_leaves_the_rest_out(tmp_path):
         assert row["judge/accepted"] == pytest.approx(judged.count(1.0) / len(judged))
         assert math.isfinite(row["loss"])
     assert {1.0} < {one for one in first + second if one is not None}  # some right, some wrong
+    assert "[1.0, 0.0]" in done.stdout  # which the page shows
     lost = [advantage for one, advantage in zip(second, found["advantages"][1]) if one is None]  # noqa: B905
     assert set(lost) == {0.0}
     assert any(found["advantages"][1])

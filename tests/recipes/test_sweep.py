@@ -1,12 +1,10 @@
 """A sweep's members: named by what is swept, refused before the first starts, alone when they fail."""
 
-import subprocess
-import sys
-
 import pytest
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch import sweep
+from tests import fresh
 
 pytestmark = pytest.mark.slow
 
@@ -40,10 +38,9 @@ def test_members_that_share_a_url_are_refused_before_any_starts(key, tmp_path):
 
 def test_a_failed_member_is_one_line_and_the_others_go_on(tmp_path):
     """Two members that fail at their checks, before verl is imported."""
-    command = [*(sys.executable, "-m", "recipes.grpo", "-m", "hardware=cpu"), "coding.seed=1,2"]
-    command += ["coding.dataset=null", "coding.problems=[]", "coding.min_memory_gb=0"]
-    command += [f"coding.run_dir={tmp_path}", "actor_rollout_ref.model.path=./nowhere"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    given = ["coding.dataset=null", "coding.problems=[]", "coding.min_memory_gb=0"]
+    given += [f"coding.run_dir={tmp_path}", "actor_rollout_ref.model.path=./nowhere"]
+    done = fresh.run("recipes.grpo", "-m", "hardware=cpu", "coding.seed=1,2", *given)
     assert done.returncode == 3
     for seed in (1, 2):
         assert f"coding.seed={seed}: in {tmp_path}/coding.seed={seed}\n" in done.stdout

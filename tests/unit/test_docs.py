@@ -33,9 +33,8 @@ WITHOUT_TRAINING = [
     page
     for page in (*docs.PAGES, docs.ROOT / "README.md")
     if any(block.executed and not block.needs for block in docs.blocks(page))
-    and not any("e2e" in block.needs for block in docs.blocks(page))
+    and page.name not in docs.TRAINED
 ]
-"""end_to_end/test_docs_trained.py executes the others."""
 HARDWARE = "hardware=cpu"
 
 

@@ -48,9 +48,6 @@ def test_kodcode_is_judged(tmp_path, capsys):
     assert line["bad_rejected"] == line["bad_total"]
 
 
-IMPORT = "from solution import f\n"
-
-
 @pytest.mark.parametrize(("module", "reason"), CASES["unusable"])
 def test_a_module_that_needs_more_than_asserts_is_set_aside(module, reason):
     with pytest.raises(Unusable, match=reason):

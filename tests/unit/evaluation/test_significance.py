@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from coding_model_project.evaluation.statistics.intervals import (
     bootstrap_interval,
@@ -26,6 +25,8 @@ def test_mcnemar_is_the_count_of_all_ways_to_toss(gained, lost):
         tosses = [min(sum(t), n - sum(t)) for t in itertools.product((0, 1), repeat=n)]
         exact = np.mean([toss <= fewer for toss in tosses])
     else:  # as statsmodels does with exact=True
+        from scipy import stats
+
         exact = min(1.0, 2 * stats.binom.cdf(fewer, n, 0.5))
     assert mcnemar(gained, lost) == pytest.approx(exact, abs=1e-12)
 
@@ -38,6 +39,8 @@ def test_holm_is_his_own_example():
 
 
 def test_welch_is_scipys_and_says_nothing_without_variation():
+    from scipy import stats
+
     first, second = [0.5, 0.52, 0.49], [0.6, 0.58, 0.63]
     assert welch(first, second) == stats.ttest_ind(first, second, equal_var=False)[1]
     assert welch([0.5, 0.5], [0.6, 0.6]) is None

@@ -23,7 +23,6 @@ from tests.tables import tables
 CASES = tables("extraction")
 
 CODE = "print(1)\n"
-FENCED = f"```python\n{CODE}```"
 
 
 @pytest.mark.parametrize(("completion", "code", "rule"), CASES["fenced"])

@@ -11,8 +11,10 @@ import sys
 import tarfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import psutil
 import pytest
@@ -262,19 +264,33 @@ class Registry(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
 
-@pytest.mark.sandbox
-@pytest.mark.parametrize("named", ["FROM {}\n", "FROM scratch\nCOPY --from={} /x /x\n", None])
-def test_a_registry_that_does_not_answer_is_an_outage(tmp_path, monkeypatch, named):
-    """A name that a registry does not know is the task's."""
-    kept = tmp_path / "registries.conf"
-    monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(kept))
-    (tmp_path / "task").mkdir()
-    answering = [(404, ImageError), (503, RegistryUnreachable), (None, RegistryUnreachable)]
-    monkeypatch.setattr(Registry, "status", 404)
+@contextmanager
+def registry(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[ThreadingHTTPServer, str]]:
+    """Serve a registry that podman knows; yields it and its address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         place = f"127.0.0.1:{server.server_port}"
+        kept = folder / "registries.conf"
         kept.write_text(f'[[registry]]\nlocation = "{place}"\ninsecure = true\n')
+        monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(kept))
+        yield server, place
+        server.shutdown()
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize(
+    ("named", "also_gone"),  # podman tries again for 3 s for each name
+    [("FROM {}\n", True), ("FROM scratch\nCOPY --from={} /x /x\n", False), (None, True)],
+)
+def test_a_registry_that_does_not_answer_is_an_outage(tmp_path, monkeypatch, named, also_gone):
+    """A name that a registry does not know is the task's."""
+    (tmp_path / "task").mkdir()
+    answering = [(404, ImageError), (503, RegistryUnreachable)]
+    answering += [(None, RegistryUnreachable)] if also_gone else []
+    monkeypatch.setattr(Registry, "status", 404)
+    with registry(tmp_path, monkeypatch) as (server, place):
         image = f"{place}/no/image:1"
         if named:
             (tmp_path / "task" / "Dockerfile").write_text(named.format(image))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import anthropic
 import openai
 import pytest
 
@@ -106,6 +105,8 @@ class Claude:
     """Anthropic's client of a served session."""
 
     def __init__(self, served):
+        import anthropic  # here: it takes seconds, in every process that collects tests
+
         url = served.url.removesuffix("/v1")
         key = served.session.key
         self.client = anthropic.AsyncAnthropic(base_url=url, api_key=key, max_retries=0)
@@ -156,6 +157,8 @@ async def test_messages_of_a_model_that_thinks_are_one_conversation(streams):
 
 
 async def test_messages_are_counted_and_refused_in_anthropics_form():
+    import anthropic
+
     limits = Limits(turns=2, prompt_tokens=1000, response_tokens=1000, context_tokens=2000)
     async with Served("abcdef", limits=limits) as served, Claude(served) as claude:
         user = [{"role": "user", "content": "Do it."}]

@@ -17,6 +17,7 @@ from coding_model_project.harbor.trials_benchmark import TRIVIAL, write_task
 from tests.completion_server import CompletionServer, serving
 from tests.unit.harbor.engines import engine
 from tests.unit.harbor.rooms import need_rooms
+from tests.unit.harbor.test_containers import Registry, registry
 from tests.unit.harbor.test_gateway_agents import ITSELF, SHELL, agent_in
 
 pytestmark = pytest.mark.sandbox
@@ -233,19 +234,21 @@ def test_tasks_that_cannot_be_built_are_no_outage(tmp_path, capsys):
     assert "outage" not in said
 
 
-def test_a_registry_that_does_not_answer_stops_no_other_task_and_is_tried_again(tmp_path, capsys):
+def test_a_registry_that_does_not_answer_stops_no_other_task_and_is_tried_again(
+    tmp_path, monkeypatch, capsys
+):
     engine()
     folder, out = tmp_path / "t", tmp_path / "job"
-    beside_right(folder, 6, "FROM 127.0.0.1:1/none:1\n")
-    with serving(CompletionServer(answer)) as server:
+    monkeypatch.setattr(Registry, "status", 503)  # podman waits for 6 s until one that is gone is
+    with registry(tmp_path, monkeypatch) as (_, place), serving(CompletionServer(answer)) as server:
+        beside_right(folder, 6, f"FROM {place}/none:1\n")
         command = evaluate(server, folder, out, "--workers", "1")
         assert main(command) == 3
         counted, said = last(capsys)
         assert (counted["PASS"], counted["errors"]) == (1, {"sandbox_failed": 6})
-        assert "outage: RegistryUnreachable: " in said and "127.0.0.1:1" in said
-    before = {one.trial_name for one in read_trials(out) if one.is_outage}
-    with serving(CompletionServer(answer)) as server:
-        assert main(evaluate(server, folder, out, "--workers", "1")) == 3
+        assert "outage: RegistryUnreachable: " in said and place in said
+        before = {one.trial_name for one in read_trials(out) if one.is_outage}
+        assert main(command) == 3
     after = {one.trial_name for one in read_trials(out) if one.is_outage}
     assert len(before) == len(after) == 6 and not before & after
 

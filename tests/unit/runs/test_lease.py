@@ -29,6 +29,7 @@ import sys, time
 from pathlib import Path
 from coding_model_project.runs import lease, provenance
 lease.LEASE_S = 2.0
+lease.OBSERVER.sleep = lambda seconds: time.sleep(seconds / 20)
 from coding_model_project.errors import CodingModelError
 from coding_model_project.runs.lease import Heartbeat
 from tests.unit.runs.test_folder import start
@@ -210,6 +211,14 @@ def test_a_start_that_was_killed_half_way_does_not_block_the_next(tmp_path):
     clock = Clock()
     assert start(tmp_path, observer=Observer(sleep=clock.sleep)).number == 2
     assert RunFolder(tmp_path).last_number == 2
+
+
+def test_one_that_has_just_begun_to_start_is_waited_for(tmp_path):
+    log_dir = tmp_path / "logs" / "attempt_1"
+    log_dir.mkdir(parents=True)
+    clock = Clock(lambda _: (log_dir / "attempt.json").write_text("{}"))
+    with pytest.raises(ConfigError, match="attempt 1"):
+        start(tmp_path, observer=Observer(sleep=clock.sleep))
 
 
 def test_a_start_that_takes_long_is_not_passed_by_another(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from coding_model_project.types import Call, Isolation, Limits, Problem, Program
 from tests.text_cases import text_cases
 from tests.unit.sandbox.sources import SOURCES
 
-LIMITS = Limits(cpu_s=0.3, wall_s=5, memory_mb=200, output_kb=64)
+LIMITS = Limits(cpu_s=0.3, wall_s=3, memory_mb=200, output_kb=64)
 N = 4
 TRIES = 4
 """Runs of an attack that a busy machine ends: the grader tries again, too."""

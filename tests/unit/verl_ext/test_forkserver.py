@@ -130,17 +130,6 @@ with forkserver.running([]):
     assert gone(server)
 
 
-@pytest.mark.verl
-def test_nothing_it_imports_imports_ray():
-    code = f"""
-import importlib, sys
-for name in {forkserver.SLOW_IMPORTS}:
-    importlib.import_module(name)
-    assert "ray" not in sys.modules, name
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 SPAWNING = """
 import json, multiprocessing, os, signal, sys, time
 from coding_model_project.verl_ext.cluster import forkserver

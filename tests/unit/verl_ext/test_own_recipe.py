@@ -235,37 +235,6 @@ def test_an_asynchronous_mode_does_not_replace_groups_for_ever(monkeypatch):
     fails(alone, "a", "b", "c")  # verl keeps what is judged of them
 
 
-def test_advantages_are_of_the_judged_samples_among_themselves(monkeypatch):
-    from transfer_queue import KVBatchMeta
-    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
-
-    from coding_model_project.verl_ext.trainers import batches, judged_trainer
-
-    trainer = trainer_of("sync", monkeypatch, on_ungradable="zero_advantage")
-    keys = ["a_0_0", "a_1_0", "b_0_0", "b_1_0", "c_0_0", "c_1_0"]
-    lost = {"b_1_0", "c_0_0", "c_1_0"}
-    computed, cleared = [], []
-    monkeypatch.setattr(
-        judged_trainer,
-        "reward_infos",
-        lambda _, keys: [{"ungradable": float(key in lost), "acc": 1.0} for key in keys],
-    )
-    monkeypatch.setattr(
-        PPOTrainer, "_compute_advantage", lambda _, batch, __: computed.append(batch.keys) or batch
-    )
-    for module in (judged_trainer, batches):
-        monkeypatch.setattr(module, "clear_advantages", lambda _, keys: cleared.extend(keys))
-    batch = KVBatchMeta(keys=keys, tags=[{} for _ in keys], partition_id="train")
-    trainer._compute_advantage(batch, {})
-    assert computed == [keys, [key for key in keys if key not in lost]]
-    assert set(cleared) == lost | {
-        "b_0_0"
-    }  # one that is left alone has nothing to be compared with
-    lost.update(keys)
-    with pytest.raises(SandboxError, match="no sample of the step"):
-        trainer._compute_advantage(batch, {})
-
-
 def test_placeholders_are_read_by_nobody():
     from verl.trainer.ppo.reward import load_reward_manager
 

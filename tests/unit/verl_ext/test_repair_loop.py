@@ -170,6 +170,9 @@ async def test_passing_the_public_tests_is_final_whatever_the_hidden_ones_say(co
     assert set(output.response_mask) == {1}
     score, info, _ = await graded(config(), tokenizer, output)
     assert (score, info["repairs"], info["public_pass_hidden_fail"]) == (0.0, 0.0, 1.0)
+    output, _ = await episode(config(), tokenizer, RIGHT)
+    _, info, _ = await graded(config(), tokenizer, output)
+    assert (info["acc"], info["repaired"]) == (1.0, 0.0)
 
 
 async def test_an_episode_ends_at_its_limits(config, tokenizer):
@@ -197,6 +200,8 @@ async def test_best_pays_for_the_best_attempt_less_for_each_repair(config, token
     assert score == 0.25  # x + 2 is right for 2: half, after one repair
     assert sample["parts"] == {"outcome": 0.25}
     assert (info["acc"], info["pass_fraction"]) == (0.0, 0.0)  # the last attempt is reported
+    output, _ = await episode(run, tokenizer, WRONG, CRASHES, CRASHES)
+    assert (await graded(run, tokenizer, output))[0] == 0.5  # without a repair
     run.coding.repair.reward = "final"
     score, _, _ = await graded(run, tokenizer, output)
     assert score == 0.0

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import boto3
 import pytest
-from moto import mock_aws
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.jobs.base import SAGEMAKER_RUN_DIR as RUN_DIR
@@ -20,6 +19,8 @@ REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
 
 @pytest.fixture
 def aws(monkeypatch):
+    from moto import mock_aws
+
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
