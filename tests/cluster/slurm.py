@@ -19,6 +19,10 @@ from tests.cluster.training import Training, make_training
 from tests.contract import clusters
 
 _SOON_S, _TRAINS_S, _DEAD_AFTER_S = 400.0, 1500.0, 60
+_BOOTS_S = 60.0
+"""What a machine needs at least. Slurm 22.05 ends the earlier attempt on a node that comes back, and a
+requeued job has the same id: within seconds, the new attempt dies too."""
+
 _NAME = "golf"
 
 
@@ -123,6 +127,7 @@ def session(rig: Rig) -> None:
     slurm.typed("sinfo", "-N")
 
     last = max(training.checkpoints())
+    time.sleep(_BOOTS_S)
     rig.nodes[1].boot()
     slurm.boot(rig.nodes[1])
     slurm.until(slurm.runs, _SOON_S, "the requeued job runs")
