@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from pkgutil import resolve_name
@@ -14,7 +13,6 @@ from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.evaluation.settings import simple_backend
 
 DATASET = "problems"
-_FORKED = "coding_model_project.harbor.posttrain.verifier.forked_sandbox:ForkedSandbox"
 
 
 def score(
@@ -39,11 +37,8 @@ def score(
     Raises:
         CodingModelError: the evaluation failed, so there is no score.
     """
-    sandbox: dict[str, Any] = {}
-    if not _can_make_memory_files():
-        sandbox = {"name": _FORKED}
     config = resolve_name("coding_model_project.configs.typed:new_config")(
-        {"run_dir": str(out), "seed": 1, "prompt": asked["prompt"], "sandbox": sandbox},
+        {"run_dir": str(out), "seed": 1, "prompt": asked["prompt"]},
         {
             "model": str(model),
             "datasets": [f"{DATASET}={problems}"],
@@ -68,12 +63,3 @@ def _backend(config: EvaluationConfig, model: str, engine: str) -> Backend:
 
         return TransformersBackend(model)
     return simple_backend(config, seed=1, on_cpu=False)
-
-
-def _can_make_memory_files() -> bool:
-    """Return whether the embedded sandbox can start: a room forbids memory files."""
-    try:
-        os.close(os.memfd_create("probe"))
-    except OSError:
-        return False
-    return True
