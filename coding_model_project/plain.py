@@ -1,7 +1,7 @@
 """Plain data: the only values that may leave a sandbox.
 
-It is separate from `types` and has no dataclasses: importing them takes half of the CPU time that the
-verifier of an exported task may use (`harbor.export`).
+It is separate from `types` and has no dataclasses: importing them takes longer than a test, and drivers
+on other servers import this module for each request (`sandbox.carried`).
 """
 
 from __future__ import annotations

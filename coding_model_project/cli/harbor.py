@@ -322,15 +322,3 @@ async def clean() -> None:
         else:
             kept = f", {used} in use" if used else ""
             print(f"{program}: {removed} images removed{kept}")
-
-
-@app.command(context_settings=options.renamed(concurrency="workers"))
-async def bench(
-    trials: int = option(300, "Run N trials.", min=1),
-    workers: options.Trials = None,
-) -> None:
-    """Measure the speed of oracle trials of a trivial task. The last line is JSON."""
-    from coding_model_project.harbor.trials_benchmark import measure
-
-    speed = await measure(trials, cores(workers))
-    print(json.dumps({key: round(value, 2) for key, value in speed.items()}))

@@ -9,9 +9,10 @@ from typing import Any
 
 from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.grading import checker
+from coding_model_project.grading.answer_rules import inputs_of, is_right
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.brief import clip, shown_value
-from coding_model_project.grading.compare import OUTPUT_RULES, Tolerance, same_output
+from coding_model_project.grading.compare import OUTPUT_RULES, Tolerance
 from coding_model_project.grading.entry_points import is_entry_point
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.grading.per_problem import PerProblem
@@ -19,7 +20,7 @@ from coding_model_project.grading.prelude import with_prelude
 from coding_model_project.grading.readings import SecondReading
 from coding_model_project.grading.retries import Retries
 from coding_model_project.grading.time_limits import with_limit
-from coding_model_project.grading.value_rules import VALUE_RULES, value_rule
+from coding_model_project.grading.value_rules import VALUE_RULES
 from coding_model_project.sandbox.base import Sandbox, SharesCalls, identity_of
 from coding_model_project.types import (
     Asserts,
@@ -225,18 +226,6 @@ def program_of(problem: Problem, code: str) -> Program:
     return Program(source=with_prelude(problem.prelude, code), language=problem.language)
 
 
-def inputs_of(tests: Sequence[Test], isolation: Isolation) -> list[TestInput]:
-    """Return the tests' inputs. If tests share a process, each call or assert continues one before it."""
-    inputs: list[TestInput] = []
-    for test in tests:
-        given = test.input
-        if isinstance(given, Asserts | Call):
-            follows = bool(inputs) and type(inputs[-1]) is type(given)
-            given = replace(given, continues=follows and isolation is Isolation.shared)
-        inputs.append(given)
-    return inputs
-
-
 def isolation_in(sandbox: Sandbox, problem: Problem) -> Isolation:
     """Return the isolation of a problem's tests in a sandbox, which may be unable to share calls."""
     calls = any(isinstance(test.input, Call) for test in problem.tests)
@@ -252,21 +241,9 @@ def judge_execution(test: Test, execution: Execution, problem: Problem) -> TestR
         said = clip(execution.stderr_tail.strip(), _DETAIL_BYTES)
         detail = with_limit(said, execution.status, problem.limits)
         return TestResult(error=error, cpu_s=execution.cpu_s, detail=detail)
-    tolerance = Tolerance.of(problem)
-    match test.input:
-        case Stdin():
-            right = problem.comparison == checker.CHECKER or same_output(
-                str(test.expected), execution.stdout, problem.comparison, tolerance
-            )
-            got: object = execution.stdout
-        case Call(args=args):
-            accepts = value_rule(problem.comparison)
-            right = accepts(args, test.expected, execution.value, tolerance)
-            got = execution.value
-        case Asserts():  # exactly True is a pass; any other value is the failing line
-            right, got = execution.value is True, execution.value
-    if right:
+    if problem.comparison == checker.CHECKER or is_right(test, execution, problem):
         return TestResult(error=None, cpu_s=execution.cpu_s)
+    got = execution.stdout if isinstance(test.input, Stdin) else execution.value
     detail = f"expected {_short(test.expected)}, got {_short(got)}"
     if isinstance(test.input, Asserts):
         detail = clip(str(got), _DETAIL_BYTES)

@@ -110,8 +110,8 @@ class TrialOutcome:
 
     @property
     def exception(self) -> str | None:
-        """Harbor's name for the error that ended the trial."""
-        return None if self.error is None else exception_type(self.error)
+        """Harbor's name for the error that ended the trial, or else the first step that failed."""
+        return self.exceptions[0] if self.exceptions else None
 
     @property
     def exceptions(self) -> list[str]:

@@ -32,7 +32,6 @@ from coding_model_project.harbor.environment.base import (
     Environment,
     EnvironmentFailed,
     Environments,
-    JudgesApart,
 )
 from coding_model_project.harbor.environment.definition import one_network, refuse_other_services
 from coding_model_project.harbor.environment.once import Once
@@ -235,7 +234,7 @@ class Trials:
 
     async def judged_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
         """Return the verifier's rewards if the environments can compute them; None to run it."""
-        if self.given_env or not isinstance(self._environments, JudgesApart):
+        if self.given_env:
             return None
         return await self._environments.judge_apart(task, step, artifacts)
 

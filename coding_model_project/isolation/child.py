@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from coding_model_project.isolation.linux import end_with
+from coding_model_project.isolation.linux import end_with, memory_file
 
 _PACKAGE_ROOT = Path(__file__).parents[2]
 _INHERITED = ("LD_LIBRARY_PATH", "CODING_RUN_TOKEN")
@@ -105,7 +105,7 @@ class Helper:
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
         ours.settimeout(_START_S)
         helper = None
-        with theirs, open(os.memfd_create("helper-stderr"), "rb") as errors:
+        with theirs, open(memory_file("helper-stderr"), "rb") as errors:
             try:
                 process = subprocess.Popen(
                     [python, *flags, module, str(os.getpid()), str(theirs.fileno()), *arguments],

@@ -341,7 +341,17 @@ def common_limits(limits: Limits) -> list[linux.SystemCall]:
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,
     }
-    return [linux.limit(kind, value) for kind, value in values.items()]
+    return [linux.limit(kind, value) for kind, value in values.items() if _has_limit(kind)]
+
+
+@lru_cache
+def _has_limit(kind: int) -> bool:
+    """Return whether the kernel has a limit: gVisor has neither that of signals nor of messages."""
+    try:
+        resource.setrlimit(kind, resource.getrlimit(kind))
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def sealing(confinement: Confinement, landlock: int | None) -> list[linux.SystemCall]:

@@ -208,6 +208,14 @@ _BLOCKS: dict[str, _Code] = {
         (_RET, 0, 0, _EPERM),
     ],
     "arch_prctl": _either(0, [_ARCH_SET_FS], _ALLOW, _ERRNO | errno.EINVAL),
+    "seccomp of itself": [  # a filter, without a listener
+        _low(0),
+        (_JEQ, 0, 3, 1),
+        _low(1),
+        (_JEQ, 0, 1, 0),
+        (_RET, 0, 0, _ALLOW),
+        (_RET, 0, 0, _EPERM),
+    ],
     "utimensat of a path": [  # never of an open file, which may be the host's
         _low(1),
         (_JEQ, 0, 2, 0),
@@ -253,6 +261,8 @@ ROOM = {
     **dict.fromkeys(syscalls.ROOM, "allow"),
     **dict.fromkeys(("landlock_create_ruleset", "landlock_add_rule"), "allow"),
     **dict.fromkeys(("landlock_restrict_self", "prlimit64", "sendto", "socketpair"), "allow"),
+    "capset": "allow",  # nobody in a room has capabilities to keep
+    "seccomp": "seccomp of itself",
     "prctl": "prctl of processes",
     "socket": "socket of a namespace",
 }

@@ -29,9 +29,9 @@ from coding_model_project.harbor.export.exporting import export
 from coding_model_project.harbor.format.task import Task, load_task
 from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
-from coding_model_project.harbor.trials_benchmark import write_task
 from coding_model_project.types import Problem
 from tests.bench.exported import FORMS, problem
+from tests.bench.trials import write_task
 
 MOST_MS = 60.0
 """Limit of a trial's cost."""

@@ -12,9 +12,9 @@ import urllib.request
 import psutil
 import pytest
 
-from coding_model_project.harbor.trials_benchmark import write_task
 from coding_model_project.http import free_port
 from coding_model_project.runs.checkpoints import write_manifest
+from tests.bench.trials import write_task
 from tests.synthetic_runs import write_run
 
 pytestmark = [pytest.mark.soak, pytest.mark.e2e, pytest.mark.timeout(600)]

@@ -21,8 +21,8 @@ from coding_model_project.harbor.format.task import Task, load_task
 from coding_model_project.harbor.grade_tasks import grade
 from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
-from coding_model_project.harbor.trials_benchmark import TRIVIAL, write_task
 from coding_model_project.progress import progress_bar
+from tests.bench.trials import TRIVIAL, write_task
 from tests.soak.remains import MARK, Remains, resident_mb
 
 TRIALS = 2000

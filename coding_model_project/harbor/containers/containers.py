@@ -258,6 +258,7 @@ class ContainerEnvironments(Environments):
             await self._refuse_heredocs(folder / "Dockerfile")
             arguments = (
                 *self._engine.limits,
+                *_memory(_share_mb()),
                 "--tag",
                 name,
                 "--file",
@@ -362,15 +363,24 @@ async def _is_alive(container: Container) -> bool:
 
 def _limits(config: EnvironmentConfig) -> list[str]:
     """Return the engine's arguments for a container's resource limits."""
-    # Harbor sets none by default, but one trial must not take the whole machine's.
-    half_mb = psutil.virtual_memory().total >> 21
-    memory = f"{config.memory_mb or max(DEFAULT_MEMORY_MB, half_mb)}m"
-    limits = {"--memory": memory, "--memory-swap": memory, "--pids-limit": str(DEFAULT_PROCESSES)}
+    words = [*_memory(config.memory_mb or _share_mb()), "--pids-limit", str(DEFAULT_PROCESSES)]
     if config.cpus:
-        limits["--cpus"] = str(config.cpus)
+        words += ["--cpus", str(config.cpus)]
     if config.network_mode is NetworkMode.no_network:
-        limits["--network"] = "none"
-    return [word for limit in limits.items() for word in limit]
+        words += ["--network", "none"]
+    return words
+
+
+def _memory(mb: int) -> tuple[str, ...]:
+    return "--memory", f"{mb}m", "--memory-swap", f"{mb}m"
+
+
+def _share_mb() -> int:
+    """Return the most memory of a container or build without a limit of its own: half of the machine's.
+
+    Harbor sets none, but one trial must not take all of it.
+    """
+    return max(DEFAULT_MEMORY_MB, psutil.virtual_memory().total >> 21)
 
 
 def _owner(pid: int) -> str:

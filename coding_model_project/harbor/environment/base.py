@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Self
 
 from coding_model_project.errors import HarborError, SandboxError
 from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
@@ -413,19 +413,6 @@ async def prepared(made: Environment) -> Environment:
     return made
 
 
-@runtime_checkable
-class JudgesApart(Protocol):
-    """Environments that can compute some tasks' rewards without running their verifiers."""
-
-    async def judge_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
-        """Return the rewards that a separate verifier would give; None to run the verifier.
-
-        Args:
-            artifacts: all files of the agent that the verifier would receive.
-        """
-        ...
-
-
 class Environments(ABC):
     """A factory of environments. An async context manager; exiting ends all of them."""
 
@@ -443,6 +430,14 @@ class Environments(ABC):
     async def __aexit__(self, *_: object) -> None:
         """End remaining environments. By default does nothing, since trials clean up after themselves."""
         return
+
+    async def judge_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
+        """Return the rewards that a separate verifier would give; None, the default, to run it.
+
+        Args:
+            artifacts: all files of the agent that the verifier would receive.
+        """
+        return None
 
     @abstractmethod
     async def create(

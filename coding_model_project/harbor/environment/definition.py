@@ -71,11 +71,13 @@ def one_network(task: Task) -> EnvironmentConfig:
     An environment keeps one network for its lifetime; Harbor changes it between phases.
     """
     config = task.config.environment
-    modes = {step.agent.network_mode for step in task.steps}
-    modes |= {s.verifier.network_mode for s in task.steps if s.verifier_environment is None}
+    phases = [step.agent for step in task.steps]
+    phases += [step.verifier for step in task.steps if step.verifier_environment is None]
     for mode in (NetworkMode.no_network, NetworkMode.allowlist):
-        if mode in modes and config.network_mode is not NetworkMode.no_network:
-            return replace(config, network_mode=mode, allowed_hosts=None)
+        asking = [one for one in phases if one.network_mode is mode]
+        if asking and config.network_mode is not NetworkMode.no_network:
+            hosts = dict.fromkeys(host for one in asking for host in one.allowed_hosts or ())
+            return replace(config, network_mode=mode, allowed_hosts=tuple(hosts) or None)
     return config
 
 

@@ -78,7 +78,8 @@ def environments_of(where: TaskEnvironment) -> Environments:
         return ContainerEnvironments(name, at_once=where.containers, warm=where.warm)
     if name.startswith(_HARBOR_PREFIX):
         return HarborEnvironments(name.removeprefix(_HARBOR_PREFIX))
-    factory = _factory(name)
+    known = f"{AUTO}, {ROOMS}, {', '.join(ENGINES)}, harbor:TYPE or package.module:Factory"
+    factory = named_callable("coding.harbor.environment", name, known)
     return FactoryEnvironments(factory) if iscoroutinefunction(factory) else factory()
 
 
@@ -110,23 +111,24 @@ def check_supported(where: str, task: Task) -> None:
                 raise ImageError(f"{error.why}; {lacking}") from error
 
 
-def _factory(name: str) -> Any:
-    """Import a factory.
+def named_callable(key: str, name: str, known: str) -> Any:
+    """Import the callable that a configuration names.
+
+    Args:
+        known: what to use instead, for the message.
 
     Raises:
         ConfigError: the name cannot be imported, or is not callable.
     """
     module, colon, _ = name.partition(":")
-    known = f"{AUTO}, {ROOMS}, {', '.join(ENGINES)}, harbor:TYPE or package.module:Factory"
     try:
         if not (module and colon):
             raise ValueError("no such name")
-        factory = resolve_name(name)
+        if callable(found := resolve_name(name)):
+            return found
+        raise ValueError("not callable")
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"coding.harbor.environment={name}: {error}; use {known}") from error
-    if not callable(factory):
-        raise ConfigError(f"coding.harbor.environment={name}: not callable; use {known}")
-    return factory
+        raise ConfigError(f"{key}={name}: {error}; use {known}") from error
 
 
 async def responding_engine() -> str | None:
@@ -209,7 +211,7 @@ class AutoEnvironments(Environments):
         await self._stack.aclose()
 
     async def judge_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
-        """See `base.JudgesApart`."""
+        """See `Environments.judge_apart`."""
         return None if self._rooms is None else await self._rooms.judge_apart(task, step, artifacts)
 
     async def create(

@@ -31,12 +31,13 @@ from coding_model_project.harbor.environment.base import (
     Environment,
     EnvironmentFailed,
     Environments,
+    ImageError,
     Killed,
     prepared,
 )
 from coding_model_project.harbor.environment.output import bounded, error_line
 from coding_model_project.harbor.environment.sandboxes import SandboxFactory
-from coding_model_project.harbor.format.task_config import EnvironmentConfig
+from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
 
 LIFETIME_S = 4 * 3600
 """The lifetime that factories get: seconds until a sandbox may end, whoever still uses it."""
@@ -317,6 +318,7 @@ class HarborEnvironments(Environments):
         """See `Environments.create`."""
         given = {name: value for name, value in asdict(config).items() if name in _TOLD}
         stated = {name: value for name, value in given.items() if value is not None}
+        is_open = config.network_mode is NetworkMode.public
         logs = tempfile.TemporaryDirectory(prefix="harbor-trial-")
         name = f"{folder.parent.name}__{uuid4().hex[:7]}"
         try:
@@ -328,14 +330,24 @@ class HarborEnvironments(Environments):
                 task_env_config=_harbors("models.task.config:EnvironmentConfig")(
                     **stated, env=dict(env)
                 ),
+                network_policy=None if is_open else _policy(config),
             )
             await made.start(force_build=False)
         except Exception as error:
             logs.cleanup()
+            if isinstance(error, ValueError) and not is_open:  # Harbor's refusal
+                raise ImageError(f"{self.identity}: {error_line(error)}") from error
             raise EnvironmentFailed(f"{self.identity}: {error_line(error)}") from error
         place = _HarborEnvironment(made, self.identity, env)
         place.logs = logs
         return await place.begun(config)
+
+
+def _policy(config: EnvironmentConfig) -> Any:
+    """Return the network that Harbor's environment has to enforce, which refuses it if it cannot."""
+    policy = _harbors("models.task.config:NetworkPolicy")
+    hosts = list(config.allowed_hosts or ())
+    return policy(network_mode=config.network_mode.value, allowed_hosts=hosts)
 
 
 def _harbors(name: str) -> Any:

@@ -17,19 +17,18 @@ import json
 import marshal
 import zipfile
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
-from typing import Any
 
-from coding_model_project.codec import to_json
 from coding_model_project.contained import file_name
 from coding_model_project.data.governance import role
 from coding_model_project.data.loaders.benchmarks import without_tests
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.compare import output_rule
 from coding_model_project.grading.prelude import with_prelude
+from coding_model_project.harbor.export.cases import cases_of
 from coding_model_project.harbor.format.task import RANGE_KEY
 from coding_model_project.harbor.format.task_config import (
     Artifact,
@@ -41,7 +40,7 @@ from coding_model_project.harbor.format.task_config import (
 from coding_model_project.harbor.format.writing import write_task
 from coding_model_project.harbor.loader import EXPORTED
 from coding_model_project.isolation.carried_source import carried
-from coding_model_project.types import Asserts, Call, Isolation, Problem, Stdin, Test
+from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
 
 IMAGE = "python:3.11-slim"
 DOCKERFILE = f"FROM {IMAGE}\nWORKDIR /app\n"
@@ -59,7 +58,8 @@ cp -- "$(dirname -- "$0")/solution.py" {program}
 TEST = f"""#!/bin/bash
 # Judges {PROGRAM} and writes the reward; needs Python 3.11 or later and no network.
 tests="$(dirname -- "$0")"
-exec env -i PATH="$PATH" PYTHONHASHSEED=0 LC_ALL=C.UTF-8 python3 -s -P -B -c 'import gc, sys
+exec env -i PATH="$PATH" PYTHONHASHSEED=0 PYTHONINTMAXSTRDIGITS=0 LC_ALL=C.UTF-8 \\
+    python3 -s -P -B -c 'import gc, sys
 gc.disable(); sys.path.insert(0, sys.argv[1])
 from coding_model_project.harbor.export.verifier import main; del sys.path[0]; main(sys.argv[2:])' \\
     "$tests/judge.zip" "$tests/cases.json" {PROGRAM} /logs/verifier
@@ -148,14 +148,6 @@ def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
         _check_comparison(problem.comparison)
     names = _required(problem)
     budget_s = min(_MOST_S, sum(_longest(problem) for _ in problem.hidden_tests))
-    cases = {
-        "limits": asdict(problem.limits),
-        "comparison": problem.comparison,
-        "tolerance": {"atol": problem.atol, "rtol": problem.rtol},
-        "budget_s": budget_s,
-        "isolation": _isolation(problem),
-        "tests": [_case(test) for test in problem.hidden_tests],
-    }
     source, _, number = problem.id.partition("/")
     metadata = {
         EXPORTED: problem.id, "split": problem.split,
@@ -176,15 +168,10 @@ def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
         "solution/solution.py": with_prelude(problem.prelude, problem.gold[0]),
         "solution/solve.sh": _SOLVE.format(program=PROGRAM),
         "tests/test.sh": TEST,
-        "tests/cases.json": json.dumps(cases, sort_keys=True, indent=1) + "\n",
+        "tests/cases.json": json.dumps(cases_of(problem, budget_s), sort_keys=True, indent=1)
+        + "\n",
     }
     return config, files
-
-
-def _isolation(problem: Problem) -> Isolation:
-    """Return the isolation of the task's tests; calls have a process each there."""
-    calls = any(isinstance(test.input, Call) for test in problem.hidden_tests)
-    return Isolation.per_test if calls else problem.isolation
 
 
 def instruction(problem: Problem, names: list[str] | None = None) -> str:
@@ -258,17 +245,6 @@ def _check_comparison(comparison: str) -> None:
         output_rule(comparison)
     except DataError as error:
         raise _Unsuited(str(error)) from None
-
-
-def _case(test: Test) -> dict[str, Any]:
-    match test.input:
-        case Stdin(text):
-            return {"stdin": text, "expected": test.expected}
-        case Call(function=function, args=args):
-            row = {"call": function, "args": [to_json(one) for one in args]}
-            return {**row, "expected": to_json(test.expected)}
-        case Asserts(source=source, entry_point=entry_point):
-            return {"asserts": source, "entry_point": entry_point}
 
 
 @cache

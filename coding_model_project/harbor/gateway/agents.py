@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, cast
 
@@ -23,6 +22,7 @@ from coding_model_project.harbor.agents import (
     NonZeroAgentExitCodeError,
 )
 from coding_model_project.harbor.environment.base import Environment
+from coding_model_project.harbor.environment.factory import named_callable
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
 from coding_model_project.harbor.format.task import Step, Task
 from coding_model_project.harbor.gateway import host
@@ -255,14 +255,4 @@ def factory_of(name: str) -> Any:
     Raises:
         ConfigError: the name does not resolve, or its value cannot be called.
     """
-    try:
-        factory = resolve_name(name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"coding.agent.factory={name}: {error}; expected package.module:Factory"
-        ) from error
-    if not callable(factory):
-        raise ConfigError(
-            f"coding.agent.factory={name}: cannot be called; name package.module:Factory"
-        )
-    return factory
+    return named_callable("coding.agent.factory", name, "package.module:Factory")

@@ -106,6 +106,7 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
     embeds_base = wanted.base is not None
     context = _context(problems)
     settings = _settings(wanted)
+    templates = {k: task_texts.text(v.file) for k, v in task_texts.TEMPLATES.items()}
     content: dict[str, str | bytes] = {
         "instruction.md": task_texts.instruction(
             wanted.benchmark,
@@ -123,7 +124,7 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
         "environment/evaluate.py": task_texts.EVALUATE,
         "environment/timer.sh": task_texts.timer(wanted.hours),
         "environment/package.tar.gz": _package(),
-        **{f"environment/templates/{k}": v for k, v in task_texts.TEMPLATES.items()},
+        **{f"environment/templates/{k}": v for k, v in templates.items()},
         **{f"environment/task_context/{k}": v for k, v in context.items()},
         "environment/task_context/settings.json": _json(settings),
         "environment/task_context/README.md": _readme(wanted, problems),
@@ -133,13 +134,13 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
             package_at="/tests/package",
             embeds_base=embeds_base,
         ),
-        "tests/test.sh": task_texts.TEST,
+        "tests/test.sh": task_texts.text("test.sh"),
         "tests/package.tar.gz": _package(),
         "tests/settings.json": _json(settings),
         "tests/problems.jsonl": _lines(problems.test),
         "tests/allowed.jsonl": _lines((*problems.train, *problems.validation)),
         "tests/siblings.json": _json(_siblings(wanted)),
-        **{f"tests/templates/{k}": v for k, v in task_texts.TEMPLATES.items()},
+        **{f"tests/templates/{k}": v for k, v in templates.items()},
     }
     if wanted.base is not None:
         for path in sorted(_base(wanted.base).iterdir()):
@@ -208,7 +209,7 @@ def _settings(wanted: Wanted) -> dict[str, Any]:
         "artifacts": task_texts.ARTIFACTS,
         "left": [task_texts.WORKSPACE],
         "template": wanted.model.template,
-        "stop": task_texts.STOPS[wanted.model.template],
+        "stop": task_texts.TEMPLATES[wanted.model.template].stop,
         "asked": {
             "prompt": str(style),
             "max_tokens": wanted.max_tokens,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+from typing import NamedTuple
+
 from coding_model_project.harbor.posttrain.base_models import BaseModel
 from coding_model_project.harbor.posttrain.benchmarks import Benchmark
 from coding_model_project.harbor.rooms.image import PACKAGES_LABEL
@@ -23,40 +26,10 @@ _NEEDED = (
     "langdetect", "nltk", "syllapy",
 )  # fmt: skip
 
-_INSTRUCTION = """\
-# Post-train {model} for {title}
 
-The base model is in `{base}`. Train it so that it scores as high as possible on {title}, and save
-your best model in `{workspace}/final_model`.
-
-You have {hours} hours. `bash {workspace}/timer.sh` prints how much of them is left; the clock started
-with you. When the time is over you are stopped, and what is in `final_model` counts.
-
-## What is here
-
-- `{workspace}/evaluate.py` scores a model as the benchmark is scored, with its 95% interval, on {seen}
-- `{workspace}/templates/{template}` is the chat template by which the model is asked, in training and
-  at the end.
-- `{workspace}/task_context/`: {context}
-
-## How you are scored
-
-One greedy answer to each test problem, of at most {max_tokens} tokens: {judged}. The score is the share
-of problems solved. The test problems are not here.
-
-## Rules
-
-1. No test problem of {title}, and no answer to one, may be used for training, in whatever form.
-2. Submit `{model}` trained further and no other model, nor a mixture with another one.
-3. `final_model` holds data only: `.safetensors` weights with the base model's names and shapes,
-   `config.json`, and tokenizer files as they are. Pickles, code, links and adapters that are not merged
-   are refused. Configuration, tokenizer and chat template are taken from the base model.
-4. All that you leave in `{workspace}` is read at the end. Leave your training data and scripts there.
-   What cannot be read (an encrypted archive, a file of more than 512 MiB that is not safetensors)
-   counts against you.
-
-A submission that breaks a rule scores what the base model scores.
-"""
+def text(name: str) -> str:
+    """Return a file of the folder `texts`."""
+    return files("coding_model_project.harbor.posttrain").joinpath("texts", name).read_text("utf-8")
 
 
 _SEEN = """problems
@@ -74,7 +47,7 @@ def instruction(
     Args:
         has_validation: evaluate.py has problems to score models on.
     """
-    return _INSTRUCTION.format(
+    return text("instruction.md").format(
         model=model.name,
         title=asked.title,
         base=BASE,
@@ -151,82 +124,30 @@ if __name__ == "__main__":
     main(Path(__file__).resolve().parent)
 """
 
-_TIMER = """\
-#!/bin/bash
-# Prints how much of the time is left. The clock started with the agent, not with the image.
-started={timer}/started_at
-if ! [ -s "$started" ]; then
-    echo "the clock has not started"
-    exit 1
-fi
-left=$(($(cat "$started") + {seconds} - $(date +%s)))
-if [ "$left" -le 0 ]; then
-    echo "0:00:00 left"
-else
-    printf '%d:%02d:%02d left\\n' $((left / 3600)) $((left % 3600 / 60)) $((left % 60))
-fi
-"""
-
-TEST = """\
-#!/bin/bash
-# Judges the submission, evaluates it and the base model, and writes the reward last.
-cd /
-export PYTHONPATH="/tests/package${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1
-export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 TOKENIZERS_PARALLELISM=false LC_ALL=C.UTF-8
-exec python3 -s -P -m coding_model_project.harbor.posttrain.verifier.verify /tests /logs/verifier
-"""
-
-SOLVE = """\
-#!/bin/bash
-# Fine-tunes the base model on the training problems.
-set -e
-mkdir -p {workspace}
-cp -- "$(dirname -- "$0")/train.py" {workspace}/train.py
-cd {workspace}
-python3 train.py {base} task_context/train.jsonl final_model {steps}
-"""
-
 
 def timer(hours: float) -> str:
     """Return timer.sh."""
-    return _TIMER.format(timer=TIMER, seconds=round(hours * 3600))
+    return text("timer.sh").format(timer=TIMER, seconds=round(hours * 3600))
 
 
 def solve(steps: int) -> str:
     """Return the tiny task's solve.sh."""
-    return SOLVE.format(workspace=WORKSPACE, base=BASE, steps=steps)
+    return text("solve.sh").format(workspace=WORKSPACE, base=BASE, steps=steps)
 
 
-_CHATML = """\
-{%- for message in messages -%}
-{{- '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-{{- '<|im_start|>assistant\\n' -}}
-{%- endif -%}
-"""
-_GEMMA = """\
-{{- bos_token -}}
-{%- for message in messages -%}
-{%- set role = 'model' if message['role'] == 'assistant' else 'user' -%}
-{{- '<start_of_turn>' + role + '\\n' + message['content'] | trim + '<end_of_turn>\\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-{{- '<start_of_turn>model\\n' -}}
-{%- endif -%}
-"""
+class Template(NamedTuple):
+    """A chat template."""
+
+    file: str
+    stop: str
+    """The text that ends an answer."""
+
+
+_CHATML = Template("chatml.jinja", "<|im_end|>")
 TEMPLATES = {
     "qwen3.jinja": _CHATML,
     "smollm3.jinja": _CHATML,
-    "gemma3.jinja": _GEMMA,
+    "gemma3.jinja": Template("gemma.jinja", "<end_of_turn>"),
     "tiny.jinja": _CHATML,
 }
-"""Chat templates by file name."""
-
-STOPS = {
-    "qwen3.jinja": "<|im_end|>",
-    "smollm3.jinja": "<|im_end|>",
-    "gemma3.jinja": "<end_of_turn>",
-    "tiny.jinja": "<|im_end|>",
-}
-"""The text that ends an answer, by template file name."""
+"""Chat templates by their files' names in a task."""

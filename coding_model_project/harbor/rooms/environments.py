@@ -81,7 +81,7 @@ class EmbeddedEnvironments(Environments):
         await self._stack.aclose()
 
     async def judge_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
-        """See `base.JudgesApart`."""
+        """See `Environments.judge_apart`."""
         if not self._shortcuts:
             return None
         if self._exported is None:

@@ -203,12 +203,20 @@ def _fill_etc(target: Path) -> list[str]:
     for name in names:
         if name == "ssl":  # the rest may contain keys
             for part in ("certs", "openssl.cnf"):
-                if (found := etc / name / part).exists():
-                    confine.bind(found, fixed / name / part)
-        elif (found := etc / name).exists():
-            confine.bind(found, fixed / name)
+                _provide(etc / name / part, fixed / name / part)
+        else:
+            _provide(etc / name, fixed / name)
     (fixed / "ld.so.preload").touch()  # empty and read-only: its entries load into every program
     return [path.name for path in fixed.iterdir()]
+
+
+def _provide(source: Path, target: Path) -> None:
+    """Bind a folder, or copy a file: the host may replace it, and what is deleted cannot be mounted."""
+    if source.is_dir():
+        confine.bind(source, target)
+    elif source.exists():
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(source, target)
 
 
 def _make_devices(target: Path) -> None:

@@ -35,7 +35,6 @@ _MARGIN_S = 15.0
 """The same as in `slot`."""
 
 _MOST_BYTES = 8 << 20
-"""Size of an answer after which no further input is started."""
 
 _WORTH_COMPRESSING = 32 << 10
 _NOBODY = 65534
@@ -51,23 +50,33 @@ def main(library: str) -> NoReturn:
         library: name of the compiled loop in the working directory; empty for none.
     """
     tier = sys.argv[1]
-    library = library and os.path.abspath(library)
-    ours, theirs = _socket.socketpair()
-    host = os.getpid()
-    if os.fork() == 0:
-        ours.close()
-        _become_zygote(host, theirs, tier, library)
-    theirs.close()
-    linux.hide_memory()
+    channel, _ = start_zygote(tier, library and os.path.abspath(library), finder=sys.meta_path[0])
     with open(0, "rb", buffering=0) as file:
         request = json.loads(file.readall())
-    answer = _Driver(ours, request, tier).answer()
+    answer = Driver(channel, request, tier).answer()
     with open(ANSWER_FILE, "wb") as file:
         file.write(answer)
     os._exit(0)  # the zygote ends with its channel
 
 
-def _become_zygote(host: int, channel: Any, tier: str, library: str) -> NoReturn:
+def start_zygote(tier: str, library: str = "", finder: object = None) -> tuple[Any, int]:
+    """Fork a zygote; return the channel to it, and its id. Call this before reading anything secret.
+
+    Args:
+        library: path of the compiled loop; empty for none.
+        finder: the importer of this package, which programs shall not have.
+    """
+    ours, theirs = _socket.socketpair()
+    host = os.getpid()
+    if (pid := os.fork()) == 0:
+        ours.close()
+        _become_zygote(host, theirs, tier, library, finder)
+    theirs.close()
+    linux.hide_memory()
+    return ours, pid
+
+
+def _become_zygote(host: int, channel: Any, tier: str, library: str, finder: object) -> NoReturn:
     """Become a zygote after the modules to import first are known."""
     try:
         linux.end_with(host)
@@ -77,7 +86,7 @@ def _become_zygote(host: int, channel: Any, tier: str, library: str) -> NoReturn
         channel = _socket.socket(fileno=linux.lowest(channel.detach()))
         from coding_model_project.sandbox.embedded import zygote
 
-        del sys.meta_path[0]  # of `build`: programs cannot import this package
+        sys.meta_path[:] = [one for one in sys.meta_path if one is not finder]
         for name in ("exit", "quit"):  # which `site` makes elsewhere
             setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
         if tier == "rlimit":
@@ -102,13 +111,18 @@ def _strengthened(plain: Any) -> Any:
 
     def prepare(tier: Any, granted: None = None) -> Any:
         confinement = plain(tier)._replace(filter=linux.Filter())
-        if os.getuid() == 0 and all(map(_is_open_to_others, sys.path)):
+        if can_be_nobody():
             os.setgroups([])
             os.setresgid(_NOBODY, _NOBODY, _NOBODY)
             os.setresuid(_NOBODY, _NOBODY, _NOBODY)
         return confinement
 
     return prepare
+
+
+def can_be_nobody() -> bool:
+    """Return whether programs may run as nobody: this is root, and everybody may use its Python."""
+    return os.getuid() == 0 and all(map(_is_open_to_others, sys.path))
 
 
 def _is_open_to_others(path: str) -> bool:
@@ -126,11 +140,18 @@ class _Lost(Exception):
     """The zygote, or the process of a program, ended or hung."""
 
 
-class _Driver:
-    """The exchange of a request's frames with the zygote."""
+class Driver:
+    """The exchange of a request's frames with the zygote.
 
-    def __init__(self, channel: Any, request: dict[str, Any], tier: str) -> None:
+    Args:
+        most_bytes: size of an answer after which no further input is started.
+    """
+
+    def __init__(
+        self, channel: Any, request: dict[str, Any], tier: str, most_bytes: float = _MOST_BYTES
+    ) -> None:
         self._channel, self._request, self._tier = channel, request, tier
+        self._most_bytes = most_bytes
         self._until = time.monotonic() + request["budget_s"]
         self._limits: dict[str, Any] | None = None
         self._serves_alone = self._ending = False
@@ -168,7 +189,7 @@ class _Driver:
         self._serves_alone = head["serves_alone"]
 
     def _is_over(self) -> bool:
-        return time.monotonic() > self._until or self._bytes > _MOST_BYTES
+        return time.monotonic() > self._until or self._bytes > self._most_bytes
 
     def _run(self, program: dict[str, Any], report: dict[str, Any]) -> None:
         """Append the frame of each started input, or one frame if the program does not compile."""

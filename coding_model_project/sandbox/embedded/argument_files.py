@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from coding_model_project.isolation import linux
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded.frames import Head
 
@@ -36,7 +37,7 @@ def given(tier: Tier, head: Head, data: bytes) -> Given:
 
 def in_memory(content: bytes) -> int:
     """Return a descriptor of an in-memory file with this content, at its start."""
-    fd = os.memfd_create("file")
+    fd = linux.memory_file("file")
     view = memoryview(content)
     while view:
         view = view[os.write(fd, view) :]

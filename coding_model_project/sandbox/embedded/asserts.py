@@ -56,17 +56,6 @@ def run(entry_point: str | None, max_bytes: int) -> NoReturn:
     os._exit(0)
 
 
-def run_all(sources: list[bytes], entry_point: str | None, max_bytes: int) -> NoReturn:
-    """Run tests that are all known in advance, as `run` does; write a line for each when it has run."""
-    tests = _Tests(entry_point, Caller(Pipe(READER, WRITER, max_bytes)))
-    with contextlib.suppress(BaseException):
-        for source in sources:
-            os.write(ANSWER, json.dumps(tests.outcome(source)).encode() + b"\n")
-            if tests.caller.failure is not None:
-                break
-    os._exit(0)
-
-
 class _Tests:
     """Tests of one program, and their namespace."""
 

@@ -13,6 +13,7 @@ import time
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from coding_model_project.isolation import linux
 from coding_model_project.isolation.confine import Confinement, Limits, Room, steps
 from coding_model_project.sandbox.embedded import (
     argument_files,
@@ -114,7 +115,7 @@ def _run_program(
     started = time.monotonic()
     ready = compiled.ready
     outputs = Outputs.create()
-    stdin = os.memfd_create("in")
+    stdin = linux.memory_file("in")
     if function is None:
         os.write(stdin, data)
         os.lseek(stdin, 0, os.SEEK_SET)

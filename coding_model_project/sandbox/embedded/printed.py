@@ -7,6 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from coding_model_project.isolation import linux
 from coding_model_project.isolation.confine import Limits
 from coding_model_project.plain import STDERR_TAIL
 from coding_model_project.sandbox.embedded import frames
@@ -29,7 +30,7 @@ class Outputs(NamedTuple):
         Args:
             appending: open them in append mode, so that writers restart at 0 after `empty`.
         """
-        made = cls(*(os.memfd_create(name) for name in ("out", "err", "answer")))
+        made = cls(*(linux.memory_file(name) for name in ("out", "err", "answer")))
         if appending:
             for fd in made.descriptors:
                 fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)

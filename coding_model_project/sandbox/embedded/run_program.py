@@ -138,7 +138,7 @@ def _write(answer: bytes) -> None:
 
 def _traceback(error: BaseException) -> str:
     """Format an error as the interpreter does, without our frames, which would reveal our paths."""
-    import traceback  # lazily, so that exported tasks start three milliseconds sooner
+    import traceback  # lazily, so that drivers start three milliseconds sooner
 
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in _OUR_FILES:

@@ -21,7 +21,6 @@ from typing import Any
 from coding_model_project import codec as values
 from coding_model_project.errors import DataError, OverloadError
 from coding_model_project.sandbox.embedded import answers, outcomes
-from coding_model_project.sandbox.fusion import wire
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -270,7 +269,7 @@ def decode_batch(data: bytes, request: Request) -> Answer:
         outcomes = map(_outcome_of_executions, reports, request.tasks)
         return Answer(identity=str(content["identity"]), outcomes=tuple(outcomes))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise NotAnAnswer(f"{wire.describe(data)} ({type(error).__name__}: {error})") from error
+        raise NotAnAnswer(f"{data[:80]!r} ({type(error).__name__}: {error})") from error
 
 
 def _outcome_of_executions(report: dict[str, Any], task: Task) -> Outcome:

@@ -127,7 +127,6 @@ def test_every_option_says_what_it_does():
         ("harbor grade", "concurrency", "workers"),
         ("harbor grade", "job", "out"),
         ("harbor eval", "concurrency", "workers"),
-        ("harbor bench", "concurrency", "workers"),
         ("config reference", "write", "out"),
     ],
 )

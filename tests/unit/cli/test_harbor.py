@@ -65,6 +65,9 @@ def test_the_reason_is_of_the_step_that_earned_less(tmp_path):
     broken = StepOutcome(name="a", rewards=None, error=error, verifier_output="kit: not found\n")
     tried = replace(tried, error=error, rewards=None, steps=(broken,))
     assert tried.reason == "no reward file; it printed: kit: not found"
+    steps = load_task(folder(tmp_path / "b", "[[steps]]\nname = 'a'", steps__a__instruction_md="x"))
+    line = replace(tried, task=steps, error=None).line()
+    assert (line["exception"], line["reason"]) == ("RewardFileNotFoundError", tried.reason)
 
 
 def test_results_among_tasks_are_ignored_and_alone_they_are_no_tasks(tmp_path, capsys):

@@ -137,6 +137,9 @@ def test_gpus_that_this_machine_has_not_are_named(tmp_path):
 def test_the_narrowest_network_of_a_trial_is_its_only_one(tmp_path):
     task = load_task(folder(tmp_path, "[agent]\nnetwork_mode = 'no-network'\n"))
     assert one_network(task).network_mode is NetworkMode.no_network
+    hosts = "network_mode = 'allowlist'\nallowed_hosts = ['a.org', 'b.org']\n"
+    config = one_network(load_task(folder(tmp_path / "b", f"[verifier]\n{hosts}")))
+    assert (config.network_mode, config.allowed_hosts) == ("allowlist", ("a.org", "b.org"))
 
 
 @pytest.mark.sandbox

@@ -1,4 +1,4 @@
-"""Programs that know the verifier of exported tasks, against it: as another user, and as the same."""
+"""Programs that know the verifier of exported tasks, against it: behind Landlock, and without it."""
 
 import contextlib
 import json
@@ -22,11 +22,11 @@ from tests.unit.harbor.export_attacks import ATTACKS
 LIMITS = Limits(cpu_s=0.5, wall_s=1.5, output_kb=64, memory_mb=128)
 ALONE = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child"]
 USERS = {
-    "another user": [],
-    "the same root": ["setpriv", "--bounding-set=-setuid,-setgid"],
-    "the same user": ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"],
+    "root": [],
+    "a user": ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"],
+    "root without Landlock": [],
 }
-"""Programs run as, and how the verifier is started for that."""
+"""The verifier's user, and how it is started as that. Without Landlock, programs run as nobody."""
 NOBODY = 65534
 
 
@@ -77,8 +77,13 @@ class Judge:
         (folder / "app" / "solution.py").write_text(program)
         script = task / "tests" / "test.sh"
         text = script.read_text().replace("/app/", f"{folder}/app/")
+        if user == "root without Landlock":
+            has_none = (
+                'sys.modules["coding_model_project.isolation.linux"].landlock_abi = lambda: 0'
+            )
+            text = text.replace("; main(", f"; {has_none}; main(")
         script.write_text(text.replace("/logs/verifier", str(self.logs)))
-        if user == "the same user":
+        if user == "a user":
             subprocess.run(["chown", "-R", "12345:12345", folder], check=True)
         for parent in (folder, *folder.parents[:-1]):
             if parent != Path("/tmp"):
@@ -136,57 +141,39 @@ def test_no_attack_earns_a_reward_or_loses_the_judgement(tmp_path, name, user):
     assert set(earned) == {0.0}
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_forker_that_others_end_gives_no_reward(tmp_path, number):
-    """A program of another user could not have done it: this is no score."""
-    judge = Judge(tmp_path, problems()[0], "import time\ntime.sleep(100)\n", "another user")
+def test_a_sandbox_that_others_end_gives_no_reward(tmp_path):
+    """No program could have done it: this is no score."""
+    sleeps = "import time\ntime.sleep(100)\n"
+    judge = Judge(tmp_path, problems()[0], sleeps, "root without Landlock")
     with subprocess.Popen(
         judge.command, env=judge.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
-        forker = parent_of_nobodys(str(tmp_path))
-        assert forker is not None
-        os.kill(forker, number)
+        zygote = first_of_nobodys(str(tmp_path))
+        assert zygote is not None
+        os.kill(zygote, signal.SIGKILL)
         _, errors = running.communicate(timeout=60)
-    assert "Lost" in errors
+    assert "the sandbox failed" in errors
     assert list(judge.logs.iterdir()) == []
 
 
-def parent_of_nobodys(mark: str) -> int | None:
-    """The parent of the process that runs a program of the verifier with this in its command line."""
+def first_of_nobodys(mark: str) -> int | None:
+    """The first process of nobody's whose command line has this, once it has forked others."""
     for _ in range(500):
+        found: list[int] = []
         for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                status = dict(
-                    line.split(":", 1) for line in (folder / "status").read_text().splitlines()
-                )
-                if mark in (folder / "cmdline").read_text() and str(NOBODY) in status["Uid"]:
-                    return int(status["PPid"])
-            except OSError:
-                continue
+            with contextlib.suppress(OSError):
+                status, command = (folder / "status").read_text(), (folder / "cmdline").read_text()
+                if mark in command and f"Uid:\t{NOBODY}" in status:
+                    found.append(int(folder.name))
+        if len(found) > 2:  # the zygote, the program's process, and the test's
+            return min(found)
         time.sleep(0.01)
     return None
 
 
-REMEMBERS = """import collections, json, math, os, sys
-state = [hasattr(one, 'mark') for one in (collections, json, math, sys)] + ['MARK' in os.environ]
-for one in (collections, json, math, sys): one.mark = 1
-os.environ['MARK'] = '1'
-sys.setrecursionlimit(5000); os.umask(0o123); open('mark', 'w').close()
-print(any(state), len(os.listdir('.')), sorted(map(int, os.listdir('/proc/self/fd')))[:-1])
-"""
-
-
-def test_no_test_sees_what_another_changed(tmp_path):
-    problem = Problem(
-        id="a/3", split="train", statement="", limits=LIMITS, gold=(REMEMBERS,),
-        tests=tuple(Test(Stdin(str(k)), expected="False 2 [0, 1, 2]") for k in range(3)),
-    )  # fmt: skip
-    assert Judge(tmp_path, problem, REMEMBERS, "another user").reward() == 1.0
-
-
 def test_byte_code_of_another_python_is_not_used(tmp_path):
     problem = problems()[0]
-    judge = Judge(tmp_path, problem, problem.gold[0], "another user")
+    judge = Judge(tmp_path, problem, problem.gold[0], "root")
     (archive,) = tmp_path.rglob("judge.zip")
     with zipfile.ZipFile(archive) as old:
         files = {name: old.read(name) for name in old.namelist()}

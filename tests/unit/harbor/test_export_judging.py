@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from coding_model_project.harbor.format.task import Task, load_task
 from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Problem, Stdin, Test
-from tests.unit.harbor.export_attacks import ATTACKS
 from tests.unit.harbor.rooms import need_rooms, run_in_environments
 
 pytestmark = pytest.mark.sandbox
@@ -54,19 +52,13 @@ PROGRAMS: dict[str, tuple[Problem, list[bytes | str]]] = {
     "script": (SCRIPT, [
         ADD, "print(3)", "print(3)\nraise SystemExit(1)", "print('3 ')\nprint()", "def f(:", "",
         "while True: pass", "import time; time.sleep(9)", "while True: print('x' * 1000)",
-        "x = bytearray(1 << 31)", "import os; os._exit(0)", "import os; os.kill(os.getpid(), 9)",
-        "print(open('solution.py').read()[:0] + '3')", "import numpy; print(3)", "import torch",
-        "import sys; print(3 if len(sys.argv) == 1 else 0)", "print(3, end='\\0')",
-        "import os; print(len(os.listdir('.')) + 2)", "import sys; sys.stdout.buffer.write(b'3\\xff')",
-        "if __name__ == '__main__': print(3)", "import sys; print(3); sys.stdout.close()",
+        "x = bytearray(1 << 31)", "import os; os.kill(os.getpid(), 9)", "print(3, end='\\0')",
+        "import sys; sys.stdout.buffer.write(b'3\\xff')", "import sys; print(3); sys.stdout.close()",
         "import os; print(3 if os.environ.get('PYTHONHASHSEED') == '0' else 4)",
         "import subprocess as s; print(s.run(['echo', '3'], capture_output=True).stdout.decode())",
         "import threading; threading.Thread(target=print, args=(3,)).start()",
-        "import socket; s = socket.socket(); s.connect(('127.0.0.1', 9)); print(3)",
         "# coding: latin-1\nprint(3 if len('\xe9') == 2 else 0)".encode(),
-        "print(3 if len('\xe9') == 1 else 0)".encode(), b"\xef\xbb\xbfprint(3)", b"print('\xff')",
-        b"print(3)\r\nprint(0) if 0 else None\r", b"print(3)\0", b"print(3)\x0c\nx = 1",
-        "import os, time\nif os.fork() == 0: time.sleep(5)\nprint(3)",
+        b"\xef\xbb\xbfprint(3)", b"print('\xff')", b"print(3)\r\nprint(0) if 0 else None\r",
         "import sys; sys.setrecursionlimit(10**6)\ndef f(n): return n and f(n - 1)\nf(10**5); print(3)",
     ]),
     "calls": (CALLS, [
@@ -132,27 +124,10 @@ class Written:
 def test_programs_earn_what_the_verifier_gives(tmp_path, form):
     given, programs = PROGRAMS[form]
     found = both_ways(tmp_path / "all", [(given, program) for program in programs])
-    assert [one for one in found if one[1][0] != one[2][0]] == []  # the rewards
-    # On a busy machine a room may lose sight of what its verifier runs: such are tried again alone.
+    # On a busy machine a program may get too little time for a verdict: such are tried again.
     doubted = [(given, program) for program, slow, fast in found if slow != fast]
     assert [one for one in both_ways(tmp_path / "again", doubted) if one[1] != one[2]] == []
     assert found[0][2][0] == {"reward": 1.0, "pass_rate": 1.0}
-
-
-@pytest.mark.slow
-def test_no_attack_on_the_verifier_earns_more_without_it(tmp_path):
-    secret = 4711 * 10**9 + secrets.randbelow(10**9)
-    pattern = f"bytes({list(b'4711')}) + b'[0-9]' * 9"
-    script = problem("a", f"print({secret})\n", Test(Stdin("1\n"), expected=f"{secret}\n"))
-    function = problem("b", "def f(k): return 0\n", Test(Asserts(f"assert f(1) == {secret}", "f")))
-    tried = [
-        (given, text.replace("SECRET", pattern).replace("LOGS", "'/logs/verifier'"))
-        for text in ATTACKS.values()
-        for given in (script, function)
-        if given is script or "def f(" in text
-    ]
-    earned = judged(tmp_path, tried, shortcuts=True)
-    assert [one for one in earned if (one[0] or {}).get("reward") != 0.0] == []
 
 
 CHANGES = {

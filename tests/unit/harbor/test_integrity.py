@@ -13,8 +13,8 @@ from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.harbor.integrity import Accepted, Integrity, NotIsolatedError, require
 from coding_model_project.harbor.trial import Trials
-from coding_model_project.harbor.trials_benchmark import write_task
 from coding_model_project.types import Problem
+from tests.bench.trials import write_task
 from tests.unit.harbor.rooms import run_in_environments
 
 pytestmark = pytest.mark.sandbox

@@ -13,7 +13,7 @@ from coding_model_project.harbor.evaluation.scores import task_table
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.tasks import Refused, read_tasks, task_folders
 from coding_model_project.harbor.records import read_trials
-from coding_model_project.harbor.trials_benchmark import write_task
+from tests.bench.trials import write_task
 from tests.unit.harbor.folders import folder
 
 UUIDS = ("4ZXB2mPqRsT8uVwY3hKjLn", "9aFgHkLmNpQrStUvWxYz12")

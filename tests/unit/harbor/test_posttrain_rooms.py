@@ -1,15 +1,13 @@
-"""For post-training tasks: installed modules in rooms, and programs that run without memory files."""
+"""For post-training tasks: installed modules in rooms, and the sandbox that judges programs there."""
 
-import asyncio
-from pathlib import Path
+import gzip
 
 import pytest
 
-from coding_model_project.harbor.export import kernel
+from coding_model_project.harbor.environment.tar_files import from_tar
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
-from coding_model_project.harbor.posttrain.verifier.forked_sandbox import ForkedSandbox
+from coding_model_project.harbor.posttrain.generating import _package
 from coding_model_project.harbor.rooms.image import PACKAGES_LABEL
-from coding_model_project.types import Asserts, Call, Limits, Program, Status, Stdin
 from tests.unit.harbor.rooms import run_in_environments
 
 pytestmark = pytest.mark.sandbox
@@ -60,61 +58,42 @@ def test_without_it_a_room_has_none_of_them(tmp_path, label):
     assert "ModuleNotFoundError" in found.stderr
 
 
-def ran(source, *inputs, **limits):
-    async def body():
-        async with ForkedSandbox() as sandbox:
-            return await sandbox.run(Program(source=source), inputs, Limits(**limits))
+RUN = """
+import asyncio
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.types import Asserts, Call, Limits, Program, Stdin
 
-    return asyncio.run(body())
-
-
-def test_programs_answer_as_in_any_sandbox():
-    numbers = ran("print(int(input()) + 1)", Stdin("1"), Stdin("x"), Stdin("2"))
-    assert [(one.status, one.stdout) for one in numbers] == [
-        (Status.finished, "2\n"),
-        (Status.raised, ""),
-        (Status.finished, "3\n"),
-    ]
-    (called,) = ran("def f(x):\n    return (x, {1})", Call("f", ("a",)))
-    assert called.value == ("a", {1})
-    tests = (Asserts(f"assert f(1) == {n}", "f") for n in (1, 2))
-    passes, fails = ran("def f(x):\n    return x", *tests)
-    assert (passes.value, fails.value) == (True, "line 1: assert f(1) == 2")
-
-
-def test_each_input_has_an_answer_whatever_the_program_does():
-    inputs = (Stdin("1"), Stdin("2"))
-    assert [one.status for one in ran("def f(:", *inputs)] == [Status.syntax_error] * 2
-    endless = ran("while True: pass", Stdin("1"), cpu_s=0.5, wall_s=60)
-    assert [one.status for one in endless] == [Status.cpu_timeout]
-    sleeping = ran("import time; time.sleep(60)", Stdin("1"), wall_s=0.5)
-    assert [one.status for one in sleeping] == [Status.wall_timeout]
-    printing = ran("while True: print('x' * 1000)", Stdin("1"), output_kb=16)
-    assert [one.status for one in printing] == [Status.output_limit]
-    killing = "import os, time\nos.kill(os.getppid(), 9)\ntime.sleep(0.2)"
-    assert Status.finished not in [one.status for one in ran(killing, *inputs)]
-    assert len(ran(killing, *inputs)) == 2
-
-
-CLOSE = """
-import kernel
-kernel.close_folders()
+SPIES = '''
+import os
 for path, mode in (("/tests/x", "r"), ("/logs/verifier/reward.txt", "w"), ("/app/y", "w")):
-    try:
-        open(path, mode).close()
-        print(path)
-    except PermissionError:
-        print("no", path)
+    try: open(path, mode); print(path)
+    except OSError: print("no")
+try: os.fork(); print("forked")
+except OSError: print("no")
+def f(x): return (x, {1})
+'''
+
+async def main():
+    async with EmbeddedSandbox(workers=1) as sandbox:
+        print(sandbox.tier)
+        inputs = [Stdin(""), Call("f", ("a",)), Asserts("assert f(1)[0] == 1", "f")]
+        spied, called, tested = await sandbox.run(Program(source=SPIES), inputs, Limits())
+        print(spied.stdout.split(), called.value, tested.value)
+
+asyncio.run(main())
 """
 
 
-def test_programs_of_a_verifier_lose_its_folders(tmp_path):
+def test_the_embedded_sandbox_runs_programs_in_a_room(tmp_path):
+    """There it has neither namespaces nor memory files."""
+
     async def use(room):
+        await room.write_tree("/opt/package", from_tar(gzip.decompress(_package()), 1 << 30))
         await room.begin_verifier()
         await room.write_file("/tests/x", b"secret")
-        await room.write_file("/app/kernel.py", Path(kernel.__file__).read_bytes())
-        await room.write_file("/app/close.py", CLOSE.encode())
-        return await room.run_command("python3 close.py; cat /tests/x")
+        await room.write_file("/app/run.py", RUN.encode())
+        return await room.run_command("PYTHONPATH=/opt/package python3 run.py; cat /tests/x")
 
-    ended = in_a_room(tmp_path, "", use)
-    assert ended.stdout == "no /tests/x\nno /logs/verifier/reward.txt\n/app/y\nsecret"
+    ended = in_a_room(tmp_path, f"LABEL {PACKAGES_LABEL}=installed\n", use)
+    lines = ["seccomp", "['no', 'no', 'no', 'no'] ('a', {1}) True", "secret"]
+    assert ended.stdout.splitlines() == lines, ended.stderr

@@ -190,7 +190,7 @@ def test_bad_input_is_named(config, wrong, named):
     ("wrong", "named"),
     [
         (["coding.agent.factory=nowhere:Agent"], "No module named"),
-        (["coding.agent.factory=os:sep"], "cannot be called"),
+        (["coding.agent.factory=os:sep"], "not callable"),
         (["coding.agent.factory=os:getcwd", "coding.agent.place=room"], "place=host"),
         (["coding.agent.command=x", "coding.agent.factory=null", "coding.agent.place=room",
           "coding.harbor.environment=podman"], "environment=rooms"),

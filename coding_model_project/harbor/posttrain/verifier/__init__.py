@@ -7,5 +7,4 @@ left_files.py     the text of everything that the agent left
 contamination.py  searches that text for test problems
 language_judge.py asks a language model the same, if one is configured
 scoring.py        a model's score by our evaluation
-forked_sandbox.py forked_runner.py   run programs where the embedded sandbox cannot
 """

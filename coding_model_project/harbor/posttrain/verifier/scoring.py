@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +17,6 @@ from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 DATASET = "problems"
-_FORKED = "coding_model_project.harbor.posttrain.verifier.forked_sandbox:ForkedSandbox"
 
 
 def score(
@@ -43,7 +41,7 @@ def score(
     Raises:
         CodingModelError: the evaluation failed, so there is no score.
     """
-    sandbox = SandboxConfig() if _can_make_memory_files() else SandboxConfig(name=_FORKED)
+    sandbox = SandboxConfig()
     evaluation = EvaluationConfig(
         model=str(model),
         datasets=[f"{DATASET}={problems}"],
@@ -78,12 +76,3 @@ def _backend(config: EvaluationConfig, model: str, engine: str) -> Backend:
 
         return TransformersBackend(model)
     return simple_backend(config, seed=1, on_cpu=False)
-
-
-def _can_make_memory_files() -> bool:
-    """Return whether the embedded sandbox can start: a room forbids memory files."""
-    try:
-        os.close(os.memfd_create("probe"))
-    except OSError:
-        return False
-    return True

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,30 +53,9 @@ def main(arguments: list[str]) -> int:
     """Verify, and return 0 if a reward was written."""
     tests, logs = map(Path, arguments)
     logs.mkdir(parents=True, exist_ok=True)
-    with suppress(OSError):  # keeps out programs that run as another user
-        tests.chmod(0o700)
-        logs.chmod(0o755)
     settings = json.loads((tests / "settings.json").read_text())
-    folder = Path(tempfile.mkdtemp(prefix=".work-", dir=_safe_place(logs)))
-    try:
-        return _verify(settings, tests, logs, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _safe_place(logs: Path) -> Path:
-    """Return a folder that programs of the submitted model cannot write to.
-
-    In a room they run with this user's rights, and only the logs are closed to them. A real root runs
-    them as another user, which cannot enter root's folders.
-    """
-    return logs if not _is_real_root() else Path("/var/tmp")
-
-
-def _is_real_root() -> bool:
-    from coding_model_project.harbor.export.kernel import can_be_nobody
-
-    return os.geteuid() == 0 and can_be_nobody()
+    with tempfile.TemporaryDirectory(prefix="verify-", ignore_cleanup_errors=True) as folder:
+        return _verify(settings, tests, logs, Path(folder))
 
 
 def _verify(settings: dict[str, Any], tests: Path, logs: Path, work: Path) -> int:
@@ -108,7 +85,6 @@ def _verify(settings: dict[str, Any], tests: Path, logs: Path, work: Path) -> in
     }
     asked = settings["asked"]
     try:
-        submitted = _take_away(submitted, workspace, work)
         own = assemble(open_model(base), base, template, stop, work / "base")
         metrics["base"] = score(own, problems, work / "base_evaluation", asked, say=_say)[DATASET]
         chosen = metrics["base"]
@@ -130,35 +106,6 @@ def _verify(settings: dict[str, Any], tests: Path, logs: Path, work: Path) -> in
     (logs / f"{REWARD}.partial").write_text(f"{reward}\n")
     (logs / f"{REWARD}.partial").rename(logs / REWARD)
     return 0
-
-
-def _take_away(submitted: Model | None, workspace: Path, work: Path) -> Model | None:
-    """Keep programs of the submitted model away from what the agent left.
-
-    They could import it, or replace the judged weights.
-
-    Returns:
-        The submission in a place that only the verifier can reach.
-
-    Raises:
-        OSError: files cannot be moved or removed.
-    """
-    if _is_real_root():  # programs run as another user
-        workspace.chmod(0o700)
-        return submitted
-    if submitted is not None:
-        kept = work / "submitted"
-        kept.mkdir()
-        for path in submitted.weights:
-            shutil.copyfile(path, kept / path.name)
-        weights = tuple(kept / path.name for path in submitted.weights)
-        submitted = Model(folder=kept, weights=weights, config=submitted.config)
-    for path in workspace.iterdir() if workspace.is_dir() else ():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    return submitted
 
 
 def _judgements(

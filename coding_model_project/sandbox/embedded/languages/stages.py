@@ -105,7 +105,7 @@ def _stage(
     """
     confined[0] = 0
     null = os.open("/dev/null", os.O_RDWR)
-    output = os.memfd_create("output")
+    output = linux.memory_file("output")
     command = Command(executable=words[0], arguments=words)
     started = time.monotonic()
     pid = launch.start(place, command, limits, [null, output, output], confined, 0)

@@ -1,14 +1,23 @@
-"""A benchmark of trials: the throughput of a trivial task on this machine, and the cost of a trial."""
+"""A benchmark of trials: the throughput of a trivial task on this machine, and the cost of a trial.
+
+    python -m tests.bench.trials [trials] [concurrency]
+
+The last line is JSON.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from coding_model_project.concurrency import in_order
+from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import SandboxError
 from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.format.task import load_task
@@ -68,3 +77,9 @@ async def measure(trials: int, concurrency: int) -> dict[str, float]:
         "cpu_ms_per_trial": 1000 * used_s / trials,
         "load": load,
     }
+
+
+if __name__ == "__main__":
+    given = [int(word) for word in sys.argv[1:]]
+    speed = asyncio.run(measure(*(given + [300, usable_cores()][len(given) :])))
+    print(json.dumps({name: round(value, 2) for name, value in speed.items()}))
