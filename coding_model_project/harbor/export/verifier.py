@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> NoReturn:
     cases_file, solution, logs = arguments
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     tier = _tier()
-    channel, pid = driver.start_zygote(tier)
+    channel, pid = driver.start_zygote(tier, silent=False)
     with open(cases_file, "rb") as file:
         cases = json.loads(file.read())
     os.unlink(cases_file)

@@ -60,17 +60,23 @@ def main(library: str) -> NoReturn:
     os._exit(0)  # the zygote ends with its channel
 
 
-def start_zygote(tier: str, library: str = "", finder: object = None) -> tuple[Any, int]:
+def start_zygote(
+    tier: str, library: str = "", finder: object = None, *, silent: bool = True
+) -> tuple[Any, int]:
     """Fork a zygote; return the channel to it, and its id. Call this before reading anything secret.
 
     Args:
         library: path of the compiled loop; empty for none.
         finder: the importer of this package, which programs shall not have.
+        silent: whether nothing is written to standard error; else it is why a program's process failed.
     """
     ours, theirs = _socket.socketpair()
     host = os.getpid()
     if (pid := os.fork()) == 0:
         ours.close()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for standard in (0, 1, 2) if silent else (0, 1):
+            os.dup2(nothing, standard)
         _become_zygote(host, theirs, tier, library, finder)
     theirs.close()
     linux.hide_memory()
@@ -81,9 +87,6 @@ def _become_zygote(host: int, channel: Any, tier: str, library: str, finder: obj
     """Become a zygote after the modules to import first are known."""
     try:
         linux.end_with(host)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for standard in (0, 1, 2):
-            os.dup2(nothing, standard)
         channel = _socket.socket(fileno=linux.lowest(channel.detach()))
         from coding_model_project.sandbox.embedded import zygote
 

@@ -107,7 +107,7 @@ class Judge:
         if user == "a user":
             subprocess.run(["chown", "-R", "12345:12345", folder], check=True)
         for parent in (folder, *folder.parents[:-1]):
-            if parent != Path("/tmp"):
+            if parent not in (Path("/tmp"), Path("/var/tmp")):
                 parent.chmod(0o755)
         self.command = [*ALONE, *USERS[user], "bash", str(script)]
         self.env = {"PATH": f"{folder}/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -195,6 +195,21 @@ def test_a_program_that_the_kernel_ended_for_lack_of_memory_gets_no_score(tmp_pa
     for count, reward in (("lambda: 0", 0.0), ("iter(range(9)).__next__", None)):
         (folder := tmp_path / str(reward)).mkdir()
         judge = Judge(folder, problems()[0], ends, "root", f"verifier.oom_kills = {count}")
+        assert judge.reward() == reward
+
+
+@pytest.mark.parametrize(("size", "reward"), [("64k", None), ("4m", 1.0)])
+def test_a_full_disk_where_files_in_memory_are_denied_is_no_score(size, reward):
+    """Such as in a room. The program's output would not fit."""
+    denied = "verifier.os.memfd_create = lambda name: (_ for _ in ()).throw(PermissionError)"
+    limits = Limits(cpu_s=0.5, wall_s=1.5, output_kb=256, memory_mb=128)
+    problem = replace(
+        problems()[0], limits=limits, tests=(Test(Stdin("x" * 99999), expected="99999"),)
+    )
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        judge = Judge(Path(folder), problem, "print(len(input()))", "root", denied)
+        mounts = f'mount -t tmpfs -o size={size} none /tmp && exec "$@"'
+        judge.command[len(ALONE) : len(ALONE)] = ["sh", "-c", mounts, "sh"]
         assert judge.reward() == reward
 
 
