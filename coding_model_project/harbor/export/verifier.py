@@ -54,8 +54,9 @@ def main(arguments: list[str]) -> NoReturn:
     os.unlink(cases_file)
     os.makedirs(logs, exist_ok=True)
     problem = problem_of(cases)
+    failures: list[str | None]
     if (source := _program(solution)) is None:
-        failures = [f"{solution} is missing, too large, or not UTF-8"] * len(problem.tests)
+        failures = [f"{solution} is missing, too large, or not UTF-8" for _ in problem.tests]
     else:
         try:
             failures = _failures(problem, source, cases["budget_s"], channel, tier)

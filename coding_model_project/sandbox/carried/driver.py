@@ -21,7 +21,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 from coding_model_project.isolation import linux, seccomp
@@ -74,19 +74,21 @@ def start_zygote(
     host = os.getpid()
     if (pid := os.fork()) == 0:
         ours.close()
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for standard in (0, 1, 2) if silent else (0, 1):
-            os.dup2(nothing, standard)
-        _become_zygote(host, theirs, tier, library, finder)
+        _become_zygote(host, theirs, tier, library, finder, range(3 if silent else 2))
     theirs.close()
     linux.hide_memory()
     return ours, pid
 
 
-def _become_zygote(host: int, channel: Any, tier: str, library: str, finder: object) -> NoReturn:
-    """Become a zygote after the modules to import first are known."""
+def _become_zygote(
+    host: int, channel: Any, tier: str, library: str, finder: object, closed: Iterable[int]
+) -> NoReturn:
+    """Become a zygote after the modules to import first are known; some streams lead nowhere."""
     try:
         linux.end_with(host)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for standard in closed:
+            os.dup2(nothing, standard)
         channel = _socket.socket(fileno=linux.lowest(channel.detach()))
         from coding_model_project.sandbox.embedded import zygote
 
