@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,18 +27,6 @@ def free_memory(root: Path = _ROOT) -> float:
         root: the root of the file system to read groups from.
     """
     return _least(_free_memory, "memory", root, default=math.inf)
-
-
-def oom_kills() -> int:
-    """Return the number of processes that the kernel has killed for lack of memory since it started.
-
-    It counts every group of this machine, by versions 1 and 2. It is 0 if the kernel does not count.
-    """
-    try:
-        found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
-    except OSError:
-        return 0
-    return int(found[1]) if found else 0
 
 
 def _least(limit: Callable[[Path], float], controller: str, root: Path, *, default: float) -> float:

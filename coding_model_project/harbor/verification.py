@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from coding_model_project.control_groups import oom_kills
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import Environment, EnvironmentFailed, Killed
 from coding_model_project.harbor.environment.tree import Tree, of_files
@@ -27,6 +26,7 @@ from coding_model_project.harbor.format.reward_rules import (
 )
 from coding_model_project.harbor.format.task import Step, Task
 from coding_model_project.harbor.outcome import StepOutcome
+from coding_model_project.isolation.proc_files import oom_kills
 
 TESTS, VERIFIER_LOGS = "/tests", "/logs/verifier"
 MAX_KEPT_BYTES = 4 << 20

@@ -161,12 +161,24 @@ def limit(kind: int, value: int) -> SystemCall:
     return SystemCall.ready("prlimit64", 0, kind, struct.pack("QQ", value, value), None)
 
 
-def memory_file(name: str) -> int:
-    """Return a descriptor of a new file in memory; a room denies those, and gets one without a name."""
+def memory_file(name: str, n_bytes: int = 0) -> int:
+    """Return a descriptor of a new file in memory; a room denies those, and gets one without a name.
+
+    Args:
+        n_bytes: free space that it must have.
+
+    Raises:
+        OSError: there is no place for it: programs shall not fail for what is no fault of theirs.
+    """
     try:
         return os.memfd_create(name)
     except PermissionError:
-        return os.open("/tmp", os.O_TMPFILE | os.O_RDWR, 0o600)
+        made = os.open("/tmp", os.O_TMPFILE | os.O_RDWR, 0o600)
+    space = os.fstatvfs(made)
+    if space.f_blocks and space.f_bavail * space.f_frsize < n_bytes:
+        os.close(made)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp")
+    return made
 
 
 def lowest(descriptor: int) -> int:

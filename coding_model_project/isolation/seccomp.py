@@ -35,6 +35,7 @@ _PRCTL_ALLOWED = (15, 16)  # PR_SET_NAME, PR_GET_NAME
 _PRCTL_OF_PROCESSES = (1, 2, 3, 4, 7, 15, 16, 21, 23, 29, 30, 36, 37, 38, 39, 41, 42)
 # and PR_{SET,GET}_{PDEATHSIG,DUMPABLE,TIMERSLACK,CHILD_SUBREAPER,NO_NEW_PRIVS,THP_DISABLE},
 # PR_GET_{KEEPCAPS,SECCOMP}, PR_CAPBSET_READ
+_O_CREAT, _O_TRUNC, _O_TMPFILE = 0o100, 0o1000, 0o20000000
 _AF_UNIX = 1
 _AF_OF_ROOM = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: confined by a namespace
 _AT_EMPTY_PATH = 0x1000
@@ -161,6 +162,11 @@ def _either(argument: int, values: Sequence[int], then: int, otherwise: int) -> 
     return [_low(argument), *tests, (_RET, 0, 0, otherwise), (_RET, 0, 0, then)]
 
 
+def _without(argument: int, flags: int) -> _Code:
+    """Return code that allows a call if an argument has none of the flags."""
+    return [_low(argument), (_JSET, 0, 1, flags), (_RET, 0, 0, _EPERM), (_RET, 0, 0, _ALLOW)]
+
+
 def _null(argument: int) -> _Code:
     """Return code that allows a call if an argument is a null pointer."""
     return [
@@ -229,13 +235,19 @@ _BLOCKS: dict[str, _Code] = {
     ],
     "prctl of processes": _either(0, _PRCTL_OF_PROCESSES, _ALLOW, _EPERM),
     "socket of a namespace": _either(0, _AF_OF_ROOM, _ALLOW, _ERRNO | errno.EAFNOSUPPORT),
-    "clone of processes": [
-        _low(0),
-        (_JSET, 0, 1, _CLONE_NEW),
-        (_RET, 0, 0, _EPERM),
-        (_RET, 0, 0, _ALLOW),
-    ],
+    "clone of processes": _without(0, _CLONE_NEW),
+    "open of a file": _without(1, _O_CREAT | _O_TRUNC | _O_TMPFILE),
+    "openat of a file": _without(2, _O_CREAT | _O_TRUNC | _O_TMPFILE),
 }
+
+NO_NEW_FILES = {
+    "open": "open of a file",
+    "openat": "openat of a file",
+    "openat2": "missing",  # its flags are in memory
+    **dict.fromkeys(syscalls.NAMES_OF_FILES, "deny"),
+}
+"""Takes away making, emptying, renaming and removing files. For use where nothing else closes folders
+that every user may write to."""
 
 OWN_FILES = {
     **dict.fromkeys(("chmod", "fchmodat", "utime", "utimes"), "allow"),

@@ -49,6 +49,12 @@ _FILES: Final[dict[str, tuple[int, int]]] = {
     "statx": (332, 291), "close_range": (436, 436), "openat2": (437, 437), "faccessat2": (439, 439),
 }  # fmt: skip
 
+NAMES_OF_FILES: Final = (
+    *("creat", "mkdir", "mkdirat", "rmdir", "link", "linkat", "symlink", "symlinkat"),
+    *("rename", "renameat", "renameat2", "unlink", "unlinkat"),
+)
+"""Those of them that make, rename or remove files."""
+
 _MEMORY: Final[dict[str, tuple[int, int]]] = {
     "mmap": (9, 222), "mprotect": (10, 226), "munmap": (11, 215), "brk": (12, 214),
     "mremap": (25, 216), "msync": (26, 227), "madvise": (28, 233),

@@ -24,8 +24,8 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coding_model_project import __version__
-from coding_model_project.control_groups import oom_kills
 from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.isolation.proc_files import oom_kills
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.fusion import wire
 from coding_model_project.server import requests

@@ -17,23 +17,25 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from coding_model_project.errors import CodingModelError, OverloadError
 from coding_model_project.grading.answer_rules import inputs_of, is_right
 from coding_model_project.harbor.export.cases import problem_of
 from coding_model_project.isolation import linux
 from coding_model_project.isolation.confine import Tier
+from coding_model_project.isolation.proc_files import oom_kills
 from coding_model_project.sandbox.carried import driver
 from coding_model_project.sandbox.embedded import zygote
 from coding_model_project.sandbox.fusion.driver_messages import (
     Request,
     Task,
-    decode_answer,
+    Unseen,
     encode_request,
+    executions_of,
 )
-from coding_model_project.types import Execution, Problem, Program, Status
+from coding_model_project.types import Execution, Problem, Program, Status, Test
 
 PROGRAM_BYTES = 4 << 20
 
@@ -46,23 +48,22 @@ def main(arguments: list[str]) -> NoReturn:
     cases_file, solution, logs = arguments
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     tier = _tier()
-    channel, pid = driver.start_zygote(tier)
+    channel, pid = driver.start_zygote(tier, silent=False)
     with open(cases_file, "rb") as file:
         cases = json.loads(file.read())
     os.unlink(cases_file)
     os.makedirs(logs, exist_ok=True)
-    with suppress(OSError):  # programs that run as another user shall not write there
-        os.chmod(logs, 0o755)
     problem = problem_of(cases)
-    executions: Sequence[Execution] = ()
-    lacking = "the time for all tests is used up"
+    failures: list[str | None]
     if (source := _program(solution)) is None:
-        lacking = f"{solution} is missing, too large, or not UTF-8"
+        failures = [f"{solution} is missing, too large, or not UTF-8" for _ in problem.tests]
     else:
-        executions = _executions(problem, source, cases["budget_s"], channel, tier)
+        try:
+            failures = _failures(problem, source, cases["budget_s"], channel, tier)
+        except (driver.Lost, Unseen, CodingModelError, OSError, EOFError) as error:
+            raise OSError(f"the sandbox failed: {error}") from error
     os.kill(pid, signal.SIGKILL)  # and with it all that it forked
     os.wait()
-    failures = list(_failures(problem, executions, lacking))
     for number, failure in enumerate(failures):
         if failure is not None:
             print(f"test {number}: {failure}")  # noqa: T201 - goes to test-stdout.txt
@@ -91,20 +92,29 @@ def _tier() -> Tier:
 
 def _program(path: str) -> str | None:
     """Read the program; None if there is none."""
-    if not os.path.isfile(path) or os.path.getsize(path) > PROGRAM_BYTES:
+    if not os.path.isfile(path) or (size := os.path.getsize(path)) > PROGRAM_BYTES:
         return None
-    with open(path, "rb") as file, suppress(UnicodeDecodeError):
-        return file.read().decode()
+    try:
+        with open(path, "rb") as file, suppress(UnicodeDecodeError):
+            return file.read(size).decode()
+    except OSError:  # a link may lead to a file of the kernel, which not even root can read
+        if not os.path.islink(path):
+            raise
     return None
 
 
-def _executions(
+def _failures(
     problem: Problem, source: str, budget_s: float, channel: Any, tier: Tier
-) -> Sequence[Execution]:
-    """Run the program, and return the executions of the first tests.
+) -> list[str | None]:
+    """Run the program, and return why each test failed, or None if it passed.
+
+    An answer is judged when it comes: all of them may be larger than memory. The time that this takes
+    counts, too.
 
     Raises:
-        OSError: the sandbox failed, or the tests cannot be judged.
+        driver.Lost, Unseen, OSError, EOFError: the sandbox failed.
+        OverloadError: the machine is too busy, or has too little memory.
+        DataError: the tests cannot be judged.
     """
     inputs = tuple(inputs_of(problem.tests, problem.isolation))
     task = Task(program=Program(source=source), inputs=inputs, limits=problem.limits)
@@ -113,31 +123,24 @@ def _executions(
         for name in zygote.PRELOAD.split()
         if f"import {name}" in source or f"from {name}" in source
     )
-    request = Request(
-        secret=os.urandom(16), tasks=(task,), budget_s=budget_s, preload=tuple(preload)
-    )
+    request = Request(secret=b"", tasks=(task,), budget_s=budget_s, preload=tuple(preload))
     given = json.loads(encode_request(request))
-    answer = decode_answer(driver.Driver(channel, given, tier, math.inf).answer(), request)
-    (outcome,) = answer.outcomes or (None,)
-    if answer.error or outcome is None or outcome.lost or outcome.error:
-        raise OSError(f"the sandbox failed: {answer.error or outcome}")
-    return outcome.executions
+    n_killed = oom_kills()
+    runner = driver.Driver(channel, given, tier, math.inf)
+    runner.start()
+    failures: list[str | None] = []
+    for execution in executions_of(runner.frames(given["programs"][0]), task):
+        if execution.status is Status.killed and oom_kills() > n_killed:
+            raise OverloadError("the machine ran out of memory: the kernel killed a program")
+        failures.append(_failure(problem.tests[len(failures)], execution, problem))
+    lacking = len(problem.tests) - len(failures)
+    return [*failures, *["the time for all tests is used up"] * lacking]
 
 
-def _failures(
-    problem: Problem, executions: Sequence[Execution], lacking: str
-) -> Iterator[str | None]:
-    """Yield why each test failed, or None if it passed.
-
-    Args:
-        lacking: the reason of tests without an execution.
-    """
-    for test, execution in zip(problem.tests, executions, strict=False):
-        if execution.status is not Status.finished:
-            yield str(execution.status)
-        else:
-            yield None if is_right(test, execution, problem) else "wrong_answer"
-    yield from [lacking] * (len(problem.tests) - len(executions))
+def _failure(test: Test, execution: Execution, problem: Problem) -> str | None:
+    if execution.status is not Status.finished:
+        return str(execution.status)
+    return None if is_right(test, execution, problem) else "wrong_answer"
 
 
 def _write(path: str, text: str) -> None:

@@ -21,9 +21,10 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
-from coding_model_project.isolation import linux
+from coding_model_project.isolation import linux, seccomp
 from coding_model_project.sandbox.embedded import frames
 
 ANSWER_FILE = "coding_model_project.answer"
@@ -59,29 +60,34 @@ def main(library: str) -> NoReturn:
     os._exit(0)  # the zygote ends with its channel
 
 
-def start_zygote(tier: str, library: str = "", finder: object = None) -> tuple[Any, int]:
+def start_zygote(
+    tier: str, library: str = "", finder: object = None, *, silent: bool = True
+) -> tuple[Any, int]:
     """Fork a zygote; return the channel to it, and its id. Call this before reading anything secret.
 
     Args:
         library: path of the compiled loop; empty for none.
         finder: the importer of this package, which programs shall not have.
+        silent: whether nothing is written to standard error; else it is why a program's process failed.
     """
     ours, theirs = _socket.socketpair()
     host = os.getpid()
     if (pid := os.fork()) == 0:
         ours.close()
-        _become_zygote(host, theirs, tier, library, finder)
+        _become_zygote(host, theirs, tier, library, finder, range(3 if silent else 2))
     theirs.close()
     linux.hide_memory()
     return ours, pid
 
 
-def _become_zygote(host: int, channel: Any, tier: str, library: str, finder: object) -> NoReturn:
-    """Become a zygote after the modules to import first are known."""
+def _become_zygote(
+    host: int, channel: Any, tier: str, library: str, finder: object, closed: Iterable[int]
+) -> NoReturn:
+    """Become a zygote after the modules to import first are known; some streams lead nowhere."""
     try:
         linux.end_with(host)
         nothing = os.open(os.devnull, os.O_RDWR)
-        for standard in (0, 1, 2):
+        for standard in closed:
             os.dup2(nothing, standard)
         channel = _socket.socket(fileno=linux.lowest(channel.detach()))
         from coding_model_project.sandbox.embedded import zygote
@@ -90,7 +96,7 @@ def _become_zygote(host: int, channel: Any, tier: str, library: str, finder: obj
         for name in ("exit", "quit"):  # which `site` makes elsewhere
             setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
         if tier == "rlimit":
-            zygote.prepare = _strengthened(zygote.prepare)
+            zygote.prepare = _strengthened(zygote.prepare, host)
         head, _ = frames.receive(channel)
         zygote.serve(channel, tier, head["preload"], library)
     except BaseException as error:  # noqa: BLE001 - no exception may return into D's frames
@@ -100,21 +106,22 @@ def _become_zygote(host: int, channel: Any, tier: str, library: str, finder: obj
         os._exit(1)
 
 
-def _strengthened(plain: Any) -> Any:
-    """Return a function that prepares tier rlimit, the last resort, which closes no files.
+def _strengthened(plain: Any, host: int) -> Any:
+    """Return a function that prepares tier rlimit, the last resort, which closes no files to readers.
 
     Programs are isolated from the driver and from each other all the same. They have no capabilities, and
-    cannot signal, trace or start processes. If the server runs as root, they become nobody, unless only
-    root may read this Python.
+    cannot make or remove files, or signal, trace or start processes. If the server runs as root, they
+    become nobody, unless only root may read this Python.
     """
     linux.hide_memory()
 
     def prepare(tier: Any, granted: None = None) -> Any:
-        confinement = plain(tier)._replace(filter=linux.Filter())
+        confinement = plain(tier)._replace(filter=linux.Filter(seccomp.NO_NEW_FILES))
         if can_be_nobody():
             os.setgroups([])
             os.setresgid(_NOBODY, _NOBODY, _NOBODY)
             os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+            linux.end_with(host)  # the kernel forgot that with the user
         return confinement
 
     return prepare
@@ -136,7 +143,7 @@ def _is_open_to_others(path: str) -> bool:
     return False
 
 
-class _Lost(Exception):
+class Lost(Exception):
     """The zygote, or the process of a program, ended or hung."""
 
 
@@ -163,13 +170,15 @@ class Driver:
         bodies: list[bytes] = []
         error = None
         try:
-            self._start()
+            self.start()
             for program in self._request["programs"]:
                 if reports and self._is_over():
                     break
-                reports.append({"frames": [], "alone": False})
-                self._run(program, reports[-1])
-        except (_Lost, OSError, EOFError) as lost:
+                alone = program["alone"] and self._serves_alone
+                reports.append({"frames": [], "alone": alone})
+                for frame in self.frames(program):
+                    reports[-1]["frames"].append(frame)
+        except (Lost, OSError, EOFError) as lost:
             error = f"{type(lost).__name__} {lost}"
         for one in reports:
             bodies += [part for frame in one["frames"] for part in frame]
@@ -180,20 +189,24 @@ class Driver:
         head = {"identity": f"{self._tier}/cpython-{version}", "programs": reports, "error": error}
         return _signed(json.dumps(head).encode(), bodies, bytes.fromhex(self._request["secret"]))
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Wait until the zygote is ready.
+
+        Raises:
+            Lost, OSError, EOFError: it is not. So does `frames`.
+        """
         self._channel.settimeout(_START_S)
         frames.send(self._channel, {"preload": self._request["preload"]})
         head, _ = frames.receive(self._channel)
         if "ready" not in head:
-            raise _Lost(f"tier {self._tier} does not work here ({head.get('failed')})")
+            raise Lost(f"tier {self._tier} does not work here ({head.get('failed')})")
         self._serves_alone = head["serves_alone"]
 
     def _is_over(self) -> bool:
         return time.monotonic() > self._until or self._bytes > self._most_bytes
 
-    def _run(self, program: dict[str, Any], report: dict[str, Any]) -> None:
-        """Append the frame of each started input, or one frame if the program does not compile."""
-        got: list[Frame] = report["frames"]
+    def frames(self, program: dict[str, Any]) -> Iterator[Frame]:
+        """Yield the frame of each started input, or one frame if the program does not compile."""
         limits, wall_s = program["limits"], program["limits"]["wall_s"]
         source = program["source"].encode()
         inputs = [(head, text.encode("utf-8", "surrogatepass")) for head, text in program["inputs"]]
@@ -206,9 +219,8 @@ class Driver:
                 self._send({"limits": limits})
                 self._limits = limits
             head, data = inputs[0]
-            report["alone"] = True
             self._send({"single": len(source), **head}, source + data)
-            got.append(self._receive(_COMPILE_S + wall_s + _MARGIN_S))
+            yield self._receive(_COMPILE_S + wall_s + _MARGIN_S)
             return
         sizes = [len(source), *map(len, files.values())]
         self._send(
@@ -218,7 +230,7 @@ class Driver:
         begun = self._receive(_COMPILE_S)
         self._ending = not begun[0].startswith(b'{"done"')
         if not begun[0].startswith(b'{"compiled"'):
-            got.append(begun)
+            yield begun
             return
         for number, (head, data) in enumerate(inputs):
             if number and self._is_over() and not head.get("continues"):
@@ -226,8 +238,8 @@ class Driver:
             self._send(head, data)
             ended = self._receive(wall_s + _MARGIN_S)
             if ended[0].startswith(b'{"done"'):
-                raise _Lost(f"the process of the program ended: {ended[0].decode()}")
-            got.append(ended)
+                raise Lost(f"the process of the program ended: {ended[0].decode()}")
+            yield ended
         self._send({"end": True})
 
     def _send(self, head: dict[str, Any], body: bytes = b"") -> None:

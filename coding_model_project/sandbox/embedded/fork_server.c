@@ -30,6 +30,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -289,11 +290,22 @@ static int report(const struct plan *plan, int status, const struct rusage *usag
   return failed;
 }
 
+/* As linux.memory_file does where files in memory are denied. */
+static int file_on_disk(int64_t n_bytes) {
+  int fd = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+  struct statvfs space;
+  if (fd < 0 || fstatvfs(fd, &space) || !space.f_blocks) return fd;
+  if ((int64_t)(space.f_bavail * space.f_frsize) >= n_bytes) return fd;
+  close(fd);
+  errno = ENOSPC;
+  return -1;
+}
+
 static int make_files(const struct plan *plan) {
   static const char *names[] = {"in", "out", "err", "answer", "source"};
   for (int i = 0; i < (plan->single ? N_DESCRIPTORS : SOURCE); i++) {
     int fd = memfd_create(names[i], 0);
-    if (fd < 0 && errno == EPERM) fd = open("/tmp", O_TMPFILE | O_RDWR, 0600);  /* as linux.memory_file */
+    if (fd < 0 && errno == EPERM) fd = file_on_disk(3 * plan->output_bytes);
     if (fd < 0 || dup2(fd, plan->first_kept + i) < 0) return -errno;
     close(fd);
   }

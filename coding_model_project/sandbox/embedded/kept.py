@@ -33,7 +33,8 @@ class Kept:
     def __init__(self, compiled: Compiled, head: frames.Head) -> None:
         """Start the processes for inputs of the head's kind."""
         self.compiled = compiled
-        self.exchange, self.outputs = Exchange(), Outputs.create(appending=True)
+        self.exchange = Exchange()
+        self.outputs = Outputs.create(compiled.ready.limits, appending=True)
         self.entry_point: str | None = head.get("entry_point")
         null = os.open(os.devnull, os.O_RDWR)
         start = _start_tested if "entry_point" in head else _start_called

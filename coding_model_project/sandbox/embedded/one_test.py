@@ -13,7 +13,6 @@ import time
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from coding_model_project.isolation import linux
 from coding_model_project.isolation.confine import Confinement, Limits, Room, steps
 from coding_model_project.sandbox.embedded import (
     argument_files,
@@ -114,11 +113,8 @@ def _run_program(
 ) -> None:
     started = time.monotonic()
     ready = compiled.ready
-    outputs = Outputs.create()
-    stdin = linux.memory_file("in")
-    if function is None:
-        os.write(stdin, data)
-        os.lseek(stdin, 0, os.SEEK_SET)
+    outputs = Outputs.create(ready.limits)
+    stdin = argument_files.in_memory(data if function is None else b"")
 
     def body() -> NoReturn:
         if function is None:
@@ -134,7 +130,7 @@ def _run_program(
 
 def _run_on_files(channel: socket.socket, compiled: Compiled, given: argument_files.Given) -> None:
     started = time.monotonic()
-    outputs = Outputs.create()
+    outputs = Outputs.create(compiled.ready.limits)
     null = os.open("/dev/null", os.O_RDONLY)
 
     def body() -> NoReturn:

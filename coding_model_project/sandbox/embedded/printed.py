@@ -24,13 +24,15 @@ class Outputs(NamedTuple):
     answer: int
 
     @classmethod
-    def create(cls, *, appending: bool = False) -> Outputs:
+    def create(cls, limits: Limits, *, appending: bool = False) -> Outputs:
         """Make the files.
 
         Args:
+            limits: those of their writer.
             appending: open them in append mode, so that writers restart at 0 after `empty`.
         """
-        made = cls(*(linux.memory_file(name) for name in ("out", "err", "answer")))
+        n_bytes = 3 * (limits.output_kb << 10)
+        made = cls(*(linux.memory_file(name, n_bytes) for name in ("out", "err", "answer")))
         if appending:
             for fd in made.descriptors:
                 fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)

@@ -22,8 +22,6 @@ OUT_OF_MEMORY = 77
 ANSWER = 3
 """Descriptor to which a call's value is written."""
 
-_OUR_FILES = (__file__, callee.__file__)
-
 READER, WRITER = 3, 4
 """Descriptors of a program that is called more than once: requests, and its answers."""
 
@@ -136,6 +134,10 @@ def _write(answer: bytes) -> None:
         left = left[os.write(ANSWER, left) :]
 
 
+_OUR_FILES = {function.__code__.co_filename for function in (_write, callee.find)}
+"""Not `__file__`, which is another name in an archive."""
+
+
 def _traceback(error: BaseException) -> str:
     """Format an error as the interpreter does, without our frames, which would reveal our paths."""
     import traceback  # lazily, so that drivers start three milliseconds sooner
@@ -149,13 +151,19 @@ def _traceback(error: BaseException) -> str:
 _STDIN = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
-def offer_stdin() -> None:
-    """Let programs open standard input by its path, which does not exist where they run."""
+def offer_devices() -> None:
+    """Let programs open /dev/null, and standard input by its path, which is missing where they run."""
     known = builtins.open
 
     def open(file: Any, *arguments: Any, **keywords: Any) -> Any:
         path = file.__fspath__() if hasattr(file, "__fspath__") else file
-        return known(os.dup(0) if path in _STDIN else file, *arguments, **keywords)
+        try:
+            return known(os.dup(0) if path in _STDIN else file, *arguments, **keywords)
+        except PermissionError:
+            if path != os.devnull:
+                raise
+        # Where no file may be made, the usual way to write to it is denied.
+        return known(os.open(os.devnull, os.O_RDWR), *arguments, **keywords)
 
     open.__code__ = open.__code__.replace(co_filename="<frozen io>")  # our path is in no traceback
     builtins.open = sys.modules["io"].open = open  # type: ignore[assignment]

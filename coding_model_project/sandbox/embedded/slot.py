@@ -10,11 +10,10 @@ from dataclasses import asdict
 
 import psutil
 
-from coding_model_project.control_groups import oom_kills
 from coding_model_project.errors import OverloadError, SandboxError
 from coding_model_project.isolation.child import Helper
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.isolation.proc_files import longest_s
+from coding_model_project.isolation.proc_files import longest_s, oom_kills
 from coding_model_project.sandbox.embedded import compiled_loop, frames
 from coding_model_project.sandbox.embedded.outcomes import (
     Ended,

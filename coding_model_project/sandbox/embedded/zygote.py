@@ -92,7 +92,7 @@ def serve(channel: socket.socket, tier: str, preload: Sequence[str], library: st
     linux.adopt_orphans()
     forget_the_host()
     warnings.simplefilter("ignore")
-    run_program.offer_stdin()
+    run_program.offer_devices()
     _rehearse(confinement)
     if gc.isenabled():  # a driver starts sooner without
         gc.collect()

@@ -14,7 +14,7 @@ import hmac
 import json
 import signal
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -218,37 +218,62 @@ def _outcome(report: dict[str, Any], body: bytes, task: Task) -> Outcome:
     """Return the outcome in the zygote's frames, read as `Slot` does."""
     executions: list[Execution] = []
     lost, error = report.get("lost"), None
-    at = 0
     try:
-        for n_head, n_body in report["frames"]:
-            head = json.loads(body[at : at + n_head])
-            at += n_head + n_body
-            left = len(task.inputs) - len(executions)
-            if not left:
-                raise ValueError("more answers than inputs")
-            if "printed" not in head:
-                executions += [_uncompiled(head)] * left
-                continue
-            ended = outcomes.Ended.read(head, body[at - n_body : at])
-            if not ended.was_seen(alone=report["alone"]):
-                raise _Lost(f"a test could not be confined: {ended.stderr[-200:]}")
-            refusal = ended.refusal if report["alone"] else None
-            given = task.inputs[len(executions)]
-            executions.append(refusal or outcomes.execution(given, ended, task.limits))
-    except (_Lost, OverloadError) as found:
+        for one in executions_of(_frames(report, body), task, alone=report["alone"]):
+            executions.append(one)  # noqa: PERF402 - those before an exception count
+    except (Unseen, OverloadError) as found:
         lost = str(found)
     except DataError as found:
         error = (type(found).__name__, str(found))
     return Outcome(executions=tuple(executions), lost=lost, error=error)
 
 
-class _Lost(Exception):
+def _frames(report: dict[str, Any], body: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = 0
+    for n_head, n_body in report["frames"]:
+        yield body[at : at + n_head], body[at + n_head : at + n_head + n_body]
+        at += n_head + n_body
+
+
+class Unseen(Exception):
     """A frame that reports an infrastructure failure."""
+
+
+def executions_of(
+    frames: Iterable[tuple[bytes, bytes]], task: Task, *, alone: bool = False
+) -> Iterator[Execution]:
+    """Yield the executions in the zygote's frames, read as `Slot` does.
+
+    Args:
+        frames: the head and body of each.
+        alone: whether the program came with its only input.
+
+    Raises:
+        Unseen: the process of a program ended, or a test could not be confined.
+        OverloadError: the machine is too busy.
+        DataError: the tests cannot be judged.
+        ValueError: there are more frames than inputs.
+    """
+    n = 0
+    for encoded, body in frames:
+        head, left = json.loads(encoded), len(task.inputs) - n
+        if not left:
+            raise ValueError("more answers than inputs")
+        if "printed" not in head:
+            yield from [_uncompiled(head)] * left
+            n += left
+            continue
+        ended = outcomes.Ended.read(head, body)
+        if not ended.was_seen(alone=alone):
+            raise Unseen(f"a test could not be confined: {ended.stderr[-200:]}")
+        refusal = ended.refusal if alone else None
+        yield refusal or outcomes.execution(task.inputs[n], ended, task.limits)
+        n += 1
 
 
 def _uncompiled(head: dict[str, Any]) -> Execution:
     if head.get("done", 0) in (1, -signal.SIGKILL):
-        raise _Lost(f"the process of the program ended with {head['done']}")
+        raise Unseen(f"the process of the program ended with {head['done']}")
     return outcomes.syntax_error(head.get("syntax_error", "the compiler crashed"))
 
 

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,25 @@ from tests.unit.harbor.export_attacks import ATTACKS
 
 LIMITS = Limits(cpu_s=0.5, wall_s=1.5, output_kb=64, memory_mb=128)
 ALONE = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child"]
+MAKES_FILES = """
+import os, pathlib
+made = []
+def tries(act, *of):
+    try: act(*of)
+    except OSError: return
+    made.append(of)
+for folder in ("/tmp", "/var/tmp", "/dev/shm", "/run", "/", os.getcwd(), os.path.dirname(os.__file__)):
+    path = f"{folder}/made-by-a-test-{os.urandom(4).hex()}"
+    tries(open, path, "w")
+    tries(os.mkdir, path)
+    tries(os.symlink, "x", path)
+    tries(os.mkfifo, path)
+    tries(os.open, folder, os.O_TMPFILE | os.O_RDWR)
+    tries(os.link, "/etc/passwd", path)
+for write in (lambda: open(os.devnull, "w"), lambda: pathlib.Path("/dev/null").open("wb", 0)):
+    with write() as file: file.write("x" if "b" not in file.mode else b"x")
+print(made or "nothing")
+"""
 USERS = {
     "root": [],
     "a user": ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"],
@@ -65,7 +85,9 @@ def tmp_path():
 class Judge:
     """The verifier of an exported problem, in namespaces of its own."""
 
-    def __init__(self, folder: Path, problem: Problem, program: str, user: str) -> None:
+    def __init__(
+        self, folder: Path, problem: Problem, program: str, user: str, changes: str = "pass"
+    ) -> None:
         self.logs, (task,) = folder / "logs", export([problem], folder / "tasks").tasks
         shutil.rmtree(task / "solution")
         for path in (folder / "app", folder / "bin", self.logs):
@@ -78,15 +100,14 @@ class Judge:
         script = task / "tests" / "test.sh"
         text = script.read_text().replace("/app/", f"{folder}/app/")
         if user == "root without Landlock":
-            has_none = (
-                'sys.modules["coding_model_project.isolation.linux"].landlock_abi = lambda: 0'
-            )
-            text = text.replace("; main(", f"; {has_none}; main(")
+            changes += "; verifier.linux.landlock_abi = lambda: 0"
+        verifier = 'verifier = sys.modules["coding_model_project.harbor.export.verifier"]'
+        text = text.replace("; main(", f"; {verifier}; {changes}; main(")
         script.write_text(text.replace("/logs/verifier", str(self.logs)))
         if user == "a user":
             subprocess.run(["chown", "-R", "12345:12345", folder], check=True)
         for parent in (folder, *folder.parents[:-1]):
-            if parent != Path("/tmp"):
+            if parent not in (Path("/tmp"), Path("/var/tmp")):
                 parent.chmod(0o755)
         self.command = [*ALONE, *USERS[user], "bash", str(script)]
         self.env = {"PATH": f"{folder}/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -156,16 +177,78 @@ def test_a_sandbox_that_others_end_gives_no_reward(tmp_path):
     assert list(judge.logs.iterdir()) == []
 
 
-def first_of_nobodys(mark: str) -> int | None:
-    """The first process of nobody's whose command line has this, once it has forked others."""
-    for _ in range(500):
+def test_nothing_of_the_sandbox_outlives_its_verifier(tmp_path):
+    limits = Limits(cpu_s=0.5, wall_s=60, output_kb=64, memory_mb=128)
+    sleeps = "import time\ntime.sleep(60)\n"
+    judge = Judge(tmp_path, replace(problems()[0], limits=limits), sleeps, "root without Landlock")
+    judge.command = judge.command[len(ALONE) :]  # their namespace would end all of them
+    with subprocess.Popen(judge.command, env=judge.env) as running:
+        assert first_of_nobodys(str(tmp_path)) is not None
+        running.kill()
+    time.sleep(0.2)
+    assert first_of_nobodys(str(tmp_path), n_looks=1, least=1) is None
+
+
+def test_a_program_that_the_kernel_ended_for_lack_of_memory_gets_no_score(tmp_path):
+    """A verifier's machine may have less memory than the problem's limit."""
+    ends = "import os\nos.kill(os.getpid(), 9)\n"
+    for count, reward in (("lambda: 0", 0.0), ("iter(range(9)).__next__", None)):
+        (folder := tmp_path / str(reward)).mkdir()
+        judge = Judge(folder, problems()[0], ends, "root", f"verifier.oom_kills = {count}")
+        assert judge.reward() == reward
+
+
+@pytest.mark.parametrize(("size", "reward"), [("64k", None), ("4m", 1.0)])
+def test_a_full_disk_where_files_in_memory_are_denied_is_no_score(size, reward):
+    """Such as in a room. The program's output would not fit."""
+    denied = "verifier.os.memfd_create = lambda name: (_ for _ in ()).throw(PermissionError)"
+    limits = Limits(cpu_s=0.5, wall_s=1.5, output_kb=256, memory_mb=128)
+    problem = replace(
+        problems()[0], limits=limits, tests=(Test(Stdin("x" * 99999), expected="99999"),)
+    )
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        judge = Judge(Path(folder), problem, "print(len(input()))", "root", denied)
+        mounts = f'mount -t tmpfs -o size={size} none /tmp && exec "$@"'
+        judge.command[len(ALONE) : len(ALONE)] = ["sh", "-c", mounts, "sh"]
+        assert judge.reward() == reward
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_programs_make_no_files_anywhere(tmp_path, user):
+    """They could fill the disk, so that no reward can be written, or leave notes for later inputs."""
+    problem = replace(problems()[0], tests=(Test(Stdin(""), expected="nothing\n"),))
+    assert Judge(tmp_path, problem, MAKES_FILES, user).reward() == 1.0
+
+
+def test_answers_that_are_too_large_together_are_judged(tmp_path):
+    limits = Limits(cpu_s=1, wall_s=3, output_kb=1024, memory_mb=128)
+    tests = tuple(Test(Stdin(f"{k}\n"), expected="x\n") for k in range(260))
+    problem = replace(problems()[0], limits=limits, tests=tests)
+    judge = Judge(tmp_path, problem, "print('x' * ((1 << 20) - 9))\n", "root")
+    assert judge.reward() == 0.0
+
+
+@pytest.mark.parametrize("to", ["/proc/self/mem", "/proc/kmsg", "/dev/zero", "solution.py"])
+def test_a_link_instead_of_a_program_earns_nothing(tmp_path, to):
+    judge = Judge(tmp_path, problems()[0], "", "a user")
+    (program := tmp_path / "app" / "solution.py").unlink()
+    program.symlink_to(to)
+    assert judge.reward() == 0.0
+
+
+def first_of_nobodys(mark: str, n_looks: int = 500, least: int = 3) -> int | None:
+    """The first process of nobody's whose command line has this, once there are as many.
+
+    They are the zygote, the program's process, and the test's.
+    """
+    for _ in range(n_looks):
         found: list[int] = []
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 status, command = (folder / "status").read_text(), (folder / "cmdline").read_text()
                 if mark in command and f"Uid:\t{NOBODY}" in status:
                     found.append(int(folder.name))
-        if len(found) > 2:  # the zygote, the program's process, and the test's
+        if len(found) >= least:
             return min(found)
         time.sleep(0.01)
     return None

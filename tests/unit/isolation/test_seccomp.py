@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Mapping
 
 import pytest
 
@@ -20,13 +21,12 @@ def verdict(
     number: int,
     *arguments: int,
     audit: int | None = None,
-    own_files: bool = False,
+    granted: Mapping[str, str] = {},
 ) -> str | int:
     """One of allowed and killed, or the error a call gets."""
     audit = syscalls.AUDIT[machine] if audit is None else audit
     filled = [*arguments, *[0] * (6 - len(arguments))]
     data = struct.pack("<IIQ6Q", number, audit, 0, *(a & (1 << 64) - 1 for a in filled))
-    granted = seccomp.OWN_FILES if own_files else {}
     program = list(struct.iter_unpack("<HBBI", seccomp.program(machine, granted)))
     at = accumulator = 0
     while True:
@@ -55,9 +55,9 @@ def _returned(value: int) -> str | int:
     return KILLED if value == 0x80000000 else value & 0xFFFF
 
 
-def call(machine: str, name: str, *arguments: int, own_files: bool = False) -> str | int:
+def call(machine: str, name: str, *arguments: int, granted: Mapping[str, str] = {}) -> str | int:
     number = syscalls.NUMBERS[name][syscalls.ARCHITECTURES[machine]]
-    return verdict(machine, number, *arguments, own_files=own_files)
+    return verdict(machine, number, *arguments, granted=granted)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -116,15 +116,37 @@ def test_what_depends_on_arguments(machine, name, arguments, expected):
 
 
 @pytest.mark.parametrize("machine", MACHINES)
+def test_files_are_opened_but_neither_made_nor_emptied_nor_renamed(machine):
+    def of(name: str, *arguments: int) -> str | int:
+        return call(machine, name, *arguments, granted=seccomp.NO_NEW_FILES)
+
+    read, write, make, empty, unnamed = 0, 0o2, 0o101, 0o1001, 0o20200002
+    for flags in (read, write, make, empty, unnamed):
+        expected = ALLOWED if flags in (read, write) else errno.EPERM
+        assert of("openat", -100, 0x1000, flags) == expected
+        if machine == "x86_64":
+            assert of("open", 0x1000, flags) == expected
+    for name in syscalls.NAMES_OF_FILES:
+        if syscalls.NUMBERS[name][syscalls.ARCHITECTURES[machine]] >= 0:
+            assert of(name) == errno.EPERM
+    assert of("openat2") == errno.ENOSYS
+
+
+@pytest.mark.parametrize("machine", MACHINES)
 def test_files_of_its_own_are_changed_by_path_only(machine):
     assert call(machine, "utimensat", -100, 0x1000) == errno.EPERM
     path, times, no_follow, empty_path = 1 << 32, 0x2000, 0x100, 0x1000
     for flags, expected in ((0, ALLOWED), (no_follow, ALLOWED), (empty_path, errno.EPERM)):
-        assert call(machine, "utimensat", -100, path, times, flags, own_files=True) == expected
-        assert call(machine, "utimensat", 1, 0, times, flags, own_files=True) == errno.EPERM
-    assert call(machine, "fchmodat", -100, path, 0o777, own_files=True) == ALLOWED
+        assert (
+            call(machine, "utimensat", -100, path, times, flags, granted=seccomp.OWN_FILES)
+            == expected
+        )
+        assert (
+            call(machine, "utimensat", 1, 0, times, flags, granted=seccomp.OWN_FILES) == errno.EPERM
+        )
+    assert call(machine, "fchmodat", -100, path, 0o777, granted=seccomp.OWN_FILES) == ALLOWED
     for name in ("fchmod", "fchown", "fchownat", "fsetxattr"):
-        assert call(machine, name, 1, own_files=True) == errno.EPERM
+        assert call(machine, name, 1, granted=seccomp.OWN_FILES) == errno.EPERM
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -251,7 +251,7 @@ def _run(channel: socket.socket, ready: _Ready, head: frames.Head, data: bytes) 
         files.update(on_files.files)
         given += on_files.descriptors
         data = b""
-    outputs = Outputs.create()
+    outputs = Outputs.create(limits)
     stdin = argument_files.in_memory(data)
     descriptors = [stdin, *outputs.descriptors, *given]
     if ready.source is not None and tier is not Tier.namespaces:
