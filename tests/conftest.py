@@ -17,6 +17,9 @@ hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.register_profile("check", deadline=None, max_examples=20)  # make check
 hypothesis.settings.load_profile("any machine")
 
+# Ray reads it when it is imported, as some test modules do: nodes of this machine are at 127.0.0.1.
+os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+
 # A shell's background jobs ignore Ctrl-C, and so would the runs that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
