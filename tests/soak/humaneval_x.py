@@ -1,6 +1,6 @@
 """Judge HumanEval-X as its publisher runs it and as we do: the verdicts must be the same.
 
-    python -m tests.soak.humaneval_x DATA [LANGUAGE ...]
+    python -m tests.soak.humaneval_x [LANGUAGE ...] [--data FOLDER]
 
 Programs are each problem's solution and variants of it with one operator or literal changed, which
 mostly fail. The publisher's way (`codegeex/benchmark/execution.py` of THUDM/CodeGeeX) is one file of
@@ -29,6 +29,7 @@ from coding_model_project.grading.judge import start_graders
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Problem
 
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 N_AT_ONCE = 2
 TIMEOUT_S = 30.0
 CHANGES = (
@@ -126,8 +127,8 @@ async def our_verdicts(found: list[Case]) -> list[bool]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", type=Path, help="find the publisher's files in this folder")
     parser.add_argument("language", nargs="*", default=["js", "cpp", "rust", "java"])
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of the publisher's files")
     parser.add_argument("--mutants", type=int, default=1, help="change each solution in N ways")
     given = parser.parse_args()
     n_different = 0
