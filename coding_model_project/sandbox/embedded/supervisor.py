@@ -118,8 +118,10 @@ class EmbeddedSandbox:
         """
         self._closing.clear()
         self._threads = ThreadPoolExecutor(self._n, "sandbox")
+        # A thread that lives as long as the sandbox. It stops it too: while Python ends, none can start.
+        self._keeper = ThreadPoolExecutor(1, "sandbox")
         try:
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._start)
+            await asyncio.get_running_loop().run_in_executor(self._keeper, self._start)
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -144,7 +146,7 @@ class EmbeddedSandbox:
         )
         self._slots = [make() for _ in range(self._n)]
         for slot in self._slots:
-            slot.start()  # in this thread, which lives as long as the sandbox
+            slot.start()  # in this thread, with which the zygote would end
             self._free.put(slot)
         self._python_version = ".".join(self._slots[0].python_version.split(".")[:2])
         self._preloaded = self._slots[0].preloaded
@@ -158,10 +160,14 @@ class EmbeddedSandbox:
             return
         for slot in [*self._slots, *self._foreign.values()]:
             slot.interrupt()
-        await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
-        for slot in [*self._slots, *self._foreign.values()]:
-            await asyncio.to_thread(slot.stop)
+        await asyncio.get_running_loop().run_in_executor(self._keeper, self._stop, threads)
+        self._keeper.shutdown(wait=False)
         self._slots, self._foreign, self._free = [], {}, queue.SimpleQueue()
+
+    def _stop(self, threads: ThreadPoolExecutor) -> None:
+        threads.shutdown(wait=True, cancel_futures=True)
+        for slot in [*self._slots, *self._foreign.values()]:
+            slot.stop()
 
     async def run(
         self,
