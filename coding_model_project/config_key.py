@@ -1,4 +1,4 @@
-"""Fields of configuration dataclasses: default, meaning, and the option on a command line.
+"""Keys of the configuration: default, meaning, and option on a command line; values that name a callable.
 
 A command takes the dataclass as one parameter (`cli.commands`), so that an option's name, type, default
 and help text are written once, beside the field.
@@ -9,7 +9,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields, replace
+from pkgutil import resolve_name
 from typing import Any
+
+from coding_model_project.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +83,23 @@ def _field(default: Any, metadata: dict[str, Any]) -> Any:
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.copy(default), metadata=metadata)
     return field(default=MISSING if default is ... else default, metadata=metadata)
+
+
+def named_callable(key: str, name: str, known: str) -> Any:
+    """Import the callable that a configuration names.
+
+    Args:
+        known: what to use instead, for the message.
+
+    Raises:
+        ConfigError: the name cannot be imported, or is not callable.
+    """
+    module, colon, _ = name.partition(":")
+    try:
+        if not (module and colon):
+            raise ValueError("no such name")
+        if callable(found := resolve_name(name)):
+            return found
+        raise ValueError("not callable")
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{key}={name}: {error}; use {known}") from error

@@ -29,6 +29,11 @@ def fail(path: str, fault: str) -> NoReturn:
     raise Malformed(" ".join(f"field '{path}': {fault}".split()))
 
 
+def is_text(value: Any) -> bool:
+    """Return whether a value is text."""
+    return isinstance(value, str)
+
+
 def shown(value: Any) -> str:
     """Describe a value for a message: its kind, and the start of its content or its keys."""
     match value:

@@ -21,6 +21,7 @@ from coding_model_project.row_readers import (
     Malformed,
     Reader,
     fail,
+    is_text,
     list_of,
     object_with,
     one_of,
@@ -63,10 +64,6 @@ _NAMES = {
 # ── the schema ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST
 
@@ -100,7 +97,7 @@ _SCHEMA: dict[str, tuple[Reader, str]] = {
     "language": (text, '"python"'),
     "difficulty": (value_that("a whole number or null", _is_whole), "2"),
     "date": (
-        value_that("a day or null", _is_text, lambda day: date.fromisoformat(day).isoformat()),
+        value_that("a day or null", is_text, lambda day: date.fromisoformat(day).isoformat()),
         '"2024-08-01"',
     ),
     "tags": (list_of("texts", text), '["lists"]'),

@@ -199,7 +199,7 @@ def _problem_to_json(problem: Problem) -> dict[str, Any]:
         value = getattr(problem, name)
         if name in _ALWAYS or (name not in _JUDGED_BY and value != default):
             row[name] = value
-    row["tests"] = [_test_to_json(test) for test in problem.tests]
+    row["tests"] = [test_to_json(test) for test in problem.tests]
     kind = problem.graded_by
     if kind is not GradedBy.tests:
         value = KINDS[kind].write(getattr(problem, kind.field))
@@ -207,7 +207,8 @@ def _problem_to_json(problem: Problem) -> dict[str, Any]:
     return row
 
 
-def _test_to_json(test: Test) -> dict[str, Any]:
+def test_to_json(test: Test) -> dict[str, Any]:
+    """Return a test as a row has it."""
     match test.input:
         case Stdin(text):
             row: dict[str, Any] = {"stdin": text}

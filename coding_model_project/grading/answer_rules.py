@@ -1,4 +1,4 @@
-"""What tests ask of a program, and which answers are right. Exported tasks carry this module."""
+"""The inputs of tests, and the rules of right answers. Exported tasks carry this module."""
 
 from __future__ import annotations
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
+from coding_model_project.config_key import named_callable
 from coding_model_project.control_groups import usable_cores
-from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import (
     DEFAULT_ENVIRONMENT,
     AnswerGrader,
@@ -47,7 +46,7 @@ class BackEnd:
     at_once: Callable[[SandboxConfig], int] = lambda config: config.workers or usable_cores()
     """Returns the number of programs that a judge in this process runs concurrently."""
     is_service: bool = False
-    """Whether it runs elsewhere, so that a run checks first that it answers."""
+    """True if it runs elsewhere, so that a run checks first that it answers."""
 
 
 def _embedded(config: SandboxConfig) -> Sandbox:
@@ -93,15 +92,8 @@ def back_end(name: str) -> BackEnd:
     """
     if name in BACK_ENDS:
         return BACK_ENDS[name]
-    module, _, attribute = name.partition(":")
-    try:
-        sandbox_class = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        known = ", ".join(f'"{one}"' for one in BACK_ENDS)
-        raise ConfigError(
-            f'coding.sandbox.name={name}: expected {known} or an importable "package.module:Class" '
-            f"({error})"
-        ) from error
+    known = f"{', '.join(BACK_ENDS)} or package.module:Class"
+    sandbox_class = named_callable("coding.sandbox.name", name, known)
     return BackEnd(lambda config: sandbox_class(**config.kwargs))
 
 

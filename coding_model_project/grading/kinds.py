@@ -27,6 +27,7 @@ from coding_model_project.grading.predictions.grader import PredictionGrader
 from coding_model_project.row_readers import (
     Reader,
     fail,
+    is_text,
     list_of,
     object_with,
     one_of,
@@ -86,14 +87,10 @@ class Kind:
     check: Callable[[Problem], None] = lambda problem: None
     """Raises `DataError` or `NotInstalledError` for a problem that cannot be judged here; fast."""
     needs_gold: bool = True
-    """Whether only a gold solution proves a problem sound."""
+    """True if only a gold solution proves a problem sound."""
 
 
 # ── tests ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
 
 
 _FLAG = value_that("true or false", lambda value: isinstance(value, bool))
@@ -101,7 +98,7 @@ _TESTS = {
     "stdin": object_with(
         lambda stdin, expected, public=False: Test(Stdin(stdin), expected=expected, public=public),
         stdin=text,
-        expected=value_that("the expected output as text", _is_text),
+        expected=value_that("the expected output as text", is_text),
         public=_FLAG,
     ),
     "call": object_with(
@@ -195,7 +192,7 @@ KINDS = {
         check=_check_tests,
     ),
     GradedBy.math: Kind(
-        read=value_that("text that is not blank", lambda value: _is_text(value) and value.strip()),
+        read=value_that("text that is not blank", lambda value: is_text(value) and value.strip()),
         example='"42"',
         make=_math,
         request=_boxed,
@@ -230,7 +227,7 @@ KINDS = {
         request=_block,
     ),
     GradedBy.harbor: Kind(
-        read=value_that("a folder", _is_text), example='"tasks/17"', make=_harbor, request=_block
+        read=value_that("a folder", is_text), example='"tasks/17"', make=_harbor, request=_block
     ),
 }
 """The record of each kind."""

@@ -10,8 +10,8 @@ from typing import Any
 from coding_model_project import codec
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.sandbox.carried.messages import is_continued
 from coding_model_project.sandbox.fusion import wire
-from coding_model_project.sandbox.fusion.driver_messages import is_continued
 from coding_model_project.server.requests import (
     BatchInput,
     BatchProgram,

@@ -20,8 +20,8 @@ from tests.contract import clusters
 
 _SOON_S, _TRAINS_S, _DEAD_AFTER_S = 400.0, 1500.0, 60
 _BOOTS_S = 60.0
-"""What a machine needs at least. Slurm 22.05 ends the earlier attempt on a node that comes back, and a
-requeued job has the same id: within seconds, the new attempt dies too."""
+"""Seconds of a machine's start, at least. Slurm 22.05 ends the earlier attempt on a node that comes back,
+and a requeued job has the same id: within seconds, the new attempt dies too."""
 
 _NAME = "golf"
 
@@ -34,7 +34,7 @@ class Session:
         self._key, self._conf = rig.shared / "munge.key", rig.shared / "slurm.conf"
         self._key.write_bytes(os.urandom(1024))
         self._key.chmod(0o400)
-        addresses = {"node0": "10.77.0.1", "node1": "10.77.0.2"}
+        addresses = {node.host: node.address for node in rig.nodes}
         self._conf.write_text(
             clusters.slurm_conf(
                 "node0",

@@ -1,4 +1,4 @@
-"""What a run opens on its machine, as strangers and other runs meet it, and how it starts its workers."""
+"""Ports and sockets of a run, as strangers and other runs meet them, and the start of its workers."""
 
 from __future__ import annotations
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, Protocol
 
-from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.config_key import named_callable
+from coding_model_project.errors import DataError
 from coding_model_project.types import Problem
 
 Row = Mapping[str, Any]
@@ -188,13 +188,7 @@ class LoaderByName:
 
     def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
         """See `Loader.items`."""
-        try:
-            problems = resolve_name(self.source)
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(
-                f"{self.published.name}={self.source}: expected an importable package.module:function "
-                f"({error})"
-            ) from error
+        problems = named_callable(self.published.name, self.source, "package.module:function")
         for one in problems(self.published.name, place, trail):
             if not isinstance(one, Problem | SetAside):
                 raise DataError(

@@ -10,11 +10,10 @@ from contextlib import AsyncExitStack
 from functools import cache
 from inspect import iscoroutinefunction
 from pathlib import Path
-from pkgutil import resolve_name
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from coding_model_project.errors import ConfigError
+from coding_model_project.config_key import named_callable
 from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
 from coding_model_project.harbor.containers.container_engine import Engine
 from coding_model_project.harbor.containers.containers import ContainerEnvironments
@@ -109,26 +108,6 @@ def check_supported(where: str, task: Task) -> None:
                 raise
             if (lacking := lacking_engine()) is not None:
                 raise ImageError(f"{error.why}; {lacking}") from error
-
-
-def named_callable(key: str, name: str, known: str) -> Any:
-    """Import the callable that a configuration names.
-
-    Args:
-        known: what to use instead, for the message.
-
-    Raises:
-        ConfigError: the name cannot be imported, or is not callable.
-    """
-    module, colon, _ = name.partition(":")
-    try:
-        if not (module and colon):
-            raise ValueError("no such name")
-        if callable(found := resolve_name(name)):
-            return found
-        raise ValueError("not callable")
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"{key}={name}: {error}; use {known}") from error
 
 
 async def responding_engine() -> str | None:

@@ -1,12 +1,15 @@
-"""cases.json of an exported task: everything that its verifier needs to know of a problem."""
+"""Reading of an exported task's cases.json, which holds what its verifier needs to know of a problem.
+
+Its tests are those of our own rows (`data.problems`). The verifier carries this reader, and not theirs
+with its messages for people.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
-from coding_model_project.codec import from_json, to_json
+from coding_model_project.codec import from_json
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -19,22 +22,6 @@ from coding_model_project.types import (
 
 CPU_GRACE = 2
 """Factor on a problem's CPU time: tasks run on machines where its limits were not measured."""
-
-
-def cases_of(problem: Problem, budget_s: float) -> dict[str, Any]:
-    """Return the content of cases.json.
-
-    Args:
-        budget_s: wall seconds for all tests.
-    """
-    return {
-        "limits": asdict(problem.limits),
-        "comparison": problem.comparison,
-        "tolerance": {"atol": problem.atol, "rtol": problem.rtol},
-        "budget_s": budget_s,
-        "isolation": problem.isolation,
-        "tests": [_case(test) for test in problem.hidden_tests],
-    }
 
 
 def problem_of(cases: Mapping[str, Any]) -> Problem:
@@ -54,17 +41,6 @@ def problem_of(cases: Mapping[str, Any]) -> Problem:
         isolation=Isolation(cases["isolation"]),
         tests=tuple(map(_test, cases["tests"])),
     )
-
-
-def _case(test: Test) -> dict[str, Any]:
-    match test.input:
-        case Stdin(text):
-            return {"stdin": text, "expected": test.expected}
-        case Call(function=function, args=args):
-            row = {"call": function, "args": [to_json(one) for one in args]}
-            return {**row, "expected": to_json(test.expected)}
-        case Asserts(source=source, entry_point=entry_point):
-            return {"asserts": source, "entry_point": entry_point}
 
 
 def _test(case: Mapping[str, Any]) -> Test:

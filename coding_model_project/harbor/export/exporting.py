@@ -17,18 +17,19 @@ import json
 import marshal
 import zipfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
+from typing import Any
 
 from coding_model_project.contained import file_name
 from coding_model_project.data.governance import role
 from coding_model_project.data.loaders.benchmarks import without_tests
+from coding_model_project.data.problems import test_to_json
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.compare import output_rule
 from coding_model_project.grading.prelude import with_prelude
-from coding_model_project.harbor.export.cases import cases_of
 from coding_model_project.harbor.format.task import RANGE_KEY
 from coding_model_project.harbor.format.task_config import (
     Artifact,
@@ -168,8 +169,7 @@ def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
         "solution/solution.py": with_prelude(problem.prelude, problem.gold[0]),
         "solution/solve.sh": _SOLVE.format(program=PROGRAM),
         "tests/test.sh": TEST,
-        "tests/cases.json": json.dumps(cases_of(problem, budget_s), sort_keys=True, indent=1)
-        + "\n",
+        "tests/cases.json": json.dumps(_cases(problem, budget_s), sort_keys=True, indent=1) + "\n",
     }
     return config, files
 
@@ -231,6 +231,18 @@ def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> s
 
 def _arguments_of(node: ast.FunctionDef | ast.AsyncFunctionDef, skip: int = 0) -> str:
     return ", ".join(ast.unparse(node.args).split(", ")[skip:])
+
+
+def _cases(problem: Problem, budget_s: float) -> dict[str, Any]:
+    """Return the content of cases.json, with the wall seconds for all tests."""
+    return {
+        "limits": asdict(problem.limits),
+        "comparison": problem.comparison,
+        "tolerance": {"atol": problem.atol, "rtol": problem.rtol},
+        "budget_s": budget_s,
+        "isolation": problem.isolation,
+        "tests": [test_to_json(test) for test in problem.hidden_tests],
+    }
 
 
 def _longest(problem: Problem) -> float:

@@ -27,13 +27,13 @@ from coding_model_project.isolation import linux
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.isolation.proc_files import oom_kills
 from coding_model_project.sandbox.carried import driver
-from coding_model_project.sandbox.embedded import zygote
-from coding_model_project.sandbox.fusion.driver_messages import (
+from coding_model_project.sandbox.carried.messages import (
     Request,
     Task,
     Unseen,
-    encode_request,
     executions_of,
+    for_driver,
+    worth_importing,
 )
 from coding_model_project.types import Execution, Problem, Program, Status, Test
 
@@ -118,13 +118,8 @@ def _failures(
     """
     inputs = tuple(inputs_of(problem.tests, problem.isolation))
     task = Task(program=Program(source=source), inputs=inputs, limits=problem.limits)
-    preload = (
-        name
-        for name in zygote.PRELOAD.split()
-        if f"import {name}" in source or f"from {name}" in source
-    )
-    request = Request(secret=b"", tasks=(task,), budget_s=budget_s, preload=tuple(preload))
-    given = json.loads(encode_request(request))
+    preload = worth_importing([task])
+    given = for_driver(Request(secret=b"", tasks=(task,), budget_s=budget_s, preload=preload))
     n_killed = oom_kills()
     runner = driver.Driver(channel, given, tier, math.inf)
     runner.start()

@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, cast
 
+from coding_model_project.config_key import named_callable
 from coding_model_project.errors import CodingModelError, ConfigError, HarborError
 from coding_model_project.harbor.agent_config import AgentConfig, AgentEnding, AgentPlace
 from coding_model_project.harbor.agents import (
@@ -22,7 +23,6 @@ from coding_model_project.harbor.agents import (
     NonZeroAgentExitCodeError,
 )
 from coding_model_project.harbor.environment.base import Environment
-from coding_model_project.harbor.environment.factory import named_callable
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
 from coding_model_project.harbor.format.task import Step, Task
 from coding_model_project.harbor.gateway import host

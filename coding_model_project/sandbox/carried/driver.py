@@ -6,7 +6,7 @@
 
 Nothing else confines programs there, so the driver does, at the tier in its arguments. A program has
 access to neither D's memory, nor its descriptors, nor later inputs. D only passes frames on: the host
-makes and interprets them (`fusion.driver_messages`), so requests spend no time on that.
+makes and interprets them (`messages`), so requests spend no time on that.
 
 A request starts a new Python and pays for all imports. So the modules that travel import neither
 dataclasses nor pathlib nor socket, which take longer than a test.
@@ -265,7 +265,7 @@ def _decoded(data: str) -> bytes:
 
 
 def _signed(head: bytes, bodies: list[bytes], secret: bytes) -> bytes:
-    """Return a signed answer, as `driver_messages.decode_answer` reads it."""
+    """Return a signed answer, as `messages.decode_answer` reads it."""
     import _blake2
 
     content = b"".join([len(head).to_bytes(4, "little"), head, *bodies])

@@ -8,7 +8,7 @@
                   └ `carried.driver`, in the server: runs each program as the embedded sandbox does
                       └ one confined process per input
 
-`driver_messages` encodes requests and decodes answers, `capabilities` probes servers.
+`carried.messages` encodes requests and decodes answers, `capabilities` probes servers.
 """
 
 from __future__ import annotations

@@ -12,9 +12,10 @@ from coding_model_project import strict_json
 from coding_model_project.errors import ConfigError
 from coding_model_project.isolation import syscalls
 from coding_model_project.sandbox import conformance_cases
-from coding_model_project.sandbox.fusion import bundle, driver_messages, wire
+from coding_model_project.sandbox.carried import messages
+from coding_model_project.sandbox.carried.messages import Answer, NotAnAnswer, Request, Task
+from coding_model_project.sandbox.fusion import bundle, wire
 from coding_model_project.sandbox.fusion.bundle import Driver
-from coding_model_project.sandbox.fusion.driver_messages import Answer, NotAnAnswer, Request, Task
 from coding_model_project.sandbox.fusion.endpoint import NoSuchPath, Unavailable, parsed
 from coding_model_project.sandbox.fusion.fleet import Send
 from coding_model_project.types import Execution, Input, Limits, Program, Status, Stdin
@@ -80,14 +81,14 @@ def _ask(driver: Driver | None, tier: str, request: Request) -> tuple[str, wire.
     longest_s = max(task.longest_s for task in request.tasks)
     run_s = request.budget_s + longest_s + OWN_S
     if driver is None:
-        return wire.RUN_BATCH, driver_messages.batch(request), run_s
-    body = driver.body(tier, driver_messages.encode_request(request), run_s)
+        return wire.RUN_BATCH, messages.batch(request), run_s
+    body = driver.body(tier, messages.encode_request(request), run_s)
     return wire.RUN_CODE, body, run_s
 
 
 def new_request(
     tasks: Sequence[Task], budget_s: float, preload: Sequence[str] = ()
-) -> driver_messages.Request:
+) -> messages.Request:
     """Return a request with a new secret."""
     return Request(
         secret=os.urandom(16), tasks=tuple(tasks), budget_s=budget_s, preload=tuple(preload)
@@ -226,7 +227,7 @@ def _only(answer: Answer, index: int) -> Execution:
 
 def _read(driver: Driver | None, data: bytes, request: Request) -> Answer:
     if driver is None:
-        return driver_messages.decode_batch(data, request)
+        return messages.decode_batch(data, request)
     response = parsed(data)
     if response.status == wire.SANDBOX_ERROR:
         raise Unavailable(response.message[:200] or "SandboxError")
@@ -234,7 +235,7 @@ def _read(driver: Driver | None, data: bytes, request: Request) -> Answer:
         raise NotAnAnswer(f"{response.status}, and nothing ran")
     try:
         fetched = base64.b64decode(response.files.get(bundle.ANSWER_FILE, ""))
-        return driver_messages.decode_answer(fetched, request)
+        return messages.decode_answer(fetched, request)
     except (ValueError, NotAnAnswer) as error:
         if response.ran.status == "TimeLimitExceeded":
             raise Unavailable("the driver did not end in time") from error

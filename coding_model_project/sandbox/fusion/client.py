@@ -12,11 +12,11 @@ import httpx
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.http import secret_of
 from coding_model_project.sandbox.base import StopWhen
+from coding_model_project.sandbox.carried.messages import Task, is_continued
 from coding_model_project.sandbox.embedded.outcomes import syntax_error
 from coding_model_project.sandbox.embedded.supervisor import check_contents
 from coding_model_project.sandbox.fusion import capabilities, other_languages, wire
 from coding_model_project.sandbox.fusion.discovery import Discovery, Source
-from coding_model_project.sandbox.fusion.driver_messages import Task, is_continued
 from coding_model_project.sandbox.fusion.endpoint import Unavailable, parsed
 from coding_model_project.sandbox.fusion.fleet import Fleet, Send
 from coding_model_project.sandbox.fusion.packing import Packing, input_size

@@ -9,18 +9,22 @@ failed request is split into one for each program.
 from __future__ import annotations
 
 import asyncio
-import re
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from coding_model_project.errors import CodingModelError, ConfigError, DataError, SandboxError
-from coding_model_project.sandbox.embedded import zygote
+from coding_model_project.sandbox.carried.messages import (
+    Answer,
+    NotAnAnswer,
+    Outcome,
+    Task,
+    worth_importing,
+)
 from coding_model_project.sandbox.fusion import capabilities
-from coding_model_project.sandbox.fusion.driver_messages import Answer, NotAnAnswer, Outcome, Task
 from coding_model_project.sandbox.fusion.endpoint import Unavailable
 from coding_model_project.sandbox.fusion.fleet import Fleet
-from coding_model_project.types import Asserts, Call, Execution, Files, Input, Program, Stdin
+from coding_model_project.types import Asserts, Call, Execution, Files, Input, Stdin
 
 BUDGET_S = 10.0
 """Wall seconds after which a driver starts no further input of a program in its own request: the answer
@@ -170,7 +174,7 @@ class Packing:
             Unavailable: such a request failed, perhaps because of one of its programs.
         """
         budget_s = SHARED_BUDGET_S if len(tasks) > 1 else BUDGET_S
-        preload = () if self.facts.takes_batches else _worth_importing(tasks)
+        preload = () if self.facts.takes_batches else worth_importing(tasks)
         request = capabilities.new_request(tasks, budget_s, preload)
 
         def accept(data: bytes) -> tuple[Outcome, ...]:
@@ -208,31 +212,6 @@ def _check(answer: Answer, identity: str) -> None:
 def _error(name: str, message: str) -> CodingModelError:
     """Return a driver's error as our exception."""
     return (ConfigError if name == ConfigError.__name__ else DataError)(message)
-
-
-# ── content of a request ──────────────────────────────────────────────────────────────────────────
-
-
-_PRELOADED = tuple(name for name in zygote.PRELOAD.split() if not name.startswith("encodings."))
-_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w., \t]+))", re.M)
-
-
-def _worth_importing(tasks: Sequence[Task]) -> list[str]:
-    """Return modules that several of these executions import: importing them once saves time.
-
-    This guesses from the text of lines; a wrong guess costs only time.
-    """
-    uses = Counter[str]()
-    for task in tasks:
-        for name in set(_imported(task.program)):
-            uses[name] += len(task.inputs)
-    return [name for name in _PRELOADED if uses[name] > 1]
-
-
-def _imported(program: Program) -> Iterator[str]:
-    for found in _IMPORT.finditer(program.source):
-        for name in (found[1] or found[2]).split(","):
-            yield (name.split() or [""])[0]
 
 
 def _size(task: Task) -> int:

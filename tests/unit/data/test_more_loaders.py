@@ -93,7 +93,7 @@ def test_a_set_is_a_function_of_the_users(tmp_path, monkeypatch):
     assert [(one.id, one.split) for one in loaded.problems] == [("mine/1", "validation")]
     assert loaded.notes == ("made here",)
     for wrong in ("no_such_module:problems", "my_set:nothing"):
-        with pytest.raises(ConfigError, match=f"mine={wrong}: expected an importable"):
+        with pytest.raises(ConfigError, match=f"mine={wrong}: .*; use package.module:function"):
             load("mine", path=wrong)
     with pytest.raises(DataError, match="my_set:rows: yields a dict: expected Problem or SetAside"):
         load("mine", path="my_set:rows")

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coding_model_project.sandbox.fusion import bundle, driver_messages
+from coding_model_project.sandbox.carried import messages
+from coding_model_project.sandbox.fusion import bundle
 from coding_model_project.server import run_batch
 from coding_model_project.server.requests import BatchRequest, decoded
 from coding_model_project.types import (
@@ -28,14 +29,12 @@ from tests.unit.sandbox.fusion_servers import LIMITS, driver_answer
 from tests.unit.sandbox.test_codec import PLAIN, same
 
 
-def task_of(*inputs, **fields) -> driver_messages.Task:
-    return driver_messages.Task(
-        program=Program(**{"source": "x"} | fields), inputs=inputs, limits=LIMITS
-    )
+def task_of(*inputs, **fields) -> messages.Task:
+    return messages.Task(program=Program(**{"source": "x"} | fields), inputs=inputs, limits=LIMITS)
 
 
-def request_of(*tasks, secret: bytes = b"s" * 16) -> driver_messages.Request:
-    return driver_messages.Request(secret=secret, tasks=tasks, budget_s=1.0)
+def request_of(*tasks, secret: bytes = b"s" * 16) -> messages.Request:
+    return messages.Request(secret=secret, tasks=tasks, budget_s=1.0)
 
 
 def answered(*executions: list[dict]) -> bytes:
@@ -79,7 +78,7 @@ OUTCOMES = st.lists(st.lists(EXECUTIONS, max_size=3), max_size=3)
 @settings(deadline=None)
 def test_requests_survive_the_way(tasks):
     request = request_of(*tasks)
-    sent = json.dumps(driver_messages.batch(request))  # as FastAPI reads it
+    sent = json.dumps(messages.batch(request))  # as FastAPI reads it
     found = BatchRequest.model_validate(json.loads(sent))
     assert found.budget_s == request.budget_s
     for got, task in zip(found.programs, request.tasks, strict=True):
@@ -99,7 +98,7 @@ def test_requests_survive_the_way(tasks):
 def test_answers_of_a_batch_survive_the_way(programs):
     request = request_of(*(task_of(*[Stdin("")] * len(executions)) for executions in programs))
     sent = [list(map(run_batch._to_json, one)) for one in programs]
-    found = driver_messages.decode_batch(answered(*sent), request)
+    found = messages.decode_batch(answered(*sent), request)
     for got, executions in zip(found.outcomes, programs, strict=True):
         for one, other in zip(got.executions, executions, strict=True):
             assert same(one.value, other.value) or one.value == other.value
@@ -111,36 +110,36 @@ def test_answers_of_a_batch_survive_the_way(programs):
 def test_a_cut_or_changed_answer_of_a_driver_is_none(lost, data):
     request = request_of(*[task_of(Stdin(""))] * 2)
     whole = driver_answer(*lost, secret=request.secret)
-    found = driver_messages.decode_answer(whole, request)
+    found = messages.decode_answer(whole, request)
     assert [outcome.lost for outcome in found.outcomes] == lost
     at = data.draw(st.integers(0, len(whole) - 1))
     changed = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
     for cut in (whole[:at], changed, whole + b"x"):
-        with pytest.raises(driver_messages.NotAnAnswer):
-            driver_messages.decode_answer(cut, request)
+        with pytest.raises(messages.NotAnAnswer):
+            messages.decode_answer(cut, request)
 
 
 def test_an_answer_signed_with_another_secret_is_none():
     request = request_of(task_of(Stdin("")))
     for secret in (b"", b"t" * 16):
-        with pytest.raises(driver_messages.NotAnAnswer):
-            driver_messages.decode_answer(driver_answer("", secret=secret), request)
+        with pytest.raises(messages.NotAnAnswer):
+            messages.decode_answer(driver_answer("", secret=secret), request)
 
 
 def test_more_answers_than_inputs_or_programs_are_none():
     request = request_of(task_of(Stdin("")))
     one = run_batch._to_json(Execution(status=Status.finished))
     for outcomes in ([[one] * 2], [[one]] * 2):
-        with pytest.raises(driver_messages.NotAnAnswer):
-            driver_messages.decode_batch(answered(*outcomes), request)
-    with pytest.raises(driver_messages.NotAnAnswer):
-        driver_messages.decode_answer(driver_answer("", "", secret=request.secret), request)
+        with pytest.raises(messages.NotAnAnswer):
+            messages.decode_batch(answered(*outcomes), request)
+    with pytest.raises(messages.NotAnAnswer):
+        messages.decode_answer(driver_answer("", "", secret=request.secret), request)
 
 
 @given(st.text())
 def test_any_text_is_refused_as_an_answer_of_a_batch(text):
-    with pytest.raises(driver_messages.NotAnAnswer):
-        driver_messages.decode_batch(text.encode(), request_of(task_of(Stdin(""))))
+    with pytest.raises(messages.NotAnAnswer):
+        messages.decode_batch(text.encode(), request_of(task_of(Stdin(""))))
 
 
 def sources() -> dict[str, str]:
