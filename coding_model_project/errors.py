@@ -77,7 +77,14 @@ class DownloadError(CodingModelError):
 
 
 class UngradableError(CodingModelError):
-    """A completion without a truthful verdict. Infrastructure failures are never scores."""
+    """A completion without a truthful verdict. Infrastructure failures are never scores.
+
+    Attributes:
+        judge_s: wall seconds for which the judge was busy until it failed; they cost as much as a
+            verdict's.
+    """
+
+    judge_s = 0.0
 
 
 class SandboxError(UngradableError):

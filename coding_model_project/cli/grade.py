@@ -216,7 +216,7 @@ def _row(problem: Problem, outcome: Outcome) -> dict[str, Any]:
 
     if not isinstance(outcome, Verdict):
         why = {"type": type(outcome).__name__, "message": str(outcome)}
-        return {"problem_id": problem.id, "ungradable": why}
+        return {"problem_id": problem.id, "ungradable": why, "judge_s": outcome.judge_s}
     row = asdict(outcome)
     row |= {"passed": outcome.passed, "pass_fraction": outcome.pass_fraction}
     row["error"] = outcome.error

@@ -165,11 +165,13 @@ async def judged(
         The result; without a verdict and with the reason if the sample is ungradable.
     """
     verdict: Verdict | None = None
-    why = generated.refused
+    why, judge_s = generated.refused, 0.0
     if why is None:
         try:
             verdict = await grader.grade(sample.problem, generated.completion)
+            judge_s = verdict.judge_s
         except UngradableError as error:
+            judge_s = error.judge_s
             why = f"{type(error).__name__}: {error}"
     counted = generated.reasoning_tokens
     estimate = generated.estimated_reasoning_tokens if counted is None else None
@@ -183,7 +185,7 @@ async def judged(
         ungradable=why,
         tokens=generated.tokens,
         truncated=generated.truncated,
-        judge_s=round(verdict.judge_s, 4) if verdict else 0.0,
+        judge_s=round(judge_s, 4),
         reasoning_tokens=estimate if counted is None else counted,
         reasoning_estimated=estimate is not None,
         cut_in_reasoning=generated.cut_in_reasoning,

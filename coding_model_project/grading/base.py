@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -54,6 +56,17 @@ def math_judge() -> str:
 
 Outcome = Verdict | UngradableError
 """A completion's verdict, or the error that prevented one."""
+
+
+@contextmanager
+def timing_failures() -> Iterator[None]:
+    """Add the body's wall seconds to the `judge_s` of an error that ends it."""
+    started = time.monotonic()
+    try:
+        yield
+    except UngradableError as error:
+        error.judge_s += time.monotonic() - started
+        raise
 
 
 class Grader(Protocol):

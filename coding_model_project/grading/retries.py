@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from coding_model_project.errors import OverloadError, SandboxError
+from coding_model_project.grading.base import timing_failures
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.sandbox.base import Queues, Sandbox, StopWhen
 from coding_model_project.types import Execution, Input, Limits, Program, Status
@@ -62,7 +63,8 @@ class Retries:
         try:
             async with self._limiter.shared():
                 started = time.monotonic()
-                executions = await self._with_grace(program, inputs, limits, stop)
+                with timing_failures():
+                    executions = await self._with_grace(program, inputs, limits, stop)
                 seconds = self._seconds(started, executions)
         except OverloadError:
             async with self._limiter.alone():
@@ -101,7 +103,8 @@ class Retries:
     ) -> list[Execution]:
         """Run alone; an overload is then a failure of the sandbox."""
         try:
-            return await self._with_grace(program, inputs, limits, stop)
+            with timing_failures():
+                return await self._with_grace(program, inputs, limits, stop)
         except OverloadError as error:
             if self._breaker is not None:
                 self._breaker.record(error)

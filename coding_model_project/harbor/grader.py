@@ -19,6 +19,7 @@ from coding_model_project.grading.base import (
     GRADER_VERSION,
     TaskEnvironment,
     harbor_identity,
+    timing_failures,
 )
 from coding_model_project.grading.execution import clip
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
@@ -118,7 +119,8 @@ class HarborGrader:
         task = self._task(problem)
         async with self._limiter.shared():
             started = time.monotonic()
-            outcome = await self._run(task, agent)
+            with timing_failures():
+                outcome = await self._run(task, agent)
             judge_s = time.monotonic() - started
         rewards, result = await self._result(task, outcome)
         if extraction == "agent":  # the rest is the model's time

@@ -41,6 +41,8 @@ class Ungradable:
     error: str
     """Name of the exception (`errors`)."""
     reason: str
+    judge_s: float = 0.0
+    """Wall seconds that the judge spent on it."""
     at: float
     """Seconds since the epoch, by the judging node's clock."""
     host: str = ""

@@ -271,7 +271,7 @@ def summarise(outcomes: Iterable[Outcome]) -> Summary:
         accepted=sum(verdict.passed for verdict in verdicts) / total,
         errors={str(group): groups.count(group) / total for group in ERROR_GROUPS},
         ungradable=len(outcomes) - len(verdicts),
-        judge_s=sum(verdict.judge_s for verdict in verdicts),
+        judge_s=sum(outcome.judge_s for outcome in outcomes),
     )
 
 

@@ -16,7 +16,12 @@ from jinja2 import TemplateError
 from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.data.governance import as_rewarded
 from coding_model_project.data.problems import ProblemFile
-from coding_model_project.errors import CodingModelError, DataError, SandboxError
+from coding_model_project.errors import (
+    CodingModelError,
+    DataError,
+    SandboxError,
+    UngradableError,
+)
 from coding_model_project.grading.judge import Graders, open_judge
 from coding_model_project.grading.rewards import RewardKind
 from coding_model_project.harbor import task_grader
@@ -194,6 +199,7 @@ def _note(run_dir: Path | None, row: Mapping[str, Any], error: CodingModelError)
         sample=f"{row['uid']}_{row['session_id']}",
         error=type(error).__name__,
         reason=reason_of(error),
+        judge_s=error.judge_s if isinstance(error, UngradableError) else 0.0,
         at=time.time(),
         host=host,
     )

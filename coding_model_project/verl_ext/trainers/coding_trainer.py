@@ -244,8 +244,10 @@ class CodingTrainer(PPOTrainer):
         refused = self._not_isolated(requested - len(infos), self._belongs)
         expected = requested - refused
         metrics.update(step_metrics(infos, rewards, expected, since=self._waits_since()))
-        lost = self._outages.lost_problems(self._belongs)
-        metrics.update(source_metrics([judged(sample) for sample in samples], lost))
+        lost = self._outages.lost(self._belongs)
+        metrics["judge/seconds"] += sum(row.judge_s for row in lost)
+        problems = [row.problem for row in lost]
+        metrics.update(source_metrics([judged(sample) for sample in samples], problems))
         metrics["judge/not_isolated"] = refused / requested
         if has_episodes(self.config):
             metrics.update(repair_metrics(infos, self.config.coding.repair.rounds))

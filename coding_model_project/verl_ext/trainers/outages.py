@@ -29,10 +29,10 @@ class Outages:
         rows = filter(belongs, read_attempt(self._run_dir, self._attempt))
         return len({row.sample for row in rows if row.error == NotIsolatedError.__name__})
 
-    def lost_problems(self, belongs: Belongs) -> list[str]:
-        """Return the problem of each sample that could not be judged."""
+    def lost(self, belongs: Belongs) -> list[Ungradable]:
+        """Return the last row of each sample that could not be judged."""
         rows = filter(belongs, read_attempt(self._run_dir, self._attempt))
-        return list({row.sample: row.problem for row in rows}.values())
+        return list({row.sample: row for row in rows}.values())
 
     def stop(self, infra_rate: float, whose: str) -> None:
         """End the run if more samples than allowed could not be judged.

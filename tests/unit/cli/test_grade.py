@@ -94,6 +94,7 @@ def test_an_outage_is_exit_3_and_no_verdict(files, sandbox, capsys):
     lost = [row for row in rows if "ungradable" in row]
     assert [row["ungradable"]["type"] for row in lost] == ["SandboxError"] * 2
     assert not any("passed" in row for row in lost)
+    assert all(row["judge_s"] > 0 for row in lost)
     said = capsys.readouterr().out
     assert "ungradable: 2 × SandboxError: the fake is down" in said
     assert "no_code 1 (33.3%)" in said  # of the judged ones

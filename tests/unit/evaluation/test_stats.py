@@ -129,12 +129,14 @@ def test_pass_at_k_of_nonsense_raises(wrong):
 
 @given(st.lists(st.none() | st.sampled_from(ErrorType), min_size=1))
 def test_shares_sum_to_one_over_what_was_graded(errors):
-    summary = summarise([verdict(error) for error in errors] + [SandboxError("down")])
+    down = SandboxError("down")
+    down.judge_s = 2.0
+    summary = summarise([*map(verdict, errors), down])
     assert summary.graded == len(errors)
     assert summary.ungradable == 1
     assert set(summary.errors) == set(ERROR_GROUPS)
     assert math.isclose(summary.accepted + sum(summary.errors.values()), 1.0)
-    assert summary.judge_s == 0.5 * len(errors)
+    assert summary.judge_s == 0.5 * len(errors) + 2.0  # failures cost, too
 
 
 def test_nothing_graded_is_no_score_of_anything():

@@ -47,14 +47,14 @@ def test_steps_that_a_resumed_run_takes_again_have_their_own_samples(tmp_path):
     first = start(tmp_path)
     lost(tmp_path, step=2)
     before = Outages(tmp_path, 0.1)
-    assert before.lost_problems(lambda row: row.step == 2) == ["a/1"]
+    assert [row.problem for row in before.lost(lambda row: row.step == 2)] == ["a/1"]
     end_attempt(tmp_path, first, SandboxError("the judge is down"))
     start(tmp_path)
     now = Outages(tmp_path, 0.1)
-    assert now.lost_problems(lambda row: row.step == 2) == []
+    assert now.lost(lambda row: row.step == 2) == []
     assert now.why() == "; see the rollout server's errors above"  # not the earlier outage's reason
     lost(tmp_path, step=2)
-    assert now.lost_problems(lambda row: row.step == 2) == ["a/1"]
+    assert [row.problem for row in now.lost(lambda row: row.step == 2)] == ["a/1"]
     assert "SandboxError" in now.why()
     assert [row.attempt for row in read_ungradable(tmp_path)] == [1, 2]
 
