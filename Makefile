@@ -50,12 +50,10 @@ fast: setup ## the fast tests only
 # All tests, as in CI. Tests of the report's page need a browser and are skipped without one. Three processes
 # keep two cores busy, since tests also wait (tests/conftest.py defines the groups that share one).
 BROWSER := $(and $(shell command -v chromium),$(shell command -v chromedriver))
-ALONE = $(shell grep -rl 'mark\.alone' tests)
 test: setup ## all tests, as in CI
 	@test -n "$(BROWSER)" || echo "left out: tests in a browser (apt-get install chromium chromium-driver)"
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory --jobs=2 types tests
-	@$(BIN)/pytest -q $(TIMED)/alone.xml -m "alone and not soak" $(ALONE)
 
 .PHONY: lint tests
 lint: setup
@@ -64,7 +62,7 @@ lint: setup
 	@$(BIN)/lint-imports
 
 tests: setup
-	@$(BIN)/pytest -q $(TIMED)/all.xml -n 3 --dist loadgroup -m "not (alone or soak$(if $(BROWSER),, or browser))"
+	@$(BIN)/pytest -q $(TIMED)/all.xml -n 3 --dist loadgroup -m "not (soak$(if $(BROWSER),, or browser))"
 
 # End-to-end tests (pytest, 10 minutes), then every fault injected into real GRPO runs and their judge's
 # server, 100,000 executions and 10,000 gradings: about an hour and a half.

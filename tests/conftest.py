@@ -3,7 +3,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import hypothesis
@@ -35,14 +35,20 @@ def _shared(item: pytest.Item) -> str | None:
     return next((name for name in ("verl", "browser") if item.get_closest_marker(name)), None)
 
 
+def _order(item: pytest.Item) -> int:
+    """Sort long groups first: each has a process of `pytest -n` to itself, while it lasts."""
+    group = item.get_closest_marker("xdist_group")
+    first = ("ray", "verl", "cluster", "containers")
+    return first.index(group.args[0]) if group and group.args[0] in first else len(first)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Group tests that share a slow resource into one process, and start with the longest."""
     for item in items:
         if (shared := _shared(item)) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(shared))
-    longest_first = {"ray": 0, "verl": 1}
-    items.sort(key=lambda item: longest_first.get(_shared(item) or "", 2))
+    items.sort(key=_order)
     yield
     # xdist 3.8 writes the group where pytest 9.2 no longer looks for a test's name.
     for item in items:
@@ -123,6 +129,29 @@ def cpu_platform():
 
     prepare_environment("cpu", alone=True)
     check_cpu_plugin()
+
+
+@pytest.fixture(scope="session")
+def _spawner():
+    """Of one server for all runs in processes of their own: each would import the same for 12 s."""
+    from coding_model_project.launch.device import ON_LOOPBACK, environment_of
+    from coding_model_project.verl_ext.cluster import forkserver
+
+    with pytest.MonkeyPatch.context() as environment, ExitStack() as server:
+        for name, value in (environment_of("cpu") | ON_LOOPBACK).items():
+            environment.setenv(name, value)
+        server.enter_context(forkserver.running())
+        environment.undo()
+        named = {forkserver.SPAWNER: os.environ.pop(forkserver.SPAWNER)}
+        yield named
+        os.environ.update(named)
+
+
+@pytest.fixture
+def forked(_spawner, monkeypatch):
+    """Runs that the test starts as processes find their slow imports done."""
+    for name, spawner in _spawner.items():
+        monkeypatch.setenv(name, spawner)
 
 
 @pytest.fixture(autouse=True)

@@ -1,13 +1,12 @@
-"""The speed of a real SandboxFusion server, given by its address in `SANDBOXFUSION_URL`.
+"""Few requests to a real SandboxFusion server, given by its address in `SANDBOXFUSION_URL`.
 
-`test_fusion_conformance` runs on it too.
+`test_fusion_conformance` runs on it too; `tests.bench.fusion` measures its speed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
 
 import httpx
 import pytest
@@ -47,35 +46,3 @@ async def test_programs_share_requests_and_stop_early():
             Program(source="print(1)"), [Stdin("")] * 20, LIMITS, stop_when=lambda *_: True
         )
         assert (len(wrong), transport.n - asked) == (1, 1)
-
-
-@pytest.mark.alone
-async def test_the_samples_of_a_step_take_seconds():
-    async with FusionSandbox([URL]) as sandbox:
-        assert await bench.of_a_step(sandbox, sparse=False) < 10
-
-
-@pytest.mark.alone
-async def test_programs_of_many_tests_are_ten_times_as_fast_as_requests_of_one():
-    async with (
-        httpx.AsyncClient(base_url=URL, timeout=120, trust_env=False) as client,
-        FusionSandbox([URL]) as sandbox,
-    ):
-        ratios = []
-        for _ in range(3):
-            plain = await bench.seconds(bench.by_requests(client), 4, 8, 8) / 32
-            ours = await bench.seconds(bench.by(sandbox), 20, 32, 1024) / 640
-            ratios.append(plain / ours)
-        assert max(ratios) > 10, ratios
-
-
-@pytest.mark.alone
-async def test_programs_of_one_test_are_no_slower_than_requests_of_one():
-    async with (
-        httpx.AsyncClient(base_url=URL, timeout=120, trust_env=False) as client,
-        FusionSandbox([URL]) as sandbox,
-    ):
-        started = time.perf_counter()
-        await bench.seconds(bench.by_requests(client), 1, 32, 8)
-        plain_s = time.perf_counter() - started
-        assert await bench.seconds(bench.by(sandbox), 1, 32, 1024) < plain_s

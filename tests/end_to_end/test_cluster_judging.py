@@ -85,7 +85,7 @@ def answer(prompt, seed):
     return f"```python\ndef add(x):\n    return x + {number if seed % 3 else 0}\n```"
 
 
-@pytest.mark.alone  # two more Rays beside those of other tests
+@pytest.mark.xdist_group("cluster")
 def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_path, popen):
     given = ("--problems", toy / "p.jsonl", "--completions", toy / "c.jsonl")
     command("grade", *given, "--out", tmp_path / "here.jsonl", cwd=tmp_path)

@@ -68,7 +68,14 @@ none."""
 
 @contextlib.contextmanager
 def running(imports: Sequence[str] = SLOW_IMPORTS) -> Iterator[str]:
-    """Run the server until this context or process ends; yields the command to run in place of Python."""
+    """Run the server until this context or process ends; yields the command to run in place of Python.
+
+    Inside such a context, in this process or one that it started, there is a server already.
+    """
+    outer = os.environ.get(SPAWNER)
+    if outer and Path(outer).exists():
+        yield outer
+        return
     with tempfile.TemporaryDirectory(prefix="fork-") as folder:
         path = f"{folder}/socket"
         with socket.socket(socket.AF_UNIX) as listening:
@@ -90,7 +97,7 @@ def running(imports: Sequence[str] = SLOW_IMPORTS) -> Iterator[str]:
         spawner.chmod(0o700)
         os.environ[SPAWNER] = str(spawner)
         try:
-            yield python
+            yield str(spawner)
         finally:
             del os.environ[SPAWNER]
             server.kill()

@@ -16,6 +16,7 @@ from coding_model_project.grading.battery.battery_cases import read_cases
 from coding_model_project.grading.battery.run_cases import run_battery, summary
 from coding_model_project.types import Asserts, Call, Execution, Status, Stdin
 from tests.fakes import FakeSandbox
+from tests.sandbox_battery import battery
 from tests.tables import tables
 
 CASES = tables("battery")
@@ -149,22 +150,17 @@ async def test_summary(tmp_path):
 # ── the command ───────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.alone
 @pytest.mark.sandbox
-def test_command(tmp_path, capfd):
+def test_command(tmp_path):
     right = require(reward=1, verdict_in=["accepted"]) | {"id": "right", "code": "print(2)"}
-    assert cli.main(["sandbox", "battery", str(written(tmp_path, CASE, right))]) == 0
-    out = capfd.readouterr().out.splitlines()
-    assert json.loads(out[-1])["passed"] == 2
+    code, lines = battery(written(tmp_path, CASE, right))
+    assert (code, json.loads(lines[-1])["passed"]) == (0, 2)
     wrong = require(verdict_in=["timeout"]) | {"id": "wrong"}
-    arguments = ["sandbox", "battery", str(written(tmp_path, wrong)), "--tier", "rlimit"]
-    assert cli.main(arguments) == 1
-    first, last = capfd.readouterr().out.splitlines()
-    assert first == "wrong: verdict_in: wrong_answer"
+    code, (first, last) = battery(written(tmp_path, wrong), "--tier", "rlimit")
+    assert (code, first) == (1, "wrong: verdict_in: wrong_answer")
     assert (json.loads(last)["failed"], json.loads(last)["tier"]) == (["wrong"], "rlimit")
-    assert cli.main([*arguments, "--json"]) == 1
-    (only,) = capfd.readouterr().out.splitlines()
-    assert json.loads(only)["cases"] == 1
+    code, (only,) = battery(written(tmp_path, wrong), "--tier", "rlimit", "--json")
+    assert (code, json.loads(only)["cases"]) == (1, 1)
 
 
 def test_command_refuses(tmp_path, capsys):
