@@ -54,10 +54,10 @@ class ShapingConfig:
 
 @dataclass
 class RewardConfig:
-    kind: RewardKind = key(
-        RewardKind.sparse,
+    kind: str = key(
+        str(RewardKind.sparse),
         "Reward for a verdict: `dense` is the share of hidden tests passed; `sparse` is 1 if all of them "
-        "pass, else 0.",
+        "pass, else 0; or `package.module:function`, your own function of a problem and its verdict.",
     )
     check_public: bool = key(
         True,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import StrEnum
+from numbers import Real
 
+from coding_model_project.config_key import named_callable
+from coding_model_project.errors import ConfigError
 from coding_model_project.types import Problem, Reward, Verdict
 
 RewardFn = Callable[[Problem, Verdict], Reward]
@@ -34,8 +38,37 @@ def sparse(problem: Problem, verdict: Verdict) -> Reward:
     return Reward(total=total, parts={"outcome": total})
 
 
-REWARDS: dict[str, RewardFn] = {RewardKind.dense: dense, RewardKind.sparse: sparse}
-"""Reward functions by `coding.reward.kind`."""
+_REWARDS: dict[str, RewardFn] = {RewardKind.dense: dense, RewardKind.sparse: sparse}
+
+
+def reward_function(kind: str, key: str = "coding.reward.kind") -> RewardFn:
+    """Return the reward function of this name, or one of the user's.
+
+    Args:
+        kind: a `RewardKind`, or "package.module:function" of a function that returns a number for a
+            problem and a verdict.
+        key: where the kind is given, for messages.
+
+    Raises:
+        ConfigError: there is no such function. Also raised by a user's function that fails or returns
+            anything but a finite number.
+    """
+    if kind in _REWARDS:
+        return _REWARDS[kind]
+    known = "dense, sparse or package.module:function"
+    own: Callable[[Problem, Verdict], float] = named_callable(key, kind, known)
+
+    def outcome(problem: Problem, verdict: Verdict) -> Reward:
+        where = f"{key}={kind}: {problem.id}"
+        try:
+            total = own(problem, verdict)
+        except Exception as error:
+            raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
+        if not isinstance(total, Real) or not math.isfinite(total):
+            raise ConfigError(f"{where}: returned {total!r}; expected a finite number")
+        return Reward(total=float(total), parts={"outcome": float(total)})
+
+    return outcome
 
 
 def discounted(reward: Reward, factor: float) -> Reward:

@@ -14,7 +14,7 @@ from coding_model_project.grading.extract import Rule, is_one_block
 from coding_model_project.grading.kinds import KINDS
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.reward_config import LengthBonus, RewardConfig, ShapingConfig
-from coding_model_project.grading.rewards import RewardKind
+from coding_model_project.grading.rewards import RewardKind, reward_function
 from coding_model_project.types import Problem, Reward, Verdict
 
 
@@ -49,6 +49,7 @@ class Shaping:
         Raises:
             ConfigError: a key is invalid; names the key.
         """
+        reward_function(reward.kind)
         given, where = reward.shaping, "coding.reward.shaping"
         if given.length_cap < 1:
             raise ConfigError(f"{where}.length_cap={given.length_cap}: must be at least 1")
@@ -61,7 +62,7 @@ class Shaping:
                 f"data.max_response_length={max_tokens}"
             )
         partial = given.length_weight and given.length_bonus is LengthBonus.partial
-        if partial and reward.kind is not RewardKind.dense:
+        if partial and reward.kind != RewardKind.dense:
             raise ConfigError(
                 f"{where}.length_bonus=partial scales the share of tests passed: set "
                 "coding.reward.kind=dense"

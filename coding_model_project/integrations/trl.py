@@ -17,7 +17,7 @@ from coding_model_project.errors import ConfigError, SandboxError, UngradableErr
 from coding_model_project.grading.base import Outcome
 from coding_model_project.grading.limiter import CircuitBreaker
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
-from coding_model_project.grading.rewards import REWARDS
+from coding_model_project.grading.rewards import reward_function
 from coding_model_project.integrations.given_problems import Problems, by_id, for_rewards, named
 from coding_model_project.types import Problem
 
@@ -37,7 +37,8 @@ class CodeReward:
 
     Args:
         problems: the rows' problems, or a name or path for `cmp.load`.
-        kind: "dense", the share of tests passed, or "sparse", 1 if all passed, else 0.
+        kind: "dense", the share of tests passed; "sparse", 1 if all passed, else 0; or
+            "package.module:function" (`rewards.reward_function`).
         bare: completions are programs without a Markdown fence.
         column: the data set's column of problem ids.
         workers: programs judged at the same time; by default one per CPU core, shared among the
@@ -63,8 +64,6 @@ class CodeReward:
         min_tier: str = "seccomp",
         max_lost_batches: int = 3,
     ) -> None:
-        if kind not in REWARDS:
-            raise ConfigError(f"kind={kind!r}: expected one of {', '.join(REWARDS)}")
         if max_lost_batches < 1:
             raise ConfigError(f"max_lost_batches={max_lost_batches}: must be at least 1")
         self._problems = for_rewards(problems)
@@ -77,7 +76,8 @@ class CodeReward:
             "min_tier": min_tier,
             "max_lost_batches": max_lost_batches,
         }
-        self._reward, self._column, self._max_lost = REWARDS[kind], column, max_lost_batches
+        self._reward = reward_function(kind, "kind")
+        self._column, self._max_lost = column, max_lost_batches
         self._lost_batches = 0
         self._breaker = CircuitBreaker()
         self.__name__ = f"code_{kind}"  # names TRL's metrics

@@ -25,7 +25,7 @@ from coding_model_project.data.loaders.base import Unusable
 from coding_model_project.data.loaders.cases import Hints, truth_of
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.prelude import contest_prelude
-from coding_model_project.grading.rewards import REWARDS
+from coding_model_project.grading.rewards import reward_function
 from coding_model_project.integrations.given_problems import for_rewards, named
 from coding_model_project.types import ERROR_GROUPS, ErrorType, GradedBy, Limits, Problem
 from coding_model_project.verl_ext.rewards.own_scorers import PROGRAMS, score_by_verl
@@ -66,7 +66,8 @@ def compute_score(
         problems: a file of problems or the name of a data set, for `cmp.load`.
         fallback: the judge of other ground truths: "verl" for verl's own scorer of the `data_source`, or
             "raise" for an error.
-        kind: "dense", the share of tests passed, or "sparse", 1 if all passed, else 0.
+        kind: "dense", the share of tests passed; "sparse", 1 if all passed, else 0; or
+            "package.module:function" (`rewards.reward_function`).
         bare: completions are programs without a Markdown fence.
         workers: programs judged at the same time in each such process; by default one per CPU core.
         sandbox: see `cmp.Judge`.
@@ -86,8 +87,7 @@ def compute_score(
             f"reward_kwargs.{min(unknown)}: no such argument; expected problems, fallback, kind, bare, "
             "workers, sandbox or min_tier"
         )
-    if kind not in REWARDS:
-        raise ConfigError(f"reward_kwargs.kind={kind!r}: expected one of {', '.join(REWARDS)}")
+    reward_of = reward_function(kind, "reward_kwargs.kind")
     if fallback not in ("verl", "raise"):
         raise ConfigError(f"reward_kwargs.fallback={fallback!r}: expected verl or raise")
     if problems is not None:
@@ -102,7 +102,7 @@ def compute_score(
     judge = _judge(workers, services, bare, kind == "sparse", min_tier)
     verdict = judge.run(lambda started: started.grade(problem, solution_str))
     group = verdict.error.group if verdict.error is not None else None
-    reward = REWARDS[kind](problem, verdict).total
+    reward = reward_of(problem, verdict).total
     return _row(reward, verdict.passed, verdict.pass_fraction, verdict.judge_s, group)
 
 

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.data.problems import read_problems
 from coding_model_project.grading.judge import open_judge
-from coding_model_project.grading.rewards import REWARDS, RewardKind
+from coding_model_project.grading.rewards import RewardKind, reward_function
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.rollouts import Rollout, read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
@@ -93,9 +93,9 @@ async def _true_rewards(run: RunFolder, rows: Sequence[Rollout]) -> dict[tuple[s
     config = DictConfig(OmegaConf.load(run.config))
     coding = coding_of(config)
     problems = {p.id: p for path in coding.problems for p in read_problems(path)}
-    reward = REWARDS[coding.reward.kind]
+    reward = reward_function(coding.reward.kind)
     truth = {}
-    early = coding.reward.kind is RewardKind.sparse
+    early = coding.reward.kind == RewardKind.sparse
     async with open_judge(SandboxConfig(), style=coding.prompt, stop_early=early) as judge:
         for row in rows:
             problem = problems[row.problem]

@@ -277,7 +277,7 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
         raise ConfigError(f"{folder}: not a run's folder (it has no config.yaml)")
     coding = plain_config(run.config).get("coding") or {}
     try:
-        style, kind = PromptStyle(coding["prompt"]), RewardKind(coding["reward"]["kind"])
+        style, kind = PromptStyle(coding["prompt"]), str(coding["reward"]["kind"])
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
             f"{run.config}: lacks the settings of prompts and rewards ({error}), as in runs of older "
@@ -303,7 +303,7 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
     if not stored:
         why = ", ".join(f"{n} {reason}" for reason, n in skipped.items())
         raise ConfigError(f"{folder}: no samples to judge{f' ({why})' if why else ''}")
-    stop_early = kind is RewardKind.sparse
+    stop_early = kind == RewardKind.sparse
     results, changes = judge_again(
         stored,
         given.judge(style, stop_early=stop_early, stop_at_limit=False),

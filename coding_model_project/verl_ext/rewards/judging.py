@@ -138,7 +138,7 @@ class JudgePool:
             opened = open_judge(
                 coding.sandbox,
                 style=coding.prompt,
-                stop_early=coding.reward.kind is RewardKind.sparse,
+                stop_early=coding.reward.kind == RewardKind.sparse,
                 tasks=task_grader,
                 environment=coding.harbor.place(),
             )

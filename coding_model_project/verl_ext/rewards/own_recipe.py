@@ -20,7 +20,7 @@ from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.configs.typed import OnUngradable, coding_beside
 from coding_model_project.errors import ConfigError, DataError, UngradableError
 from coding_model_project.grading.judge import make_sandbox
-from coding_model_project.grading.rewards import REWARDS
+from coding_model_project.grading.rewards import reward_function
 from coding_model_project.grading.shaping import Answer, Shaping, shaped
 from coding_model_project.harbor.integrity import Integrity, require
 from coding_model_project.types import ERROR_GROUPS, Problem, Verdict
@@ -147,7 +147,7 @@ class NodeScorer:
     def __init__(self, coding: CodingConfig, max_tokens: int, tests_in: TestsIn) -> None:
         self._pool = JudgePool(coding)
         self._tests_in = tests_in
-        self._reward = REWARDS[coding.reward.kind]
+        self._reward = reward_function(coding.reward.kind)
         self._shaping = Shaping.of(coding.reward, style=coding.prompt, max_tokens=max_tokens)
         self._accepted = coding.harbor.integrity
 

@@ -21,7 +21,7 @@ from coding_model_project.configs.typed import coding_of
 from coding_model_project.episodes.bash import Ending
 from coding_model_project.episodes.repair_config import RepairReward
 from coding_model_project.grading.brief import brief
-from coding_model_project.grading.rewards import REWARDS, discounted
+from coding_model_project.grading.rewards import discounted, reward_function
 from coding_model_project.grading.shaping import Answer, Shaping, shaped
 from coding_model_project.grading.verdict_rows import verdict_of
 from coding_model_project.harbor.agent_config import AgentEnding
@@ -65,7 +65,7 @@ class CodeRewardManager(RewardManagerBase):
         self._turns = ModelsTurn(tokenizer)
         coding = coding_of(config)
         self._pool = JudgePool(coding)
-        self._reward = REWARDS[coding.reward.kind]
+        self._reward = reward_function(coding.reward.kind)
         self._shaping = Shaping.of(
             coding.reward, style=coding.prompt, max_tokens=config.data.max_response_length
         )

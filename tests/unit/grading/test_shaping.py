@@ -10,7 +10,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import extract
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.reward_config import LengthBonus, RewardConfig, ShapingConfig
-from coding_model_project.grading.rewards import REWARDS, RewardKind
+from coding_model_project.grading.rewards import RewardKind, reward_function
 from coding_model_project.grading.shaping import (
     PARTS,
     Answer,
@@ -63,7 +63,7 @@ def judged(completion, *errors):
 def value(by, completion, *errors, kind=RewardKind.sparse, tokens=10):
     verdict = judged(completion, *errors)
     answer = Answer(completion=completion, tokens=tokens)
-    return shaped(REWARDS[kind](PROBLEM, verdict), PROBLEM, verdict, answer, by)
+    return shaped(reward_function(kind)(PROBLEM, verdict), PROBLEM, verdict, answer, by)
 
 
 @given(SIZES, SIZES, st.floats(0, 5), st.floats(1, 10))
@@ -112,7 +112,7 @@ def test_the_parts_sum_to_the_total_and_off_changes_nothing(
         name for name, on in (("length", length), ("format", form), ("overlong", buffer)) if on
     }
     if not any(weights):
-        assert found == REWARDS[kind](PROBLEM, judged(fenced(code), *errors))
+        assert found == reward_function(kind)(PROBLEM, judged(fenced(code), *errors))
 
 
 def test_every_key_that_is_off_by_default_turns_a_part_on():
@@ -166,7 +166,7 @@ def test_shaping_that_makes_no_sense_is_refused_by_its_key(wrong):
     st.sampled_from(RewardKind),
 )
 def test_rewards_are_bounded_and_the_sum_of_their_parts(errors, kind):
-    given_reward = REWARDS[kind](stdin_problem(), verdict(errors))
+    given_reward = reward_function(kind)(stdin_problem(), verdict(errors))
     assert 0.0 <= given_reward.total <= 1.0
     assert given_reward.total == sum(given_reward.parts.values())
     assert (given_reward.total == 1.0) == (not any(errors))
@@ -181,5 +181,25 @@ def test_rewards_are_bounded_and_the_sum_of_their_parts(errors, kind):
     ],
 )
 def test_dense_is_the_share_of_tests_and_sparse_all_or_nothing(found, dense, sparse):
-    assert REWARDS[RewardKind.dense](stdin_problem(), found).total == dense
-    assert REWARDS[RewardKind.sparse](stdin_problem(), found).total == sparse
+    assert reward_function("dense")(stdin_problem(), found).total == dense
+    assert reward_function("sparse")(stdin_problem(), found).total == sparse
+
+
+def squared(_problem, verdict):
+    return verdict.pass_fraction**2
+
+
+def without_a_number(_problem, verdict):
+    return verdict.error
+
+
+def test_a_users_function_is_a_reward_and_what_is_no_number_is_none():
+    found = verdict([None, ErrorType.timeout])
+    reward = reward_function(f"{__name__}:squared")(stdin_problem(), found)
+    assert (reward.total, reward.parts) == (0.25, {"outcome": 0.25})
+    for wrong in ("without_a_number", "SPENT"):
+        with pytest.raises(ConfigError, match=f"coding.reward.kind={__name__}:{wrong}"):
+            reward_function(f"{__name__}:{wrong}")(stdin_problem(), found)
+
+
+SPENT = float("nan")

@@ -32,7 +32,7 @@ def problems(tmp_path_factory) -> str:
     ("truth", "options", "message"),
     [
         ("mine/add", {"knd": "sparse"}, r"reward_kwargs\.knd: no such argument"),
-        ("mine/add", {"kind": "most"}, "kind='most': expected one of dense, sparse"),
+        ("mine/add", {"kind": "most"}, "reward_kwargs.kind=most: .*use dense, sparse or"),
         ("mine/sub", {}, "ground_truth='mine/sub': none of the 2 problems has this id"),
         ("mine/add", {"sandbox": "docker"}, "sandbox='docker'"),
         ("mine/add", {"workers": 0}, "workers=0"),
