@@ -22,7 +22,16 @@ def load_replica() -> type:
             super().__init__(*args, **kwargs)
             # The processes forked next derive the name of their weight socket from it.
             os.environ["VERL_RAY_JOB_ID"] = job_of_cluster()
-            spawn_from_here()  # vLLM's own two processes
+            spawn_from_here()  # vLLM's own processes
+
+        def _preprocess_engine_kwargs(self, engine_kwargs: dict[str, Any]) -> None:
+            super()._preprocess_engine_kwargs(engine_kwargs)
+            if self.config.tensor_model_parallel_size == 1:
+                # The engine computes in its own process, without a message to a worker and back for
+                # each token. vLLM has that on a CPU only with this variable, which its engine for
+                # servers does not read.
+                engine_kwargs.setdefault("distributed_executor_backend", "uni")
+                os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 
         def _get_worker_extension_cls(self) -> str:
             return "coding_model_project.verl_ext.cpu.vllm_worker.CPUWorkerExtension"
