@@ -12,11 +12,11 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from coding_model_project.isolation import linux
-from coding_model_project.isolation.confine import FIRST_KEPT, Steps
+from coding_model_project.isolation.confine import FIRST_KEPT, SCRATCH, Steps
 
 _MAX_HEAD = 512
 SOURCE_FD = FIRST_KEPT + 4
@@ -47,11 +47,14 @@ class Plan(ctypes.Structure):
         ("n_steps", ctypes.c_int64),
         ("n_own_pid", ctypes.c_int64),
         ("n_reseed", ctypes.c_int64),
+        ("n_renewal", ctypes.c_int64),
         ("cpu_s", ctypes.c_double),
         ("wall_s", ctypes.c_double),
         ("steps", ctypes.POINTER(_Step)),
         ("own_pid", ctypes.POINTER(ctypes.c_void_p)),
         ("reseed", ctypes.POINTER(ctypes.py_object)),
+        ("renewal", ctypes.POINTER(_Step)),
+        ("scratch", ctypes.c_char_p),
         ("head", ctypes.c_char * _MAX_HEAD),
     )
 
@@ -103,6 +106,7 @@ def plan(
     wall_s: float,
     output_bytes: int,
     max_threads: int,
+    renewal: Sequence[linux.SystemCall],
 ) -> Plan:
     """Return a plan for tests without files.
 
@@ -111,13 +115,15 @@ def plan(
         single: whether it serves programs that come with their only test.
         clone_flags: new namespaces of each test.
         proc: a descriptor of /proc, if threads can be counted.
+        renewal: the calls that replace the tests' common working folder by an empty one; none if each
+            test makes its own.
     """
     calls = [*steps.enter, *steps.restrict]
     places: tuple[ctypes.c_uint32, ...] = ()
     if steps.filter is not None:
         calls.append(steps.filter.call)
         places = steps.filter.own_pid
-    made = (_Step * len(calls))(*(_step(call) for call in calls))
+    made, renewing = _steps(calls), _steps(renewal)
     own_pid = (ctypes.c_void_p * len(places))(*map(ctypes.addressof, places))
     drawing = _reseed()
     reseed = (ctypes.py_object * len(drawing))(*drawing)
@@ -132,14 +138,21 @@ def plan(
         n_steps=len(calls),
         n_own_pid=len(places),
         n_reseed=len(drawing),
+        n_renewal=len(renewal),
         cpu_s=cpu_s,
         wall_s=wall_s,
         steps=made,
         own_pid=own_pid,
         reseed=reseed,
+        renewal=renewing,
+        scratch=SCRATCH.encode(),
     )
-    planned.kept = (steps, made, own_pid, drawing, reseed)
+    planned.kept = (steps, made, own_pid, drawing, reseed, renewal, renewing)
     return planned
+
+
+def _steps(calls: Sequence[linux.SystemCall]) -> ctypes.Array[_Step]:
+    return (_Step * len(calls))(*map(_step, calls))
 
 
 def _step(call: linux.SystemCall) -> _Step:

@@ -13,7 +13,16 @@ import time
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from coding_model_project.isolation.confine import Confinement, Limits, Room, steps
+from coding_model_project.isolation import linux
+from coding_model_project.isolation.confine import (
+    NO_FILES,
+    SCRATCH,
+    Confinement,
+    Limits,
+    Room,
+    empty_scratch,
+    steps,
+)
 from coding_model_project.sandbox.embedded import (
     argument_files,
     fork_server,
@@ -41,11 +50,18 @@ def plan(
         single: whether programs come with their only test.
     """
     compiling_s = COMPILE_CPU_S if single else 0  # in the same process
+    shares = confinement.has_common_scratch
     return fork_server.plan(
-        steps(confinement, limits._replace(cpu_s=limits.cpu_s + compiling_s), 4),
+        steps(
+            confinement,
+            limits._replace(cpu_s=limits.cpu_s + compiling_s),
+            4,
+            None if shares else NO_FILES,
+        ),
         channel,
         single=single,
-        clone_flags=confinement.namespaces,
+        clone_flags=confinement.namespaces & ~(linux.CLONE_NEWNS if shares else 0),
+        renewal=[linux.unmounting(SCRATCH), empty_scratch()] if shares else [],
         proc=confinement.proc,
         cpu_s=limits.cpu_s,
         wall_s=limits.wall_s,
