@@ -71,6 +71,7 @@ class ForkServer:
         self._serve = loaded.fork_server_serve
         self._confine = loaded.fork_server_confine
         self._refuse = loaded.fork_server_refuse
+        self.collapse: Callable[[], object] = loaded.fork_server_collapse
 
     def serve(self, plan: Plan) -> int:
         """Serve tests of a plan until another kind of frame comes, which stays unread.

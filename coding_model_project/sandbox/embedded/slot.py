@@ -89,8 +89,10 @@ class Slot:
             SandboxError: it did not start; with its error message.
         """
         module = (self._MODULE, self._tier, *self._arguments())
+        preloaded = {"LD_PRELOAD": self._library()} if self._compiled_loop else {}
+        environment = {**_ENVIRONMENT, **preloaded}
         try:
-            with Helper.starting(*module, python=self._python, environment=_ENVIRONMENT) as zygote:
+            with Helper.starting(*module, python=self._python, environment=environment) as zygote:
                 head, _ = frames.receive(zygote.channel)
                 self._channel, self._waits_s = zygote.channel, 0.0
                 # Not settimeout(), which would cost two system calls more for each message.
@@ -270,8 +272,11 @@ class Slot:
 
     def _arguments(self) -> list[str]:
         """Return the arguments of the zygote's module after its tier."""
-        library = compiled_loop.library() if self._compiled_loop else None
-        return [self._preload, str(library or "")]
+        return [self._preload, self._library()]
+
+    def _library(self) -> str:
+        """Return the path of the compiled loop; empty for none."""
+        return str(compiled_loop.library() or "") if self._compiled_loop else ""
 
     def _send(self, head: frames.Head, body: bytes = b"") -> None:
         channel = self._open_channel()

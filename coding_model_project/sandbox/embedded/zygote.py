@@ -115,6 +115,8 @@ def serve(channel: socket.socket, tier: str, preload: Sequence[str], library: st
         gc.collect()
     gc.freeze()
     gc.enable()
+    if server is not None:
+        server.collapse()
     hello = {
         "ready": True,
         "python": ".".join(map(str, sys.version_info[:3])),
