@@ -58,14 +58,16 @@ from coding_model_project.sandbox.embedded.kept import Kept
 if TYPE_CHECKING:
     import socket
 
-PRELOAD = """
+PRELOAD = tuple(
+    """
 abc ast bisect collections.abc contextlib copy encodings.ascii encodings.latin_1 encodings.utf_8 enum
 functools heapq io itertools json math numbers operator random re string struct textwrap threading time
 typing
-"""
+""".split()
+)
 """The modules that programs import most: an import here saves its time in every test."""
 
-ON_DEMAND = frozenset(
+ON_DEMAND = tuple(
     """
 array base64 calendar cmath csv dataclasses datetime decimal encodings.idna fractions hashlib pprint
 queue statistics unicodedata
@@ -82,7 +84,7 @@ def main() -> None:
     host, descriptor, tier, preload, library = sys.argv[1:]
     channel: Any = _socket.socket(fileno=linux.lowest(int(descriptor)))
     linux.end_with(int(host))
-    serve(channel, tier, [*PRELOAD.split(), *filter(None, preload.split(","))], library)
+    serve(channel, tier, [*PRELOAD, *filter(None, preload.split(","))], library)
 
 
 def serve(channel: socket.socket, tier: str, preload: Sequence[str], library: str) -> None:
@@ -97,7 +99,7 @@ def serve(channel: socket.socket, tier: str, preload: Sequence[str], library: st
         for name in preload:
             importlib.import_module(name)
         stacks.share()
-    extra = [name for name in preload if name not in PRELOAD.split()]
+    extra = [name for name in preload if name not in PRELOAD + ON_DEMAND]
     if extra and len(os.listdir("/proc/self/task")) > 1:
         raise RuntimeError(f"preload: one of {', '.join(extra)} starts threads when it is imported")
     server = _server(library)
@@ -282,7 +284,7 @@ def _compile(
         frames.send(channel, {"syntax_error": code})
         return None
     with _no_fork_handlers():
-        for name in _names(code) & ON_DEMAND:
+        for name in _names(code).intersection(ON_DEMAND):
             importlib.import_module(name)
     gc.freeze()
     frames.send(channel, {"compiled": True})
