@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import socket
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 
-import orjson
 import psutil
 
 from coding_model_project.errors import OverloadError, SandboxError
@@ -97,7 +97,9 @@ class Slot:
                 self._channel, self._waits_s = zygote.channel, 0.0
                 # Not settimeout(), which would cost two system calls more for each message.
                 zygote.channel.settimeout(None)
-                zygote.channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(_MARGIN_S))
+                zygote.channel.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(_MARGIN_S)
+                )
                 self.python_version = str(head["python"])
                 self.preloaded = tuple(map(str, head.get("preloaded", ())))
         except ChildProcessError as error:
@@ -292,7 +294,7 @@ class Slot:
                 channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(timeout_s))
                 self._waits_s = timeout_s
             head, body = frames.LENGTHS.unpack(self._take(channel, frames.LENGTHS.size))
-            return orjson.loads(self._take(channel, head)), self._take(channel, body)
+            return json.loads(self._take(channel, head).decode()), self._take(channel, body)
         except BlockingIOError:
             raise ZygoteLost(f"it sent nothing for {timeout_s:g} s") from None
         except (EOFError, OSError, ValueError) as error:

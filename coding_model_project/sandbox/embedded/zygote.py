@@ -58,23 +58,19 @@ from coding_model_project.sandbox.embedded.kept import Kept
 if TYPE_CHECKING:
     import socket
 
-PRELOAD = tuple(
-    """
+PRELOAD = """
 abc ast bisect collections.abc contextlib copy encodings.ascii encodings.latin_1 encodings.utf_8 enum
 functools heapq io itertools json math numbers operator random re string struct textwrap threading time
 typing
-""".split()
-)
+"""
 """The modules that programs import most: an import here saves its time in every test."""
 
-ON_DEMAND = tuple(
-    """
+ON_DEMAND = """
 array base64 calendar cmath csv dataclasses datetime decimal encodings.idna fractions hashlib pprint
 queue statistics unicodedata
-""".split()
-)
-"""Modules that P imports, once for all tests, for a program that names them. Each shared library that they
-load would cost the tests of all programs 9 us, since a fork copies its five mappings."""
+"""
+"""Modules that P imports, once for all tests, for a program that names them. Each shared library that
+they load would cost the tests of all programs 9 us, since a fork copies its five mappings."""
 
 _REHEARSALS = 20 if sys.version_info >= (3, 11) else 2
 """Runs of the rehearsal: more than the interpreter needs to specialise code, eight from 3.11 on."""
@@ -84,7 +80,7 @@ def main() -> None:
     host, descriptor, tier, preload, library = sys.argv[1:]
     channel: Any = _socket.socket(fileno=linux.lowest(int(descriptor)))
     linux.end_with(int(host))
-    serve(channel, tier, [*PRELOAD, *filter(None, preload.split(","))], library)
+    serve(channel, tier, [*PRELOAD.split(), *filter(None, preload.split(","))], library)
 
 
 def serve(channel: socket.socket, tier: str, preload: Sequence[str], library: str) -> None:
@@ -99,7 +95,7 @@ def serve(channel: socket.socket, tier: str, preload: Sequence[str], library: st
         for name in preload:
             importlib.import_module(name)
         stacks.share()
-    extra = [name for name in preload if name not in PRELOAD + ON_DEMAND]
+    extra = [name for name in preload if name not in (PRELOAD + ON_DEMAND).split()]
     if extra and len(os.listdir("/proc/self/task")) > 1:
         raise RuntimeError(f"preload: one of {', '.join(extra)} starts threads when it is imported")
     server = _server(library)
@@ -284,7 +280,7 @@ def _compile(
         frames.send(channel, {"syntax_error": code})
         return None
     with _no_fork_handlers():
-        for name in _names(code).intersection(ON_DEMAND):
+        for name in _names(code).intersection(ON_DEMAND.split()):
             importlib.import_module(name)
     gc.freeze()
     frames.send(channel, {"compiled": True})
