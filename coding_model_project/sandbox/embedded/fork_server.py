@@ -16,7 +16,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from coding_model_project.isolation import linux
-from coding_model_project.isolation.confine import FIRST_KEPT, SCRATCH, Steps
+from coding_model_project.isolation.confine import (
+    FIRST_KEPT,
+    NO_FILES,
+    SCRATCH,
+    Confinement,
+    Limits,
+    empty_scratch,
+    steps,
+)
+
+COMPILE_CPU_S = 10
+MAX_THREADS = 1000
+"""Most threads of a process: memory does not stop many tiny threads, and no rlimit counts root's."""
 
 _MAX_HEAD = 512
 SOURCE_FD = FIRST_KEPT + 4
@@ -96,59 +108,47 @@ class ForkServer:
         self._refuse(ctypes.byref(plan), ctypes.c_char_p(why.encode("utf-8", "replace")))
 
 
-def plan(
-    steps: Steps,
-    channel: int,
-    *,
-    single: bool,
-    clone_flags: int,
-    proc: int | None,
-    cpu_s: float,
-    wall_s: float,
-    output_bytes: int,
-    max_threads: int,
-    renewal: Sequence[linux.SystemCall],
-) -> Plan:
-    """Return a plan for tests without files.
+def plan(confinement: Confinement, limits: Limits, channel: int, *, single: bool) -> Plan:
+    """Return a plan for tests without files, which `one_test` runs alike.
 
     Args:
         channel: descriptor of the socket to the host.
-        single: whether it serves programs that come with their only test.
-        clone_flags: new namespaces of each test.
-        proc: a descriptor of /proc, if threads can be counted.
-        renewal: the calls that replace the tests' common working folder by an empty one; none if each
-            test makes its own.
+        single: whether programs come with their only test, in whose process they are compiled.
     """
-    calls = [*steps.enter, *steps.restrict]
+    cpu_s = limits.cpu_s + (COMPILE_CPU_S if single else 0)
+    shares, flags = confinement.has_common_scratch, confinement.namespaces
+    taken = steps(confinement, limits._replace(cpu_s=cpu_s), 4, None if shares else NO_FILES)
+    calls = [*taken.enter, *taken.restrict]
+    renewal = [linux.unmounting(SCRATCH), empty_scratch()] if shares else []
     places: tuple[ctypes.c_uint32, ...] = ()
-    if steps.filter is not None:
-        calls.append(steps.filter.call)
-        places = steps.filter.own_pid
+    if taken.filter is not None:
+        calls.append(taken.filter.call)
+        places = taken.filter.own_pid
     made, renewing = _steps(calls), _steps(renewal)
     own_pid = (ctypes.c_void_p * len(places))(*map(ctypes.addressof, places))
     drawing = _reseed()
     reseed = (ctypes.py_object * len(drawing))(*drawing)
     planned = Plan(
         channel=channel,
-        proc=-1 if proc is None else proc,
+        proc=-1 if confinement.proc is None else confinement.proc,
         first_kept=FIRST_KEPT,
         single=single,
-        clone_flags=clone_flags,
-        output_bytes=output_bytes,
-        max_threads=max_threads,
+        clone_flags=flags & ~linux.CLONE_NEWNS if shares else flags,
+        output_bytes=limits.output_kb << 10,
+        max_threads=MAX_THREADS,
         n_steps=len(calls),
         n_own_pid=len(places),
         n_reseed=len(drawing),
         n_renewal=len(renewal),
-        cpu_s=cpu_s,
-        wall_s=wall_s,
+        cpu_s=limits.cpu_s,
+        wall_s=limits.wall_s,
         steps=made,
         own_pid=own_pid,
         reseed=reseed,
         renewal=renewing,
         scratch=SCRATCH.encode(),
     )
-    planned.kept = (steps, made, own_pid, drawing, reseed, renewal, renewing)
+    planned.kept = (taken, made, own_pid, drawing, reseed, renewal, renewing)
     return planned
 
 

@@ -103,7 +103,7 @@ def serve(channel: socket.socket, tier: str, preload: Sequence[str], library: st
     confinement = prepare(Tier(tier), granted=own_files)
     if confinement.has_common_scratch:
         empty_scratch().make()
-    plan = lru_cache(maxsize=64)(partial(one_test.plan, confinement, channel=channel.fileno()))
+    plan = lru_cache(maxsize=64)(partial(fork_server.plan, confinement, channel=channel.fileno()))
     linux.adopt_orphans()
     forget_the_host()
     warnings.simplefilter("ignore")
@@ -296,7 +296,7 @@ def _names(code: types.CodeType) -> set[str]:
 def _code(source: bytes, confinement: Confinement, limits: Limits) -> types.CodeType | str:
     """Return the source, compiled within the program's own limits, or why it does not compile."""
     kinds = (
-        (resource.RLIMIT_CPU, min(one_test.COMPILE_CPU_S, 1 + int(limits.cpu_s))),
+        (resource.RLIMIT_CPU, min(fork_server.COMPILE_CPU_S, 1 + int(limits.cpu_s))),
         (resource.RLIMIT_AS, confinement.base_address_space + (limits.memory_mb << 20)),
     )
     before = [resource.getrlimit(kind) for kind, _ in kinds]
