@@ -46,7 +46,7 @@ def loads(data: bytes) -> Plain | Opaque:
         ValueError: the bytes are not an encoded value.
     """
     try:
-        return json.loads(data, object_pairs_hook=tagged)
+        return _DECODER.decode(data.decode())
     except (TypeError, LookupError, OverflowError, RecursionError) as error:
         raise ValueError(f"not an encoded value: {error}") from error
 
@@ -63,6 +63,8 @@ def to_json(value: Any, depth: int = 0, ordered: bool = True) -> Any:
     if kind is float:
         return value if math.isfinite(value) else {"f": repr(value)}
     if kind is list:
+        if depth < MAX_DEPTH and _are_themselves(value):
+            return value
         return [to_json(item, depth + 1, ordered) for item in value]
     if kind is dict:
         pairs = [
@@ -80,6 +82,14 @@ def to_json(value: Any, depth: int = 0, ordered: bool = True) -> Any:
     if kind is Opaque:
         return {"o": value.type_name[:80]}
     return _subclass_to_json(value, depth, ordered)
+
+
+def _are_themselves(items: list[Any]) -> bool:
+    """Return whether JSON writes all items as they are: most lists hold text or small numbers only."""
+    kinds = set(map(type, items))
+    if kinds == {int}:
+        return max(max(items), -min(items)) < _EXACT_INT
+    return kinds <= {str, bool}
 
 
 _SEQUENCES: dict[type, str] = {tuple: "t", set: "s", frozenset: "z"}
@@ -185,6 +195,7 @@ def tagged(pairs: list[tuple[str, Any]]) -> Any:
             raise ValueError(f"tag {tag!r} is unknown, or holds {type(content).__name__}")
 
 
+_DECODER = json.JSONDecoder(object_pairs_hook=tagged)
 _FIRST = operator.itemgetter(0)
 _SAME_HASH = 16
 """Maximum number of distinct elements of a set or dict with the same hash. Honest data rarely has any."""

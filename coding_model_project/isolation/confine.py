@@ -104,10 +104,20 @@ class Confinement(NamedTuple):
 
     @property
     def namespaces(self) -> int:
-        """Flags for the new namespaces of each test."""
-        if self.tier is Tier.namespaces:
-            return linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC
-        return 0
+        """Flags for the new namespaces of each test.
+
+        Not of IPC, which the filter denies: all tests are in the zygote's.
+        """
+        return linux.CLONE_NEWPID | linux.CLONE_NEWNS if self.tier is Tier.namespaces else 0
+
+    @property
+    def has_common_scratch(self) -> bool:
+        """True if tests that follow each other may use one `SCRATCH` in turn (`fork_server`).
+
+        The end of a mount namespace waits for all cores (`synchronize_rcu_expedited`), which costs a test
+        more than all else that confines it.
+        """
+        return self.tier is Tier.namespaces and not _BELOW_SCRATCH
 
 
 def prepare(
@@ -267,18 +277,24 @@ NO_FILES = Room()
 
 @lru_cache(maxsize=64)
 def steps(
-    confinement: Confinement, limits: Limits, n_descriptors: int, room: Room = NO_FILES
+    confinement: Confinement, limits: Limits, n_descriptors: int, room: Room | None = NO_FILES
 ) -> Steps:
-    """Return the steps for a process that keeps `n_descriptors`; they close all others."""
+    """Return the steps for a process that keeps `n_descriptors`; they close all others.
+
+    Args:
+        room: space in its own `SCRATCH`; None to use the one that is there.
+    """
     kept = [FIRST_KEPT + i for i in range(n_descriptors)]
     if confinement.landlock is not None:
         kept.append(confinement.landlock)
     enter = [linux.duplicate(descriptor, to=i) for i, descriptor in enumerate(kept)]
     enter += [linux.close_from(len(kept)), linux.die_with_parent()]
-    if confinement.tier is Tier.namespaces:
-        enter += scratch(room)
-    else:
+    if confinement.tier is not Tier.namespaces:
         enter += [linux.change_directory("/")]
+    elif room is None:
+        enter += [linux.change_directory(SCRATCH)]
+    else:
+        enter += scratch(room)
     memory = confinement.base_address_space + (limits.memory_mb << 20)
     restrict = [
         linux.limit(resource.RLIMIT_AS, memory),
@@ -291,12 +307,9 @@ def steps(
 
 def scratch(room: Room) -> list[linux.SystemCall]:
     """Return the calls that mount the process's own working folder, with space for its files."""
-    flags = linux.MS_NOSUID | linux.MS_NODEV
-    n_entries = _SCRATCH_FILES + room.n_entries + len(_folders_below_scratch())
-    size = f"size={_SCRATCH_BYTES + room.n_bytes},nr_inodes={n_entries}"
     return [
         linux.change_directory(SCRATCH),  # the next mount covers it; bind mounts start from here
-        linux.mount("tmp", SCRATCH, "tmpfs", flags, size),
+        empty_scratch(room),
         *(linux.make_directory(f"{SCRATCH}/{folder}") for folder in _folders_below_scratch()),
         *(
             linux.mount(path, f"{SCRATCH}/{path}", "", linux.MS_BIND | linux.MS_REC)
@@ -304,6 +317,14 @@ def scratch(room: Room) -> list[linux.SystemCall]:
         ),
         linux.change_directory(SCRATCH),
     ]
+
+
+def empty_scratch(room: Room = NO_FILES) -> linux.SystemCall:
+    """Return the call that mounts an empty `SCRATCH`."""
+    flags = linux.MS_NOSUID | linux.MS_NODEV
+    n_entries = _SCRATCH_FILES + room.n_entries + len(_folders_below_scratch())
+    size = f"size={_SCRATCH_BYTES + room.n_bytes},nr_inodes={n_entries}"
+    return linux.mount("tmp", SCRATCH, "tmpfs", flags, size)
 
 
 def _folders_below_scratch() -> list[str]:

@@ -108,8 +108,13 @@ def pivot_root(new: str, old: str) -> None:
     call("pivot_root", new, old)
 
 
+def unmounting(target: str) -> SystemCall:
+    """Return the call that takes a mount away, at once for new users and later for those that have it."""
+    return SystemCall.ready("umount2", target, MNT_DETACH)
+
+
 def unmount(target: str) -> None:
-    call("umount2", target, MNT_DETACH)
+    unmounting(target).make()
 
 
 def make_read_only(target: str) -> None:

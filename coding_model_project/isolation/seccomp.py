@@ -66,13 +66,17 @@ def program(machine: str, granted: Mapping[str, str] = {}) -> bytes:
     if machine == "x86_64":
         code += [(_JGE, 0, 1, _X32), (_RET, 0, 0, _KILL)]
     search = _Search.over(_actions(column, granted))
+    # After the search come its ends: an action, or a jump to the block that decides it.
+    ends = sorted(search.actions)
     blocks: _Code = []
-    starts: dict[str, int] = {}
-    for name, block in _BLOCKS.items():
-        starts[name] = len(blocks)
-        blocks += block
-    code += search.code(starts, end=search.size)
-    code += blocks
+    after: _Code = []
+    for i, action in enumerate(ends):
+        if action in _RETURNED:
+            after.append((_RET, 0, 0, _RETURNED[action]))
+        else:
+            after.append((_JA, 0, 0, len(ends) - i - 1 + len(blocks)))
+            blocks += _BLOCKS[action]
+    code += search.code({action: search.size + i for i, action in enumerate(ends)}) + after + blocks
     return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
 
 
@@ -109,32 +113,28 @@ class _Search(NamedTuple):
     @property
     def size(self) -> int:
         """Number of instructions."""
-        return 1 + sum(side.size if isinstance(side, _Search) else 1 for side in self._sides)
+        return 1 + sum(side.size for side in self[1:] if isinstance(side, _Search))
 
     @property
-    def _sides(self) -> tuple[_Search | str, _Search | str]:
-        return self.below, self.above
+    def actions(self) -> set[str]:
+        return set().union(*(s.actions if isinstance(s, _Search) else {s} for s in self[1:]))
 
-    def code(self, starts: dict[str, int], end: int) -> _Code:
-        """Return the instructions of this node.
+    def code(self, ends: Mapping[str, int], at: int = 0) -> _Code:
+        """Return the instructions of this node, which is the search's `at`th.
 
         Args:
-            starts: offsets of blocks after the search.
-            end: instructions left in the search.
+            ends: place of each action after the search.
         """
-        below, above = self._sides
-        size = below.size if isinstance(below, _Search) else 1
-        assert size < 256, "a jump that far does not fit"
-        code: _Code = [(_JGE, size, 0, self.bound)]
-        for side in (below, above):
-            left = end - len(code)
+        jumps: list[int] = []
+        below: _Code = []
+        for side in (self.below, self.above):
             if isinstance(side, _Search):
-                code += side.code(starts, left)
-            elif side in starts:
-                code.append((_JA, 0, 0, left - 1 + starts[side]))
+                jumps.append(len(below))
+                below += side.code(ends, at + 1 + len(below))
             else:
-                code.append((_RET, 0, 0, _RETURNED[side]))
-        return code
+                jumps.append(ends[side] - at - 1)
+        assert max(jumps) < 256, "a jump that far does not fit"
+        return [(_JGE, jumps[1], jumps[0], self.bound), *below]
 
 
 _RETURNED = {

@@ -124,7 +124,8 @@ def for_driver(request: Request) -> dict[str, Any]:
     }
 
 
-_PRELOADED = tuple(name for name in zygote.PRELOAD.split() if not name.startswith("encodings."))
+_KNOWN = (zygote.PRELOAD + zygote.ON_DEMAND).split()
+_PRELOADED = tuple(name for name in _KNOWN if not name.startswith("encodings."))
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w., \t]+))", re.M)
 
 

@@ -43,13 +43,17 @@
 #define SYS_close_range 436
 #endif
 
-/* Functions of the interpreter that loads this. */
-extern void PyOS_BeforeFork(void);
-extern void PyOS_AfterFork_Parent(void);
-extern void PyOS_AfterFork_Child(void);
-extern void *PyObject_CallNoArgs(void *);
-extern void PyErr_Clear(void);
-extern void Py_DecRef(void *);
+/* Functions of the interpreter that loads this. They are missing in a shell that starts the interpreter. */
+#define OF_PYTHON __attribute__((weak))
+extern OF_PYTHON void PyOS_BeforeFork(void);
+extern OF_PYTHON void PyOS_AfterFork_Parent(void);
+extern OF_PYTHON void PyOS_AfterFork_Child(void);
+extern OF_PYTHON void *PyObject_CallNoArgs(void *);
+extern OF_PYTHON void PyErr_Clear(void);
+extern OF_PYTHON void Py_DecRef(void *);
+extern OF_PYTHON int Py_IsInitialized(void);
+struct arenas { void *context, *(*take)(void *, size_t); void (*give_back)(void *, void *, size_t); };
+extern OF_PYTHON void PyObject_SetArenaAllocator(struct arenas *); /* its PyObjectArenaAllocator */
 
 enum { UNHANDLED = 0, SCRIPT = 1, CALL = 2, ASTRAY = 3 }; /* `fork_server_serve` returns these or -errno */
 enum { FORKED = 0, CONFINED = 1, REFUSED = 2 }; /* states of a test's process */
@@ -65,11 +69,13 @@ struct step { int64_t number, arguments[6]; };
 
 struct plan {
   int32_t channel, proc, first_kept, single;
-  int64_t clone_flags, output_bytes, max_threads, n_steps, n_own_pid, n_reseed;
+  int64_t clone_flags, output_bytes, max_threads, n_steps, n_own_pid, n_reseed, n_renewal;
   double cpu_s, wall_s;
   const struct step *steps; /* the last one installs the filter, if there is one */
   uint32_t **own_pid;       /* the filter's places for the process's own id */
   void **reseed;            /* callables to call before each fork */
+  const struct step *renewal; /* replaces the common working folder by an empty one */
+  const char *scratch;        /* its path */
   char head[HEAD_MAX];      /* out: the head of the frame for which a test's process was forked */
 };
 
@@ -168,7 +174,63 @@ static int send_file(int channel, int fd, off_t from, size_t n) {
   return 0;
 }
 
+/* ── memory of the interpreter ──────────────────────────────────────────────────────────────────── */
+
+/* A fork copies the entry of each page, 0.15 us, and there are thousands. So objects live in blocks that can
+   become one huge page each, once all is imported. `slot` preloads this library for that: the interpreter
+   takes its first memory before it can load anything. */
+enum { HUGE_PAGE = 2 << 20, MOST_BLOCKS = 64 };
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+static char *blocks[MOST_BLOCKS];
+static int n_blocks;
+static size_t used = HUGE_PAGE; /* bytes of the last block */
+
+static char *map(size_t n) {
+  char *got = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return got == MAP_FAILED ? NULL : got;
+}
+
+static void *take_arena(void *unused, size_t n) {
+  (void)unused;
+  if (used + n > HUGE_PAGE) {
+    int in_block = n_blocks < MOST_BLOCKS && n < HUGE_PAGE;
+    char *got = in_block ? map(2 * HUGE_PAGE) : NULL;
+    if (!got) return map(n); /* near the limit of memory there may be no room for more */
+    size_t before = -(uintptr_t)got % HUGE_PAGE;
+    if (before) munmap(got, before);
+    munmap(got + before + HUGE_PAGE, HUGE_PAGE - before);
+    blocks[n_blocks++] = got + before;
+    used = 0;
+  }
+  used += n;
+  return blocks[n_blocks - 1] + used - n;
+}
+
+static void give_back_arena(void *unused, void *arena, size_t n) {
+  (void)unused;
+  munmap(arena, n);
+}
+
+__attribute__((constructor)) static void own_arenas(void) {
+  if (!PyObject_SetArenaAllocator || Py_IsInitialized()) return;
+  struct arenas own = {NULL, take_arena, give_back_arena};
+  PyObject_SetArenaAllocator(&own);
+}
+
+/* Make each block one page. Where the kernel cannot, all works as before. */
+void fork_server_collapse(void) {
+  for (int i = 0; i < n_blocks; i++) madvise(blocks[i], HUGE_PAGE, MADV_COLLAPSE);
+}
+
 /* ── the test's process ─────────────────────────────────────────────────────────────────────────── */
+
+static long take(const struct step *s) {
+  const int64_t *a = s->arguments;
+  return syscall(s->number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
 
 static void confine(const struct plan *plan) {
   if (plan->single) {
@@ -177,10 +239,9 @@ static void confine(const struct plan *plan) {
   }
   for (int64_t i = 0; i < plan->n_own_pid; i++) *plan->own_pid[i] = getpid();
   for (int64_t i = 0; i < plan->n_steps; i++) {
-    const struct step *s = plan->steps + i;
-    const int64_t *a = s->arguments;
-    if (syscall(s->number, a[0], a[1], a[2], a[3], a[4], a[5]) < 0) {
-      dprintf(STDERR_FILENO, "step %d, system call %d: %s", (int)i, (int)s->number, strerror(errno));
+    if (take(plan->steps + i) < 0) {
+      int number = plan->steps[i].number;
+      dprintf(STDERR_FILENO, "step %d, system call %d: %s", (int)i, number, strerror(errno));
       _exit(1);
     }
   }
@@ -195,6 +256,36 @@ void fork_server_refuse(const struct plan *plan, const char *why) {
   dprintf(plan->first_kept + ERR, "%s", why);
   shared->state = REFUSED;
   _exit(0);
+}
+
+/* ── the folder that tests use in turn ──────────────────────────────────────────────────────────── */
+
+/* The common working folder as it was when it was made. What a test does to it or in it changes one of
+   these: the size counts its entries, and no call sets the time of the last change. */
+static struct stat fresh;
+
+static int same_time(struct timespec a, struct timespec b) {
+  return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+/* Make the folder as new as a mount of the next test's own would be. A new one costs a millisecond, so it
+   is only replaced if the last test has touched it. */
+static int renew(const struct plan *plan) {
+  if (!plan->n_renewal) return 0;
+  struct stat is;
+  if (stat(plan->scratch, &is)) return -errno;
+  if (is.st_dev == fresh.st_dev && is.st_mode == fresh.st_mode && is.st_nlink == fresh.st_nlink &&
+      is.st_size == fresh.st_size && is.st_uid == fresh.st_uid && is.st_gid == fresh.st_gid &&
+      same_time(is.st_atim, fresh.st_atim) && same_time(is.st_mtim, fresh.st_mtim) &&
+      same_time(is.st_ctim, fresh.st_ctim))
+    return 0;
+  for (int64_t i = 0; i < plan->n_renewal; i++)
+    if (take(plan->renewal + i) < 0) return -errno;
+  if (stat(plan->scratch, &fresh)) return -errno;
+  struct timespec tick; /* else a test's change could still bear the time of the mount */
+  while (!clock_gettime(CLOCK_REALTIME_COARSE, &tick) && same_time(tick, fresh.st_ctim))
+    nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+  return 0;
 }
 
 /* ── its parent ─────────────────────────────────────────────────────────────────────────────────── */
@@ -353,10 +444,12 @@ static int serve(struct plan *plan) {
     uint32_t body = 0;
     int status, got = next_head(plan, &body);
     if (got <= 0) return got;
+    int failed = renew(plan);
+    if (failed) return failed;
     double started = now(CLOCK_MONOTONIC);
     shared->state = FORKED;
     shared->cpu_s = shared->at = 0;
-    int failed = make_files(plan);
+    failed = make_files(plan);
     if (!failed) failed = read_body(plan, body);
     if (failed) return failed;
     pid_t pid = fork_test(plan);

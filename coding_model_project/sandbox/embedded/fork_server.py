@@ -12,11 +12,23 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from coding_model_project.isolation import linux
-from coding_model_project.isolation.confine import FIRST_KEPT, Steps
+from coding_model_project.isolation.confine import (
+    FIRST_KEPT,
+    NO_FILES,
+    SCRATCH,
+    Confinement,
+    Limits,
+    empty_scratch,
+    steps,
+)
+
+COMPILE_CPU_S = 10
+MAX_THREADS = 1000
+"""Most threads of a process: memory does not stop many tiny threads, and no rlimit counts root's."""
 
 _MAX_HEAD = 512
 SOURCE_FD = FIRST_KEPT + 4
@@ -47,11 +59,14 @@ class Plan(ctypes.Structure):
         ("n_steps", ctypes.c_int64),
         ("n_own_pid", ctypes.c_int64),
         ("n_reseed", ctypes.c_int64),
+        ("n_renewal", ctypes.c_int64),
         ("cpu_s", ctypes.c_double),
         ("wall_s", ctypes.c_double),
         ("steps", ctypes.POINTER(_Step)),
         ("own_pid", ctypes.POINTER(ctypes.c_void_p)),
         ("reseed", ctypes.POINTER(ctypes.py_object)),
+        ("renewal", ctypes.POINTER(_Step)),
+        ("scratch", ctypes.c_char_p),
         ("head", ctypes.c_char * _MAX_HEAD),
     )
 
@@ -68,6 +83,7 @@ class ForkServer:
         self._serve = loaded.fork_server_serve
         self._confine = loaded.fork_server_confine
         self._refuse = loaded.fork_server_refuse
+        self.collapse: Callable[[], object] = loaded.fork_server_collapse
 
     def serve(self, plan: Plan) -> int:
         """Serve tests of a plan until another kind of frame comes, which stays unread.
@@ -92,54 +108,52 @@ class ForkServer:
         self._refuse(ctypes.byref(plan), ctypes.c_char_p(why.encode("utf-8", "replace")))
 
 
-def plan(
-    steps: Steps,
-    channel: int,
-    *,
-    single: bool,
-    clone_flags: int,
-    proc: int | None,
-    cpu_s: float,
-    wall_s: float,
-    output_bytes: int,
-    max_threads: int,
-) -> Plan:
-    """Return a plan for tests without files.
+def plan(confinement: Confinement, limits: Limits, channel: int, *, single: bool) -> Plan:
+    """Return a plan for tests without files, which `one_test` runs alike.
 
     Args:
         channel: descriptor of the socket to the host.
-        single: whether it serves programs that come with their only test.
-        clone_flags: new namespaces of each test.
-        proc: a descriptor of /proc, if threads can be counted.
+        single: whether programs come with their only test, in whose process they are compiled.
     """
-    calls = [*steps.enter, *steps.restrict]
+    cpu_s = limits.cpu_s + (COMPILE_CPU_S if single else 0)
+    shares, flags = confinement.has_common_scratch, confinement.namespaces
+    taken = steps(confinement, limits._replace(cpu_s=cpu_s), 4, None if shares else NO_FILES)
+    calls = [*taken.enter, *taken.restrict]
+    renewal = [linux.unmounting(SCRATCH), empty_scratch()] if shares else []
     places: tuple[ctypes.c_uint32, ...] = ()
-    if steps.filter is not None:
-        calls.append(steps.filter.call)
-        places = steps.filter.own_pid
-    made = (_Step * len(calls))(*(_step(call) for call in calls))
+    if taken.filter is not None:
+        calls.append(taken.filter.call)
+        places = taken.filter.own_pid
+    made, renewing = _steps(calls), _steps(renewal)
     own_pid = (ctypes.c_void_p * len(places))(*map(ctypes.addressof, places))
     drawing = _reseed()
     reseed = (ctypes.py_object * len(drawing))(*drawing)
     planned = Plan(
         channel=channel,
-        proc=-1 if proc is None else proc,
+        proc=-1 if confinement.proc is None else confinement.proc,
         first_kept=FIRST_KEPT,
         single=single,
-        clone_flags=clone_flags,
-        output_bytes=output_bytes,
-        max_threads=max_threads,
+        clone_flags=flags & ~linux.CLONE_NEWNS if shares else flags,
+        output_bytes=limits.output_kb << 10,
+        max_threads=MAX_THREADS,
         n_steps=len(calls),
         n_own_pid=len(places),
         n_reseed=len(drawing),
-        cpu_s=cpu_s,
-        wall_s=wall_s,
+        n_renewal=len(renewal),
+        cpu_s=limits.cpu_s,
+        wall_s=limits.wall_s,
         steps=made,
         own_pid=own_pid,
         reseed=reseed,
+        renewal=renewing,
+        scratch=SCRATCH.encode(),
     )
-    planned.kept = (steps, made, own_pid, drawing, reseed)
+    planned.kept = (taken, made, own_pid, drawing, reseed, renewal, renewing)
     return planned
+
+
+def _steps(calls: Sequence[linux.SystemCall]) -> ctypes.Array[_Step]:
+    return (_Step * len(calls))(*map(_step, calls))
 
 
 def _step(call: linux.SystemCall) -> _Step:

@@ -29,9 +29,6 @@ from coding_model_project.sandbox.embedded import fork_server
 _MIN_TESTS_MEMORY_MB = 512
 """Least memory limit of the trusted tests, which need not fit a program's tight limit."""
 
-MAX_THREADS = 1000
-"""Most threads of a process: memory does not stop many tiny threads, and no rlimit counts root's."""
-
 _EVERY_S = 0.05
 """Wall seconds between two looks at a process's threads."""
 
@@ -254,8 +251,8 @@ def watch(pid: int, clock: Clock, limits: Limits, proc: int | None, started: flo
 
 
 def has_too_many_threads(pids: Sequence[int], proc: int | None) -> bool:
-    """Return whether one of the processes has more than `MAX_THREADS` threads."""
-    return any(links(proc, f"{pid}/task") > MAX_THREADS for pid in pids)
+    """Return whether one of the processes has more than `fork_server.MAX_THREADS` threads."""
+    return any(links(proc, f"{pid}/task") > fork_server.MAX_THREADS for pid in pids)
 
 
 def await_end(pid: int) -> None:

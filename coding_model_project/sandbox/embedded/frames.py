@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Head = dict[str, Any]
 """A frame's head: plain JSON, exchanged between processes of this project only."""
 
-_LENGTHS = struct.Struct("<II")
+LENGTHS = struct.Struct("<II")
 _CHUNK = 1 << 20
 
 
@@ -28,19 +28,19 @@ def send(channel: socket.socket, head: Head, body: bytes = b"") -> None:
 def encoded(head: Head, body: bytes = b"") -> bytes:
     """Return a frame's bytes on the wire."""
     text = json.dumps(head).encode()
-    return _LENGTHS.pack(len(text), len(body)) + text + body
+    return LENGTHS.pack(len(text), len(body)) + text + body
 
 
 def send_head(channel: socket.socket, head: Head, n: int) -> None:
     """Send a frame's head, which a body of `n` bytes must follow; raises as `send` does."""
     text = json.dumps(head).encode()
-    channel.sendall(_LENGTHS.pack(len(text), n) + text)
+    channel.sendall(LENGTHS.pack(len(text), n) + text)
 
 
 def send_parts(channel: socket.socket, head: Head, body: bytes | bytearray, n: int) -> None:
     """Send a frame's head and the first part of its `n` bytes long body, without a copy."""
     text = json.dumps(head).encode()
-    start = _LENGTHS.pack(len(text), n) + text
+    start = LENGTHS.pack(len(text), n) + text
     sent = channel.sendmsg((start, body))
     if sent < len(start):
         channel.sendall(start[sent:])
@@ -60,7 +60,7 @@ def receive(channel: socket.socket) -> tuple[Head, bytes]:
 
 def receive_head(channel: socket.socket) -> tuple[Head, int]:
     """Return the next frame's head, and the size of its body, which stays unread; see `receive`."""
-    head, body = _LENGTHS.unpack(receive_body(channel, _LENGTHS.size))
+    head, body = LENGTHS.unpack(receive_body(channel, LENGTHS.size))
     return json.loads(receive_body(channel, head)), body
 
 
@@ -73,26 +73,3 @@ def receive_body(channel: socket.socket, n: int) -> bytes:
             raise EOFError("the other side closed")
         buffer += chunk
     return bytes(buffer)
-
-
-class Reader:
-    """A buffered reader of a channel's frames; nothing else may read the channel."""
-
-    def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
-        self._buffer = bytearray()
-
-    def receive(self) -> tuple[Head, bytes]:
-        """Return the next frame; raises as the function `receive` does."""
-        head, body = _LENGTHS.unpack(self._take(_LENGTHS.size))
-        return json.loads(self._take(head)), self._take(body)
-
-    def _take(self, n: int) -> bytes:
-        while len(self._buffer) < n:
-            chunk = self._channel.recv(_CHUNK)
-            if not chunk:
-                raise EOFError("the other side closed")
-            self._buffer += chunk
-        taken = bytes(memoryview(self._buffer)[:n])
-        del self._buffer[:n]
-        return taken

@@ -22,6 +22,7 @@ from typing import NoReturn
 from coding_model_project.isolation import confine, linux, proc_files, seccomp
 from coding_model_project.isolation.confine import Confinement, Limits, Tier
 from coding_model_project.sandbox.embedded import forked
+from coding_model_project.sandbox.embedded.fork_server import MAX_THREADS
 
 _AS_MARGIN = 64 << 20
 """Bytes of address space above the memory limit: code, arenas, guard pages."""
@@ -262,7 +263,7 @@ def watch(
             killed = "output"
         elif len(use.pids) > _MAX_PROCESSES:
             killed = "processes"
-        elif use.threads > forked.MAX_THREADS:
+        elif use.threads > MAX_THREADS:
             killed = "threads"
         else:
             longest_s = min(max(cpu_left_s, 0.002), place.profile.sample_s)

@@ -13,7 +13,7 @@ import time
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from coding_model_project.isolation.confine import Confinement, Limits, Room, steps
+from coding_model_project.isolation.confine import Room, steps
 from coding_model_project.sandbox.embedded import (
     argument_files,
     fork_server,
@@ -27,31 +27,6 @@ from coding_model_project.sandbox.embedded.printed import Outputs
 
 if TYPE_CHECKING:
     import socket
-
-COMPILE_CPU_S = 10
-
-
-def plan(
-    confinement: Confinement, limits: Limits, channel: int, *, single: bool
-) -> fork_server.Plan:
-    """Return the compiled loop's plan, by which it runs tests as `_run_program` does.
-
-    Args:
-        channel: the socket to the host.
-        single: whether programs come with their only test.
-    """
-    compiling_s = COMPILE_CPU_S if single else 0  # in the same process
-    return fork_server.plan(
-        steps(confinement, limits._replace(cpu_s=limits.cpu_s + compiling_s), 4),
-        channel,
-        single=single,
-        clone_flags=confinement.namespaces,
-        proc=confinement.proc,
-        cpu_s=limits.cpu_s,
-        wall_s=limits.wall_s,
-        output_bytes=limits.output_kb << 10,
-        max_threads=forked.MAX_THREADS,
-    )
 
 
 def of_test(code: types.CodeType, plan: fork_server.Plan, kind: int) -> NoReturn:

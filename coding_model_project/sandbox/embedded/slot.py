@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import socket
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 
@@ -36,6 +38,8 @@ _ENVIRONMENT = {
 """Environment of the interpreter, which programs do not see."""
 
 COMPILE_S = 60.0
+_CHUNK = 1 << 16
+"""Most bytes to receive at once; a larger buffer would be mapped anew for each message."""
 _MARGIN_S = 15.0
 """Wall seconds beyond a wait's own limit after which the zygote counts as hanging."""
 
@@ -61,7 +65,10 @@ class Slot:
         self._tier, self._python, self._compiled_loop = tier, python, compiled_loop
         self._preload = ",".join(preload)
         self._channel: socket.socket | None = None
-        self._reader: frames.Reader | None = None
+        self._buffer = bytearray()
+        """Received bytes of the channel that belong to no frame yet."""
+        self._waits_s = 0.0
+        """The channel's time-out for answers."""
         self._zygote: Helper | None = None
         self._ending = False
         """True while the zygote has yet to confirm the end of the last program's process."""
@@ -82,11 +89,17 @@ class Slot:
             SandboxError: it did not start; with its error message.
         """
         module = (self._MODULE, self._tier, *self._arguments())
+        preloaded = {"LD_PRELOAD": self._library()} if self._compiled_loop else {}
+        environment = {**_ENVIRONMENT, **preloaded}
         try:
-            with Helper.starting(*module, python=self._python, environment=_ENVIRONMENT) as zygote:
-                self._channel = zygote.channel
-                self._reader = frames.Reader(zygote.channel)
-                head, _ = self._reader.receive()
+            with Helper.starting(*module, python=self._python, environment=environment) as zygote:
+                head, _ = frames.receive(zygote.channel)
+                self._channel, self._waits_s = zygote.channel, 0.0
+                # Not settimeout(), which would cost two system calls more for each message.
+                zygote.channel.settimeout(None)
+                zygote.channel.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(_MARGIN_S)
+                )
                 self.python_version = str(head["python"])
                 self.preloaded = tuple(map(str, head.get("preloaded", ())))
         except ChildProcessError as error:
@@ -100,7 +113,8 @@ class Slot:
         """End the zygote and all below it, and wait until they are gone."""
         self.interrupt()
         zygote, self._zygote = self._zygote, None
-        self._channel, self._reader, self._ending = None, None, False
+        self._channel, self._ending = None, False
+        self._buffer.clear()
         if zygote is None:
             return
         below: list[psutil.Process] = []
@@ -260,27 +274,49 @@ class Slot:
 
     def _arguments(self) -> list[str]:
         """Return the arguments of the zygote's module after its tier."""
-        library = compiled_loop.library() if self._compiled_loop else None
-        return [self._preload, str(library or "")]
+        return [self._preload, self._library()]
+
+    def _library(self) -> str:
+        """Return the path of the compiled loop; empty for none."""
+        return str(compiled_loop.library() or "") if self._compiled_loop else ""
 
     def _send(self, head: frames.Head, body: bytes = b"") -> None:
         channel = self._open_channel()
         try:
-            channel.settimeout(_MARGIN_S)
             channel.sendall(frames.encoded(head, body))
         except OSError as error:
             raise ZygoteLost(f"{type(error).__name__}: {error}") from error
 
     def _receive(self, timeout_s: float) -> tuple[frames.Head, bytes]:
-        channel, reader = self._open_channel(), self._reader
-        assert reader is not None
+        channel = self._open_channel()
         try:
-            channel.settimeout(timeout_s)
-            return reader.receive()
+            if timeout_s != self._waits_s:
+                channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(timeout_s))
+                self._waits_s = timeout_s
+            head, body = frames.LENGTHS.unpack(self._take(channel, frames.LENGTHS.size))
+            return json.loads(self._take(channel, head).decode()), self._take(channel, body)
+        except BlockingIOError:
+            raise ZygoteLost(f"it sent nothing for {timeout_s:g} s") from None
         except (EOFError, OSError, ValueError) as error:
             raise ZygoteLost(f"{type(error).__name__}: {error}") from error
+
+    def _take(self, channel: socket.socket, n: int) -> bytes:
+        buffer = self._buffer
+        while len(buffer) < n:
+            chunk = channel.recv(_CHUNK)
+            if not chunk:
+                raise EOFError("the other side closed")
+            buffer += chunk
+        taken = bytes(memoryview(buffer)[:n])
+        del buffer[:n]
+        return taken
 
     def _open_channel(self) -> socket.socket:
         if self._channel is None:
             raise ZygoteLost("not started")
         return self._channel
+
+
+def _timeval(seconds: float) -> bytes:
+    """Return the C structure of a socket's time-out."""
+    return struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))

@@ -34,7 +34,14 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from coding_model_project.isolation import linux, seccomp
-from coding_model_project.isolation.confine import Confinement, Limits, Room, Tier, prepare
+from coding_model_project.isolation.confine import (
+    Confinement,
+    Limits,
+    Room,
+    Tier,
+    empty_scratch,
+    prepare,
+)
 from coding_model_project.sandbox.embedded import fork_server, frames, one_test, run_program, stacks
 from coding_model_project.sandbox.embedded.fork_server import (
     ASTRAY,
@@ -52,12 +59,18 @@ if TYPE_CHECKING:
     import socket
 
 PRELOAD = """
-abc array ast base64 bisect calendar cmath collections.abc contextlib copy csv dataclasses datetime
-decimal encodings.ascii encodings.idna encodings.latin_1 encodings.utf_8 enum fractions functools
-hashlib heapq io itertools json math numbers operator pprint queue random re statistics string
-struct textwrap threading time typing unicodedata
+abc ast bisect collections.abc contextlib copy encodings.ascii encodings.latin_1 encodings.utf_8 enum
+functools heapq io itertools json math numbers operator random re string struct textwrap threading time
+typing
 """
 """The modules that programs import most: an import here saves its time in every test."""
+
+ON_DEMAND = """
+array base64 calendar cmath csv dataclasses datetime decimal encodings.idna fractions hashlib pprint
+queue statistics unicodedata
+"""
+"""Modules that P imports, once for all tests, for a program that names them. Each shared library that
+they load would cost the tests of all programs 9 us, since a fork copies its five mappings."""
 
 _REHEARSALS = 20 if sys.version_info >= (3, 11) else 2
 """Runs of the rehearsal: more than the interpreter needs to specialise code, eight from 3.11 on."""
@@ -82,13 +95,15 @@ def serve(channel: socket.socket, tier: str, preload: Sequence[str], library: st
         for name in preload:
             importlib.import_module(name)
         stacks.share()
-    extra = [name for name in preload if name not in PRELOAD.split()]
+    extra = [name for name in preload if name not in (PRELOAD + ON_DEMAND).split()]
     if extra and len(os.listdir("/proc/self/task")) > 1:
         raise RuntimeError(f"preload: one of {', '.join(extra)} starts threads when it is imported")
     server = _server(library)
     own_files = seccomp.OWN_FILES if Tier(tier) is Tier.namespaces else None
     confinement = prepare(Tier(tier), granted=own_files)
-    plan = lru_cache(maxsize=64)(partial(one_test.plan, confinement, channel=channel.fileno()))
+    if confinement.has_common_scratch:
+        empty_scratch().make()
+    plan = lru_cache(maxsize=64)(partial(fork_server.plan, confinement, channel=channel.fileno()))
     linux.adopt_orphans()
     forget_the_host()
     warnings.simplefilter("ignore")
@@ -98,6 +113,8 @@ def serve(channel: socket.socket, tier: str, preload: Sequence[str], library: st
         gc.collect()
     gc.freeze()
     gc.enable()
+    if server is not None:
+        server.collapse()
     hello = {
         "ready": True,
         "python": ".".join(map(str, sys.version_info[:3])),
@@ -262,14 +279,24 @@ def _compile(
     if isinstance(code, str):
         frames.send(channel, {"syntax_error": code})
         return None
+    with _no_fork_handlers():
+        for name in _names(code).intersection(ON_DEMAND.split()):
+            importlib.import_module(name)
+    gc.freeze()
     frames.send(channel, {"compiled": True})
     return code, dict(zip(head["files"], parts[1:], strict=True))
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Return all names in a program, those of its imports among them."""
+    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return set(code.co_names).union(*map(_names, inner))
 
 
 def _code(source: bytes, confinement: Confinement, limits: Limits) -> types.CodeType | str:
     """Return the source, compiled within the program's own limits, or why it does not compile."""
     kinds = (
-        (resource.RLIMIT_CPU, min(one_test.COMPILE_CPU_S, 1 + int(limits.cpu_s))),
+        (resource.RLIMIT_CPU, min(fork_server.COMPILE_CPU_S, 1 + int(limits.cpu_s))),
         (resource.RLIMIT_AS, confinement.base_address_space + (limits.memory_mb << 20)),
     )
     before = [resource.getrlimit(kind) for kind, _ in kinds]

@@ -152,6 +152,41 @@ async def test_finds_nothing_of_another_program(both, n):
                 assert seen.stdout == "looked\n", (seen, n_before)
 
 
+LEAVES_IN_TMP = (
+    "open('/tmp/x', 'w').write('x')",
+    "open('/tmp/x', 'w')\nos.remove('/tmp/x')",
+    "os.makedirs('/tmp/a/b')",
+    "os.symlink('/usr', '/tmp/usr')",
+    "os.chmod('/tmp', 0)",
+    "os.utime('/tmp', (1, 1))",
+    "os.listdir('/tmp')",
+    "open('/tmp/full', 'wb').write(bytes(1 << 16))\nos.kill(os.getpid(), 9)",
+)
+LOOK_AT_TMP = """
+is_, free = os.stat('/tmp'), os.statvfs('/tmp')
+print(oct(is_.st_mode), is_.st_nlink, is_.st_size, is_.st_atime_ns == is_.st_mtime_ns == is_.st_ctime_ns)
+print(is_.st_uid, free.f_bfree, free.f_ffree, os.listdir('/tmp'), os.getcwd())
+"""
+
+
+@pytest.mark.parametrize("n", [ALONE, AMONG_OTHERS])
+async def test_finds_tmp_as_new_whatever_the_last_test_did_to_it(both, n):
+    if both[0].tier is not Tier.namespaces:
+        pytest.skip("programs have no files of their own at this tier")
+    (new,) = await both[1].run(Program(source=f"import os{LOOK_AT_TMP}"), [Stdin("")], LIMITS)
+    assert new.status is Status.finished
+    for leaves in LEAVES_IN_TMP:
+        source = f"import os\nif input():\n    {leaves.replace(chr(10), chr(10) + '    ')}\n"
+        program = Program(source=f"{source}else:{LOOK_AT_TMP.replace(chr(10), chr(10) + '    ')}")
+        for _ in range(2):
+            inputs = [Stdin("leave\n"), Stdin("\n")]
+            if n == ALONE:
+                looked = [(await both[0].run(program, [one], LIMITS))[0] for one in inputs]
+            else:
+                looked = await both[0].run(program, inputs * 2, LIMITS)
+            assert {one.stdout for one in looked[1::2]} == {new.stdout}, leaves
+
+
 async def test_an_empty_file_is_there(both):
     if both[0].tier is not Tier.namespaces:
         pytest.skip("programs have no files of their own at this tier")

@@ -40,7 +40,7 @@ class ForeignSlot(Slot):
     _MODULE = "coding_model_project.sandbox.embedded.languages.native"
 
     def __init__(self, tier: Tier, python: str, language: Language, toolchain: Toolchain) -> None:
-        super().__init__(tier, python)
+        super().__init__(tier, python, compiled_loop=False)
         self._language = language
         self._toolchain = toolchain
         self._binaries = Binaries(cache_folder() / "binaries")
