@@ -11,6 +11,7 @@ from typing import Any
 
 from coding_model_project.atomic import write_json, write_lines, write_text
 from coding_model_project.contained import file_name
+from coding_model_project.errors import FilteredError, PromptError
 from coding_model_project.evaluation.journal import storage_errors
 from coding_model_project.evaluation.plan import DataSet, Sample
 from coding_model_project.evaluation.protocols import EvalProtocol
@@ -61,9 +62,20 @@ def write_metrics(
     return metrics
 
 
-def truncation_notes(metrics: Metrics, protocol: EvalProtocol) -> list[str]:
-    """Return a line for each data set with answers that the token limit cut off."""
+def notes(metrics: Metrics, protocol: EvalProtocol, results: Sequence[Result]) -> list[str]:
+    """Return a line for each data set with prompts that the model cannot answer, and with answers
+    that the token limit cut off."""
+    unanswered = {
+        one.dataset: one.ungradable
+        for one in reversed(results)
+        if (one.ungradable or "").startswith((PromptError.__name__, FilteredError.__name__))
+    }
     return [
+        f"{name}: {found['refused'] + found['filtered']:,} of {found['samples']:,} prompts got no "
+        f"answer and are in no rate ({unanswered[name]})"
+        for name, found in metrics.items()
+        if name in unanswered
+    ] + [
         f"{name}: {found['truncated']:,} of {found['samples']:,} answers were cut off by "
         f"max_tokens={protocol.sampling.max_tokens}"
         + (

@@ -181,7 +181,8 @@ def test_a_model_that_says_nothing_has_no_code(problems, tmp_path):
 
 def test_a_prompt_that_is_too_long_is_no_score(problems, tmp_path):
     backend = Writer(fails_after=20, error=PromptError("too long"))
-    metrics, _ = run(config(problems, tmp_path / "run"), backend)
+    metrics, said = run(config(problems, tmp_path / "run"), backend)
+    assert "toy: 4 of 24 prompts got no answer and are in no rate (PromptError: too long)" in said
     assert (metrics["toy"]["graded"], metrics["toy"]["ungradable"]) == (20, 4)
     assert metrics["toy"]["refused"] == 4
     assert metrics["toy"]["pass@k"]["4"]["problems"] == 5
