@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,8 @@ class Command:
     config_path: str = ""
     own: DictConfig | None = None
     """The user's own configuration file, if it was found."""
+    absent: bool = False
+    """It has one that is not here."""
 
 
 @dataclass(slots=True)
@@ -175,8 +177,9 @@ def _with_own_file(command: Command, folder: Path) -> Command:
     name = f"{command.config_name.removesuffix('.yaml')}.yaml"
     if name in _OF_VERL and command.config_path.rpartition("/")[2] in ("", "config"):
         return command
+    place = re.sub(r"^\$\w+/", "", command.config_path)  # such as $(pwd)/config
     for start in (folder, *folder.absolute().parents, Path()):
-        file = start / command.config_path / name
+        file = start / place / name
         if file.is_file():
             own = _yaml(file)
             return Command(
@@ -186,7 +189,7 @@ def _with_own_file(command: Command, folder: Path) -> Command:
                 config_path=command.config_path,
                 own=own,
             )
-    return command
+    return replace(command, absent=True)
 
 
 def _commands(text: str, *, is_script: bool) -> list[Command]:
@@ -347,10 +350,14 @@ def check(given: str) -> list[Checked]:
     Raises:
         ConfigError: there is none, or verl is not installed.
     """
-    return [
-        Checked(command=one, found=tuple(examine(one.overrides, one.config_name, one.own)))
-        for one in read(given)
-    ]
+    return [Checked(command=one, found=tuple(_effects(one))) for one in read(given)]
+
+
+def _effects(command: Command) -> Iterator[Found]:
+    """Yield the effects of a command's keys; a file that is not here may have those that it lacks."""
+    for found in examine(command.overrides, command.config_name, command.own):
+        if not (command.absent and found.effect is Effect.missing):
+            yield found
 
 
 def as_json(checked: Sequence[Checked]) -> dict[str, Any]:
@@ -378,6 +385,9 @@ def as_text(checked: Sequence[Checked]) -> Iterator[str]:
         yield f"{one.command.entry}, {one.command.config_name}, verl {tree.version()}: {shown}"
         if one.command.entry != MAIN_PPO:
             yield f"  the keys are compared with those of {MAIN_PPO}"
+        if one.command.absent:
+            file = f"{one.command.config_path}/{one.command.config_name}.yaml".lstrip("/")
+            yield f"  {file} is not here: its keys are not checked, and count as none"
         for effect in (*FAULTS, Effect.warned, Effect.off):
             for found in (found for found in one.found if found.effect is effect):
                 yield f"{effect:<8} {found.given or found.key}" + (
