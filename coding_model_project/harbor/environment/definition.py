@@ -102,7 +102,7 @@ def refuse_other_services(task: Task) -> None:
 
 
 def _main_of(path: Path) -> Mapping[str, Any]:
-    """Return the service `main` of a compose file, which adds to Harbor's own: that builds the Dockerfile.
+    """Return the service `main` of a compose file, which adds to Harbor's: that builds the Dockerfile.
 
     Raises:
         ImageError: it has other services, or needs more than a Dockerfile, variables and a folder.
