@@ -151,7 +151,7 @@ def serving(server: CompletionServer, port: int = 0) -> Iterator[CompletionServe
             return {"choices": [choice], "usage": usage}
 
         def _send(self, status: int, content: object, headers: dict[str, str] | None = None):
-            data = json.dumps(content).encode()
+            data = content.encode() if isinstance(content, str) else json.dumps(content).encode()
             self.send_response(status)
             for name, value in (headers or {}).items():
                 self.send_header(name, value)

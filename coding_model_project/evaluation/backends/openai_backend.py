@@ -347,6 +347,8 @@ def _is_json(response: httpx.Response) -> bool:
 
 def _parsed(content: bytes) -> dict[str, Any]:
     """Parse a response; raise `_Unanswered` if it is cut, which makes it invalid JSON."""
+    if content.startswith(b"data:"):
+        raise ConfigError("the server streams its answers although no request asks for it")
     try:
         answer = strict_json.loads(content, repair=True)
     except strict_json.UnusableValue:  # a call that the model nested too deeply: no reply

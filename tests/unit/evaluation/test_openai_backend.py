@@ -195,6 +195,14 @@ async def test_an_error_with_http_200_is_tried_again(error):
     assert len(server.asked) == 2
 
 
+async def test_a_server_that_streams_unasked_is_no_outage():
+    server = CompletionServer(
+        lambda *_: "", faults=[{"status": 200, "body": 'data: {"choices": []}'}]
+    )
+    with pytest.raises(ConfigError, match="streams"):
+        await complete(server)
+
+
 async def test_a_bound_of_a_field_is_no_matter_of_the_prompt():
     error = {"error": "Input validation error: `top_p` must be > 0.0 and < 1.0"}
     with pytest.raises(ConfigError, match=r"rejects `top_p` .*--extra-body '\{\"top_p\": null\}'"):
