@@ -80,8 +80,8 @@ def notes(metrics: Metrics, protocol: EvalProtocol, results: Sequence[Result]) -
             if name in unanswered
         ]
         + [
-            f"{name}: {n:,} of {metrics[name]['samples']:,} answers have no token and count as no_code; some "
-            "servers answer so to a prompt that exceeds their context"
+            f"{name}: {n:,} of {metrics[name]['samples']:,} answers have no token and count as no_code; "
+            "some servers answer so to a prompt that exceeds their context"
             for name, n in silent.items()
         ]
         + [
