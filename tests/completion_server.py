@@ -40,17 +40,19 @@ class CompletionServer:
     """
 
     answer: Answer
-    faults: list[str] = field(default_factory=list)
-    """Faults: 429, 500, 400, full, cut, half or hang."""
+    faults: list[str | dict[str, Any]] = field(default_factory=list)
+    """Faults: 429, 500, 400, full, cut, half or hang, or a response: {status, body}."""
     delay_s: float = 0.0
     key: str | None = None
     """The API key that requests need; None needs no key."""
     refuses: dict[str, object] = field(default_factory=dict)
     """Bodies of HTTP 400 for requests with certain fields, by the field's name."""
     lists: bool = True
-    """True to list its model, `toy`, at /models."""
-    page: bool = False
-    """True to serve a web page outside the API, instead of HTTP 404."""
+    """True to list `names` at /models."""
+    names: tuple[str, ...] = ("toy",)
+    page: bool | str = False
+    """True to serve a web page outside the API, and a text to serve it as an error with HTTP 200, as LM
+    Studio does, instead of HTTP 404."""
     asked: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
     thinking: Thinking | None = None
@@ -71,13 +73,15 @@ def serving(server: CompletionServer, port: int = 0) -> Iterator[CompletionServe
         def do_GET(self) -> None:
             if self._may_enter():
                 if server.lists:
-                    self._send(200, {"data": [{"id": "toy"}]})
+                    self._send(200, {"data": [{"id": name} for name in server.names]})
                 else:
                     self._send(404, {"detail": "Not Found"})
 
         def _may_enter(self) -> bool:
             if not self.path.startswith("/v1/"):
-                if server.page:
+                if isinstance(server.page, str):
+                    self._send(200, {"error": server.page})
+                elif server.page:
                     self._send(200, "<!doctype html>", {"content-type": "text/html"})
                 else:
                     self._send(404, {"detail": "Not Found"})
@@ -109,6 +113,8 @@ def serving(server: CompletionServer, port: int = 0) -> Iterator[CompletionServe
                     self._send(429, {"error": "busy"}, {"retry-after": "0.1"})
                 case "500" | "400" as status:
                     self._send(int(status), {"error": "no"})
+                case dict() as said:  # a status and a body, as some server sends them
+                    self._send(said["status"], said["body"])
                 case "full":
                     self._send(400, {"error": "This model's maximum context length is 8 tokens."})
                 case "cut":  # a body that is shorter than was said
@@ -145,7 +151,7 @@ def serving(server: CompletionServer, port: int = 0) -> Iterator[CompletionServe
             return {"choices": [choice], "usage": usage}
 
         def _send(self, status: int, content: object, headers: dict[str, str] | None = None):
-            data = json.dumps(content).encode()
+            data = content.encode() if isinstance(content, str) else json.dumps(content).encode()
             self.send_response(status)
             for name, value in (headers or {}).items():
                 self.send_header(name, value)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ MAIN_PPO = "verl.trainer.main_ppo"
 _OTHER_MAIN = re.compile(r"verl[./]trainer[./](?!main_ppo)")
 """verl's other programs, such as its SFT trainer, whose keys are others."""
 _OF_VERL = ("ppo_trainer.yaml", "ppo_megatron_trainer.yaml")
+_COMPUTED_FOLDER = re.compile(r"^\$\w+/")
+"""The beginning of a path such as $(pwd)/config."""
 _ENDS = "\n;&|()"
 _PROTECTED = "\ue000"
 """Stands for a dollar sign between single quotes, which the shell leaves alone."""
@@ -64,12 +67,16 @@ class Command:
     config_path: str = ""
     own: DictConfig | None = None
     """The user's own configuration file, if it was found."""
+    lacks: tuple[str, ...] = ()
+    """Files and variables of the command that are not here, and may hold further overrides."""
 
 
 @dataclass(slots=True)
 class _Shell:
     """The variables of a script, as far as it assigns them itself."""
 
+    folder: Path
+    """Where files are that it includes with `source`."""
     variables: dict[str, list[str]] = field(default_factory=dict)
 
     def expanded(self, word: str) -> list[str]:
@@ -133,7 +140,10 @@ def read(given: str) -> list[Command]:
     text = path.read_text(errors="replace") if is_file else given
     folder = path.parent if is_file else Path()
     is_script = is_file and path.suffix == ".sh"
-    commands = _commands(text, is_script=is_script)
+    is_python = is_file and path.suffix == ".py"
+    commands = (
+        _of_python(text, folder) if is_python else _commands(text, folder, is_script=is_script)
+    )
     found = [_with_own_file(one, folder) for one in commands if not _OTHER_MAIN.match(one.entry)]
     if not found:
         shown = given if is_file or given.split() == [given] else "--verl-overrides"
@@ -175,8 +185,9 @@ def _with_own_file(command: Command, folder: Path) -> Command:
     name = f"{command.config_name.removesuffix('.yaml')}.yaml"
     if name in _OF_VERL and command.config_path.rpartition("/")[2] in ("", "config"):
         return command
+    place = _COMPUTED_FOLDER.sub("", command.config_path)
     for start in (folder, *folder.absolute().parents, Path()):
-        file = start / command.config_path / name
+        file = start / place / name
         if file.is_file():
             own = _yaml(file)
             return Command(
@@ -185,12 +196,39 @@ def _with_own_file(command: Command, folder: Path) -> Command:
                 config_name=_default(own),
                 config_path=command.config_path,
                 own=own,
+                lacks=command.lacks,
             )
-    return command
+    shown = f"{command.config_path}/{name}".lstrip("/")
+    return replace(command, lacks=(shown, *command.lacks))
 
 
-def _commands(text: str, *, is_script: bool) -> list[Command]:
-    statements = list(_statements(text, _Shell()))
+def _of_python(text: str, folder: Path) -> list[Command]:
+    """Read a program that starts the trainer: by a list of texts, or by one text for a shell."""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except SyntaxError as error:
+        raise ConfigError(f"not Python: {error}") from error
+    inside = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    texts = [_text(node) for node in nodes if id(node) not in inside]
+    found = [word for word in texts if _OVERRIDE.fullmatch(word) and "." in word.partition("=")[0]]
+    shell = [one for one in texts if MAIN_PPO in one and len(one.split()) > 1 and "=" in one]
+    commands = [command for one in shell for command in _commands(one, folder, is_script=True)]
+    if found and MAIN_PPO in texts:
+        commands.append(Command(entry=MAIN_PPO, overrides=tuple(found)))
+    return commands
+
+
+def _text(node: ast.AST) -> str:
+    """Return a text in a Python program, with its variables as a shell's; empty for all else."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(_text, node.values))
+    if isinstance(node, ast.FormattedValue):
+        return f"${node.value.id}" if isinstance(node.value, ast.Name) else "$computed"
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _commands(text: str, folder: Path, *, is_script: bool) -> list[Command]:
+    statements = list(_statements(text, _Shell(folder)))
     commands = [one for words in statements if (one := _command(words)) is not None]
     if commands or is_script:
         return commands
@@ -284,6 +322,11 @@ def _finished(words: list[str], shell: _Shell) -> Iterator[list[str]]:
         words = words[1:]
     if not words:
         return
+    if words[0] in ("source", ".") and len(words) > 1:
+        included = shell.folder / _COMPUTED_FOLDER.sub("", words[1])
+        if _is_file(included):
+            yield from _statements(included.read_text(errors="replace"), shell)
+        return
     for word in words:  # bash -c "…", ray job submit -- bash -c "…"
         if re.search(r"\s-m\s|\.py\s", word) and "python" in word:
             yield from _statements(word, shell)
@@ -310,6 +353,7 @@ def _command(words: list[str]) -> Command | None:
         overrides=tuple(overrides),
         config_name=flags.get("--config-name", "ppo_trainer"),
         config_path=flags.get("--config-path", flags.get("--config-dir", "")),
+        lacks=tuple(word for word in rest if re.fullmatch(r"\$\w+", word)),
     )
 
 
@@ -347,10 +391,14 @@ def check(given: str) -> list[Checked]:
     Raises:
         ConfigError: there is none, or verl is not installed.
     """
-    return [
-        Checked(command=one, found=tuple(examine(one.overrides, one.config_name, one.own)))
-        for one in read(given)
-    ]
+    return [Checked(command=one, found=tuple(_effects(one))) for one in read(given)]
+
+
+def _effects(command: Command) -> Iterator[Found]:
+    """Yield the effects of a command's keys; what is not here may have the missing ones."""
+    for found in examine(command.overrides, command.config_name, command.own):
+        if not (command.lacks and found.effect is Effect.missing):
+            yield found
 
 
 def as_json(checked: Sequence[Checked]) -> dict[str, Any]:
@@ -378,6 +426,8 @@ def as_text(checked: Sequence[Checked]) -> Iterator[str]:
         yield f"{one.command.entry}, {one.command.config_name}, verl {tree.version()}: {shown}"
         if one.command.entry != MAIN_PPO:
             yield f"  the keys are compared with those of {MAIN_PPO}"
+        for name in one.command.lacks:
+            yield f"  {name} is not here: its keys are not checked, and none is missed"
         for effect in (*FAULTS, Effect.warned, Effect.off):
             for found in (found for found in one.found if found.effect is effect):
                 yield f"{effect:<8} {found.given or found.key}" + (

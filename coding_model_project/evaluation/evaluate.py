@@ -92,7 +92,10 @@ def evaluate(
     with sole_writer(run.path, "evaluation"), mirrored(config, run.path, say) as start_mirror:
         datasets = load_datasets(settings.config)
         versions = {f"data set {data.name}": data.version for data in datasets}
-        inputs = {**inputs_of(config, "coding.evaluation.model"), **versions}
+        served = settings.config.base_url is not None  # then the model is the server's, not a file
+        inputs = (
+            versions if served else {**inputs_of(config, "coding.evaluation.model"), **versions}
+        )
         planned = _planned(settings, datasets)
         info = _run_info(settings, datasets, backend)
         bound = _bound_changes(run, info)
@@ -165,7 +168,7 @@ async def _evaluate(
     say(metrics_table(metrics, protocol.ks))
     for table in months_table(metrics):
         say(table)
-    for note in outputs.truncation_notes(metrics, protocol):
+    for note in outputs.notes(metrics, protocol, results):
         say(f"note: {note}")
     if protocol.name == BUDGET.name:
         say(budget_table(metrics))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from coding_model_project.atomic import write_json, write_lines, write_text
 from coding_model_project.contained import file_name
+from coding_model_project.errors import FilteredError, PromptError
 from coding_model_project.evaluation.journal import storage_errors
 from coding_model_project.evaluation.plan import DataSet, Sample
 from coding_model_project.evaluation.protocols import EvalProtocol
@@ -61,20 +63,40 @@ def write_metrics(
     return metrics
 
 
-def truncation_notes(metrics: Metrics, protocol: EvalProtocol) -> list[str]:
-    """Return a line for each data set with answers that the token limit cut off."""
-    return [
-        f"{name}: {found['truncated']:,} of {found['samples']:,} answers were cut off by "
-        f"max_tokens={protocol.sampling.max_tokens}"
-        + (
-            f", {begun:,} before an answer began"
-            if (begun := found["truncated_in_reasoning"])
-            else ""
-        )
-        + "; they are judged as they are. Another --max-tokens changes the protocol hash"
-        for name, found in metrics.items()
-        if found["truncated"]
-    ]
+def notes(metrics: Metrics, protocol: EvalProtocol, results: Sequence[Result]) -> list[str]:
+    """Return a line for each data set with prompts that the model cannot answer, with answers without a
+    token, and with answers that the token limit cut off."""
+    unanswered = {
+        one.dataset: one.ungradable
+        for one in reversed(results)
+        if (one.ungradable or "").startswith((PromptError.__name__, FilteredError.__name__))
+    }
+    silent = Counter(one.dataset for one in results if one.passed is not None and not one.tokens)
+    return (
+        [
+            f"{name}: {found['refused'] + found['filtered']:,} of {found['samples']:,} prompts got no "
+            f"answer and are in no rate ({unanswered[name]})"
+            for name, found in metrics.items()
+            if name in unanswered
+        ]
+        + [
+            f"{name}: {n:,} of {metrics[name]['samples']:,} answers have no token and count as no_code; "
+            "some servers answer so to a prompt that exceeds their context"
+            for name, n in silent.items()
+        ]
+        + [
+            f"{name}: {found['truncated']:,} of {found['samples']:,} answers were cut off by "
+            f"max_tokens={protocol.sampling.max_tokens}"
+            + (
+                f", {begun:,} before an answer began"
+                if (begun := found["truncated_in_reasoning"])
+                else ""
+            )
+            + "; they are judged as they are. Another --max-tokens changes the protocol hash"
+            for name, found in metrics.items()
+            if found["truncated"]
+        ]
+    )
 
 
 def _logged(metrics: Mapping[str, Mapping[str, Any]], protocol: EvalProtocol) -> dict[str, float]:

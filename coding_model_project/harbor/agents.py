@@ -38,6 +38,10 @@ class Agent(Protocol):
         ...
 
 
+ORACLE_OUTPUT, ORACLE_EXIT = "oracle.txt", "exit-code.txt"
+"""Files in /logs/agent, by Harbor's names: what the solution printed, and its exit code unless it is 0."""
+
+
 class Oracle:
     """An agent that runs the task's own solution. It ignores the exit code, as Harbor does."""
 
@@ -59,7 +63,8 @@ class Oracle:
         timeout_s = step.agent.timeout_sec
         whole_s = None if timeout_s is None else math.floor(timeout_s)
         ended = await environment.run_command(
-            f"({SOLUTION}/solve.sh) > /logs/agent/oracle.txt 2>&1",
+            f"({SOLUTION}/solve.sh) > /logs/agent/{ORACLE_OUTPUT} 2>&1 || "
+            f"printf %s $? > /logs/agent/{ORACLE_EXIT}",
             env={
                 "DEBIAN_FRONTEND": "noninteractive",
                 **resolve_env(task.config.solution.env, task.environ),

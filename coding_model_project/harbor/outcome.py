@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from coding_model_project.harbor.agents import ORACLE_EXIT, ORACLE_OUTPUT
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.failures import (
@@ -72,6 +73,17 @@ class StepOutcome:
     """Files in /logs/agent after the oracle's work."""
     agent_s: float = 0.0
     verifier_s: float = 0.0
+
+    @property
+    def said(self) -> str:
+        """The end of the verifier's output in one line, after how the solution failed, if it did."""
+        shown = " ".join(self.verifier_output.split())[-_SHOWN_CHARS:]
+        if (code := self.agent_files.file(ORACLE_EXIT)) is None:
+            return shown
+        printed = (self.agent_files.file(ORACLE_OUTPUT) or b"").decode(errors="replace").split("\n")
+        last = next((" ".join(one.split()) for one in reversed(printed) if one.strip()), "")
+        failed = f"the solution exited with {code.decode(errors='replace')}: {last[-_SHOWN_CHARS:]}"
+        return f"{failed}; the verifier: {shown}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,16 +155,19 @@ class TrialOutcome:
 
     @property
     def reason(self) -> str | None:
-        """The reason for a main reward below 1: an error's message, and the end of the verifier's output.
+        """The reason for a main reward below 1: an error's message, how the solution failed, and the end of
+        the verifier's output.
 
         It is one line, of the first step with such a reward. None if there is neither.
         """
         if (self.reward or 0.0) >= 1:
             return None
         short = (one for one in self.steps if (main_reward(one.rewards) or 0.0) < 1)
-        outputs = (" ".join(step.verifier_output.split())[-_SHOWN_CHARS:] for step in short)
+        outputs = (step.said for step in short)
         said = next(filter(None, outputs), None)
         error = next(iter(self.errors), None)
+        if error is None and self.rewards and self.reward is None:
+            return f"none of the rewards {', '.join(self.rewards)} is named `reward`"
         if error is None:
             return said
         printed = f"; it printed: {said}" if said and isinstance(error, VerifierError) else ""

@@ -103,7 +103,11 @@ def model_files(name: str) -> Iterator[tuple[str, str]]:
             yield path.name, fingerprint(path)
         return
     from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
 
-    cached = try_to_load_from_cache(name, "config.json")
+    try:
+        cached = try_to_load_from_cache(name, "config.json")
+    except HFValidationError:  # no name of the hub: whatever loads the model says so
+        return
     if isinstance(cached, str):  # .../snapshots/REVISION/config.json
         yield "revision", Path(cached).parent.name

@@ -29,11 +29,12 @@ _SAMPLES = (
 """Files in a run's folder that contain an attempt's samples."""
 
 _WHERE = re.compile(
-    r"coding\.evaluation\.(cluster|ray_address)|ray_kwargs\.ray_init\.address"
+    r"coding\.evaluation\.(cluster|ray_address|api_key_env|concurrency|retry_s|timeout_s)"
+    r"|ray_kwargs\.ray_init\.address"
     r"|coding\.(checkpoints|mirror)(\..*)?"
     r"|coding\.min_memory_gb|.*\.update_weights_bucket_megabytes"
 )
-"""Keys of machines, memory and the places of copies, which may change when a run resumes."""
+"""Keys of machines, memory, waiting and the places of copies, which may change when a run resumes."""
 
 _JOBS_CODE = re.compile(r"[^\s',\[]*/working_dir_files/_ray_pkg_[0-9a-f]+/")
 """The folder of a Ray job's code, to which its relative paths refer; changed code gets another folder."""

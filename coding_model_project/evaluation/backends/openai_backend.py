@@ -15,6 +15,7 @@ import difflib
 import json
 import random
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Self
 
 import httpx
@@ -39,6 +40,7 @@ from coding_model_project.evaluation.backends.openai_errors import (
     no_entry,
     no_such_model,
     not_found,
+    only_an_error,
     probe,
 )
 from coding_model_project.http import (
@@ -191,7 +193,9 @@ class OpenAIBackend:
             response = await self._send("POST", "/chat/completions", body)
             if response.status_code != 200:
                 return Reply(status=response.status_code, text="")
-            made = _completion(_checked(response.content, completes=True))
+            answer = _parsed(response.content)
+            _refuse_unfinished(answer)
+            made = _completion(answer)
         except _Unanswered:  # the first real request retries and reports the reason
             return Reply(status=0, text="")
         return Reply(status=200, text=made.reasoning + made.text)
@@ -217,7 +221,7 @@ class OpenAIBackend:
         """Check that the server answers and, if it lists models, serves this one."""
         listed = await self._ask("GET", "/models", None, min(self._retry_s, _START_S))
         served = [str(model.get("id")) for model in listed.get("data") or []]
-        if served and self._model not in served:
+        if served and not _serves(served, self._model):
             close = difflib.get_close_matches(self._model, served, n=3)
             shown = [*close, *(name for name in served if name not in close)][:10]
             more = f" and {len(served) - 10} others" if len(served) > 10 else ""
@@ -243,15 +247,18 @@ class OpenAIBackend:
 
     async def _once(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
         response = await self._send(method, path, body)
-        status = response.status_code
-        if status in _AGAIN or status >= 500:
-            raise _Unanswered(str(Refusal.of(response)), retry_after_s(response.headers))
-        if status == 200 and (body is not None or _is_json(response)):
-            answer = _checked(response.content, completes=body is not None)
-            self._service.worked()
-            return answer
-        self._service.worked()
+        if response.status_code == 200 and (body is not None or _is_json(response)):
+            answer = _parsed(response.content)
+            if not only_an_error(answer):
+                if body is not None:
+                    _refuse_unfinished(answer)
+                self._service.worked()
+                return answer
         refusal = Refusal.of(response)
+        status = refusal.means
+        if status in _AGAIN or status >= 500:
+            raise _Unanswered(str(refusal), retry_after_s(response.headers))
+        self._service.worked()
         if status in (401, 403):
             raise no_entry(self._url, refusal, self._key_variable, has_key=self._has_key)
         if body is None:
@@ -286,12 +293,19 @@ class OpenAIBackend:
                     f"coding.evaluation.base_url={self._url}: the server's API is at "
                     f"{self._url}/v1; use that address (--base-url)"
                 )
-        if refusal.status in (404, 405):
+        if refusal.means in (404, 405):
             return {}  # lists no models: the first completion shows whether it serves this one
         raise ConfigError(
             f"{self._url}/models answers {refusal}; {address_hint(self._url)} (--base-url, "
             "coding.evaluation.base_url)"
         )
+
+
+def _serves(served: Sequence[str], model: str) -> bool:
+    """Return whether a list of models covers a name: routers take a suffix such as `:nitro` or
+    `:together`, Ollama leaves out `:latest`, and a proxy lists `openai/*`."""
+    names = (model, model.rpartition(":")[0], f"{model}:latest")
+    return any(name in served for name in names) or any(fnmatchcase(model, one) for one in served)
 
 
 def _checked_url(base_url: str) -> str:
@@ -331,13 +345,10 @@ def _is_json(response: httpx.Response) -> bool:
     )
 
 
-def _checked(content: bytes, *, completes: bool) -> dict[str, Any]:
-    """Parse a complete answer; a cut one is invalid JSON, or a choice without a finish reason.
-
-    Raises:
-        _Unanswered: the answer is incomplete.
-        ConfigError: the server does not count tokens, which all metrics need.
-    """
+def _parsed(content: bytes) -> dict[str, Any]:
+    """Parse a response; raise `_Unanswered` if it is cut, which makes it invalid JSON."""
+    if content.startswith(b"data:"):
+        raise ConfigError("the server streams its answers although no request asks for it")
     try:
         answer = strict_json.loads(content, repair=True)
     except strict_json.UnusableValue:  # a call that the model nested too deeply: no reply
@@ -346,8 +357,16 @@ def _checked(content: bytes, *, completes: bool) -> dict[str, Any]:
         raise _Unanswered(f"an incomplete answer ({len(content)} bytes)") from None
     if not isinstance(answer, dict):
         raise _Unanswered("an answer that is not a JSON object")
-    if not completes:
-        return answer
+    return answer
+
+
+def _refuse_unfinished(answer: dict[str, Any]) -> None:
+    """Check that an answer is complete; in a cut one the choice has no finish reason.
+
+    Raises:
+        _Unanswered: the answer is incomplete.
+        ConfigError: the server does not count tokens, which all metrics need.
+    """
     match answer:
         case {"choices": [{"error": (dict() | str()) as error}, *_]} if error:
             raise _Unanswered(f"the generation failed: {str(error)[:200]}")
@@ -359,7 +378,7 @@ def _checked(content: bytes, *, completes: bool) -> dict[str, Any]:
             raise _Unanswered(f"an answer without a finished choice: {str(answer)[:200]}")
     match answer:
         case {"usage": {"completion_tokens": int()}}:
-            return answer
+            return
     raise ConfigError("the server's answers lack token counts (usage.completion_tokens)")
 
 

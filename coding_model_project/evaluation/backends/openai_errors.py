@@ -24,6 +24,10 @@ _PARAMETER = re.compile(
     r"(parameter|argument|field|input|value|key)|not (supported|permitted|allowed)|is too large",
     re.IGNORECASE,
 )
+_BOUND = re.compile(r"\bmust be\b", re.IGNORECASE)
+_NO_SUCH_PATH = re.compile(r"unexpected endpoint", re.IGNORECASE)
+_PAGE = "a web page"
+_LIMITS = ("max_tokens", "max_completion_tokens")
 _SHOWN = 200
 """Maximum characters of a server's message in ours."""
 
@@ -33,6 +37,8 @@ class Refusal:
     """A server's error response."""
 
     status: int
+    means: int
+    """HTTP status that says what is wrong: some servers send 200 or 500 with another reason."""
     message: str
     parameter: str | None = None
     """Field of the request that the error names, if any."""
@@ -40,7 +46,7 @@ class Refusal:
 
     @classmethod
     def of(cls, response: httpx.Response) -> Refusal:
-        """Parse an unsuccessful response."""
+        """Parse an unsuccessful response, or a successful one whose content is only an error."""
         try:
             content = orjson.loads(response.content)
         except ValueError:
@@ -48,7 +54,7 @@ class Refusal:
         detail: Any = content
         if isinstance(content, dict):
             detail = content.get("error") or content.get("detail") or content
-        parameter, code = None, ""
+        parameter, code, kind = None, "", ""
         if isinstance(detail, list) and detail and isinstance(detail[0], dict):  # FastAPI's
             place = [str(part) for part in detail[0].get("loc") or ()]
             parameter = place[1] if place[:1] == ["body"] and len(place) > 1 else None
@@ -58,20 +64,39 @@ class Refusal:
             )
         elif isinstance(detail, dict):
             parameter = re.split(r"[.\[]", str(detail.get("param") or ""))[0] or None
-            code = str(detail.get("code") or "")
+            code, kind = str(detail.get("code") or ""), str(detail.get("type") or "")
             detail = detail.get("message")
         text = detail if isinstance(detail, str) and detail else response.text
         if text.lstrip().startswith("<"):
-            text = "a web page"
+            text = _PAGE
+        message = " ".join(text.split())[:_SHOWN]
         return cls(
             status=response.status_code,
-            message=" ".join(text.split())[:_SHOWN],
+            means=_meant(response.status_code, code, kind, message),
+            message=message,
             parameter=parameter,
             code=code,
         )
 
     def __str__(self) -> str:
         return f"HTTP {self.status}: {self.message}"
+
+
+def only_an_error(answer: object) -> bool:
+    """Return whether a successful response holds nothing but an error, as of LM Studio and OpenRouter."""
+    return isinstance(answer, dict) and bool(answer.get("error")) and not answer.get("choices")
+
+
+def _meant(status: int, code: str, kind: str, message: str) -> int:
+    if kind == "exceed_context_size_error":  # llama.cpp, with 500 in some versions
+        return 400
+    if status != 200 or message == _PAGE:
+        return status
+    if code.isdecimal():
+        return int(code)
+    if _TOO_LONG.search(message):
+        return 400
+    return 404 if _NO_SUCH_PATH.search(message) else 500
 
 
 def no_entry(url: str, refusal: Refusal, variable: str, *, has_key: bool) -> ConfigError:
@@ -143,7 +168,9 @@ def _field(refusal: Refusal, sent: Collection[str]) -> str | None:
     candidates = [name for name in sent if name not in ("model", "messages")]
     if refusal.parameter in candidates:
         return refusal.parameter
-    if not _PARAMETER.search(f"{refusal.message} {refusal.code.replace('_', ' ')}"):
+    if _BOUND.search(refusal.message):  # a limit on tokens may depend on the prompt
+        candidates = [name for name in candidates if name not in _LIMITS]
+    elif not _PARAMETER.search(f"{refusal.message} {refusal.code.replace('_', ' ')}"):
         return None
     named = [name for name in candidates if re.search(rf"\b{name}\b", refusal.message)]
     return named[0] if named else None
@@ -157,7 +184,7 @@ def _way(field: str, refusal: Refusal, extra: Collection[str]) -> str:
             "set coding.evaluation.token_limit_field=max_completion_tokens "
             "(--token-limit-field max_completion_tokens)"
         )
-    if field in ("max_tokens", "max_completion_tokens"):
+    if field in _LIMITS:
         return "lower coding.evaluation.max_tokens (--max-tokens)"
     if field == "seed":
         return "set coding.evaluation.send_seeds=false (--no-send-seeds)"

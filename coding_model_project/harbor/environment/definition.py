@@ -102,7 +102,7 @@ def refuse_other_services(task: Task) -> None:
 
 
 def _main_of(path: Path) -> Mapping[str, Any]:
-    """Return the service `main` of a compose file.
+    """Return the service `main` of a compose file, which adds to Harbor's: that builds the Dockerfile.
 
     Raises:
         ImageError: it has other services, or needs more than a Dockerfile, variables and a folder.
@@ -110,17 +110,15 @@ def _main_of(path: Path) -> Mapping[str, Any]:
     try:
         content = yaml.safe_load(tree.read(str(path), _MAX_TEXT))
         services = dict(content["services"])
-        main = dict(services.pop(MAIN_SERVICE))
+        main = dict(services.pop(MAIN_SERVICE, None) or {})
     except (OSError, tree.TooLarge, yaml.YAMLError, TypeError, ValueError, LookupError) as error:
         why = " ".join(str(error).split())
-        raise ImageError(f"{path}: not a compose file with a service `main`: {why}") from error
+        raise ImageError(f"{path}: not a compose file with services: {why}") from error
     if services:
-        raise _refused(path, f"the services {', '.join(map(str, services))}")
+        raise _refused(path, f"a service beside `main` ({', '.join(map(str, services))})")
     if not (path.parent / "Dockerfile").exists():
         raise _refused(path, "a service `main` without a Dockerfile")
-    if "build" not in main:
-        raise _refused(path, "a service `main` without `build`")
-    build = main.pop("build")
+    build = main.pop("build", {})
     built = {"context": build} if isinstance(build, str) else dict(build)
     if built.get("context") in (".", "./"):
         del built["context"]

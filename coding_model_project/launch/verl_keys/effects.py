@@ -276,7 +276,8 @@ def _unread(key: str, config: DictConfig) -> str:
         manager, source = (select(config, f"{_MANAGER}.{name}") for name in ("name", "source"))
         name = key.split(".")[2]
         if ours or (source == "register" and (manager != "dapo" or name not in _OF_DAPO)):
-            return f"read by {_MANAGER}.name=dapo only ({', '.join(_OF_DAPO)})"
+            instead = "; CodeRewardManager reads +coding.reward.shaping.overlong_buffer=TOKENS"
+            return f"read by {_MANAGER}.name=dapo only ({', '.join(_OF_DAPO)}){instead * ours}"
     if key == f"{_ACTOR}.clip_ratio":
         return f"{_ACTOR}.clip_ratio_low and clip_ratio_high win, which have defaults"
     if ours and not in_own_recipe and key.startswith(OF_OTHER_MANAGERS):

@@ -173,15 +173,17 @@ def test_shards_are_one_evaluation_when_put_together(problems, tmp_path):
 
 
 def test_a_model_that_says_nothing_has_no_code(problems, tmp_path):
-    metrics, _ = run(config(problems, tmp_path / "run"), Writer(mute=True))
+    metrics, said = run(config(problems, tmp_path / "run"), Writer(mute=True))
     assert metrics["toy"]["errors"]["no_code"] == 1
+    assert "24 of 24 answers have no token" in said  # it may be the server that says nothing
     assert metrics["toy"]["ungradable"] == 0
     assert metrics["toy"]["tokens"]["total"] == 0
 
 
 def test_a_prompt_that_is_too_long_is_no_score(problems, tmp_path):
     backend = Writer(fails_after=20, error=PromptError("too long"))
-    metrics, _ = run(config(problems, tmp_path / "run"), backend)
+    metrics, said = run(config(problems, tmp_path / "run"), backend)
+    assert "toy: 4 of 24 prompts got no answer and are in no rate (PromptError: too long)" in said
     assert (metrics["toy"]["graded"], metrics["toy"]["ungradable"]) == (20, 4)
     assert metrics["toy"]["refused"] == 4
     assert metrics["toy"]["pass@k"]["4"]["problems"] == 5

@@ -164,6 +164,62 @@ async def test_a_context_that_is_too_long_concerns_that_prompt_alone(message):
         await complete(CompletionServer(lambda *_: "", refuses={"seed": error}))
 
 
+_TOO_LONG = {
+    "llama.cpp": (400, {"error": {"code": 400, "type": "exceed_context_size_error",
+                                  "message": "request (812 tokens) exceeds it, try increasing it"}}),
+    "llama.cpp, an older one": (500, {"error": {"code": 500, "type": "exceed_context_size_error",
+                                                "message": "try to enable context shift"}}),
+    "LM Studio": (200, {"error": "The number of tokens to keep from the initial prompt is greater "
+                                 "than the context length (n_keep: 13>= n_ctx: 8)."}),
+    "SGLang": (400, {"object": "error", "code": 400, "param": None, "type": "BadRequestError",
+                     "message": "The input (9 tokens) is longer than the model's context length"}),
+    "TGI": (422, {"error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8. "
+                           "Given: 2 `inputs` tokens and 7 `max_new_tokens`",
+                  "error_type": "validation"}),
+    "max_tokens": (400, {"error": {"message": "tokens + max_tokens must be at most 8"}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "body"), _TOO_LONG.values(), ids=_TOO_LONG)
+async def test_each_server_says_in_its_own_way_that_a_prompt_is_too_long(status, body):
+    server = CompletionServer(lambda *_: "", faults=[{"status": status, "body": body}])
+    with pytest.raises(PromptError):
+        await complete(server)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("error", [{"message": "Provider returned error", "code": 502}, "unloaded"])
+async def test_an_error_with_http_200_is_tried_again(error):
+    server = CompletionServer(lambda *_: "done", faults=[{"status": 200, "body": {"error": error}}])
+    assert (await complete(server)).text == "done"
+    assert len(server.asked) == 2
+
+
+async def test_a_server_that_streams_unasked_is_no_outage():
+    server = CompletionServer(
+        lambda *_: "", faults=[{"status": 200, "body": 'data: {"choices": []}'}]
+    )
+    with pytest.raises(ConfigError, match="streams"):
+        await complete(server)
+
+
+async def test_a_bound_of_a_field_is_no_matter_of_the_prompt():
+    error = {"error": "Input validation error: `top_p` must be > 0.0 and < 1.0"}
+    with pytest.raises(ConfigError, match=r"rejects `top_p` .*--extra-body '\{\"top_p\": null\}'"):
+        await complete(CompletionServer(lambda *_: "", refuses={"top_p": error}))
+
+
+@pytest.mark.parametrize("listed", ["toy:latest", "org/*", "org/toy"])
+async def test_a_list_of_models_covers_routers_proxies_and_tags(listed):
+    name = {"toy:latest": "toy", "org/*": "org/toy", "org/toy": "org/toy:nitro"}[listed]
+    with serving(CompletionServer(lambda *_: "", names=(listed,))) as server:
+        async with OpenAIBackend(server.url, name):
+            pass
+        with pytest.raises(ConfigError, match=f"it serves {re.escape(listed)}"):
+            async with OpenAIBackend(server.url, "toy:8b"):
+                pass
+
+
 async def test_a_key_is_asked_for_and_a_wrong_one_is_said_to_be_wrong(monkeypatch):
     server = CompletionServer(lambda *_: "", key="secret")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -184,7 +240,7 @@ async def test_a_model_that_a_server_without_a_list_does_not_know():
     assert (await complete(CompletionServer(lambda *_: "done", lists=False))).text == "done"
 
 
-@pytest.mark.parametrize("page", [False, True])
+@pytest.mark.parametrize("page", [False, True, "Unexpected endpoint or method. (GET /models)"])
 async def test_an_address_without_v1_is_corrected(page):
     with serving(CompletionServer(lambda *_: "", page=page)) as server:
         short = server.url.removesuffix("/v1")

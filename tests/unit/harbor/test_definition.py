@@ -34,19 +34,21 @@ def test_a_compose_file_of_main_alone_gives_variables_and_a_folder(tmp_path):
     made = of_compose(tmp_path, ONE_SERVICE)
     assert (made.env, made.workdir) == ({"COLOUR": "blue", "SIZE": "2"}, "/srv")
     assert of_compose(tmp_path, ONE_SERVICE, workdir="/own").workdir == "/own"
+    added = "services: {main: {environment: [COLOUR=red]}}"  # Harbor's own `main` has the build
+    assert of_compose(tmp_path, added).env == {"COLOUR": "red", "SIZE": "2"}
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("services:\n", "services:\n  db: {image: postgres}\n"), "the services db"),
+        (("services:\n", "services:\n  db: {image: postgres}\n"), r"beside `main` \(db\)"),
         (("working_dir: /srv", "privileged: true"), "main.privileged"),
         (("working_dir: /srv", "ports: ['80:80']"), "main.ports"),
         (("SIZE=1", "KEY"), "main.environment.KEY from the host"),
         (("COLOUR=blue", "'KEY=${KEY}'"), "main.environment.KEY from the host"),
         (('"sleep infinity"', '"server"'), "main.command = 'sh -c server'"),
-        (("build: {", "other: {"), "without `build`"),
-        (("main:", "app:"), "not a compose file with a service `main`"),
+        (("build: {context:", "build: {target: a, context:"), r"main\.build\.target"),
+        (("main:", "app:"), r"beside `main` \(app\)"),
         (("services:", "["), "not a compose file"),
     ],
 )

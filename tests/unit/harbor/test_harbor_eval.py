@@ -222,6 +222,19 @@ def beside_right(folder: Path, n: int, dockerfile: str) -> None:
     tasks(folder, "right")
 
 
+def test_a_job_without_a_trial_takes_other_settings(tmp_path, capsys):
+    """The server's refusal names an option, with which the same folder has to work."""
+    error = {"error": {"message": "max_tokens is too large: 2048. This model supports at most 64"}}
+    folder, out = tasks(tmp_path / "tasks", "right"), tmp_path / "job"
+    with serving(CompletionServer(answer, refuses={"max_tokens": error})) as server:
+        assert main(evaluate(server, folder, out, *IN_ROOMS)) == 2
+        assert "--max-tokens" in capsys.readouterr().err
+        server.refuses.clear()
+        assert main(evaluate(server, folder, out, *IN_ROOMS, "--max-tokens", "64")) == 0
+        assert main(evaluate(server, folder, out, *IN_ROOMS, "--max-tokens", "32")) == 2
+    assert "max_tokens: 64 → 32" in capsys.readouterr().err
+
+
 def test_tasks_that_cannot_be_built_are_no_outage(tmp_path, capsys):
     """However many: the job goes on, counts them apart, and is done."""
     folder, out = tmp_path / "t", tmp_path / "job"

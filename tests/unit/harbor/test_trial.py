@@ -108,6 +108,21 @@ def test_artifacts_and_the_solutions_output_are_kept(tmp_path):
     assert step.agent_files.file("oracle.txt") == b"solving\n"
 
 
+def test_the_reason_for_a_reward_of_0_begins_with_how_the_solution_failed(tmp_path):
+    solve = "echo 0 > answer\necho 'no such module' >&2\nexit 3"
+    ended = outcome(made(tmp_path, solve=solve))
+    assert ended.rewards == {"reward": 0.0}  # Harbor ignores the exit code, too
+    assert ended.reason.startswith("the solution exited with 3: no such module; the verifier:")
+    assert ended.steps[0].agent_files.file("exit-code.txt") == b"3"
+
+
+def test_rewards_of_other_names_have_no_main_one(tmp_path):
+    write = """echo '{"speed": 1, "size": 1}' > /logs/verifier/reward.json"""
+    ended = outcome(made(tmp_path, test=f"#!/bin/bash\n{write}\n"))
+    assert ended.reward_valid and ended.reward is None
+    assert ended.reason == "none of the rewards speed, size is named `reward`"
+
+
 def test_a_health_check_that_never_passes_ends_the_trial(tmp_path):
     toml = '[environment.healthcheck]\ncommand = "exit 1"\ninterval_sec = 0.01\nretries = 2\n'
     ended = outcome(made(tmp_path, toml))

@@ -117,6 +117,14 @@ def test_a_run_resumes_on_a_cluster_with_another_head(tmp_path):
         run.config.write_text(OmegaConf.to_yaml(OmegaConf.merge(OmegaConf.load(run.config), ray)))
 
 
+def test_a_run_resumes_with_more_patience(tmp_path):
+    """What ended in an outage is resumed with another time for retries, key or number of requests."""
+    end_attempt(tmp_path, start(tmp_path, evaluation={"retry_s": 3.0}), KeyboardInterrupt())
+    RunFolder(tmp_path).metrics.write_text('{"step": 1, "data": {}}\n')
+    patient = {"retry_s": 900.0, "timeout_s": 60.0, "concurrency": 4, "api_key_env": "KEY"}
+    assert start(tmp_path, evaluation=patient).number == 2
+
+
 def test_a_ray_job_resumes_with_changed_code(tmp_path):
     """Ray unpacks each version of the code into another folder, to which relative paths refer."""
     places = [
