@@ -1,4 +1,4 @@
-"""Steps that are commands which a user could run: of the demo, the pipeline and studies."""
+"""Steps that are commands which a user could run: of the pipeline and of studies."""
 
 from __future__ import annotations
 
@@ -81,15 +81,6 @@ def train(command: Sequence[str], run_dir: Path, *, steps: int, shown: str) -> N
 def logged_series(run_dir: Path, metric: str) -> list[tuple[int, float]]:
     """Return a metric of a run as (step, value) pairs."""
     return series(read_metrics(RunFolder(run_dir).metrics), metric)
-
-
-@contextmanager
-def timed(name: str, seconds: dict[str, float]) -> Iterator[None]:
-    """Print a phase's headline, and record its wall seconds under its name."""
-    console.rule(f"[bold]{name}")
-    started = time.monotonic()
-    yield
-    seconds[name] = time.monotonic() - started
 
 
 @contextmanager

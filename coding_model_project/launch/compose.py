@@ -38,7 +38,7 @@ def config_dir(name: str) -> Path:
     return Path(spec.submodule_search_locations[0]) / name / "config"
 
 
-_BASES = {"repair": "grpo", "harbor": "grpo"}
+_BASES = {"repair": "grpo", "harbor": "grpo", "demo": "pipeline"}
 """Recipes that extend another recipe's configuration and use its hardware profiles."""
 
 _WITHOUT_VERL = ("baseline",)
