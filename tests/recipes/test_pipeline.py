@@ -95,7 +95,10 @@ def test_a_changed_result_is_refused(kitchen):
         ("[baseline,sft,sft]", "each once"),
         ("[baseline,grpo,sft]", "in this order"),
         ("[sft,grpo]", "starting with baseline"),
-        ("[baseline,spo]", "phases=spo: choose from baseline, sft, sft_continued, dpo, grpo, repair"),
+        (
+            "[baseline,spo]",
+            "phases=spo: choose from baseline, sft, sft_continued, dpo, grpo, repair",
+        ),
     ],
 )
 def test_phases_that_make_no_sense(phases, says):

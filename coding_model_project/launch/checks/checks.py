@@ -10,7 +10,6 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.data.governance import refuse_test_only
 from coding_model_project.data.loaders.remote import network_errors
@@ -18,7 +17,6 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.grading.shaping import Shaping
 from coding_model_project.launch.checks import (
-    async_checks,
     episode_checks,
     harbor_checks,
     length_checks,
@@ -44,51 +42,10 @@ def check_values(config: DictConfig) -> None:
     coding = coding_of(config)
     make_sandbox(coding.sandbox)
     if "actor_rollout_ref" in config:
-        _check_grpo_values(config, coding)
-    if "engine" in config:
-        _check_sft_values(config)
-
-
-def _check_grpo_values(config: DictConfig, coding: CodingConfig) -> None:
-    Shaping.of(coding.reward, style=coding.prompt, max_tokens=config.data.max_response_length)
-    episode_checks.check_values(config)
-    harbor_checks.check_values(config)
-    async_checks.check_values(config, coding)
-    _check_divides(
-        config, "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size", 1
-    )
-    model = config.actor_rollout_ref.model
-    if config.trainer.device == "cpu" and model.lora_rank and not model.lora.merge:
-        raise ConfigError(
-            "actor_rollout_ref.model.lora.merge=false: without an accelerator vLLM takes no adapters: "
-            "set actor_rollout_ref.model.lora.merge=true"
-        )
-    keep_one = {
-        "trainer.max_actor_ckpt_to_keep": 1,
-        "trainer.remove_previous_ckpt_in_save": True,
-    }
-    for key, value in keep_one.items():
-        if OmegaConf.select(config, key) == value:
-            raise ConfigError(
-                f"{key}={value}: verl deletes the old checkpoint before the new one is complete, and a "
-                "kill in between would leave none: set trainer.max_actor_ckpt_to_keep to 2 or more"
-            )
-    if config.actor_rollout_ref.actor.checkpoint.async_save:
-        raise ConfigError(
-            "actor_rollout_ref.actor.checkpoint.async_save=true: a checkpoint must be complete before "
-            "it is recorded: set it to false"
-        )
-
-
-def _check_sft_values(config: DictConfig) -> None:
-    if config.trainer.nnodes > 1:
-        raise ConfigError(
-            f"trainer.nnodes={config.trainer.nnodes}: SFT and DPO train on one node, GRPO on several: "
-            "set trainer.nnodes=1, and trainer.n_gpus_per_node to the GPUs of that node"
-        )
-    if not config.data.use_dynamic_bsz:
-        ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
-        _check_divides(config, "data.train_batch_size", "data.micro_batch_size_per_gpu", ranks)
+        longest = config.data.max_response_length
+        Shaping.of(coding.reward, style=coding.prompt, max_tokens=longest)
+        episode_checks.check_values(config)
+        harbor_checks.check_values(config)
 
 
 def check(
@@ -208,15 +165,6 @@ def check_rows(config: DictConfig, *keys: str) -> None:
                 f"{key}: {n_rows} rows do not fill one batch of data.train_batch_size={batch}; "
                 "verl would drop them all: lower the batch size or add rows"
             )
-
-
-def _check_divides(config: DictConfig, key: str, by: str, times: int) -> None:
-    """Raise ConfigError unless `key` is a multiple of `by` × `times`."""
-    value, step = OmegaConf.select(config, key), OmegaConf.select(config, by) * times
-    if value % step:
-        ranks = f" × {times} ranks" if times > 1 else ""
-        near = max(step, round(value / step) * step)
-        raise ConfigError(f"{key}={value} is not a multiple of {by}{ranks}: set {key}={near}")
 
 
 def check_model(key: str, path: str | None) -> None:

@@ -12,11 +12,6 @@ from coding_model_project.launch.verl_keys.effects import OF_OTHER_MANAGERS, eff
 from coding_model_project.launch.verl_keys.table import LEAVE_OUT, LEGACY_GROUPS, Effect, advice
 from coding_model_project.launch.verl_keys.values import value_faults
 
-_MANAGER = {
-    "source": "importlib",
-    "name": "CodeRewardManager",
-    "module.path": "pkg://coding_model_project.verl_ext.rewards.reward_manager",
-}
 _MAIN_PPO = "train with `python -m verl.trainer.main_ppo`"
 
 
@@ -36,13 +31,6 @@ def refusals(config: DictConfig) -> Iterator[str]:
                     f"{key}={value}: a recipe judges by itself (coding.reward, coding.sandbox); "
                     + (f"leave it out, or {_MAIN_PPO}")
                 )
-    if OmegaConf.select(config, "reward.reward_model.enable"):
-        yield f"reward.reward_model.enable=true: a recipe judges by itself; leave it out, or {_MAIN_PPO}"
-    for name, ours in _MANAGER.items():
-        key = f"reward.reward_manager.{name}"
-        value = OmegaConf.select(config, key)
-        if value != ours:
-            yield f"{key}={value}: a recipe judges by {ours}; leave it out, or {_MAIN_PPO}"
     engines = ("megatron", "veomni", "torchtitan")
     if other := next((one for one in engines if one in config.actor_rollout_ref.actor), None):
         yield f"model_engine={other}: recipes train with FSDP; leave it out, or {_MAIN_PPO}"
@@ -50,11 +38,6 @@ def refusals(config: DictConfig) -> Iterator[str]:
     engine = str(OmegaConf.select(config, "actor_rollout_ref.rollout.name"))
     if engine in ("sglang", "trtllm") and find_spec(_PACKAGES[engine]) is None:
         yield f"actor_rollout_ref.rollout.name={engine}: its package is not installed; set it to vllm"
-    if config.data.truncation != "error":
-        yield (
-            f"data.truncation={config.data.truncation}: verl does not read it, and prompts that are too "
-            "long would lose their first tokens; set data.filter_overlong_prompts=true to drop them"
-        )
     for key, _, why, line in value_faults(config):
         if key not in _CHECKED_ELSEWHERE:
             yield f"{key}={OmegaConf.select(config, key)}: {why}; {_write(line)}"

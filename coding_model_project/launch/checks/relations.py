@@ -11,7 +11,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.schema import DPOLoss, TrainingSampler
+from coding_model_project.configs.schema import (
+    DPOLoss,
+    TrainingMode,
+    TrainingSampler,
+    staleness_of,
+)
 from coding_model_project.launch.checks.machine_checks import ulysses
 from coding_model_project.launch.sizing import BUCKET, bucket_mb, cached_config, shape_of
 from coding_model_project.synthetic.tiny_model import TinyModelConfig
@@ -116,13 +121,6 @@ def smoothing_without_cdpo(config: DictConfig) -> str | None:
         f"coding.dpo.label_smoothing={dpo.label_smoothing} with coding.dpo.loss={kind}: cdpo needs one "
         "above 0, and the other losses take none"
     )
-
-
-def pairs_over_several_ranks(config: DictConfig) -> str | None:
-    size = _get(config, "engine.ulysses_sequence_parallel_size")
-    if "dpo" not in config.coding or size == 1:
-        return None
-    return f"engine.ulysses_sequence_parallel_size={size}: DPO needs it to be 1"
 
 
 def sampler_against_an_order(config: DictConfig) -> str | None:
@@ -310,18 +308,78 @@ def rows_over_ranks(config: DictConfig) -> str | None:
     )
 
 
+def keys_of_the_mode(config: DictConfig) -> str | None:
+    """Check the keys of verl that follow from `coding.mode` and `coding.max_staleness`."""
+    if "actor_rollout_ref" not in config:
+        return None
+    v1, mode = config.trainer.v1, TrainingMode(config.coding.mode)
+    allowed = staleness_of(mode, config.coding.max_staleness)
+    if v1.trainer_mode != f"coding_{mode}":
+        asked = v1.trainer_mode if v1.trainer_mode in list(TrainingMode) else "MODE"
+        key = f"trainer.v1.trainer_mode={v1.trainer_mode}"
+        return f"{key}: follows from coding.mode: set coding.mode={asked}"
+    if (threshold := v1.sampler.max_off_policy_threshold) != allowed + 1:
+        return (
+            f"trainer.v1.sampler.max_off_policy_threshold={threshold}: follows from "
+            f"coding.max_staleness + 1: set coding.max_staleness"
+        )
+    if mode.asynchronous and v1[mode].num_warmup_batches > allowed:
+        return (
+            f"trainer.v1.{mode}.num_warmup_batches={v1[mode].num_warmup_batches}: samples requested that "
+            f"many steps ahead exceed coding.max_staleness={allowed}: set it to {allowed} or less"
+        )
+    return None
+
+
+def mini_batches_of_a_step(config: DictConfig) -> str | None:
+    """Check that mini-batches divide a batch, and that a separate rollout syncs after all of them."""
+    if "actor_rollout_ref" not in config:
+        return None
+    batch, key = config.data.train_batch_size, f"{_ACTOR}.ppo_mini_batch_size"
+    mini, steps = _get(config, key), config.trainer.v1.separate_async.parameter_sync_step
+    if fault := indivisible("data.train_batch_size", batch, key, mini):
+        return fault
+    separate = TrainingMode(config.coding.mode) is TrainingMode.separate_async
+    if not separate or batch == steps * mini:
+        return None
+    return (
+        f"trainer.v1.separate_async.parameter_sync_step={steps}: data.train_batch_size={batch} has "
+        f"{batch // mini} mini-batches of {key}={mini}: set it to {batch // mini}"
+    )
+
+
+def micro_batches_of_sft(config: DictConfig) -> str | None:
+    if "engine" not in config or config.data.use_dynamic_bsz:
+        return None
+    batch, micro = config.data.train_batch_size, config.data.micro_batch_size_per_gpu
+    return indivisible(
+        "data.train_batch_size", batch, "data.micro_batch_size_per_gpu", micro, _ranks(config)
+    )
+
+
+def indivisible(key: str, value: int, by: str, step: int, ranks: int = 1) -> str | None:
+    """Return a message unless `key` is a multiple of `by` × `ranks`."""
+    if value % (step * ranks) == 0:
+        return None
+    near = max(step * ranks, round(value / (step * ranks)) * step * ranks)
+    times = f" × {ranks} ranks" if ranks > 1 else ""
+    return f"{key}={value} is not a multiple of {by}{times}: set {key}={near}"
+
+
 def _ranks(config: DictConfig) -> int:
     trainer = _get(config, "trainer")
     return trainer.nnodes * trainer.n_gpus_per_node if trainer else 0
 
 
 RELATIONS: tuple[Callable[[DictConfig], str | None], ...] = (
+    keys_of_the_mode,
+    mini_batches_of_a_step,
+    micro_batches_of_sft,
     group_of_one,
     too_short_a_rollout,
     too_long_for_the_model,
     too_small_a_token_budget,
     smoothing_without_cdpo,
-    pairs_over_several_ranks,
     sampler_against_an_order,
     nothing_to_validate_on,
     devices_that_do_not_divide,

@@ -1,6 +1,6 @@
 """Rules for values, checked without verl, which reports them a minute later or never.
 
-rules.yaml has the numbers that keys accept, CHOICES the words, and `relations` what keys mean together.
+rules.yaml is the table of them; `relations` has what keys mean together.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import difflib
 import functools
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,34 +17,27 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from coding_model_project.configs.schema import TrainingMode, staleness_of
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import relations
 
 _ABSENT = object()
-_ACTOR = "actor_rollout_ref.actor"
-_SCHEDULES = ("constant", "cosine")
+_FILE = Path(__file__).with_name("rules.yaml")
 
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "algorithm.adv_estimator": (*relations.GROUP_ESTIMATORS, *relations.OTHER_ESTIMATORS),
-    "trainer.logger": (
-        *("console", "file", "tensorboard", "wandb", "mlflow", "swanlab", "vemlp_wandb", "clearml"),
-        *("trackio", "rl_insight"),
-    ),
-    f"{_ACTOR}.loss_agg_mode": (
-        *("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean"),
-        "seq-mean-token-sum-norm",
-    ),
-    f"{_ACTOR}.policy_loss.loss_mode": (
-        *("vanilla", "dppo_tv", "dppo_kl", "gspo", "sapo", "gpg", "clip_cov", "kl_cov", "geo_mean"),
-        *("dro", "cispo", "bypass_mode"),
-    ),
-    "trainer.resume_mode": ("auto", "disable", "resume_path"),
-    "data.truncation": ("error", "left", "right", "middle"),
-    "optim.lr_scheduler_type": _SCHEDULES,
-    f"{_ACTOR}.optim.lr_scheduler_type": _SCHEDULES,
-}
-"""The words that verl registers, by key; a test compares."""
-_EXTENSIBLE = ("algorithm.adv_estimator", f"{_ACTOR}.policy_loss.loss_mode")
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    return yaml.safe_load(_FILE.read_text())
+
+
+@functools.cache
+def choices() -> Mapping[str, tuple[str, ...]]:
+    """Return the words that verl registers, by key."""
+    estimators = (*relations.GROUP_ESTIMATORS, *relations.OTHER_ESTIMATORS)
+    return {"algorithm.adv_estimator": estimators} | _table()["words"]
+
+
+_EXTENSIBLE = ("algorithm.adv_estimator", "actor_rollout_ref.actor.policy_loss.loss_mode")
 """Keys for which the user's own modules may register more words with verl."""
 
 
@@ -85,18 +78,69 @@ class Range:
 
 @functools.cache
 def ranges() -> tuple[Range, ...]:
-    """Return the rules of rules.yaml."""
-    return tuple(Range(**one) for one in yaml.safe_load(_FILE.read_text()))
+    """Return the rules of numbers."""
+    return tuple(Range(**one) for one in _table()["numbers"])
 
 
-_FILE = Path(__file__).with_name("rules.yaml")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A rule of rules.yaml for some runs, which describes the fields."""
+
+    when: str
+    key: str
+    why: str
+    remedy: str
+    only: Sequence[Any] | None = None
+    never: Sequence[Any] = ()
+
+    def broken(self, config: DictConfig) -> Iterator[str]:
+        """Yield a message if the key has a value that this run must not have."""
+        value = OmegaConf.select(config, self.key, default=_ABSENT)
+        outside = self.only is not None and value not in self.only
+        if value is _ABSENT or not (outside or value in self.never):
+            return
+        mode, staleness = _mode(config)
+        why = self.why.format(mode=mode, staleness=staleness)
+        shown = (
+            str(value).lower() if isinstance(value, bool) else "null" if value is None else value
+        )
+        yield f"{self.key}={shown}: {why}: {self.remedy}"
+
+
+@functools.cache
+def cases() -> tuple[Case, ...]:
+    """Return the rules of some runs."""
+    return tuple(Case(**one) for one in _table()["cases"])
+
+
+def _mode(config: DictConfig) -> tuple[TrainingMode, int]:
+    """Return `coding.mode`, and the staleness that it allows."""
+    mode = TrainingMode(config.coding.mode)
+    return mode, staleness_of(mode, config.coding.max_staleness)
+
+
+def _kinds(config: DictConfig) -> set[str]:
+    """Return the kinds of runs, as rules.yaml names them, that a configuration is of."""
+    found = {"supervised": "engine" in config, "pairs": "dpo" in config.coding}
+    if "actor_rollout_ref" in config:
+        mode, staleness = _mode(config)
+        lora, device = config.actor_rollout_ref.model.lora_rank, config.trainer.device
+        found |= {
+            "policy": True,
+            "adapters_on_a_cpu": device == "cpu" and bool(lora),
+            "sync": not mode.asynchronous,
+            "asynchronous": mode.asynchronous,
+            "stale": mode.asynchronous and staleness > 0,
+            "separate": mode is TrainingMode.separate_async,
+        }
+    return {name for name, is_one in found.items() if is_one}
 
 
 def _unknown_words(config: DictConfig) -> Iterator[str]:
     """Yield a message for each word that its key does not accept; a value may be a list of words."""
     library = OmegaConf.select(config, "actor_rollout_ref.model.external_lib")
     has_own_modules = bool(library or os.environ.get("VERL_USE_EXTERNAL_MODULES"))
-    for key, words in CHOICES.items():
+    for key, words in choices().items():
         value = OmegaConf.select(config, key)
         if value is None or (key in _EXTENSIBLE and has_own_modules):
             continue
@@ -108,10 +152,14 @@ def _unknown_words(config: DictConfig) -> Iterator[str]:
 
 
 def broken(config: DictConfig) -> Iterator[str]:
-    """Yield a line for each key outside of its range or words, with the valid values."""
+    """Yield a line for each key with a value that no run, or not this one, can have."""
     for rule in ranges():
         yield from rule.broken(config)
     yield from _unknown_words(config)
+    kinds = _kinds(config)
+    for case in cases():
+        if case.when in kinds:
+            yield from case.broken(config)
 
 
 def check_relations(config: DictConfig) -> None:

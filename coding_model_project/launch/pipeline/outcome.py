@@ -93,9 +93,7 @@ def write(root: Path, phases: Sequence[Phase], *, peak_gb: float) -> list[Row]:
 def without_gain(rows: Sequence[Row], names: Collection[str]) -> list[str]:
     """Return those of these phases that are not better than the previous phase with p < 0.01."""
     gains = {row.phase: row.gain for row in rows if row.phase in names and row.gain}
-    return [
-        name for name, one in gains.items() if not (one.delta > 0 and one.corrected_p < CLEAR)
-    ]
+    return [name for name, one in gains.items() if not (one.delta > 0 and one.corrected_p < CLEAR)]
 
 
 def table_rows(phases: Sequence[Phase]) -> list[Row]:

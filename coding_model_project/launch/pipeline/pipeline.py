@@ -281,6 +281,7 @@ _PHASES: dict[str, Callable[[Work], Phase]] = {
 
 # ── settings ──────────────────────────────────────────────────────────────────────────────────────
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSettings:
     """The settings of the phases."""
