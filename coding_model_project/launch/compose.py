@@ -19,7 +19,7 @@ from coding_model_project.configs import reference, schema
 from coding_model_project.configs.typed import reason
 from coding_model_project.errors import ConfigError
 from coding_model_project.install import how_to_install
-from coding_model_project.launch.checks import own_keys, rules
+from coding_model_project.launch.checks import rules
 from coding_model_project.launch.device import count_gpus
 from coding_model_project.launch.verl_keys.effects import addable, nearest
 from coding_model_project.launch.verl_keys.table import advice
@@ -208,7 +208,7 @@ def without_effect(name: str, overrides: list[str], config: DictConfig) -> Itera
     """Yield a line for each override that verl accepts and does not use."""
     if "actor_rollout_ref" in config:
         chosen = _chosen(_with_search_path(name, overrides))
-        yield from own_keys.without_effect(overrides, _usual(name, chosen), config)
+        yield from rules.without_effect(overrides, _usual(name, chosen), config)
 
 
 def recorded_config(path: Path, run_dir: str) -> DictConfig:
@@ -267,7 +267,7 @@ def _faults(name: str, overrides: list[str], refused: dict[str, str]) -> list[st
         config = compose_recipe(name, [one for one in overrides if one not in refused])
     except ConfigError as error:
         return [*refused.values(), str(error)]
-    return [*refused.values(), *own_keys.refusals(config), *rules.broken(config)]
+    return [*refused.values(), *rules.broken(config)]
 
 
 def _is_unknown(override: str, known: list[str]) -> bool:

@@ -9,7 +9,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.pipeline import outcome
 from coding_model_project.launch.pipeline.pipeline import PipelineSettings
-from coding_model_project.launch.pipeline.steps import Phase, Step, carry_out
+from coding_model_project.launch.steps import Phase, Step, carry_out
 from tests.pages import packed
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run

@@ -5,12 +5,11 @@ rules.yaml is the table of them; `relations` has what keys mean together.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,9 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.configs.schema import TrainingMode, staleness_of
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import relations
+from coding_model_project.launch.verl_keys.effects import OF_OTHER_MANAGERS, effect_of
+from coding_model_project.launch.verl_keys.table import LEAVE_OUT, LEGACY_GROUPS, Effect, advice
+from coding_model_project.launch.verl_keys.values import Fault, value_faults, word_faults
 
 _ABSENT = object()
 _FILE = Path(__file__).with_name("rules.yaml")
@@ -28,17 +30,6 @@ _FILE = Path(__file__).with_name("rules.yaml")
 @functools.cache
 def _table() -> dict[str, Any]:
     return yaml.safe_load(_FILE.read_text())
-
-
-@functools.cache
-def choices() -> Mapping[str, tuple[str, ...]]:
-    """Return the words that verl registers, by key."""
-    estimators = (*relations.GROUP_ESTIMATORS, *relations.OTHER_ESTIMATORS)
-    return {"algorithm.adv_estimator": estimators} | _table()["words"]
-
-
-_EXTENSIBLE = ("algorithm.adv_estimator", "actor_rollout_ref.actor.policy_loss.loss_mode")
-"""Keys for which the user's own modules may register more words with verl."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,26 +127,11 @@ def _kinds(config: DictConfig) -> set[str]:
     return {name for name, is_one in found.items() if is_one}
 
 
-def _unknown_words(config: DictConfig) -> Iterator[str]:
-    """Yield a message for each word that its key does not accept; a value may be a list of words."""
-    library = OmegaConf.select(config, "actor_rollout_ref.model.external_lib")
-    has_own_modules = bool(library or os.environ.get("VERL_USE_EXTERNAL_MODULES"))
-    for key, words in choices().items():
-        value = OmegaConf.select(config, key)
-        if value is None or (key in _EXTENSIBLE and has_own_modules):
-            continue
-        for word in value if OmegaConf.is_list(value) else [value]:
-            if word not in words:
-                close = difflib.get_close_matches(str(word), words, n=1, cutoff=0.5)
-                near = f"did you mean {close[0]}? " if close else ""
-                yield f"{key}={word}: {near}choose from {', '.join(words)}"
-
-
 def broken(config: DictConfig) -> Iterator[str]:
-    """Yield a line for each key with a value that no run, or not this one, can have."""
+    """Yield a line for each key that has no effect, or a value that no run, or not this one, can have."""
+    yield from _unused(config)
     for rule in ranges():
         yield from rule.broken(config)
-    yield from _unknown_words(config)
     kinds = _kinds(config)
     for case in cases():
         if case.when in kinds:
@@ -171,3 +147,86 @@ def check_relations(config: DictConfig) -> None:
     for relation in relations.RELATIONS:  # one fault may break several of them
         if message := relation(config):
             raise ConfigError(message)
+
+
+# ── keys of verl that recipes do not use ─────────────────────────────────────────────────────────────
+
+_MAIN_PPO = "train with `python -m verl.trainer.main_ppo`"
+
+
+def _unused(config: DictConfig) -> Iterator[str]:
+    """Yield a message for each key that verl or the recipe's judge would ignore, or that fails late."""
+    for group in LEGACY_GROUPS:
+        for key, value in _set(group, config.get(group)):
+            found = advice(key, str(value))
+            here = found.here if found is not None else ""
+            yield f"{key}={value}: verl 0.9 ignores it; {_write(here)}"
+    if "actor_rollout_ref" not in config:
+        yield from _said(config, word_faults(config))
+        return
+    for group in OF_OTHER_MANAGERS:
+        for key, value in _set(group.rstrip("."), OmegaConf.select(config, group.rstrip("."))):
+            if key not in _DEFAULTS:
+                yield (
+                    f"{key}={value}: a recipe judges by itself (coding.reward, coding.sandbox); "
+                    + (f"leave it out, or {_MAIN_PPO}")
+                )
+    engines = ("megatron", "veomni", "torchtitan")
+    if other := next((one for one in engines if one in config.actor_rollout_ref.actor), None):
+        yield f"model_engine={other}: recipes train with FSDP; leave it out, or {_MAIN_PPO}"
+        return
+    engine = str(OmegaConf.select(config, "actor_rollout_ref.rollout.name"))
+    if engine in ("sglang", "trtllm") and find_spec(_PACKAGES[engine]) is None:
+        yield f"actor_rollout_ref.rollout.name={engine}: its package is not installed; set it to vllm"
+    yield from _said(config, value_faults(config))
+
+
+def _said(config: DictConfig, faults: Iterable[Fault]) -> Iterator[str]:
+    for key, _, why, line in faults:
+        if key not in _CHECKED_ELSEWHERE:
+            yield f"{key}={OmegaConf.select(config, key)}: {why}; {_write(line)}"
+
+
+_PACKAGES = {"sglang": "sglang", "trtllm": "tensorrt_llm"}
+_DEFAULTS = (
+    "reward.custom_reward_function.name",
+    "reward.sandbox_fusion.max_concurrent",
+    "reward.sandbox_fusion.memory_limit_mb",
+)
+"""Keys with a default in verl's tree, which mean nothing without the key beside them."""
+
+_CHECKED_ELSEWHERE = ("data.train_files", "data.val_files")
+
+
+def _set(key: str, node: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of a group that switch something on."""
+    if OmegaConf.is_dict(node):
+        for name, child in node.items():
+            if name != "_target_":
+                yield from _set(f"{key}.{name}", child)
+    elif node is not None and node is not False:
+        yield key, node
+
+
+def _write(line: str) -> str:
+    return f"set {line}" if line and line != LEAVE_OUT else "leave it out"
+
+
+def without_effect(
+    overrides: Sequence[str], usual: DictConfig, config: DictConfig
+) -> Iterator[str]:
+    """Yield a line for each override that verl accepts and does not use.
+
+    Args:
+        usual: the recipe's configuration without the overrides.
+    """
+    for text in overrides:
+        key, _, value = text.lstrip("+").partition("=")
+        if text.startswith("~") or "." not in key or key.startswith(("hydra.", "coding.")):
+            continue
+        known = advice(key, value)
+        effect, why = effect_of(key, usual, config, known)
+        if effect in (Effect.ignored, Effect.warned, Effect.off):
+            line = known.here if known is not None else ""
+            remedy = f"; {_write(line)}" if line else ""
+            yield f"{text} has no effect: {(known.why if known is not None else '') or why}{remedy}"

@@ -27,8 +27,7 @@ from coding_model_project.evaluation.comparison.paired import (
 )
 from coding_model_project.evaluation.results import METRICS, read_evaluation
 from coding_model_project.evaluation.statistics.intervals import ALPHA, holm
-from coding_model_project.launch.commands import console
-from coding_model_project.launch.pipeline.steps import Done, Phase
+from coding_model_project.launch.steps import Done, Phase, console
 from coding_model_project.reports import write_report
 from coding_model_project.reports.page import comparison_charts, write_page
 from coding_model_project.runs.folder import RunFolder

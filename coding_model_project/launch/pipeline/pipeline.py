@@ -15,13 +15,12 @@ from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.evaluation.results import COMPLETIONS, RESULTS
 from coding_model_project.evaluation.watch.found import find
 from coding_model_project.isolation.processes import start_sentinel
-from coding_model_project.launch import commands
+from coding_model_project.launch import steps
 from coding_model_project.launch.checks.checks import check_values
-from coding_model_project.launch.commands import PeakMemory
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.pipeline import outcome
-from coding_model_project.launch.pipeline.steps import Done, Phase, Step, carry_out
 from coding_model_project.launch.run import make_absolute
+from coding_model_project.launch.steps import Done, PeakMemory, Phase, Step, carry_out
 from coding_model_project.runs.folder import sole_writer
 from coding_model_project.synthetic.prepare import prepare
 
@@ -66,13 +65,13 @@ def main(config: DictConfig) -> None:
         phases: list[Phase] = []
         model = settings.model
         for name in settings.phases:
-            commands.console.rule(f"[bold]{name}")
+            steps.console.rule(f"[bold]{name}")
             phases.append(_PHASES[name](Work(settings, name, model)))
             model = model if name == _CONTROL else phases[-1].model
         rows = outcome.write(settings.root, phases, peak_gb=memory.peak_gb)
     _link(settings.root / "model", Path(model))
     if missed := outcome.without_gain(rows, settings.tree["must_gain"]):
-        commands.console.print(f"must_gain: no clear gain of {', '.join(missed)}")
+        steps.console.print(f"must_gain: no clear gain of {', '.join(missed)}")
         raise SystemExit(1)
 
 
@@ -101,10 +100,12 @@ def _check_phases(settings: PipelineSettings) -> None:
         if phase != "baseline":
             recipe = recipe_of(phase)
             model = f"{_MODEL_KEYS[recipe]}={settings.model}"
-            steps = f"trainer.total_training_steps={tree[phase]['steps']}"
+            n_steps = f"trainer.total_training_steps={tree[phase]['steps']}"
             rounds = [f"coding.repair.rounds={tree[phase]['rounds']}"] if phase == "repair" else []
             _check(
-                phase, recipe, [*settings.common, model, steps, *rounds, *tree[phase]["overrides"]]
+                phase,
+                recipe,
+                [*settings.common, model, n_steps, *rounds, *tree[phase]["overrides"]],
             )
 
 
@@ -148,7 +149,7 @@ class Work:
         reads = (*_model_files(model), self.settings.problems)
 
         def make(folder: Path) -> list[Path]:
-            commands.run([*command, f"coding.run_dir={folder}"])
+            steps.run([*command, f"coding.run_dir={folder}"])
             return [folder / COMPLETIONS, folder / RESULTS]
 
         return Path(self._do(verb, command, reads, make).folder)
@@ -162,7 +163,7 @@ class Work:
         def make(folder: Path) -> list[Path]:
             folder.mkdir(parents=True, exist_ok=True)
             out = folder / f"{what}.parquet"
-            commands.run([*command, "--out", str(out)])
+            steps.run([*command, "--out", str(out)])
             return sorted(folder.glob("*.parquet"))
 
         return self._do(what, command, reads, make).files()
@@ -193,7 +194,7 @@ class Work:
 
         def make(folder: Path) -> list[Path]:
             shown = _SHOWN[recipe]
-            commands.train(command, folder.absolute(), steps=own["steps"], shown=shown)
+            steps.train(command, folder.absolute(), steps=own["steps"], shown=shown)
             checkpoints = find([str(folder)])
             if not checkpoints or not checkpoints[-1].is_merged:
                 raise TrainingError(f"{folder}: {self.phase} left no model; see {folder}/log.txt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
 from collections.abc import Mapping, Sequence
@@ -74,6 +75,14 @@ class Words:
     why: str
     write: str = ""
     renamed: Mapping[str, str] = field(default_factory=dict)
+    extensible: bool = False
+
+    def instead(self, word: str) -> str:
+        """Return a right word itself, or a variable, and for any other one the word to write."""
+        if not word or word in self.words or word.startswith("$"):
+            return word
+        near = difflib.get_close_matches(word, self.words, n=1, cutoff=0.5)
+        return self.renamed.get(word) or next(iter(near), self.words[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

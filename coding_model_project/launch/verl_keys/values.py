@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 
@@ -37,16 +38,24 @@ Fault = tuple[str, Effect, str, str]
 """Key, effect, reason and the line to write for main_ppo; empty if the reason names it."""
 
 
-def _words(config: DictConfig) -> Iterator[Fault]:
-    """Check the keys that have one of some words, or several with commas; unknown variables pass."""
+def word_faults(config: DictConfig) -> Iterator[Fault]:
+    """Check the keys that have one of some words, or several; unknown variables pass."""
+    library = select(config, f"{_A}.model.external_lib")
+    has_own_modules = bool(library or os.environ.get("VERL_USE_EXTERNAL_MODULES"))
     estimators = (*GROUP_ESTIMATORS, *OTHER_ESTIMATORS)
-    for row in (*words(), Words("algorithm.adv_estimator", estimators, "no such estimator")):
+    key = "algorithm.adv_estimator"
+    for row in (*words(), Words(key, estimators, "no such estimator", extensible=True)):
         value = select(config, row.key)
-        for word in map(str.strip, value.split(",")) if isinstance(value, str) else ():
-            if word and word not in row.words and not word.startswith("$"):
-                why = f"{word}: {row.why}; expected {', '.join(row.words)}"
-                line = row.write or f"{row.key}={row.renamed.get(word, row.words[0])}"
-                yield row.key, Effect.late, why, line
+        if value is None or (row.extensible and has_own_modules):
+            continue
+        several = OmegaConf.is_list(value)
+        given = [str(one).strip() for one in (value if several else str(value).split(","))]
+        instead = [row.instead(word) for word in given]
+        wrong = next((one for one, new in zip(given, instead, strict=True) if one != new), None)
+        if wrong is not None:
+            why = f"{wrong}: {row.why}; expected {', '.join(row.words)}"
+            right = f"[{','.join(instead)}]" if several else ",".join(instead)
+            yield row.key, Effect.late, why, row.write or f"{row.key}={right}"
 
 
 def _managers(config: DictConfig) -> Iterator[Fault]:
@@ -152,7 +161,7 @@ def coding_faults(config: DictConfig) -> Iterator[Fault]:
 
 
 VALUES: tuple[Callable[[DictConfig], Iterator[Fault]], ...] = (
-    _words,
+    word_faults,
     _rollout_name,
     _managers,
     _strategies,
@@ -165,6 +174,4 @@ VALUES: tuple[Callable[[DictConfig], Iterator[Fault]], ...] = (
 
 def value_faults(config: DictConfig) -> list[Fault]:
     """Return the faults of a composed configuration's values."""
-    own_modules = select(config, f"{_A}.model.external_lib")
-    found = [fault for check in VALUES for fault in check(config)]
-    return [one for one in found if not (own_modules and one[0] == "algorithm.adv_estimator")]
+    return [fault for check in VALUES for fault in check(config)]

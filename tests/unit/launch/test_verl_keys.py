@@ -133,6 +133,7 @@ def test_verl_itself_agrees():
     """The tables against verl's code: rewards, dataclasses and registered words."""
     from verl.trainer.ppo import core_algos, reward, rollout_corr_helper
     from verl.utils.config import omega_conf_to_dataclass
+    from verl.utils.tracking import Tracking
     from verl.workers.rollout.base import _ROLLOUT_REGISTRY
 
     config = tree.compose_verl("ppo_trainer", [])
@@ -155,3 +156,6 @@ def test_verl_itself_agrees():
     known = {row.key: {*row.words} for row in table.words()}
     criteria = known["algorithm.rollout_correction.rollout_rs"]
     assert criteria == rollout_corr_helper.SUPPORTED_ROLLOUT_RS_OPTIONS
+    losses = known["actor_rollout_ref.actor.policy_loss.loss_mode"]
+    assert losses == set(core_algos.POLICY_LOSS_REGISTRY)
+    assert known["trainer.logger"] == set(Tracking.supported_backend)
