@@ -20,8 +20,15 @@ from coding_model_project.configs.schema import TrainingMode, staleness_of
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import relations
 from coding_model_project.launch.verl_keys.effects import OF_OTHER_MANAGERS, effect_of
-from coding_model_project.launch.verl_keys.table import LEAVE_OUT, LEGACY_GROUPS, Effect, advice
-from coding_model_project.launch.verl_keys.values import Fault, value_faults, word_faults
+from coding_model_project.launch.verl_keys.table import (
+    LEAVE_OUT,
+    LEGACY_GROUPS,
+    Effect,
+    Fault,
+    advice,
+    value_faults,
+    word_faults,
+)
 
 _ABSENT = object()
 _FILE = Path(__file__).with_name("rules.yaml")

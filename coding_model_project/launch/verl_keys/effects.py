@@ -16,21 +16,19 @@ from coding_model_project.launch.verl_keys import tree
 from coding_model_project.launch.verl_keys.table import (
     LEAVE_OUT,
     LEGACY_GROUPS,
+    OUR_MANAGER,
+    OUR_MODULE,
+    OURS,
     Advice,
     Effect,
     Found,
     advice,
-    is_read,
-)
-from coding_model_project.launch.verl_keys.tree import select
-from coding_model_project.launch.verl_keys.values import (
-    OUR_MANAGER,
-    OUR_MODULE,
-    OURS,
     coding_faults,
     has_critic,
+    is_read,
     value_faults,
 )
+from coding_model_project.launch.verl_keys.tree import select
 
 _A = "actor_rollout_ref"
 _ACTOR, _ROLLOUT, _REF = f"{_A}.actor", f"{_A}.rollout", f"{_A}.ref"
