@@ -23,7 +23,7 @@ from coding_model_project.launch.checks import rules
 from coding_model_project.launch.device import count_gpus
 from coding_model_project.launch.verl_keys.effects import addable, nearest
 from coding_model_project.launch.verl_keys.table import advice
-from coding_model_project.launch.verl_keys.tree import UNREADABLE
+from coding_model_project.launch.verl_keys.tree import UNREADABLE, nodes
 from coding_model_project.redaction import MASK, is_redacted
 
 _GROUPS = ("hardware", "experiment", "sandbox")
@@ -253,7 +253,7 @@ def _unknown_keys(name: str, overrides: list[str]) -> dict[str, str]:
         usual = _usual(name, _chosen(overrides))
     except HydraException:  # a choice does not exist, which Hydra's own error says
         return {}
-    known = _keys(usual)
+    known = [key for key, _ in nodes(usual)]
     return {
         override: _unknown(override, usual, known)
         for override in overrides
@@ -294,19 +294,3 @@ def _unknown(override: str, usual: DictConfig, known: list[str]) -> str:
         return f"{override}: no such key; +{override} adds it"
     near = nearest(key, known)
     return f"{override}: no such key; {f'did you mean {near}? ' if near else ''}--cfg job shows all keys"
-
-
-def _keys(node: Any, prefix: str = "") -> list[str]:
-    if not OmegaConf.is_dict(node):
-        return [prefix.rstrip(".")]
-    own = [prefix.rstrip(".")] if prefix else []
-    return own + [
-        key
-        for child in node
-        for key in _keys(
-            None
-            if OmegaConf.is_missing(node, child) or OmegaConf.is_interpolation(node, child)
-            else node[child],
-            f"{prefix}{child}.",
-        )
-    ]

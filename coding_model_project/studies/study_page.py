@@ -6,7 +6,6 @@ import math
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -23,6 +22,7 @@ from coding_model_project.evaluation.comparison.paired import (
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.evaluation.statistics.intervals import ALPHA
 from coding_model_project.evaluation.tables import markdown_table
+from coding_model_project.launch.pipeline.outcome import Cost
 from coding_model_project.reports import write_report
 from coding_model_project.reports.charts import Line
 from coding_model_project.runs.folder import RunFolder
@@ -41,16 +41,6 @@ _N_MARKS = 40
 """Maximum marks of a curve in one line of text."""
 _COST = "## Cost"
 """A heading on pages that show runs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cost:
-    """Cost of a member's training runs and evaluation; `seconds` is wall-clock time."""
-
-    generated: int
-    trained: int
-    judge_s: float
-    seconds: float
 
 
 def write_page(study: Study, out: Path) -> Path:
@@ -215,10 +205,10 @@ def _costs(study: Study, done: Sequence[Member]) -> Iterator[str]:
     yield markdown_table(columns, rows)
 
 
-def _cost(member: Member) -> _Cost:
+def _cost(member: Member) -> Cost:
     found = [summarise(RunFolder(folder)) for folder in member.trainings]
     evaluation = read_evaluation(member.evaluation)
-    return _Cost(
+    return Cost(
         generated=sum(one["tokens"]["generated"] for one in found)
         + sum(result.tokens for result in evaluation.results),
         trained=sum(one["tokens"]["trained"] for one in found),

@@ -22,7 +22,7 @@ from coding_model_project.launch.checks import (
     problem_checks,
     rules,
 )
-from coding_model_project.launch.checks.relations import is_embedded_model
+from coding_model_project.launch.checks.relations import is_embedded
 from coding_model_project.launch.recipe import MAKE_PAIRS
 from coding_model_project.launch.sizing import cached_config, free_memory_gb, needed_gb
 from coding_model_project.runs.checkpoints import FOLDER
@@ -61,7 +61,7 @@ def check(
         ConfigError: a file is missing; the message names the key and the fix.
     """
     model = OmegaConf.select(config, model_key)
-    if prepared or not model or not is_embedded_model(config, model):
+    if prepared or not model or not is_embedded(config, model):
         check_model(model_key, model)
     if OmegaConf.select(config, "distillation.enabled"):
         for name, teacher in config.distillation.teacher_models.items():
@@ -70,14 +70,14 @@ def check(
             _check_same_tokens(key, teacher.model_path, model_key, model)
     judges = "actor_rollout_ref" in config  # SFT and DPO judge nothing while they train
     for path in config.coding.problems if judges else ():
-        if not Path(path).is_file() and (prepared or not _is_embedded(config, path)):
+        if not Path(path).is_file() and (prepared or not is_embedded(config, path)):
             raise ConfigError(
                 f"coding.problems: no file {path}; set coding.problems=[FILE] to your problems"
             )
     for key in ("data.train_files", "data.val_files"):
         for path in files(config, key):
             if not Path(path).exists():
-                if not prepared and not make_data and _is_embedded(config, path):
+                if not prepared and not make_data and is_embedded(config, path):
                     continue
                 refuse_test_only(path) if key == "data.train_files" else None
                 way = f"; {make_data.format(path)}" if make_data else ""
@@ -105,13 +105,6 @@ def _check_resume_path(config: DictConfig) -> None:
         )
     if str(path).endswith("/"):  # verl takes everything behind the name as the step
         raise ConfigError(f"{key}={path}: expected the path without a slash at the end: {folder}")
-
-
-def _is_embedded(config: DictConfig, path: str) -> bool:
-    """Return whether a file belongs to the embedded task set, which recipes make if it is missing."""
-    coding = config.coding
-    folder = Path(coding.data_dir).expanduser().absolute()
-    return coding.dataset is not None and Path(path).expanduser().absolute().parent == folder
 
 
 def check_sft(config: DictConfig) -> None:

@@ -18,7 +18,13 @@ from coding_model_project.configs.schema import (
     staleness_of,
 )
 from coding_model_project.launch.checks.machine_checks import ulysses
-from coding_model_project.launch.sizing import BUCKET, bucket_mb, cached_config, shape_of
+from coding_model_project.launch.sizing import (
+    BUCKET,
+    bucket_mb,
+    config_file,
+    model_section,
+    shape_of,
+)
 from coding_model_project.synthetic.tiny_model import TinyModelConfig
 
 GROUP_ESTIMATORS = (
@@ -39,7 +45,6 @@ OTHER_ESTIMATORS = ("gae", "reinforce_plus_plus", "remax")
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
-_MODEL_KEYS = ("actor_rollout_ref.model", "model")
 _LOGGER_PACKAGES = {
     name: name for name in ("tensorboard", "wandb", "mlflow", "swanlab", "clearml", "trackio")
 }
@@ -216,27 +221,22 @@ def _sample_tokens(config: DictConfig) -> int | None:
 
 def _positions(config: DictConfig) -> tuple[str | None, int | None]:
     """Return the starting model and its context in tokens, as verl reads it; None if unknown here."""
-    for key in _MODEL_KEYS:
-        path = _get(config, f"{key}.path")
-        if path is None:
-            continue
-        if own := _get(config, f"{key}.override_config.max_position_embeddings"):
-            return path, own
-        file = Path(path).expanduser() / "config.json"
-        if file.is_file():
-            return path, _positions_of(file)
-        if is_embedded_model(config, path):
-            return path, TinyModelConfig().max_positions
-        if (cached := cached_config(path)) is not None:
-            return path, _positions_of(cached)
-    return None, None
+    section = model_section(config)
+    path = _get(config, f"{section}.path")
+    if path is None:
+        return None, None
+    if own := _get(config, f"{section}.override_config.max_position_embeddings"):
+        return path, own
+    if (file := config_file(path)) is not None:
+        return path, _positions_of(file)
+    return path, TinyModelConfig().max_positions if is_embedded(config, path) else None
 
 
-def is_embedded_model(config: DictConfig, path: str) -> bool:
-    """Return whether a starting model is the tiny one, which recipes make if it is missing."""
+def is_embedded(config: DictConfig, path: str) -> bool:
+    """Return whether a path is of the embedded task set or its tiny model, which recipes make."""
     coding = config.coding
-    own = Path(coding.data_dir).expanduser().absolute() / "base"
-    return coding.dataset is not None and Path(path).expanduser().absolute() == own
+    folder = Path(coding.data_dir).expanduser().absolute()
+    return coding.dataset is not None and Path(path).expanduser().absolute().parent == folder
 
 
 def _positions_of(file: Path) -> int | None:

@@ -29,6 +29,7 @@ from coding_model_project.launch.verl_keys.table import (
     value_faults,
     word_faults,
 )
+from coding_model_project.launch.verl_keys.tree import leaves
 
 _ABSENT = object()
 _FILE = Path(__file__).with_name("rules.yaml")
@@ -164,7 +165,7 @@ _MAIN_PPO = "train with `python -m verl.trainer.main_ppo`"
 def _unused(config: DictConfig) -> Iterator[str]:
     """Yield a message for each key that verl or the recipe's judge would ignore, or that fails late."""
     for group in LEGACY_GROUPS:
-        for key, value in _set(group, config.get(group)):
+        for key, value in _set(config, group):
             found = advice(key, str(value))
             here = found.here if found is not None else ""
             yield f"{key}={value}: verl 0.9 ignores it; {_write(here)}"
@@ -172,7 +173,7 @@ def _unused(config: DictConfig) -> Iterator[str]:
         yield from _said(config, word_faults(config))
         return
     for group in OF_OTHER_MANAGERS:
-        for key, value in _set(group.rstrip("."), OmegaConf.select(config, group.rstrip("."))):
+        for key, value in _set(config, group.rstrip(".")):
             if key not in _DEFAULTS:
                 yield (
                     f"{key}={value}: a recipe judges by itself (coding.reward, coding.sandbox); "
@@ -205,14 +206,14 @@ _DEFAULTS = (
 _CHECKED_ELSEWHERE = ("data.train_files", "data.val_files")
 
 
-def _set(key: str, node: Any) -> Iterator[tuple[str, Any]]:
+def _set(config: DictConfig, group: str) -> Iterator[tuple[str, Any]]:
     """Yield the leaves of a group that switch something on."""
-    if OmegaConf.is_dict(node):
-        for name, child in node.items():
-            if name != "_target_":
-                yield from _set(f"{key}.{name}", child)
-    elif node is not None and node is not False:
-        yield key, node
+    node = OmegaConf.select(config, group)
+    for name, _ in leaves(node) if OmegaConf.is_dict(node) else ():
+        value = OmegaConf.select(node, name)
+        off = value is None or value is False or OmegaConf.is_dict(value)
+        if not off and name.rpartition(".")[2] != "_target_":
+            yield f"{group}.{name}", value
 
 
 def _write(line: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -118,6 +118,22 @@ def apply(config: DictConfig, override: Override) -> str:
     except OmegaConfBaseException as error:
         return reason(error)
     return ""
+
+
+def nodes(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the keys of a configuration with their nodes, sections before their keys."""
+    for name in config:
+        child = config._get_node(name)
+        yield f"{prefix}{name}", child
+        if OmegaConf.is_dict(child) and len(child):
+            yield from nodes(child, f"{prefix}{name}.")
+
+
+def leaves(config: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the keys that hold values, with their nodes."""
+    return (
+        (key, node) for key, node in nodes(config) if not (OmegaConf.is_dict(node) and len(node))
+    )
 
 
 def has(config: DictConfig, key: str) -> bool:
