@@ -14,7 +14,6 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.configs.schema import (
     DPOLoss,
     TrainingMode,
-    TrainingSampler,
     staleness_of,
 )
 from coding_model_project.launch.checks.machine_checks import ulysses
@@ -126,28 +125,6 @@ def smoothing_without_cdpo(config: DictConfig) -> str | None:
         f"coding.dpo.label_smoothing={dpo.label_smoothing} with coding.dpo.loss={kind}: cdpo needs one "
         "above 0, and the other losses take none"
     )
-
-
-def sampler_against_an_order(config: DictConfig) -> str | None:
-    """Check that the sampler fits the keys for row order and measured rates."""
-    sampler, rates = _get(config, "coding.training.sampler"), _get(config, "coding.training.rates")
-    if sampler == TrainingSampler.online and _get(config, "data.shuffle") is False:
-        return (
-            "coding.training.sampler=online: data.shuffle=false keeps the rows in order, but an online "
-            "sampler chooses them itself: reset one of the two"
-        )
-    if sampler == TrainingSampler.uniform and rates is not None:
-        return (
-            f"coding.training.rates={rates}: only coding.training.sampler=online starts from measured "
-            "rates; `data rows --rates` filters rows by them"
-        )
-    return None
-
-
-def nothing_to_validate_on(config: DictConfig) -> str | None:
-    if "dpo" not in config.coding or config.data.val_files or config.trainer.test_freq == -1:
-        return None
-    return "data.val_files=null: no validation data; add some, or set trainer.test_freq=-1"
 
 
 def devices_that_do_not_divide(config: DictConfig) -> str | None:
@@ -308,12 +285,17 @@ def rows_over_ranks(config: DictConfig) -> str | None:
     )
 
 
+def mode_of(config: DictConfig) -> tuple[TrainingMode, int]:
+    """Return `coding.mode`, and the staleness that it allows."""
+    mode = TrainingMode(_get(config, "coding.mode") or TrainingMode.sync)
+    return mode, staleness_of(mode, _get(config, "coding.max_staleness"))
+
+
 def keys_of_the_mode(config: DictConfig) -> str | None:
     """Check the keys of verl that follow from `coding.mode` and `coding.max_staleness`."""
     if "actor_rollout_ref" not in config:
         return None
-    v1, mode = config.trainer.v1, TrainingMode(config.coding.mode)
-    allowed = staleness_of(mode, config.coding.max_staleness)
+    v1, (mode, allowed) = config.trainer.v1, mode_of(config)
     if v1.trainer_mode != f"coding_{mode}":
         asked = v1.trainer_mode if v1.trainer_mode in list(TrainingMode) else "MODE"
         key = f"trainer.v1.trainer_mode={v1.trainer_mode}"
@@ -339,7 +321,7 @@ def mini_batches_of_a_step(config: DictConfig) -> str | None:
     mini, steps = _get(config, key), config.trainer.v1.separate_async.parameter_sync_step
     if fault := indivisible("data.train_batch_size", batch, key, mini):
         return fault
-    separate = TrainingMode(config.coding.mode) is TrainingMode.separate_async
+    separate = mode_of(config)[0] is TrainingMode.separate_async
     if not separate or batch == steps * mini:
         return None
     return (
@@ -380,8 +362,6 @@ RELATIONS: tuple[Callable[[DictConfig], str | None], ...] = (
     too_long_for_the_model,
     too_small_a_token_budget,
     smoothing_without_cdpo,
-    sampler_against_an_order,
-    nothing_to_validate_on,
     devices_that_do_not_divide,
     micro_batches_that_do_not_divide,
     too_small_a_bucket,

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.schema import TrainingMode, staleness_of
+from coding_model_project.configs.schema import TrainingMode, TrainingSampler
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import relations
 from coding_model_project.launch.verl_keys.effects import OF_OTHER_MANAGERS, effect_of
@@ -98,7 +98,7 @@ class Case:
         outside = self.only is not None and value not in self.only
         if value is _ABSENT or not (outside or value in self.never):
             return
-        mode, staleness = _mode(config)
+        mode, staleness = relations.mode_of(config)
         why = self.why.format(mode=mode, staleness=staleness)
         shown = (
             str(value).lower() if isinstance(value, bool) else "null" if value is None else value
@@ -112,21 +112,26 @@ def cases() -> tuple[Case, ...]:
     return tuple(Case(**one) for one in _table()["cases"])
 
 
-def _mode(config: DictConfig) -> tuple[TrainingMode, int]:
-    """Return `coding.mode`, and the staleness that it allows."""
-    mode = TrainingMode(config.coding.mode)
-    return mode, staleness_of(mode, config.coding.max_staleness)
-
-
 def _kinds(config: DictConfig) -> set[str]:
     """Return the kinds of runs, as rules.yaml names them, that a configuration is of."""
-    found = {"supervised": "engine" in config, "pairs": "dpo" in config.coding}
+
+    def value(key: str) -> Any:
+        return OmegaConf.select(config, key)
+
+    pairs, sampler = "dpo" in config.coding, value("coding.training.sampler")
+    found = {
+        "supervised": "engine" in config,
+        "pairs": pairs,
+        "validated_pairs": pairs and value("trainer.test_freq") != -1,
+        "online": sampler == TrainingSampler.online,
+        "uniform": sampler == TrainingSampler.uniform,
+    }
     if "actor_rollout_ref" in config:
-        mode, staleness = _mode(config)
-        lora, device = config.actor_rollout_ref.model.lora_rank, config.trainer.device
+        mode, staleness = relations.mode_of(config)
+        lora = bool(value("actor_rollout_ref.model.lora_rank"))
         found |= {
             "policy": True,
-            "adapters_on_a_cpu": device == "cpu" and bool(lora),
+            "adapters_on_a_cpu": lora and value("trainer.device") == "cpu",
             "sync": not mode.asynchronous,
             "asynchronous": mode.asynchronous,
             "stale": mode.asynchronous and staleness > 0,
