@@ -12,26 +12,24 @@ from collections.abc import Iterator
 from coding_model_project.errors import ConfigError
 
 _NESTED = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*"
+"""Text in balanced parentheses, which may hold two more pairs."""
 _IN_BRACES = r"(?:[^{}]|\{[^{}]*\})*"
 _EXPANSION = (
     rf"\$\(\((?P<sum>{_NESTED})\)\)|(?P<output>\$\({_NESTED}\)|`[^`]*`)|\$(?P<name>\w+|[@*])|"
-    r"\$\{(?P<braced>\w+|[@*])(?P<all>\[[@*]\])?"
-    r"(?::?(?P<how>[-=+?])(?P<default>" + _IN_BRACES + r"))?\}"
+    rf"\$\{{(?P<braced>\w+|[@*])(?P<all>\[[@*]\])?(?::?(?P<how>[-=+?])(?P<default>{_IN_BRACES}))?\}}"
 )
 _IN_QUOTES = re.compile(rf'\\(?P<escaped>["\\$`])|{_EXPANSION}')
+"""What the shell changes between double quotes."""
+_QUOTED = rf'"(?P<quoted>(?:\\.|\$\({_NESTED}\)|\$\{{{_IN_BRACES}\}}|[^"\\])*+)"'
 _IN_WORD = re.compile(
-    r"""'(?P<literal>[^']*)'|"(?P<quoted>(?:\\.|\$\("""
-    + _NESTED
-    + r"""\)|\$\{"""
-    + _IN_BRACES
-    + r"""\}|[^"\\])*+)"|"""
-    rf"\\(?![ \t]*\n)(?P<escaped>.)|{_EXPANSION}",
-    re.DOTALL,
+    rf"'(?P<literal>[^']*)'|{_QUOTED}|\\(?![ \t]*\n)(?P<escaped>.)|{_EXPANSION}", re.DOTALL
 )
+"""What it changes elsewhere in a word."""
+_UNNAMED = re.sub("[?]P<[a-z]+>", "?:", _IN_WORD.pattern)
 _TOKEN = re.compile(
+    # Lines of comments between continued lines are left out too, where bash would stop.
     r"(?P<blank>(?:[ \t\r]|\\[ \t]*\n(?:[ \t]*\#[^\n]*\n)*)+|\#[^\n]*)|(?P<ends>[\n;&|()<>]+)|"
-    rf"(?P<word>(?:{re.sub('[?]P<[a-z]+>', '?:', _IN_WORD.pattern)}"
-    r"""|\$\{[^{}\n]*\}|[^\s;&|()<>'"\\`])+)|(?P<wrong>.)""",
+    rf"""(?P<word>(?:{_UNNAMED}|\$\{{[^{{}}\n]*\}}|[^\s;&|()<>'"\\`])+)|(?P<wrong>.)""",
     re.DOTALL,
 )
 _HERE_DOCUMENT = re.compile(
