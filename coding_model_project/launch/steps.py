@@ -23,13 +23,7 @@ from typing import Self
 
 import psutil
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from coding_model_project.atomic import write_json
 from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError

@@ -16,12 +16,7 @@ from coding_model_project.data.loaders.remote import network_errors
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.grading.shaping import Shaping
-from coding_model_project.launch.checks import (
-    episode_checks,
-    length_checks,
-    problem_checks,
-    rules,
-)
+from coding_model_project.launch.checks import episode_checks, length_checks, problem_checks, rules
 from coding_model_project.launch.checks.relations import is_embedded
 from coding_model_project.launch.recipe import MAKE_PAIRS
 from coding_model_project.launch.sizing import cached_config, free_memory_gb, needed_gb

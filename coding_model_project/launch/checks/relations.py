@@ -11,11 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.schema import (
-    DPOLoss,
-    TrainingMode,
-    staleness_of,
-)
+from coding_model_project.configs.schema import DPOLoss, TrainingMode, staleness_of
 from coding_model_project.launch.checks.machine_checks import ulysses
 from coding_model_project.launch.sizing import (
     BUCKET,

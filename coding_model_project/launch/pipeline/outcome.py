@@ -18,13 +18,7 @@ from rich.table import Table
 from coding_model_project.atomic import write_json
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.comparison.budgets import at_budgets
-from coding_model_project.evaluation.comparison.paired import (
-    Comparison,
-    Pair,
-    Score,
-    Side,
-    compare,
-)
+from coding_model_project.evaluation.comparison.paired import Comparison, Pair, Score, Side, compare
 from coding_model_project.evaluation.results import METRICS, read_evaluation
 from coding_model_project.evaluation.statistics.intervals import ALPHA, holm
 from coding_model_project.launch.steps import Done, Phase, console
