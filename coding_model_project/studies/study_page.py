@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +27,7 @@ from coding_model_project.reports.charts import Line
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.live_view import sparkline
 from coding_model_project.runs.metrics_log import read_metrics, series
+from coding_model_project.runs.provenance import git
 from coding_model_project.runs.summary import summarise
 from coding_model_project.studies.definition import Stage, Study
 from coding_model_project.studies.members import Member, finished, keep_definition, members
@@ -97,8 +97,9 @@ def _committed(study: Study, every: Sequence[Member]) -> str:
         for folder in member.trainings
         for attempt in RunFolder(folder).attempts()
     ]
-    last_commit = _git(study.path, "log", "-1", "--format=%h %ct")
-    if not last_commit or _git(study.path, "status", "--porcelain"):
+    folder, name = study.path.parent, study.path.name
+    last_commit = git("log", "-1", "--format=%h %ct", "--", name, cwd=folder).strip()
+    if not last_commit or git("status", "--porcelain", "--", name, cwd=folder):
         return "No: the definition as it is has not been committed."
     commit, at = last_commit.split()
     if not began:
@@ -106,15 +107,6 @@ def _committed(study: Study, every: Sequence[Member]) -> str:
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(min(began)))
     order = "before" if int(at) <= min(began) else "**after**"
     return f"Committed as {commit}, {order} the first run began ({when})."
-
-
-def _git(path: Path, *arguments: str) -> str:
-    command = ["git", *arguments, "--", path.name]
-    try:
-        done = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return ""
-    return done.stdout.strip()
 
 
 def _compared(study: Study, done: Sequence[Member]) -> Comparison | None:
