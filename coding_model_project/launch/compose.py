@@ -9,8 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -18,12 +16,11 @@ from omegaconf.errors import OmegaConfBaseException
 from coding_model_project.configs import reference, schema
 from coding_model_project.configs.typed import reason
 from coding_model_project.errors import ConfigError
-from coding_model_project.install import how_to_install
 from coding_model_project.launch.checks import rules
-from coding_model_project.launch.device import count_gpus
 from coding_model_project.launch.verl_keys.effects import addable, nearest
 from coding_model_project.launch.verl_keys.table import advice
-from coding_model_project.launch.verl_keys.tree import UNREADABLE, nodes
+from coding_model_project.launch.verl_keys.tree import UNREADABLE, composed, nodes
+from coding_model_project.launch.verl_keys.tree import config_dir as verl_config_dir
 from coding_model_project.redaction import MASK, is_redacted
 
 _GROUPS = ("hardware", "experiment", "sandbox")
@@ -59,13 +56,7 @@ def search_path(name: str) -> str:
     ours = "pkg://coding_model_project.configs"
     if name in _WITHOUT_VERL:
         return f"hydra.searchpath=[{ours}]"
-    spec = find_spec("verl")
-    if spec is None or not spec.submodule_search_locations:
-        way = how_to_install(gpu=count_gpus() > 0)
-        raise ConfigError(
-            f"recipes.{name}: verl is not installed, which it trains with; run `{way}`"
-        )
-    tree = Path(spec.submodule_search_locations[0]) / "trainer" / "config"
+    tree = verl_config_dir()
     base = f",file://{config_dir(_BASES[name])}" if name in _BASES else ""
     return f"hydra.searchpath=[file://{tree},{ours}{base}]"
 
@@ -84,7 +75,7 @@ def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
     schema.register()
     overrides = _with_search_path(name, overrides)
     try:
-        config = _compose(name, overrides)
+        config = composed(config_dir(name), name, overrides)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         if isinstance(error, OverrideParseException):
             raise ConfigError(f"{error.override}: {UNREADABLE}") from error
@@ -190,18 +181,7 @@ def _chosen(overrides: list[str]) -> tuple[str, ...]:
 @functools.cache
 def _usual(name: str, overrides: tuple[str, ...]) -> DictConfig:
     """Compose a recipe with only these overrides."""
-    return _compose(name, list(overrides))
-
-
-def _compose(name: str, overrides: list[str]) -> DictConfig:
-    """Compose; inside a Hydra program, restore its global state afterwards."""
-    outer = GlobalHydra.instance().hydra
-    GlobalHydra.instance().hydra = None
-    try:
-        with initialize_config_dir(config_dir=str(config_dir(name)), version_base=None):
-            return compose(config_name=name, overrides=overrides)
-    finally:
-        GlobalHydra.instance().hydra = outer
+    return composed(config_dir(name), name, list(overrides))
 
 
 def without_effect(name: str, overrides: list[str], config: DictConfig) -> Iterator[str]:
