@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 _ROOT = Path("/")
@@ -17,7 +17,7 @@ def usable_cores(root: Path = _ROOT) -> int:
         root: the root of the file system to read groups from.
     """
     cores = len(os.sched_getaffinity(0))
-    return max(1, min(cores, math.floor(_least(_cpu_quota, "cpu", root, default=cores))))
+    return max(1, min(cores, math.floor(least(cpu_quota, _groups("cpu", root), default=cores))))
 
 
 def free_memory(root: Path = _ROOT) -> float:
@@ -26,13 +26,13 @@ def free_memory(root: Path = _ROOT) -> float:
     Args:
         root: the root of the file system to read groups from.
     """
-    return _least(_free_memory, "memory", root, default=math.inf)
+    return least(_free_memory, _groups("memory", root), default=math.inf)
 
 
-def _least(limit: Callable[[Path], float], controller: str, root: Path, *, default: float) -> float:
-    """Return the least limit of this process's groups; the default if none has one."""
+def least(limit: Callable[[Path], float], groups: Iterable[Path], *, default: float) -> float:
+    """Return the least limit of some groups; the default if none has one."""
     found = []
-    for group in _groups(controller, root):
+    for group in groups:
         try:
             found.append(limit(group))
         except (OSError, IndexError, ValueError):  # no such file or limit ("max")
@@ -62,7 +62,12 @@ def _groups(controller: str, root: Path) -> Iterator[Path]:
             yield top / part
 
 
-def _cpu_quota(group: Path) -> float:
+def cpu_quota(group: Path) -> float:
+    """Return the CPUs that a group may use.
+
+    Raises:
+        OSError, ValueError: it has no limit.
+    """
     if (group / "cpu.max").exists():
         quota, period = (group / "cpu.max").read_text().split()
     else:

@@ -16,7 +16,7 @@ from coding_model_project.cli.commands import Commands
 from coding_model_project.cli.common import named_values, print_table, say
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import CodingModelError, ConfigError
-from coding_model_project.launch.jobs.backend_options import (
+from coding_model_project.launch.jobs.backends import (
     LocalOptions,
     RayOptions,
     SageMakerOptions,
@@ -197,8 +197,8 @@ def fetch(
 
     Copies from `coding.run_dir` if this machine can read it, else from its mirror (`coding.mirror.url`).
     """
-    from coding_model_project.launch.jobs.fetch import fetch as fetch_run
-    from coding_model_project.launch.jobs.fetch import source_of
+    from coding_model_project.launch.jobs.control import fetch as fetch_run
+    from coding_model_project.launch.jobs.control import source_of
 
     where = source_of(_of(name, jobs)[0]) if source is None else source
     done = fetch_run(where, out, checkpoints=checkpoints)

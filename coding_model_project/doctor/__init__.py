@@ -6,7 +6,7 @@ Takes about two seconds and does not import torch, ray or verl, except in `softw
     software.py   versions, git, W&B, the Hub; real imports, each in its own process
     machine.py    GPUs, memory, disk, limits, isolation, leftovers
     profile.py    a hardware profile against a described machine
-    verl_command.py  the keys of a command of main_ppo
+    verl_command.py  the keys of a command of main_ppo; shell_script.py reads its words
 """
 
 from __future__ import annotations

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from yaml import YAMLError
 
+from coding_model_project.doctor.shell_script import Script, is_file, without_computed_folder
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.verl_keys import tree
 from coding_model_project.launch.verl_keys.effects import examine
@@ -22,38 +22,8 @@ MAIN_PPO = "verl.trainer.main_ppo"
 _OTHER_MAIN = re.compile(r"verl[./]trainer[./](?!main_ppo)")
 """verl's other programs, such as its SFT trainer, whose keys are others."""
 _OF_VERL = ("ppo_trainer.yaml", "ppo_megatron_trainer.yaml")
-_COMPUTED_FOLDER = re.compile(r"^\$\w+/")
-"""The beginning of a path such as $(pwd)/config."""
-_ENDS = "\n;&|()"
-_PROTECTED = "\ue000"
-"""Stands for a dollar sign between single quotes, which the shell leaves alone."""
-_OPEN, _CLOSE = "\ue001", "\ue002"
-"""Stand for the parentheses of arithmetic, which end no word."""
-_QUOTED_OR_COMMENT = re.compile(r"""("(?:\\.|[^"\\])*"|'[^']*'|\\.)|(?<!\S)#[^\n]*""", re.DOTALL)
-_COMMENTED_LINE = re.compile(r"(?m)^[ \t]*#.*\n?")
-_HERE_DOCUMENT = re.compile(
-    r"<<-?[ \t]*['\"]?(\w+)['\"]?([^\n]*)\n.*?\n[ \t]*\1[ \t]*(?=\n|$)", re.DOTALL
-)
-_ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
-_VARIABLE = re.compile(r"\$(?:(\w+|[@*])|\{(\w+|[@*])(\[[@*]\])?(?::?([-=+?])([^{}]*))?\})")
-_ARITHMETIC = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
 _OVERRIDE = re.compile(r"(?:\+{0,2}[\w@./-]+=.*|~[\w@./-]+(?:=.*)?)", re.DOTALL)
-_NESTING = 5
 _MODULE = re.compile(r"(?!torch\.)\w+(?:\.\w+)+")
-_KEYWORDS = (
-    "then",
-    "do",
-    "else",
-    "{",
-    "export",
-    "local",
-    "declare",
-    "readonly",
-    "if",
-    "!",
-    "exec",
-    "time",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,61 +41,6 @@ class Command:
     """Files and variables of the command that are not here, and may hold further overrides."""
 
 
-@dataclass(slots=True)
-class _Shell:
-    """The variables of a script, as far as it assigns them itself."""
-
-    folder: Path
-    """Where files are that it includes with `source`."""
-    variables: dict[str, list[str]] = field(default_factory=dict)
-
-    def expanded(self, word: str) -> list[str]:
-        """Return the words that a word becomes; unknown variables stay, as `$NAME`."""
-        whole = _VARIABLE.fullmatch(word)
-        if whole is not None and (values := self._values(whole)) is not None:
-            many = whole[3] is not None or whole[1] in ("@", "*") or len(values) != 1
-            return [one for value in values for one in ([value] if many else _split(value))]
-        text, before = word.replace(_OPEN, "(").replace(_CLOSE, ")"), ""
-        for _ in range(_NESTING):  # the default of a variable may be a variable
-            text, before = _VARIABLE.sub(self._text, text), text
-            if text == before:
-                break
-        return [_ARITHMETIC.sub(self._number, text)]
-
-    def _values(self, found: re.Match[str]) -> list[str] | None:
-        return self.variables.get(found[1] or found[2])
-
-    def _text(self, found: re.Match[str]) -> str:
-        values, operator = self._values(found), found[4]
-        if values is not None and operator != "+":
-            return " ".join(values)
-        if operator in ("-", "=") or (operator == "+" and values is not None):
-            return found[5]
-        return f"${found[1] or found[2]}"
-
-    def _number(self, found: re.Match[str]) -> str:
-        names = {name: values[0] for name, values in self.variables.items() if values}
-        text = re.sub(
-            r"\$?\{?([A-Za-z_]\w*)\}?", lambda name: names.get(name[1], name[0]), found[1]
-        )
-        if not re.fullmatch(r"[\d\s+*/%()-]+", text) or "**" in text:
-            return "$computed"
-        try:
-            return str(int(eval(text, {"__builtins__": {}})))  # digits and operators only
-        except (ArithmeticError, SyntaxError, TypeError):
-            return "$computed"
-
-    def assign(self, name: str, values: list[str], *, appends: bool) -> None:
-        before = self.variables.get(name, []) if appends else []
-        self.variables[name] = [*before, *values]
-
-
-def _split(text: str) -> list[str]:
-    """Split the value of an unquoted variable, as the shell does."""
-    several = text.startswith("-") or len(re.findall(r"(?:^|\s)\S+=", text)) > 1
-    return text.split() if several else [text]
-
-
 def read(given: str) -> list[Command]:
     """Read commands from a file, or from the text itself if there is no such file.
 
@@ -133,7 +48,7 @@ def read(given: str) -> list[Command]:
         ConfigError: the file or the text has no override.
     """
     path = Path(given).expanduser()
-    is_file = "\n" not in given and _is_file(path)
+    is_file = "\n" not in given and is_file(path)
     if is_file and path.suffix in (".yaml", ".yml"):
         own = _yaml(path)
         return [Command(entry=MAIN_PPO, overrides=(), config_name=_default(own), own=own)]
@@ -157,13 +72,6 @@ def read(given: str) -> list[Command]:
     return found
 
 
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # overrides, which are too long for a name
-        return False
-
-
 def _yaml(path: Path) -> DictConfig:
     try:
         found = OmegaConf.load(path)
@@ -185,7 +93,7 @@ def _with_own_file(command: Command, folder: Path) -> Command:
     name = f"{command.config_name.removesuffix('.yaml')}.yaml"
     if name in _OF_VERL and command.config_path.rpartition("/")[2] in ("", "config"):
         return command
-    place = _COMPUTED_FOLDER.sub("", command.config_path)
+    place = without_computed_folder(command.config_path)
     for start in (folder, *folder.absolute().parents, Path()):
         file = start / place / name
         if file.is_file():
@@ -228,110 +136,12 @@ def _text(node: ast.AST) -> str:
 
 
 def _commands(text: str, folder: Path, *, is_script: bool) -> list[Command]:
-    statements = list(_statements(text, _Shell(folder)))
+    statements = list(Script(folder).commands(text))
     commands = [one for words in statements if (one := _command(words)) is not None]
     if commands or is_script:
         return commands
     plain = [word for words in statements for word in words if _OVERRIDE.fullmatch(word)]
     return [Command(entry=MAIN_PPO, overrides=tuple(plain))] if plain else []
-
-
-def _statements(text: str, shell: _Shell) -> Iterator[list[str]]:
-    """Yield the words of each command of a script, with its variables expanded."""
-    text = _HERE_DOCUMENT.sub(r"\2", text.replace("\r\n", "\n") + "\n")
-    text = _COMMENTED_LINE.sub("", text)  # also between continued lines, where bash would stop
-    text = re.sub(r"\\[ \t]*\n", " ", text)
-    text = _QUOTED_OR_COMMENT.sub(_protected, text)
-    text = _without_substitutions(text)
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=_ENDS + "<>")
-    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
-    words: list[str] = []
-    array: tuple[str, str] | None = None
-    skip = False
-    try:
-        tokens = list(lexer)
-    except ValueError as error:
-        raise ConfigError(f"--verl-overrides: not a shell command: {error}") from error
-    for token in tokens:
-        if not token.strip(_ENDS + "<>") and token:
-            if array is not None:
-                if ")" in token:
-                    shell.assign(array[0], words, appends=array[1] == "+")
-                    words, array = [], None
-            elif (
-                token[0] == "("
-                and words
-                and (found := _ASSIGNED.fullmatch(words[-1]))
-                and not found[3]
-            ):
-                array, words = (found[1], found[2]), []
-                if ")" in token:
-                    shell.assign(array[0], [], appends=array[1] == "+")
-                    array = None
-            elif "<" in token or ">" in token:
-                skip = True
-                if words and words[-1].isdigit():
-                    words.pop()
-            else:
-                yield from _finished(words, shell)
-                words = []
-        elif skip:
-            skip = False
-        else:
-            words += [one.replace(_PROTECTED, "$") for one in _expanded(token, shell)]
-    yield from _finished(words, shell)
-
-
-def _expanded(token: str, shell: _Shell) -> list[str]:
-    found = _ASSIGNED.fullmatch(token)
-    if found is not None:  # the value of an assignment is one word
-        value = " ".join(shell.expanded(found[3])) if found[3] else ""
-        return [f"{found[1]}{found[2]}={value}"]
-    return shell.expanded(token)
-
-
-def _protected(found: re.Match[str]) -> str:
-    text = found[1] or ""
-    return text.replace("$", _PROTECTED) if text.startswith("'") else text
-
-
-def _without_substitutions(text: str) -> str:
-    """Replace `$(command)` and backticks, whose output is unknown; keep arithmetic as one word."""
-    text = _ARITHMETIC.sub(
-        lambda found: "".join(found[0].split()).replace("(", _OPEN).replace(")", _CLOSE), text
-    )
-    text = re.sub(r"`[^`\n]*`", "$unknown", text)
-    while (start := text.find("$(")) >= 0:
-        depth, end = 1, start + 2
-        while end < len(text) and depth:
-            depth += {"(": 1, ")": -1}.get(text[end], 0)
-            end += 1
-        text = f"{text[:start]}$unknown{text[end:]}"
-    return text
-
-
-def _finished(words: list[str], shell: _Shell) -> Iterator[list[str]]:
-    """Carry out a statement's assignments; yield what is left of it."""
-    words = [word for word in words if word]
-    while words and (words[0] in _KEYWORDS or words[0].startswith("-")):
-        words = words[1:]
-    while words and (found := _ASSIGNED.fullmatch(words[0])):
-        if found[1] == "model_engine":  # a config group, which main_ppo takes
-            break
-        shell.assign(found[1], [found[3]], appends=False)
-        words = words[1:]
-    if not words:
-        return
-    if words[0] in ("source", ".") and len(words) > 1:
-        included = shell.folder / _COMPUTED_FOLDER.sub("", words[1])
-        if _is_file(included):
-            yield from _statements(included.read_text(errors="replace"), shell)
-        return
-    for word in words:  # bash -c "…", ray job submit -- bash -c "…"
-        if re.search(r"\s-m\s|\.py\s", word) and "python" in word:
-            yield from _statements(word, shell)
-            return
-    yield words
 
 
 def _command(words: list[str]) -> Command | None:

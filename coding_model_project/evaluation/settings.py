@@ -125,16 +125,16 @@ def simple_backend(config: EvaluationConfig, *, seed: int, on_cpu: bool) -> Back
             timeout_s=config.timeout_s,
             retry_s=config.retry_s,
         )
-    from coding_model_project.evaluation.backends.vllm_backend import VllmBackend, VllmEngine
+    from coding_model_project.evaluation.backends.vllm_backend import VllmBackend
 
-    engine = VllmEngine(
+    return VllmBackend(
+        config.model,
         max_model_len=config.max_model_len,
         dtype=config.dtype,
         seed=seed,
         concurrency=config.concurrency or 256,
         on_cpu=on_cpu,
     )
-    return VllmBackend(config.model, engine)
 
 
 # ── model profiles ────────────────────────────────────────────────────────────────────────────────

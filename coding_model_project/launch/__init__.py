@@ -1,1 +1,1 @@
-"""Code that all recipes share, without verl: composition, checks, runs, sweeps, pipeline and demo."""
+"""Code that all recipes share, without verl: composition, checks, runs, sweeps and the pipeline."""

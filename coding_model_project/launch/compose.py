@@ -9,8 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -18,12 +16,11 @@ from omegaconf.errors import OmegaConfBaseException
 from coding_model_project.configs import reference, schema
 from coding_model_project.configs.typed import reason
 from coding_model_project.errors import ConfigError
-from coding_model_project.install import how_to_install
-from coding_model_project.launch.checks import own_keys, rules
-from coding_model_project.launch.device import count_gpus
+from coding_model_project.launch.checks import rules
 from coding_model_project.launch.verl_keys.effects import addable, nearest
 from coding_model_project.launch.verl_keys.table import advice
-from coding_model_project.launch.verl_keys.tree import UNREADABLE
+from coding_model_project.launch.verl_keys.tree import UNREADABLE, composed, nodes
+from coding_model_project.launch.verl_keys.tree import config_dir as verl_config_dir
 from coding_model_project.redaction import MASK, is_redacted
 
 _GROUPS = ("hardware", "experiment", "sandbox")
@@ -38,7 +35,7 @@ def config_dir(name: str) -> Path:
     return Path(spec.submodule_search_locations[0]) / name / "config"
 
 
-_BASES = {"repair": "grpo", "harbor": "grpo"}
+_BASES = {"repair": "grpo", "harbor": "grpo", "demo": "pipeline"}
 """Recipes that extend another recipe's configuration and use its hardware profiles."""
 
 _WITHOUT_VERL = ("baseline",)
@@ -59,13 +56,7 @@ def search_path(name: str) -> str:
     ours = "pkg://coding_model_project.configs"
     if name in _WITHOUT_VERL:
         return f"hydra.searchpath=[{ours}]"
-    spec = find_spec("verl")
-    if spec is None or not spec.submodule_search_locations:
-        way = how_to_install(gpu=count_gpus() > 0)
-        raise ConfigError(
-            f"recipes.{name}: verl is not installed, which it trains with; run `{way}`"
-        )
-    tree = Path(spec.submodule_search_locations[0]) / "trainer" / "config"
+    tree = verl_config_dir()
     base = f",file://{config_dir(_BASES[name])}" if name in _BASES else ""
     return f"hydra.searchpath=[file://{tree},{ours}{base}]"
 
@@ -84,7 +75,7 @@ def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
     schema.register()
     overrides = _with_search_path(name, overrides)
     try:
-        config = _compose(name, overrides)
+        config = composed(config_dir(name), name, overrides)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         if isinstance(error, OverrideParseException):
             raise ConfigError(f"{error.override}: {UNREADABLE}") from error
@@ -190,25 +181,14 @@ def _chosen(overrides: list[str]) -> tuple[str, ...]:
 @functools.cache
 def _usual(name: str, overrides: tuple[str, ...]) -> DictConfig:
     """Compose a recipe with only these overrides."""
-    return _compose(name, list(overrides))
-
-
-def _compose(name: str, overrides: list[str]) -> DictConfig:
-    """Compose; inside a Hydra program, restore its global state afterwards."""
-    outer = GlobalHydra.instance().hydra
-    GlobalHydra.instance().hydra = None
-    try:
-        with initialize_config_dir(config_dir=str(config_dir(name)), version_base=None):
-            return compose(config_name=name, overrides=overrides)
-    finally:
-        GlobalHydra.instance().hydra = outer
+    return composed(config_dir(name), name, list(overrides))
 
 
 def without_effect(name: str, overrides: list[str], config: DictConfig) -> Iterator[str]:
     """Yield a line for each override that verl accepts and does not use."""
     if "actor_rollout_ref" in config:
         chosen = _chosen(_with_search_path(name, overrides))
-        yield from own_keys.without_effect(overrides, _usual(name, chosen), config)
+        yield from rules.without_effect(overrides, _usual(name, chosen), config)
 
 
 def recorded_config(path: Path, run_dir: str) -> DictConfig:
@@ -253,7 +233,7 @@ def _unknown_keys(name: str, overrides: list[str]) -> dict[str, str]:
         usual = _usual(name, _chosen(overrides))
     except HydraException:  # a choice does not exist, which Hydra's own error says
         return {}
-    known = _keys(usual)
+    known = [key for key, _ in nodes(usual)]
     return {
         override: _unknown(override, usual, known)
         for override in overrides
@@ -267,7 +247,7 @@ def _faults(name: str, overrides: list[str], refused: dict[str, str]) -> list[st
         config = compose_recipe(name, [one for one in overrides if one not in refused])
     except ConfigError as error:
         return [*refused.values(), str(error)]
-    return [*refused.values(), *own_keys.refusals(config), *rules.broken(config)]
+    return [*refused.values(), *rules.broken(config)]
 
 
 def _is_unknown(override: str, known: list[str]) -> bool:
@@ -294,19 +274,3 @@ def _unknown(override: str, usual: DictConfig, known: list[str]) -> str:
         return f"{override}: no such key; +{override} adds it"
     near = nearest(key, known)
     return f"{override}: no such key; {f'did you mean {near}? ' if near else ''}--cfg job shows all keys"
-
-
-def _keys(node: Any, prefix: str = "") -> list[str]:
-    if not OmegaConf.is_dict(node):
-        return [prefix.rstrip(".")]
-    own = [prefix.rstrip(".")] if prefix else []
-    return own + [
-        key
-        for child in node
-        for key in _keys(
-            None
-            if OmegaConf.is_missing(node, child) or OmegaConf.is_interpolation(node, child)
-            else node[child],
-            f"{prefix}{child}.",
-        )
-    ]

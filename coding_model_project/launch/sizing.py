@@ -134,13 +134,13 @@ def of_config(config: Mapping[str, Any]) -> Shape | None:
 
 def shape_of(config: DictConfig) -> Shape | None:
     """Return the starting model's shape; None if it is unknown here."""
-    path = OmegaConf.select(config, f"{_model(config)}.path")
+    path = OmegaConf.select(config, f"{model_section(config)}.path")
     return _of_model(str(path)) if path else None
 
 
 def _of_model(path: str) -> Shape | None:
     """Return the shape of a model: a folder, one of the profiles' names, or one in the hub's cache."""
-    file = _config_file(path)
+    file = config_file(path)
     if file is None:
         return of_config(PUBLISHED[path]) if path in PUBLISHED else None
     try:
@@ -149,7 +149,7 @@ def _of_model(path: str) -> Shape | None:
         return None  # transformers reports the fault
 
 
-def _config_file(path: str) -> Path | None:
+def config_file(path: str) -> Path | None:
     """Return the config.json of a folder, or of a downloaded model of the hub; None if there is none."""
     file = Path(path).expanduser() / "config.json"
     return file if file.is_file() else cached_config(path)
@@ -252,7 +252,7 @@ def training_of(config: DictConfig) -> Training:
         ConfigError: the model's shape is unknown here.
     """
     policy = "actor_rollout_ref" in config
-    model, engine = _model(config), _engine(config)
+    model, engine = model_section(config), _engine(config)
     shape = shape_of(config)
     if shape is None:
         path = OmegaConf.select(config, f"{model}.path")
@@ -297,7 +297,7 @@ def _number_bytes(config: DictConfig) -> int:
     return _BYTES.get(str(OmegaConf.select(config, f"{_engine(config)}.model_dtype")), 4)
 
 
-def _model(config: DictConfig) -> str:
+def model_section(config: DictConfig) -> str:
     """Return verl's section of the starting model."""
     return "actor_rollout_ref.model" if "actor_rollout_ref" in config else "model"
 
@@ -371,7 +371,7 @@ def _largest_tensor(path: str) -> int | None:
     """
     if shape := _of_model(path):  # the embedding, or a projection of the MLP
         return shape.hidden * max(shape.vocabulary, shape.intermediate)
-    file = _config_file(path)
+    file = config_file(path)
     try:
         return max(_tensors(file.parent), default=None) if file else None
     except (OSError, ValueError, KeyError):

@@ -22,8 +22,8 @@ from omegaconf import OmegaConf
 from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError
 from coding_model_project.isolation.child import start_child
 from coding_model_project.launch.checks import checks
-from coding_model_project.launch.commands import how_ended
 from coding_model_project.launch.compose import UNREADABLE, compose_recipe
+from coding_model_project.launch.steps import how_ended
 from coding_model_project.redaction import redacted
 from coding_model_project.runs.folder import refuse_unusable
 

@@ -87,13 +87,13 @@ def git_state() -> dict[str, Any] | None:
     """Return commit and branch of this package's working tree; None outside one."""
     if _SHIPPED.is_dir():
         return json.loads((_SHIPPED / SHIPPED_STATE).read_text())
-    commit = _git("rev-parse", "HEAD")
+    commit = git("rev-parse", "HEAD")
     if not commit:
         return None
     return {
         "commit": commit.strip(),
-        "branch": _git("rev-parse", "--abbrev-ref", "HEAD").strip(),
-        "dirty": bool(_git("status", "--porcelain").strip()),
+        "branch": git("rev-parse", "--abbrev-ref", "HEAD").strip(),
+        "dirty": bool(git("status", "--porcelain").strip()),
     }
 
 
@@ -122,7 +122,7 @@ def write_patches(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(_SHIPPED / SHIPPED_PATCH, folder)
         return
-    if not _git("rev-parse", "HEAD"):
+    if not git("rev-parse", "HEAD"):
         return
     folder.mkdir(parents=True, exist_ok=True)
     for name, arguments in {
@@ -130,10 +130,10 @@ def write_patches(folder: Path) -> None:
         "staged.diff": ("diff", "--cached"),
         "unstaged.diff": ("diff",),
     }.items():
-        (folder / name).write_text(_git(*arguments))
-    root = Path(_git("rev-parse", "--show-toplevel").strip())
+        (folder / name).write_text(git(*arguments))
+    root = Path(git("rev-parse", "--show-toplevel").strip())
     left = _UNTRACKED_BYTES
-    for name in _git("ls-files", "--others", "--exclude-standard", "-z", cwd=root).split("\0"):
+    for name in git("ls-files", "--others", "--exclude-standard", "-z", cwd=root).split("\0"):
         source = root / name
         if source.suffix not in _SOURCES or source.is_symlink() or not source.is_file():
             continue
@@ -152,7 +152,7 @@ def command_line() -> list[str]:
     return ["python", *start, *sys.argv[1:]]
 
 
-def _git(*arguments: str, cwd: Path | None = None) -> str:
+def git(*arguments: str, cwd: Path | None = None) -> str:
     """Return a git command's output; empty without git or a repository."""
     here = cwd or Path(__file__).parent
     try:

@@ -16,7 +16,7 @@ from pathlib import Path
 from coding_model_project.atomic import write_text
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.handover.export import export, source
-from coding_model_project.launch.commands import running
+from coding_model_project.launch.steps import running
 from coding_model_project.runs.folder import RunFolder, State, sole_writer
 from coding_model_project.studies.definition import PREVIOUS, Study
 

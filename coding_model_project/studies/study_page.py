@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -23,11 +21,13 @@ from coding_model_project.evaluation.comparison.paired import (
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.evaluation.statistics.intervals import ALPHA
 from coding_model_project.evaluation.tables import markdown_table
+from coding_model_project.launch.pipeline.outcome import Cost
 from coding_model_project.reports import write_report
 from coding_model_project.reports.charts import Line
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.live_view import sparkline
 from coding_model_project.runs.metrics_log import read_metrics, series
+from coding_model_project.runs.provenance import git
 from coding_model_project.runs.summary import summarise
 from coding_model_project.studies.definition import Stage, Study
 from coding_model_project.studies.members import Member, finished, keep_definition, members
@@ -41,16 +41,6 @@ _N_MARKS = 40
 """Maximum marks of a curve in one line of text."""
 _COST = "## Cost"
 """A heading on pages that show runs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cost:
-    """Cost of a member's training runs and evaluation; `seconds` is wall-clock time."""
-
-    generated: int
-    trained: int
-    judge_s: float
-    seconds: float
 
 
 def write_page(study: Study, out: Path) -> Path:
@@ -107,8 +97,9 @@ def _committed(study: Study, every: Sequence[Member]) -> str:
         for folder in member.trainings
         for attempt in RunFolder(folder).attempts()
     ]
-    last_commit = _git(study.path, "log", "-1", "--format=%h %ct")
-    if not last_commit or _git(study.path, "status", "--porcelain"):
+    folder, name = study.path.parent, study.path.name
+    last_commit = git("log", "-1", "--format=%h %ct", "--", name, cwd=folder).strip()
+    if not last_commit or git("status", "--porcelain", "--", name, cwd=folder):
         return "No: the definition as it is has not been committed."
     commit, at = last_commit.split()
     if not began:
@@ -116,15 +107,6 @@ def _committed(study: Study, every: Sequence[Member]) -> str:
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(min(began)))
     order = "before" if int(at) <= min(began) else "**after**"
     return f"Committed as {commit}, {order} the first run began ({when})."
-
-
-def _git(path: Path, *arguments: str) -> str:
-    command = ["git", *arguments, "--", path.name]
-    try:
-        done = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return ""
-    return done.stdout.strip()
 
 
 def _compared(study: Study, done: Sequence[Member]) -> Comparison | None:
@@ -215,10 +197,10 @@ def _costs(study: Study, done: Sequence[Member]) -> Iterator[str]:
     yield markdown_table(columns, rows)
 
 
-def _cost(member: Member) -> _Cost:
+def _cost(member: Member) -> Cost:
     found = [summarise(RunFolder(folder)) for folder in member.trainings]
     evaluation = read_evaluation(member.evaluation)
-    return _Cost(
+    return Cost(
         generated=sum(one["tokens"]["generated"] for one in found)
         + sum(result.tokens for result in evaluation.results),
         trained=sum(one["tokens"]["trained"] for one in found),

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Self
 
-from hydra import compose, initialize_config_module
-from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig
 
 from coding_model_project.errors import ConfigError, GenerationError, PromptError
@@ -27,6 +25,7 @@ from coding_model_project.evaluation.backends.generation import (
     refuse_unknown_variables,
 )
 from coding_model_project.launch.device import count_gpus, environment_of
+from coding_model_project.launch.verl_keys.tree import composed, config_dir
 from coding_model_project.verl_ext.cluster import forkserver
 from coding_model_project.verl_ext.cluster.capacity import missing_replicas, wait_while
 from coding_model_project.verl_ext.cluster.nodes import alive_nodes, cause_of
@@ -111,7 +110,9 @@ class VerlBackend:
             )
         ):
             raise GenerationError(f"coding.evaluation.mode=verl: {lack}")
-        config = compose_rollout([*self._overrides, *self._sizes(nodes, gpus)])
+        config = composed(
+            config_dir(), "ppo_trainer", [*self._overrides, *self._sizes(nodes, gpus)]
+        )
         if owns_ray:
             start_ray(config, python)
             self._own_ray.callback(ray.shutdown)
@@ -207,17 +208,6 @@ def rollout_environment() -> dict[str, Any]:
     own = {name: os.environ[name] for name in names if name in os.environ}
     environment["env_vars"] = {**environment.get("env_vars", {}), **own}
     return environment
-
-
-def compose_rollout(overrides: list[str]) -> DictConfig:
-    """Compose verl's `ppo_trainer` tree with overrides; also works inside a recipe that Hydra runs."""
-    outer = GlobalHydra.instance().hydra
-    GlobalHydra.instance().clear()
-    try:
-        with initialize_config_module("verl.trainer.config", version_base=None):
-            return compose("ppo_trainer", overrides=overrides)
-    finally:
-        GlobalHydra.instance().hydra = outer
 
 
 def _overrides(config: DictConfig, concurrency: int) -> list[str]:

@@ -9,7 +9,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.pipeline import outcome
 from coding_model_project.launch.pipeline.pipeline import PipelineSettings
-from coding_model_project.launch.pipeline.steps import Phase, Step, carry_out
+from coding_model_project.launch.steps import Phase, Step, carry_out
 from tests.pages import packed
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
@@ -95,7 +95,10 @@ def test_a_changed_result_is_refused(kitchen):
         ("[baseline,sft,sft]", "each once"),
         ("[baseline,grpo,sft]", "in this order"),
         ("[sft,grpo]", "starting with baseline"),
-        ("[baseline,spo]", "phases=spo: choose from baseline, sft, dpo, grpo, repair"),
+        (
+            "[baseline,spo]",
+            "phases=spo: choose from baseline, sft, sft_continued, dpo, grpo, repair",
+        ),
     ],
 )
 def test_phases_that_make_no_sense(phases, says):
@@ -112,6 +115,15 @@ def test_what_is_said_of_coding_reaches_every_phase_but_its_folder(hardware):
     assert settings.common[0] == f"hardware={hardware}"
     assert settings.common[2:] == ("coding.seed=3", "+coding.sandbox.kwargs.a=1")
     assert all(settings.tree[phase]["steps"] > 0 for phase in ("sft", "dpo", "grpo", "repair"))
+
+
+@pytest.mark.parametrize("hardware", ["cpu", "gpu_1x", "gpu_8x"])
+def test_the_demo_is_the_pipeline_with_a_control(hardware):
+    config = compose_recipe("demo", [f"hardware={hardware}"])
+    settings = PipelineSettings.of(config, [], hardware)
+    assert settings.phases == ("baseline", "sft", "sft_continued", "grpo")
+    assert settings.tree["must_gain"] == ["sft", "grpo"]
+    assert settings.tree["sft_continued"] == {"steps": 40, "overrides": ["trainer.save_freq=40"]}
 
 
 def phase(root, name, solved):
@@ -133,6 +145,9 @@ def test_each_phase_is_compared_with_the_previous_one(tmp_path):
         ("baseline", "sft"), ("sft", "dpo"), ("dpo", "grpo"),
     ]  # fmt: skip
     assert [round(gain.delta, 3) for gain in gains] == [0.375, 0, -0.25]
+    assert outcome.without_gain(rows, ["baseline", "sft", "dpo", "grpo", "repair"]) == [
+        "dpo", "grpo",
+    ]  # fmt: skip
     better, same, worse, *_ = outcome.closing_lines(rows, 1.0)
     assert better.startswith("sft: better than baseline by 37.5%, p =")
     assert same.startswith("dpo: no significant difference from sft")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import os
 import queue
 import threading
@@ -35,8 +34,11 @@ class _Request:
     answer: asyncio.Future[_Made]
 
 
-class VllmEngine:
-    """A vLLM engine in this process, which starts with the first model and loads others' weights.
+class VllmBackend:
+    """A back end (`generation.Backend`) that steps the engine in a thread.
+
+    Each request has its own seed, so a completion does not depend on other requests, except for the
+    rounding of sums, whose order depends on the batch.
 
     Args:
         max_model_len: maximum tokens of prompt plus completion; None is the model's limit.
@@ -44,8 +46,11 @@ class VllmEngine:
             prefill ("CPU Generator does not use offset", vLLM 0.27.1).
     """
 
+    repeatable = True
+
     def __init__(
         self,
+        model: str,
         *,
         max_model_len: int | None = None,
         dtype: str = "auto",
@@ -54,6 +59,7 @@ class VllmEngine:
         on_cpu: bool = False,
     ) -> None:
         self.concurrency = concurrency
+        self._model = model
         self._options: dict[str, Any] = {
             "max_model_len": max_model_len,
             "dtype": dtype,
@@ -63,60 +69,6 @@ class VllmEngine:
         if on_cpu:
             self._options |= {"enable_chunked_prefill": False, "enforce_eager": True}
         self._llm: Any = None
-        self._model = ""
-
-    def load(self, model: str) -> Any:
-        """Return the `vllm.LLM` with this model's weights.
-
-        Args:
-            model: model with the architecture and tokenizer of the first one.
-
-        Raises:
-            ConfigError: vLLM cannot load the model.
-            GenerationError: the engine does not start.
-        """
-        try:
-            if self._llm is None:
-                self._llm = self._started(model)
-            elif model != self._model:
-                self._reload(model)
-        except (ValueError, OSError) as error:
-            raise ConfigError(f"vLLM cannot load {model}: {_said(error)}") from error
-        except RuntimeError as error:  # out of memory, or the device is in use
-            raise GenerationError(f"vLLM cannot start: {_said(error)}") from error
-        self._model = model
-        return self._llm
-
-    def _started(self, model: str) -> Any:
-        # In-process, so that no child outlives this process.
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-        from vllm import LLM
-
-        return LLM(model=model, disable_log_stats=True, **self._options)
-
-    def _reload(self, model: str) -> None:
-        # vLLM warns about every layer without weights, such as a rotary embedding.
-        logging.getLogger("vllm.model_executor.model_loader.reload.layerwise").setLevel("ERROR")
-        self._llm.collective_rpc("reload_weights", kwargs={"weights_path": model})
-        self._llm.reset_prefix_cache()
-
-
-class VllmBackend:
-    """A back end (`generation.Backend`) that steps the engine in a thread.
-
-    Each request has its own seed, so a completion does not depend on other requests, except for the
-    rounding of sums, whose order depends on the batch.
-
-    Args:
-        engine: engine, which several back ends may share one after the other.
-    """
-
-    repeatable = True
-
-    def __init__(self, model: str, engine: VllmEngine) -> None:
-        self.concurrency = engine.concurrency
-        self._model = model
-        self._shared = engine
         self._engine: Any = None
         self._tokenizer: Any = None
         self._max_len = 0
@@ -136,7 +88,7 @@ class VllmBackend:
             ) from error
 
     async def __aenter__(self) -> Self:
-        llm = self._shared.load(self._model)
+        llm = self._llm = self._started()
         self._engine = llm.llm_engine
         self._tokenizer = llm.get_tokenizer()
         self._max_len = llm.model_config.max_model_len
@@ -151,6 +103,23 @@ class VllmBackend:
         )
         self._thread.start()
         return self
+
+    def _started(self) -> Any:
+        """Return the model's `vllm.LLM`, in this process, so that no child outlives it.
+
+        Raises:
+            ConfigError: vLLM cannot load the model.
+            GenerationError: the engine does not start.
+        """
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+        from vllm import LLM
+
+        try:
+            return LLM(model=self._model, disable_log_stats=True, **self._options)
+        except (ValueError, OSError) as error:
+            raise ConfigError(f"vLLM cannot load {self._model}: {_said(error)}") from error
+        except RuntimeError as error:  # out of memory, or the device is in use
+            raise GenerationError(f"vLLM cannot start: {_said(error)}") from error
 
     async def __aexit__(self, *_: object) -> None:
         self._inbox.put(None)
@@ -214,8 +183,6 @@ class VllmBackend:
                 if ended:
                     done = [(waiting.pop(o.request_id).answer, _completion(o)) for o in ended]
                     loop.call_soon_threadsafe(_answer, done)
-            if waiting:  # their requesters are gone, and the engine may serve other models next
-                self._engine.abort_request(list(waiting))
         except Exception as error:  # noqa: BLE001 - passed to the requests
             self._failed = GenerationError(f"vLLM failed: {type(error).__name__}: {_said(error)}")
             self._failed.__cause__ = error

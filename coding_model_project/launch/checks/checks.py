@@ -10,25 +10,18 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.data.governance import refuse_test_only
 from coding_model_project.data.loaders.remote import network_errors
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.grading.shaping import Shaping
-from coding_model_project.launch.checks import (
-    async_checks,
-    episode_checks,
-    harbor_checks,
-    length_checks,
-    own_keys,
-    problem_checks,
-    rules,
-)
-from coding_model_project.launch.checks.relations import is_embedded_model
+from coding_model_project.launch.checks import episode_checks, length_checks, problem_checks, rules
+from coding_model_project.launch.checks.relations import is_embedded
+from coding_model_project.launch.recipe import MAKE_PAIRS
 from coding_model_project.launch.sizing import cached_config, free_memory_gb, needed_gb
 from coding_model_project.runs.checkpoints import FOLDER
+from coding_model_project.runs.inputs import fingerprint
 from coding_model_project.types import Problem
 
 
@@ -38,57 +31,15 @@ def check_values(config: DictConfig) -> None:
     Raises:
         ConfigError: a value is invalid; the message names the key and the fix.
     """
-    if refused := [*own_keys.refusals(config), *rules.broken(config)]:
+    if refused := list(rules.broken(config)):
         raise ConfigError("\n".join(refused))
     rules.check_relations(config)
     coding = coding_of(config)
     make_sandbox(coding.sandbox)
     if "actor_rollout_ref" in config:
-        _check_grpo_values(config, coding)
-    if "engine" in config:
-        _check_sft_values(config)
-
-
-def _check_grpo_values(config: DictConfig, coding: CodingConfig) -> None:
-    Shaping.of(coding.reward, style=coding.prompt, max_tokens=config.data.max_response_length)
-    episode_checks.check_values(config)
-    harbor_checks.check_values(config)
-    async_checks.check_values(config, coding)
-    _check_divides(
-        config, "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size", 1
-    )
-    model = config.actor_rollout_ref.model
-    if config.trainer.device == "cpu" and model.lora_rank and not model.lora.merge:
-        raise ConfigError(
-            "actor_rollout_ref.model.lora.merge=false: without an accelerator vLLM takes no adapters: "
-            "set actor_rollout_ref.model.lora.merge=true"
-        )
-    keep_one = {
-        "trainer.max_actor_ckpt_to_keep": 1,
-        "trainer.remove_previous_ckpt_in_save": True,
-    }
-    for key, value in keep_one.items():
-        if OmegaConf.select(config, key) == value:
-            raise ConfigError(
-                f"{key}={value}: verl deletes the old checkpoint before the new one is complete, and a "
-                "kill in between would leave none: set trainer.max_actor_ckpt_to_keep to 2 or more"
-            )
-    if config.actor_rollout_ref.actor.checkpoint.async_save:
-        raise ConfigError(
-            "actor_rollout_ref.actor.checkpoint.async_save=true: a checkpoint must be complete before "
-            "it is recorded: set it to false"
-        )
-
-
-def _check_sft_values(config: DictConfig) -> None:
-    if config.trainer.nnodes > 1:
-        raise ConfigError(
-            f"trainer.nnodes={config.trainer.nnodes}: SFT and DPO train on one node, GRPO on several: "
-            "set trainer.nnodes=1, and trainer.n_gpus_per_node to the GPUs of that node"
-        )
-    if not config.data.use_dynamic_bsz:
-        ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
-        _check_divides(config, "data.train_batch_size", "data.micro_batch_size_per_gpu", ranks)
+        longest = config.data.max_response_length
+        Shaping.of(coding.reward, style=coding.prompt, max_tokens=longest)
+        episode_checks.check_values(config)
 
 
 def check(
@@ -105,7 +56,7 @@ def check(
         ConfigError: a file is missing; the message names the key and the fix.
     """
     model = OmegaConf.select(config, model_key)
-    if prepared or not model or not is_embedded_model(config, model):
+    if prepared or not model or not is_embedded(config, model):
         check_model(model_key, model)
     if OmegaConf.select(config, "distillation.enabled"):
         for name, teacher in config.distillation.teacher_models.items():
@@ -114,14 +65,14 @@ def check(
             _check_same_tokens(key, teacher.model_path, model_key, model)
     judges = "actor_rollout_ref" in config  # SFT and DPO judge nothing while they train
     for path in config.coding.problems if judges else ():
-        if not Path(path).is_file() and (prepared or not _is_embedded(config, path)):
+        if not Path(path).is_file() and (prepared or not is_embedded(config, path)):
             raise ConfigError(
                 f"coding.problems: no file {path}; set coding.problems=[FILE] to your problems"
             )
     for key in ("data.train_files", "data.val_files"):
         for path in files(config, key):
             if not Path(path).exists():
-                if not prepared and not make_data and _is_embedded(config, path):
+                if not prepared and not make_data and is_embedded(config, path):
                     continue
                 refuse_test_only(path) if key == "data.train_files" else None
                 way = f"; {make_data.format(path)}" if make_data else ""
@@ -151,13 +102,6 @@ def _check_resume_path(config: DictConfig) -> None:
         raise ConfigError(f"{key}={path}: expected the path without a slash at the end: {folder}")
 
 
-def _is_embedded(config: DictConfig, path: str) -> bool:
-    """Return whether a file belongs to the embedded task set, which recipes make if it is missing."""
-    coding = config.coding
-    folder = Path(coding.data_dir).expanduser().absolute()
-    return coding.dataset is not None and Path(path).expanduser().absolute().parent == folder
-
-
 def check_sft(config: DictConfig) -> None:
     """Check for errors that verl's SFT trainer reports late or never.
 
@@ -179,7 +123,7 @@ def check_grpo(config: DictConfig) -> None:
     check_values(config)
     episode_checks.check_problems(config, problems)
     episode_checks.check_template(config)
-    harbor_checks.check_problems(config, problems)
+    episode_checks.check_tasks(config, problems)
     check_rows(config, "data.train_files")
     problem_checks.check(config, problems, files(config, "data.train_files"))
     check_lengths(config, problems)
@@ -208,15 +152,6 @@ def check_rows(config: DictConfig, *keys: str) -> None:
                 f"{key}: {n_rows} rows do not fill one batch of data.train_batch_size={batch}; "
                 "verl would drop them all: lower the batch size or add rows"
             )
-
-
-def _check_divides(config: DictConfig, key: str, by: str, times: int) -> None:
-    """Raise ConfigError unless `key` is a multiple of `by` × `times`."""
-    value, step = OmegaConf.select(config, key), OmegaConf.select(config, by) * times
-    if value % step:
-        ranks = f" × {times} ranks" if times > 1 else ""
-        near = max(step, round(value / step) * step)
-        raise ConfigError(f"{key}={value} is not a multiple of {by}{ranks}: set {key}={near}")
 
 
 def check_model(key: str, path: str | None) -> None:
@@ -321,3 +256,78 @@ def _why_not(name: str) -> str:
         reason = f"{type(error).__name__} {line}".rstrip()
         return f"the hub cannot be reached ({reason}){unreachable}"
     return ""
+
+
+COLUMNS = {"prompt", "chosen", "rejected"}
+_SHAPE = (
+    "architectures", "hidden_size", "intermediate_size", "num_hidden_layers",
+    "num_attention_heads", "num_key_value_heads", "vocab_size",
+)  # fmt: skip
+_TOKENIZER = "tokenizer.json"
+
+
+def check_dpo(config: DictConfig) -> None:
+    """Check for errors that verl's SFT trainer reports late or never.
+
+    Raises:
+        ConfigError: a check failed; the message names the key and the fix.
+    """
+    check_values(config)
+    for key in ("data.train_files", "data.val_files"):
+        for path in files(config, key):
+            _check_pairs(key, path)
+    check_rows(config, "data.train_files")
+    _check_validation(config)
+    check_lengths(config)
+    if source := config.trainer.resume_from_path:
+        _check_checkpoint(Path(source) / "huggingface", Path(config.model.path))
+
+
+def _check_validation(config: DictConfig) -> None:
+    """Raise ConfigError if there are fewer validation pairs than ranks."""
+    import pyarrow.parquet as pq
+
+    paths = files(config, "data.val_files")
+    n_pairs = sum(pq.read_metadata(path).num_rows for path in paths)
+    ranks = config.trainer.n_gpus_per_node
+    if paths and n_pairs < ranks:
+        raise ConfigError(
+            f"data.val_files: {n_pairs} pairs for {ranks} ranks: add pairs, at least one per rank"
+        )
+
+
+def _check_pairs(key: str, path: str) -> None:
+    """Raise ConfigError unless a file has pairs, at least one with different answers."""
+    import pyarrow.parquet as pq
+
+    try:
+        names = set(pq.read_schema(path).names)
+    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
+        raise ConfigError(
+            f"{key}: {path} is not a parquet file; {MAKE_PAIRS.format(path)}"
+        ) from error
+    if missing := COLUMNS - names:
+        raise ConfigError(
+            f"{key}: {path} has no column {min(missing)}: not pairs; {MAKE_PAIRS.format(path)}"
+        )
+    table = pq.read_table(path, columns=["chosen", "rejected"])
+    if all(row["chosen"] == row["rejected"] for row in table.to_pylist()):
+        what = "contains no pairs" if not table.num_rows else "chosen equals rejected in every pair"
+        raise ConfigError(f"{key}: {path}: {what}; {MAKE_PAIRS.format(path)}")
+
+
+def _check_checkpoint(saved: Path, model: Path) -> None:
+    """Raise ConfigError if a checkpoint's architecture or tokenizer differs from the starting model's."""
+    if not (saved / "config.json").is_file() or not (model / "config.json").is_file():
+        return  # verl reports what is missing; a hub model may not be downloaded yet
+    one, other = (json.loads((folder / "config.json").read_text()) for folder in (saved, model))
+    for key in _SHAPE:
+        if one.get(key) != other.get(key):
+            raise ConfigError(
+                f"trainer.resume_from_path: {saved.parent} is of another architecture than "
+                f"model.path={model} ({key}: {one.get(key)} → {other.get(key)})"
+            )
+    if fingerprint(saved / _TOKENIZER) != fingerprint(model / _TOKENIZER):
+        raise ConfigError(
+            f"trainer.resume_from_path: {saved.parent} has another tokenizer than model.path={model}"
+        )

@@ -1,9 +1,10 @@
-"""Checks of the keys that make samples episodes: `coding.repair`, `coding.bash` and `coding.agent`."""
+"""Checks of `coding.repair`, `coding.bash`, `coding.agent` and `coding.harbor`, and of their problems."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,17 +12,15 @@ from omegaconf import DictConfig
 
 from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.episodes.bash_messages import Calls
-from coding_model_project.errors import ConfigError
+from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
-from coding_model_project.grading.observation import MIN_BYTES, can_repair
+from coding_model_project.grading.observation import can_repair
 from coding_model_project.harbor.agent_config import AgentPlace, Trained
-from coding_model_project.types import Problem
-
-_OF_AGENTS = (
-    *("turns", "reply_tokens", "total_s", "command_s", "output_bytes", "conversations"),
-    *("request_bytes", "rooms"),
-)
-"""Keys of `coding.agent` that are numbers."""
+from coding_model_project.harbor.environment.base import ENGINES, EnvironmentFailed, ImageError
+from coding_model_project.harbor.environment.factory import check_supported, environments_of
+from coding_model_project.harbor.format.task import Task, load_task, passed_variables
+from coding_model_project.harbor.integrity import Accepted, Integrity
+from coding_model_project.types import GradedBy, Problem
 
 
 def has_episodes(config: DictConfig) -> bool:
@@ -63,11 +62,13 @@ def task_environment(coding: CodingConfig) -> TaskEnvironment:
 
 
 def check_values(config: DictConfig) -> None:
-    """Check the values of the three sections.
+    """Check the values of the four sections.
 
     Raises:
         ConfigError: a value is invalid; the message names the key.
     """
+    environments_of(TaskEnvironment(name=config.coding.harbor.environment))
+    passed_variables(config.coding.harbor.pass_env, "coding.harbor.pass_env")
     _check_repair(config)
     if has_agent(config):
         _check_agent(config)
@@ -77,11 +78,6 @@ def check_values(config: DictConfig) -> None:
 
 def _check_repair(config: DictConfig) -> None:
     repair, longest = config.coding.repair, config.data.max_response_length
-    if repair.observation_bytes < MIN_BYTES:
-        raise ConfigError(
-            f"coding.repair.observation_bytes={repair.observation_bytes}: set it to at least "
-            f"{MIN_BYTES}, or no observation fits"
-        )
     if has_episodes(config) and not 1 <= attempt_tokens(config) <= longest:
         raise ConfigError(
             f"coding.repair.attempt_tokens={repair.attempt_tokens}: set it to at least 1, and at most "
@@ -91,8 +87,7 @@ def _check_repair(config: DictConfig) -> None:
 
 def _check_bash(config: DictConfig) -> None:
     bash, longest = config.coding.bash, config.data.max_response_length
-    numbers = [name for name, value in bash.items() if isinstance(value, int | float)]
-    _check_agentic(config, "bash", numbers, "coding.bash.turns", "an episode of the bash agent")
+    _check_agentic(config, "coding.bash.turns", "an episode of the bash agent")
     if not 1 <= reply_tokens(config) <= longest:
         raise ConfigError(
             f"coding.bash.reply_tokens={bash.reply_tokens}: set it to at most the whole episode's "
@@ -104,7 +99,7 @@ def _check_agent(config: DictConfig) -> None:
     agent, environment = config.coding.agent, config.coding.harbor.environment
     if agent.command is not None and agent.factory is not None:
         raise ConfigError("coding.agent.command and coding.agent.factory: set one of them")
-    _check_agentic(config, "agent", _OF_AGENTS, "coding.agent", "an agent's work")
+    _check_agentic(config, "coding.agent", "an agent's work")
     if agent.folder is not None and not Path(agent.folder).expanduser().is_dir():
         raise ConfigError(f"coding.agent.folder={agent.folder}: no such folder")
     if agent.factory is not None:
@@ -129,13 +124,8 @@ def _check_agent(config: DictConfig) -> None:
         )
 
 
-def _check_agentic(
-    config: DictConfig, section: str, numbers: Sequence[str], key: str, work: str
-) -> None:
-    """Check the numbers of a section of agents, and the keys that no agent goes with."""
-    for name in numbers:
-        if (value := config.coding[section][name]) is not None and value <= 0:
-            raise ConfigError(f"coding.{section}.{name}={value}: set it to a number above 0")
+def _check_agentic(config: DictConfig, key: str, work: str) -> None:
+    """Check the keys that no agent goes with."""
     if has_episodes(config):
         raise ConfigError(
             f"{key} and coding.repair: a sample uses only one of them; set coding.repair.rounds=0 and "
@@ -181,3 +171,106 @@ def chat_template(folder: Path) -> str | None:
         template = json.loads(file.read_text()).get("chat_template")
         return None if template is None else json.dumps(template)
     return None
+
+
+# ── Harbor tasks: environments must be available, and rewards usable ─────────────────────────────────
+
+
+def check_tasks(config: DictConfig, problems: Sequence[Problem]) -> None:
+    """Check that tasks can run in their environment, and that their rewards may be trained on.
+
+    Raises:
+        ConfigError: an agent that needs tasks gets a problem without one, no engine answers, no task can
+            run, or no reward would be used.
+    """
+    _check_named(config, problems)
+    where, accepted = config.coding.harbor.environment, config.coding.harbor.integrity
+    tasks = {problem.id: _task(problem) for problem in problems if problem.task is not None}
+    if where in ENGINES and tasks:
+        _check_engine(where)
+    _check_supported(where, tasks)
+    shared = [problem for problem in problems if _is_shared(problem, tasks)]
+    if not shared:
+        return
+    warning = (
+        f"{len(shared)} of {len(problems)} problems, such as {shared[0].id}, are verified where their "
+        "programs or agents ran, which may forge the reward (integrity=in_process)"
+    )
+    if accepted == Accepted.any:
+        print(f"note: {warning}; `harbor check` tries known forgeries", flush=True)
+        return
+    dropped = f"{warning}, and coding.harbor.integrity=isolated drops their samples"
+    if len(shared) == len(problems):
+        raise ConfigError(
+            f"{dropped}: set coding.harbor.integrity=any, or give their verifiers environments of "
+            'their own (environment_mode = "separate")'
+        )
+    print(f"note: {dropped}", flush=True)
+
+
+def _check_named(config: DictConfig, problems: Sequence[Problem]) -> None:
+    """Raise ConfigError if an agent makes the samples and a problem names no task."""
+    if has_agent(config):
+        worker = "the agents of coding.agent work"
+    elif has_bash(config):
+        worker = "the bash agent of coding.bash works"
+    else:
+        return
+    other = next((problem for problem in problems if problem.task is None), None)
+    if other is not None:
+        raise ConfigError(
+            f"coding.problems: {other.id} names no Harbor task (grader: {GradedBy.harbor}), and {worker} "
+            "only on those"
+        )
+
+
+def _check_engine(program: str) -> None:
+    """Raise ConfigError if a container engine is not installed or does not answer."""
+    from coding_model_project.harbor.containers.container_engine import Engine
+
+    try:
+        asyncio.run(Engine(program).find())
+    except EnvironmentFailed as error:
+        raise ConfigError(f"coding.harbor.environment={program}: {error}") from error
+
+
+def _check_supported(where: str, tasks: Mapping[str, Task]) -> None:
+    """Print how many tasks no environment here can run.
+
+    Args:
+        tasks: by problem id.
+
+    Raises:
+        ConfigError: it can run none of them.
+    """
+    reasons: list[str] = []
+    for name, task in tasks.items():
+        try:
+            check_supported(where, task)
+        except ImageError as error:
+            reasons.append(f"{name}: {error}")
+    if not reasons:
+        return
+    said = f"{len(reasons)} of {len(tasks)} tasks cannot run, such as {reasons[0]}"
+    if len(reasons) == len(tasks):
+        raise ConfigError(f"coding.harbor.environment={where}: {said}")
+    print(f"note: {said}; their samples are dropped", flush=True)
+
+
+def _task(problem: Problem) -> Task:
+    """Return a problem's task.
+
+    Raises:
+        ConfigError: it does not exist, or is invalid.
+    """
+    try:
+        return load_task(Path(str(problem.task)))
+    except DataError as error:
+        raise ConfigError(f"coding.problems: {problem.id}: {error}") from error
+
+
+def _is_shared(problem: Problem, tasks: Mapping[str, Task]) -> bool:
+    """Return whether the judged code shares its verifier's environment, or its harness's process."""
+    if problem.task is None:
+        return problem.harness is not None
+    return Integrity.of(*tasks[problem.id].steps) is Integrity.in_process

@@ -21,7 +21,7 @@ from coding_model_project.launch.checks.episode_checks import (
     has_bash,
     has_episodes,
 )
-from coding_model_project.launch.checks.relations import is_embedded_model
+from coding_model_project.launch.checks.relations import is_embedded
 from coding_model_project.types import Problem
 
 _MOST = 500
@@ -82,7 +82,7 @@ def _matters(config: DictConfig, model: DictConfig) -> bool:
     data, folder = config.data, Path(str(model.tokenizer_path or model.path)).expanduser()
     cut = "actor_rollout_ref" not in config and data.truncation != "error"
     cut_or_dropped = cut or data.get("filter_overlong_prompts")
-    made_for_it = is_embedded_model(config, str(model.path))
+    made_for_it = is_embedded(config, str(model.path))
     here = model.custom_chat_template or not folder.is_dir() or chat_template(folder) is not None
     own_prompts = "actor_rollout_ref" in config and (has_agent(config) or has_bash(config))
     return bool(here) and not (cut_or_dropped or made_for_it or own_prompts)

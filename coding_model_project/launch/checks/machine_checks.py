@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from coding_model_project.control_groups import cpu_quota, least
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.joining import joined_ray
 
@@ -79,34 +79,18 @@ def counted_cpus(root: Path = Path("/")) -> int:
     if os.environ.get("RAY_USE_MULTIPROCESSING_CPU_COUNT"):
         return everything
     groups = root / "sys/fs/cgroup"
-    limits = [
-        _read(groups / "cpu.max", lambda text: _ratio(*text.split())),
-        _read(groups / "cpuset/cpuset.cpus", lambda text: float(len(_numbers(text)))),
-    ]
-    period = _read(groups / "cpu/cpu.cfs_period_us", float)
-    if period:
-        limits.append(_read(groups / "cpu/cpu.cfs_quota_us", lambda text: float(text) / period))
-    return int(max(1, min([everything, *(limit for limit in limits if limit and limit > 0)])))
+    quota = least(cpu_quota, [groups, groups / "cpu"], default=everything)
+    chosen = least(_set_size, [groups / "cpuset"], default=everything)
+    return int(max(1, min(everything, quota, chosen)))
 
 
-def _read(file: Path, parse: Callable[[str], float | None]) -> float | None:
-    try:
-        return parse(file.read_text().strip())
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _ratio(quota: str, period: str) -> float | None:
-    return None if quota == "max" else float(quota) / float(period)
-
-
-def _numbers(text: str) -> set[int]:
-    """Parse a CPU set such as 0-3,8."""
+def _set_size(group: Path) -> int:
+    """Return the size of a group's CPU set, such as 0-3,8."""
     found: set[int] = set()
-    for part in text.split(","):
+    for part in (group / "cpuset.cpus").read_text().strip().split(","):
         first, _, last = part.partition("-")
         found |= set(range(int(first), int(last or first) + 1))
-    return found
+    return len(found)
 
 
 def check_cpus(config: DictConfig) -> None:

@@ -11,9 +11,15 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.schema import DPOLoss, TrainingSampler
+from coding_model_project.configs.schema import DPOLoss, TrainingMode, staleness_of
 from coding_model_project.launch.checks.machine_checks import ulysses
-from coding_model_project.launch.sizing import BUCKET, bucket_mb, cached_config, shape_of
+from coding_model_project.launch.sizing import (
+    BUCKET,
+    bucket_mb,
+    config_file,
+    model_section,
+    shape_of,
+)
 from coding_model_project.synthetic.tiny_model import TinyModelConfig
 
 GROUP_ESTIMATORS = (
@@ -34,7 +40,6 @@ OTHER_ESTIMATORS = ("gae", "reinforce_plus_plus", "remax")
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
-_MODEL_KEYS = ("actor_rollout_ref.model", "model")
 _LOGGER_PACKAGES = {
     name: name for name in ("tensorboard", "wandb", "mlflow", "swanlab", "clearml", "trackio")
 }
@@ -118,35 +123,6 @@ def smoothing_without_cdpo(config: DictConfig) -> str | None:
     )
 
 
-def pairs_over_several_ranks(config: DictConfig) -> str | None:
-    size = _get(config, "engine.ulysses_sequence_parallel_size")
-    if "dpo" not in config.coding or size == 1:
-        return None
-    return f"engine.ulysses_sequence_parallel_size={size}: DPO needs it to be 1"
-
-
-def sampler_against_an_order(config: DictConfig) -> str | None:
-    """Check that the sampler fits the keys for row order and measured rates."""
-    sampler, rates = _get(config, "coding.training.sampler"), _get(config, "coding.training.rates")
-    if sampler == TrainingSampler.online and _get(config, "data.shuffle") is False:
-        return (
-            "coding.training.sampler=online: data.shuffle=false keeps the rows in order, but an online "
-            "sampler chooses them itself: reset one of the two"
-        )
-    if sampler == TrainingSampler.uniform and rates is not None:
-        return (
-            f"coding.training.rates={rates}: only coding.training.sampler=online starts from measured "
-            "rates; `data rows --rates` filters rows by them"
-        )
-    return None
-
-
-def nothing_to_validate_on(config: DictConfig) -> str | None:
-    if "dpo" not in config.coding or config.data.val_files or config.trainer.test_freq == -1:
-        return None
-    return "data.val_files=null: no validation data; add some, or set trainer.test_freq=-1"
-
-
 def devices_that_do_not_divide(config: DictConfig) -> str | None:
     if "actor_rollout_ref" not in config or _get(config, f"{_ROLLOUT}.nnodes"):
         return None  # a rollout with its own nodes does not share the trainer's devices
@@ -218,27 +194,22 @@ def _sample_tokens(config: DictConfig) -> int | None:
 
 def _positions(config: DictConfig) -> tuple[str | None, int | None]:
     """Return the starting model and its context in tokens, as verl reads it; None if unknown here."""
-    for key in _MODEL_KEYS:
-        path = _get(config, f"{key}.path")
-        if path is None:
-            continue
-        if own := _get(config, f"{key}.override_config.max_position_embeddings"):
-            return path, own
-        file = Path(path).expanduser() / "config.json"
-        if file.is_file():
-            return path, _positions_of(file)
-        if is_embedded_model(config, path):
-            return path, TinyModelConfig().max_positions
-        if (cached := cached_config(path)) is not None:
-            return path, _positions_of(cached)
-    return None, None
+    section = model_section(config)
+    path = _get(config, f"{section}.path")
+    if path is None:
+        return None, None
+    if own := _get(config, f"{section}.override_config.max_position_embeddings"):
+        return path, own
+    if (file := config_file(path)) is not None:
+        return path, _positions_of(file)
+    return path, TinyModelConfig().max_positions if is_embedded(config, path) else None
 
 
-def is_embedded_model(config: DictConfig, path: str) -> bool:
-    """Return whether a starting model is the tiny one, which recipes make if it is missing."""
+def is_embedded(config: DictConfig, path: str) -> bool:
+    """Return whether a path is of the embedded task set or its tiny model, which recipes make."""
     coding = config.coding
-    own = Path(coding.data_dir).expanduser().absolute() / "base"
-    return coding.dataset is not None and Path(path).expanduser().absolute() == own
+    folder = Path(coding.data_dir).expanduser().absolute()
+    return coding.dataset is not None and Path(path).expanduser().absolute().parent == folder
 
 
 def _positions_of(file: Path) -> int | None:
@@ -310,20 +281,83 @@ def rows_over_ranks(config: DictConfig) -> str | None:
     )
 
 
+def mode_of(config: DictConfig) -> tuple[TrainingMode, int]:
+    """Return `coding.mode`, and the staleness that it allows."""
+    mode = TrainingMode(_get(config, "coding.mode") or TrainingMode.sync)
+    return mode, staleness_of(mode, _get(config, "coding.max_staleness"))
+
+
+def keys_of_the_mode(config: DictConfig) -> str | None:
+    """Check the keys of verl that follow from `coding.mode` and `coding.max_staleness`."""
+    if "actor_rollout_ref" not in config:
+        return None
+    v1, (mode, allowed) = config.trainer.v1, mode_of(config)
+    if v1.trainer_mode != f"coding_{mode}":
+        asked = v1.trainer_mode if v1.trainer_mode in list(TrainingMode) else "MODE"
+        key = f"trainer.v1.trainer_mode={v1.trainer_mode}"
+        return f"{key}: follows from coding.mode: set coding.mode={asked}"
+    if (threshold := v1.sampler.max_off_policy_threshold) != allowed + 1:
+        return (
+            f"trainer.v1.sampler.max_off_policy_threshold={threshold}: follows from "
+            f"coding.max_staleness + 1: set coding.max_staleness"
+        )
+    if mode.asynchronous and v1[mode].num_warmup_batches > allowed:
+        return (
+            f"trainer.v1.{mode}.num_warmup_batches={v1[mode].num_warmup_batches}: samples requested that "
+            f"many steps ahead exceed coding.max_staleness={allowed}: set it to {allowed} or less"
+        )
+    return None
+
+
+def mini_batches_of_a_step(config: DictConfig) -> str | None:
+    """Check that mini-batches divide a batch, and that a separate rollout syncs after all of them."""
+    if "actor_rollout_ref" not in config:
+        return None
+    batch, key = config.data.train_batch_size, f"{_ACTOR}.ppo_mini_batch_size"
+    mini, steps = _get(config, key), config.trainer.v1.separate_async.parameter_sync_step
+    if fault := indivisible("data.train_batch_size", batch, key, mini):
+        return fault
+    separate = mode_of(config)[0] is TrainingMode.separate_async
+    if not separate or batch == steps * mini:
+        return None
+    return (
+        f"trainer.v1.separate_async.parameter_sync_step={steps}: data.train_batch_size={batch} has "
+        f"{batch // mini} mini-batches of {key}={mini}: set it to {batch // mini}"
+    )
+
+
+def micro_batches_of_sft(config: DictConfig) -> str | None:
+    if "engine" not in config or config.data.use_dynamic_bsz:
+        return None
+    batch, micro = config.data.train_batch_size, config.data.micro_batch_size_per_gpu
+    return indivisible(
+        "data.train_batch_size", batch, "data.micro_batch_size_per_gpu", micro, _ranks(config)
+    )
+
+
+def indivisible(key: str, value: int, by: str, step: int, ranks: int = 1) -> str | None:
+    """Return a message unless `key` is a multiple of `by` × `ranks`."""
+    if value % (step * ranks) == 0:
+        return None
+    near = max(step * ranks, round(value / (step * ranks)) * step * ranks)
+    times = f" × {ranks} ranks" if ranks > 1 else ""
+    return f"{key}={value} is not a multiple of {by}{times}: set {key}={near}"
+
+
 def _ranks(config: DictConfig) -> int:
     trainer = _get(config, "trainer")
     return trainer.nnodes * trainer.n_gpus_per_node if trainer else 0
 
 
 RELATIONS: tuple[Callable[[DictConfig], str | None], ...] = (
+    keys_of_the_mode,
+    mini_batches_of_a_step,
+    micro_batches_of_sft,
     group_of_one,
     too_short_a_rollout,
     too_long_for_the_model,
     too_small_a_token_budget,
     smoothing_without_cdpo,
-    pairs_over_several_ranks,
-    sampler_against_an_order,
-    nothing_to_validate_on,
     devices_that_do_not_divide,
     micro_batches_that_do_not_divide,
     too_small_a_bucket,

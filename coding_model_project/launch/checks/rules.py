@@ -1,51 +1,43 @@
 """Rules for values, checked without verl, which reports them a minute later or never.
 
-rules.yaml has the numbers that keys accept, CHOICES the words, and `relations` what keys mean together.
+rules.yaml is the table of them; `relations` has what keys mean together.
 """
 
 from __future__ import annotations
 
-import difflib
 import functools
 import math
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from coding_model_project.configs.schema import TrainingMode, TrainingSampler
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import relations
+from coding_model_project.launch.verl_keys.effects import OF_OTHER_MANAGERS, effect_of
+from coding_model_project.launch.verl_keys.table import (
+    LEAVE_OUT,
+    LEGACY_GROUPS,
+    Effect,
+    Fault,
+    advice,
+    value_faults,
+    word_faults,
+)
+from coding_model_project.launch.verl_keys.tree import leaves
 
 _ABSENT = object()
-_ACTOR = "actor_rollout_ref.actor"
-_SCHEDULES = ("constant", "cosine")
+_FILE = Path(__file__).with_name("rules.yaml")
 
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "algorithm.adv_estimator": (*relations.GROUP_ESTIMATORS, *relations.OTHER_ESTIMATORS),
-    "trainer.logger": (
-        *("console", "file", "tensorboard", "wandb", "mlflow", "swanlab", "vemlp_wandb", "clearml"),
-        *("trackio", "rl_insight"),
-    ),
-    f"{_ACTOR}.loss_agg_mode": (
-        *("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean"),
-        "seq-mean-token-sum-norm",
-    ),
-    f"{_ACTOR}.policy_loss.loss_mode": (
-        *("vanilla", "dppo_tv", "dppo_kl", "gspo", "sapo", "gpg", "clip_cov", "kl_cov", "geo_mean"),
-        *("dro", "cispo", "bypass_mode"),
-    ),
-    "trainer.resume_mode": ("auto", "disable", "resume_path"),
-    "data.truncation": ("error", "left", "right", "middle"),
-    "optim.lr_scheduler_type": _SCHEDULES,
-    f"{_ACTOR}.optim.lr_scheduler_type": _SCHEDULES,
-}
-"""The words that verl registers, by key; a test compares."""
-_EXTENSIBLE = ("algorithm.adv_estimator", f"{_ACTOR}.policy_loss.loss_mode")
-"""Keys for which the user's own modules may register more words with verl."""
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    return yaml.safe_load(_FILE.read_text())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,33 +77,78 @@ class Range:
 
 @functools.cache
 def ranges() -> tuple[Range, ...]:
-    """Return the rules of rules.yaml."""
-    return tuple(Range(**one) for one in yaml.safe_load(_FILE.read_text()))
+    """Return the rules of numbers."""
+    return tuple(Range(**one) for one in _table()["numbers"])
 
 
-_FILE = Path(__file__).with_name("rules.yaml")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A rule of rules.yaml for some runs, which describes the fields."""
+
+    when: str
+    key: str
+    why: str
+    remedy: str
+    only: Sequence[Any] | None = None
+    never: Sequence[Any] = ()
+
+    def broken(self, config: DictConfig) -> Iterator[str]:
+        """Yield a message if the key has a value that this run must not have."""
+        value = OmegaConf.select(config, self.key, default=_ABSENT)
+        outside = self.only is not None and value not in self.only
+        if value is _ABSENT or not (outside or value in self.never):
+            return
+        mode, staleness = relations.mode_of(config)
+        why = self.why.format(mode=mode, staleness=staleness)
+        shown = (
+            str(value).lower() if isinstance(value, bool) else "null" if value is None else value
+        )
+        yield f"{self.key}={shown}: {why}: {self.remedy}"
 
 
-def _unknown_words(config: DictConfig) -> Iterator[str]:
-    """Yield a message for each word that its key does not accept; a value may be a list of words."""
-    library = OmegaConf.select(config, "actor_rollout_ref.model.external_lib")
-    has_own_modules = bool(library or os.environ.get("VERL_USE_EXTERNAL_MODULES"))
-    for key, words in CHOICES.items():
-        value = OmegaConf.select(config, key)
-        if value is None or (key in _EXTENSIBLE and has_own_modules):
-            continue
-        for word in value if OmegaConf.is_list(value) else [value]:
-            if word not in words:
-                close = difflib.get_close_matches(str(word), words, n=1, cutoff=0.5)
-                near = f"did you mean {close[0]}? " if close else ""
-                yield f"{key}={word}: {near}choose from {', '.join(words)}"
+@functools.cache
+def cases() -> tuple[Case, ...]:
+    """Return the rules of some runs."""
+    return tuple(Case(**one) for one in _table()["cases"])
+
+
+def _kinds(config: DictConfig) -> set[str]:
+    """Return the kinds of runs, as rules.yaml names them, that a configuration is of."""
+
+    def value(key: str) -> Any:
+        return OmegaConf.select(config, key)
+
+    pairs, sampler = "dpo" in config.coding, value("coding.training.sampler")
+    found = {
+        "supervised": "engine" in config,
+        "pairs": pairs,
+        "validated_pairs": pairs and value("trainer.test_freq") != -1,
+        "online": sampler == TrainingSampler.online,
+        "uniform": sampler == TrainingSampler.uniform,
+    }
+    if "actor_rollout_ref" in config:
+        mode, staleness = relations.mode_of(config)
+        lora = bool(value("actor_rollout_ref.model.lora_rank"))
+        found |= {
+            "policy": True,
+            "adapters_on_a_cpu": lora and value("trainer.device") == "cpu",
+            "sync": not mode.asynchronous,
+            "asynchronous": mode.asynchronous,
+            "stale": mode.asynchronous and staleness > 0,
+            "separate": mode is TrainingMode.separate_async,
+        }
+    return {name for name, is_one in found.items() if is_one}
 
 
 def broken(config: DictConfig) -> Iterator[str]:
-    """Yield a line for each key outside of its range or words, with the valid values."""
+    """Yield a line for each key that has no effect, or a value that no run, or not this one, can have."""
+    yield from _unused(config)
     for rule in ranges():
         yield from rule.broken(config)
-    yield from _unknown_words(config)
+    kinds = _kinds(config)
+    for case in cases():
+        if case.when in kinds:
+            yield from case.broken(config)
 
 
 def check_relations(config: DictConfig) -> None:
@@ -123,3 +160,86 @@ def check_relations(config: DictConfig) -> None:
     for relation in relations.RELATIONS:  # one fault may break several of them
         if message := relation(config):
             raise ConfigError(message)
+
+
+# ── keys of verl that recipes do not use ─────────────────────────────────────────────────────────────
+
+_MAIN_PPO = "train with `python -m verl.trainer.main_ppo`"
+
+
+def _unused(config: DictConfig) -> Iterator[str]:
+    """Yield a message for each key that verl or the recipe's judge would ignore, or that fails late."""
+    for group in LEGACY_GROUPS:
+        for key, value in _set(config, group):
+            found = advice(key, str(value))
+            here = found.here if found is not None else ""
+            yield f"{key}={value}: verl 0.9 ignores it; {_write(here)}"
+    if "actor_rollout_ref" not in config:
+        yield from _said(config, word_faults(config))
+        return
+    for group in OF_OTHER_MANAGERS:
+        for key, value in _set(config, group.rstrip(".")):
+            if key not in _DEFAULTS:
+                yield (
+                    f"{key}={value}: a recipe judges by itself (coding.reward, coding.sandbox); "
+                    + (f"leave it out, or {_MAIN_PPO}")
+                )
+    engines = ("megatron", "veomni", "torchtitan")
+    if other := next((one for one in engines if one in config.actor_rollout_ref.actor), None):
+        yield f"model_engine={other}: recipes train with FSDP; leave it out, or {_MAIN_PPO}"
+        return
+    engine = str(OmegaConf.select(config, "actor_rollout_ref.rollout.name"))
+    if engine in ("sglang", "trtllm") and find_spec(_PACKAGES[engine]) is None:
+        yield f"actor_rollout_ref.rollout.name={engine}: its package is not installed; set it to vllm"
+    yield from _said(config, value_faults(config))
+
+
+def _said(config: DictConfig, faults: Iterable[Fault]) -> Iterator[str]:
+    for key, _, why, line in faults:
+        if key not in _CHECKED_ELSEWHERE:
+            yield f"{key}={OmegaConf.select(config, key)}: {why}; {_write(line)}"
+
+
+_PACKAGES = {"sglang": "sglang", "trtllm": "tensorrt_llm"}
+_DEFAULTS = (
+    "reward.custom_reward_function.name",
+    "reward.sandbox_fusion.max_concurrent",
+    "reward.sandbox_fusion.memory_limit_mb",
+)
+"""Keys with a default in verl's tree, which mean nothing without the key beside them."""
+
+_CHECKED_ELSEWHERE = ("data.train_files", "data.val_files")
+
+
+def _set(config: DictConfig, group: str) -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of a group that switch something on."""
+    node = OmegaConf.select(config, group)
+    for name, _ in leaves(node) if OmegaConf.is_dict(node) else ():
+        value = OmegaConf.select(node, name)
+        off = value is None or value is False or OmegaConf.is_dict(value)
+        if not off and name.rpartition(".")[2] != "_target_":
+            yield f"{group}.{name}", value
+
+
+def _write(line: str) -> str:
+    return f"set {line}" if line and line != LEAVE_OUT else "leave it out"
+
+
+def without_effect(
+    overrides: Sequence[str], usual: DictConfig, config: DictConfig
+) -> Iterator[str]:
+    """Yield a line for each override that verl accepts and does not use.
+
+    Args:
+        usual: the recipe's configuration without the overrides.
+    """
+    for text in overrides:
+        key, _, value = text.lstrip("+").partition("=")
+        if text.startswith("~") or "." not in key or key.startswith(("hydra.", "coding.")):
+            continue
+        known = advice(key, value)
+        effect, why = effect_of(key, usual, config, known)
+        if effect in (Effect.ignored, Effect.warned, Effect.off):
+            line = known.here if known is not None else ""
+            remedy = f"; {_write(line)}" if line else ""
+            yield f"{text} has no effect: {(known.why if known is not None else '') or why}{remedy}"

@@ -6,8 +6,7 @@ job_log.py   job.json, the record of each job that all commands but `submit` rea
 command.py   the command of a job: the recipe, alone or beside the evaluation of its checkpoints; job.sh,
              its script on this machine and under Slurm
 beside.py    the program that runs both in one job
-control.py   submit, stop and follow, the same for every back end
-fetch.py     copies of a run's folder from where the job wrote it
+control.py   submit, stop, follow and fetch, the same for every back end
 local.py, ray_jobs.py, slurm.py, sagemaker.py   the back ends; backends.py
-             maps names to them, backend_options.py has their options
+             has their options, and maps names to them
 """

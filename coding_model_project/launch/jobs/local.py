@@ -16,7 +16,7 @@ import psutil
 
 from coding_model_project.contained import open_lock
 from coding_model_project.errors import ConfigError
-from coding_model_project.launch.jobs.backend_options import LocalOptions
+from coding_model_project.launch.jobs.backends import LocalOptions
 from coding_model_project.launch.jobs.base import Job, JobState, value_of
 from coding_model_project.launch.jobs.beside import split
 from coding_model_project.launch.jobs.command import (

@@ -26,7 +26,7 @@ from ray.job_submission import JobStatus, JobSubmissionClient
 
 from coding_model_project import http
 from coding_model_project.errors import ConfigError, JobError
-from coding_model_project.launch.jobs.backend_options import RayOptions
+from coding_model_project.launch.jobs.backends import RayOptions
 from coding_model_project.launch.jobs.base import (
     IN_DRIVER,
     Job,

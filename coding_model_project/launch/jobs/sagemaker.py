@@ -21,7 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 
 from coding_model_project.errors import ConfigError, JobError
 from coding_model_project.http import reason
-from coding_model_project.launch.jobs.backend_options import SageMakerOptions
+from coding_model_project.launch.jobs.backends import SageMakerOptions
 from coding_model_project.launch.jobs.base import SAGEMAKER_RUN_DIR, Job, JobState, require_hardware
 from coding_model_project.launch.jobs.command import words
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.errors import ConfigError, JobError
-from coding_model_project.launch.jobs.backend_options import SlurmOptions
+from coding_model_project.launch.jobs.backends import SlurmOptions
 from coding_model_project.launch.jobs.base import (
     IN_DRIVER,
     Job,

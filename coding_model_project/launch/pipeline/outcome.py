@@ -7,7 +7,7 @@ comparisons.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,21 +18,16 @@ from rich.table import Table
 from coding_model_project.atomic import write_json
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.comparison.budgets import at_budgets
-from coding_model_project.evaluation.comparison.paired import (
-    Comparison,
-    Pair,
-    Score,
-    Side,
-    compare,
-)
+from coding_model_project.evaluation.comparison.paired import Comparison, Pair, Score, Side, compare
 from coding_model_project.evaluation.results import METRICS, read_evaluation
 from coding_model_project.evaluation.statistics.intervals import ALPHA, holm
-from coding_model_project.launch.commands import console
-from coding_model_project.launch.pipeline.steps import Done, Phase
+from coding_model_project.launch.steps import Done, Phase, console
 from coding_model_project.reports import write_report
 from coding_model_project.reports.page import comparison_charts, write_page
 from coding_model_project.runs.folder import RunFolder
 
+CLEAR = 0.01
+"""The p-value below which a phase of `must_gain` has gained."""
 EVALUATED = ("evaluation", "rounds")
 """Steps that measure a model; all other steps make it."""
 
@@ -66,8 +61,8 @@ class Row:
     measuring: Cost
 
 
-def write(root: Path, phases: Sequence[Phase], *, peak_gb: float) -> None:
-    """Print the table and write summary.json and report.html.
+def write(root: Path, phases: Sequence[Phase], *, peak_gb: float) -> list[Row]:
+    """Print the table, write summary.json and report.html, and return the table's rows.
 
     Args:
         peak_gb: peak memory in GiB of all processes since this start.
@@ -85,6 +80,13 @@ def write(root: Path, phases: Sequence[Phase], *, peak_gb: float) -> None:
     for line in lines:
         console.print(line, highlight=False)
     console.print(f"{root / 'report.html'}: the same with charts; runs.html: curves and samples")
+    return rows
+
+
+def without_gain(rows: Sequence[Row], names: Collection[str]) -> list[str]:
+    """Return those of these phases that are not better than the previous phase with p < 0.01."""
+    gains = {row.phase: row.gain for row in rows if row.phase in names and row.gain}
+    return [name for name, one in gains.items() if not (one.delta > 0 and one.corrected_p < CLEAR)]
 
 
 def table_rows(phases: Sequence[Phase]) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +15,18 @@ from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.evaluation.results import COMPLETIONS, RESULTS
 from coding_model_project.evaluation.watch.found import find
 from coding_model_project.isolation.processes import start_sentinel
-from coding_model_project.launch import commands
+from coding_model_project.launch import steps
 from coding_model_project.launch.checks.checks import check_values
-from coding_model_project.launch.commands import PeakMemory
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.pipeline import outcome
-from coding_model_project.launch.pipeline.steps import Done, Phase, Step, carry_out
 from coding_model_project.launch.run import make_absolute
+from coding_model_project.launch.steps import Done, PeakMemory, Phase, Step, carry_out
 from coding_model_project.runs.folder import sole_writer
 from coding_model_project.synthetic.prepare import prepare
 
+PHASES = ("baseline", "sft", "sft_continued", "dpo", "grpo", "repair")
+_CONTROL = "sft_continued"
+"""As many steps of SFT again, to compare the next phase with; no phase starts from it."""
 _MODEL_FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model")
 _SHOWN = {
     "sft": "train/loss",
@@ -48,6 +51,7 @@ def main(config: DictConfig) -> None:
         ConfigError: a key is wrong, or a file of an earlier step has changed.
         TrainingError: a command failed; running the same command again resumes there.
         KeyboardInterrupt: a command was interrupted.
+        SystemExit: exit code 1; a phase of `must_gain` is not clearly better than the one before.
     """
     make_absolute(config)
     chosen = HydraConfig.get()
@@ -61,10 +65,25 @@ def main(config: DictConfig) -> None:
         phases: list[Phase] = []
         model = settings.model
         for name in settings.phases:
-            commands.console.rule(f"[bold]{name}")
+            steps.console.rule(f"[bold]{name}")
             phases.append(_PHASES[name](Work(settings, name, model)))
-            model = phases[-1].model
-        outcome.write(settings.root, phases, peak_gb=memory.peak_gb)
+            model = model if name == _CONTROL else phases[-1].model
+        rows = outcome.write(settings.root, phases, peak_gb=memory.peak_gb)
+    _link(settings.root / "model", Path(model))
+    if missed := outcome.without_gain(rows, settings.tree["must_gain"]):
+        steps.console.print(f"must_gain: no clear gain of {', '.join(missed)}")
+        raise SystemExit(1)
+
+
+def _link(link: Path, model: Path) -> None:
+    """Make a link to the last model, relative to the pipeline's folder."""
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(model, link.parent), target_is_directory=True)
+
+
+def recipe_of(phase: str) -> str:
+    """Return the recipe that a phase trains by."""
+    return "sft" if phase == _CONTROL else phase
 
 
 def _check_phases(settings: PipelineSettings) -> None:
@@ -79,11 +98,14 @@ def _check_phases(settings: PipelineSettings) -> None:
         _check(about, "baseline", [*settings.common, *overrides])
     for phase in settings.phases:
         if phase != "baseline":
-            model = f"{_MODEL_KEYS[phase]}={settings.model}"
-            steps = f"trainer.total_training_steps={tree[phase]['steps']}"
+            recipe = recipe_of(phase)
+            model = f"{_MODEL_KEYS[recipe]}={settings.model}"
+            n_steps = f"trainer.total_training_steps={tree[phase]['steps']}"
             rounds = [f"coding.repair.rounds={tree[phase]['rounds']}"] if phase == "repair" else []
             _check(
-                phase, phase, [*settings.common, model, steps, *rounds, *tree[phase]["overrides"]]
+                phase,
+                recipe,
+                [*settings.common, model, n_steps, *rounds, *tree[phase]["overrides"]],
             )
 
 
@@ -127,7 +149,7 @@ class Work:
         reads = (*_model_files(model), self.settings.problems)
 
         def make(folder: Path) -> list[Path]:
-            commands.run([*command, f"coding.run_dir={folder}"])
+            steps.run([*command, f"coding.run_dir={folder}"])
             return [folder / COMPLETIONS, folder / RESULTS]
 
         return Path(self._do(verb, command, reads, make).folder)
@@ -141,7 +163,7 @@ class Work:
         def make(folder: Path) -> list[Path]:
             folder.mkdir(parents=True, exist_ok=True)
             out = folder / f"{what}.parquet"
-            commands.run([*command, "--out", str(out)])
+            steps.run([*command, "--out", str(out)])
             return sorted(folder.glob("*.parquet"))
 
         return self._do(what, command, reads, make).files()
@@ -156,13 +178,13 @@ class Work:
         Returns:
             The folder of the trained model.
         """
-        own = self.settings.tree[self.phase]
+        own, recipe = self.settings.tree[self.phase], recipe_of(self.phase)
         given = {"data.train_files": rows, "data.val_files": val}
         files = [f"{key}=[{','.join(map(str, paths))}]" for key, paths in given.items() if paths]
         command = [
-            f"recipes.{self.phase}",
+            f"recipes.{recipe}",
             *self.settings.common,
-            f"{_MODEL_KEYS[self.phase]}={self.start}",
+            f"{_MODEL_KEYS[recipe]}={self.start}",
             *files,
             f"trainer.total_training_steps={own['steps']}",
             *overrides,
@@ -171,8 +193,8 @@ class Work:
         reads = (*_model_files(self.start), *rows, *val, self.settings.problems)
 
         def make(folder: Path) -> list[Path]:
-            shown = _SHOWN[self.phase]
-            commands.train(command, folder.absolute(), steps=own["steps"], shown=shown)
+            shown = _SHOWN[recipe]
+            steps.train(command, folder.absolute(), steps=own["steps"], shown=shown)
             checkpoints = find([str(folder)])
             if not checkpoints or not checkpoints[-1].is_merged:
                 raise TrainingError(f"{folder}: {self.phase} left no model; see {folder}/log.txt")
@@ -219,12 +241,14 @@ def _baseline(work: Work) -> Phase:
 
 
 def _sft(work: Work) -> Phase:
-    samples = work.evaluate("samples", work.start, "sampling")
-    rows = list(work.data("sft-rows", samples))
-    if "repair" in work.settings.phases:
-        rows += work.data("repair-traces", samples)
-    if demonstrations := work.settings.tree["sft"]["demonstrations"]:
-        rows.insert(0, Path(demonstrations))
+    """Train on the set's demonstrations and, with `sft.samples`, on the model's own programs."""
+    own = work.settings.tree["sft"]
+    rows = [Path(own["demonstrations"])] if own["demonstrations"] else []
+    if own["samples"]:
+        samples = work.evaluate("samples", work.start, "sampling")
+        rows += work.data("sft-rows", samples)
+        if "repair" in work.settings.phases:
+            rows += work.data("repair-traces", samples)
     return work.ended(work.train(rows=rows))
 
 
@@ -249,6 +273,7 @@ def _repair(work: Work) -> Phase:
 _PHASES: dict[str, Callable[[Work], Phase]] = {
     "baseline": _baseline,
     "sft": _sft,
+    _CONTROL: _sft,
     "dpo": _dpo,
     "grpo": _grpo,
     "repair": _repair,
@@ -256,8 +281,6 @@ _PHASES: dict[str, Callable[[Work], Phase]] = {
 
 
 # ── settings ──────────────────────────────────────────────────────────────────────────────────────
-
-PHASES = ("baseline", "sft", "dpo", "grpo", "repair")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

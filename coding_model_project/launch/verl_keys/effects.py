@@ -7,7 +7,6 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -16,21 +15,19 @@ from coding_model_project.launch.verl_keys import tree
 from coding_model_project.launch.verl_keys.table import (
     LEAVE_OUT,
     LEGACY_GROUPS,
+    OUR_MANAGER,
+    OUR_MODULE,
+    OURS,
     Advice,
     Effect,
     Found,
     advice,
-    is_read,
-)
-from coding_model_project.launch.verl_keys.tree import select
-from coding_model_project.launch.verl_keys.values import (
-    OUR_MANAGER,
-    OUR_MODULE,
-    OURS,
     coding_faults,
     has_critic,
+    is_read,
     value_faults,
 )
+from coding_model_project.launch.verl_keys.tree import select
 
 _A = "actor_rollout_ref"
 _ACTOR, _ROLLOUT, _REF = f"{_A}.actor", f"{_A}.rollout", f"{_A}.ref"
@@ -158,21 +155,12 @@ def _chooses(key: str) -> bool:
 
 def _lines(config: DictConfig | None) -> Iterator[str]:
     """Yield the leaves of a user's own file as overrides."""
-    if config is None:
-        return
-    for key in config:
-        if key not in ("defaults", "hydra"):
-            yield from _leaves(str(key), config._get_node(key))
-
-
-def _leaves(key: str, node: Any) -> Iterator[str]:
-    if OmegaConf.is_dict(node) and len(node):
-        for name in node:
-            yield from _leaves(f"{key}.{name}", node._get_node(name))
-        return
-    value = OmegaConf.to_container(node) if OmegaConf.is_config(node) else node._value()
-    shown = "null" if value is None else str(value)
-    yield f"{key}={shown}" if not isinstance(value, str) else f"{key}='{shown}'"
+    for key, node in tree.leaves(config or {}):
+        if key.partition(".")[0] in ("defaults", "hydra"):
+            continue
+        value = OmegaConf.to_container(node) if OmegaConf.is_config(node) else node._value()
+        shown = "null" if value is None else str(value)
+        yield f"{key}={shown}" if not isinstance(value, str) else f"{key}='{shown}'"
 
 
 def _found(
@@ -227,7 +215,7 @@ def _refused(text: str, base: DictConfig, refusal: str, known: Advice | None) ->
         write = f"+{bare}"
         why = "the key is read, but verl's tree lacks it"
         return Found(key=key, given=text, effect=Effect.refused, why=why, write=write, here=write)
-    near = nearest(key, leaves(base))
+    near = nearest(key, [one for one, _ in tree.leaves(base)])
     why = f"{refusal}; did you mean {near}?" if near else f"{refusal} in verl {tree.version()}"
     return Found(
         key=key, given=text, effect=Effect.refused, why=why, write=LEAVE_OUT, here=LEAVE_OUT
@@ -331,13 +319,3 @@ def nearest(key: str, known: Iterable[str]) -> str:
 def _without_effect(key: str) -> bool:
     known = advice(key, "")
     return key.partition(".")[0] in LEGACY_GROUPS or (known is not None and known.unread)
-
-
-def leaves(node: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the keys of a configuration that hold values."""
-    for name in node:
-        child = node._get_node(name)
-        if OmegaConf.is_dict(child) and len(child):
-            yield from leaves(child, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"

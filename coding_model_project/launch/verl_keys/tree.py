@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +22,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from coding_model_project.configs.typed import reason
 from coding_model_project.errors import ConfigError
 from coding_model_project.install import how_to_install
+from coding_model_project.launch.device import count_gpus
 
 UNREADABLE = (
     "Hydra cannot read this value; quote text with commas, colons, equals signs or brackets, as in "
@@ -43,9 +44,8 @@ def config_dir() -> Path:
     """
     spec = find_spec("verl")
     if spec is None or not spec.submodule_search_locations:
-        raise ConfigError(
-            f"verl is not installed, whose keys are compared; run `{how_to_install(gpu=False)}`"
-        )
+        way = how_to_install(gpu=count_gpus() > 0)
+        raise ConfigError(f"verl is not installed, which these keys are for; run `{way}`")
     return Path(spec.submodule_search_locations[0]) / "trainer" / "config"
 
 
@@ -71,11 +71,16 @@ def compose_verl(config_name: str, groups: Sequence[str]) -> DictConfig:
 
 @functools.cache
 def _composed(name: str, groups: tuple[str, ...]) -> DictConfig:
+    return composed(config_dir(), name, list(groups))
+
+
+def composed(folder: Path, name: str, overrides: list[str]) -> DictConfig:
+    """Compose a configuration of a folder; also works inside a program that Hydra runs."""
     outer = GlobalHydra.instance().hydra
     GlobalHydra.instance().hydra = None
     try:
-        with initialize_config_dir(config_dir=str(config_dir()), version_base=None):
-            return compose(config_name=name, overrides=list(groups))
+        with initialize_config_dir(config_dir=str(folder), version_base=None):
+            return compose(config_name=name, overrides=overrides)
     finally:
         GlobalHydra.instance().hydra = outer
 
@@ -118,6 +123,22 @@ def apply(config: DictConfig, override: Override) -> str:
     except OmegaConfBaseException as error:
         return reason(error)
     return ""
+
+
+def nodes(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the keys of a configuration with their nodes, sections before their keys."""
+    for name in config:
+        child = config._get_node(name)
+        yield f"{prefix}{name}", child
+        if OmegaConf.is_dict(child) and len(child):
+            yield from nodes(child, f"{prefix}{name}.")
+
+
+def leaves(config: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the keys that hold values, with their nodes."""
+    return (
+        (key, node) for key, node in nodes(config) if not (OmegaConf.is_dict(node) and len(node))
+    )
 
 
 def has(config: DictConfig, key: str) -> bool:

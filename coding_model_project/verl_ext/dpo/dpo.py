@@ -13,7 +13,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from coding_model_project.launch.checks.checks_dpo import check_dpo
+from coding_model_project.launch.checks.checks import check_dpo
 from coding_model_project.verl_ext.trainers import ranks
 
 

@@ -42,7 +42,7 @@ class AsyncCodingTrainer(CodingTrainer):
         self._waits_from = 0.0
 
     def _adapt(self, buffer: ReplayBuffer) -> ReplayBuffer:
-        assert type(buffer) is ReplayBufferAsync  # `async_checks` rejects a user's own
+        assert type(buffer) is ReplayBufferAsync  # `rules.yaml` rejects a user's own
 
         def evicted(tokens: int) -> None:
             self._account.evicted += tokens
@@ -177,7 +177,7 @@ class CodingBuffer(ReplayBufferAsync):
         )
         judged = {group_of(key) for key in self.partitions[partition_id]}
         submitted = self.prompt_global_steps[partition_id]
-        assert self.max_off_policy_threshold is not None  # `async_checks` rejects null
+        assert self.max_off_policy_threshold is not None  # `rules.yaml` rejects null
         oldest = global_steps + 1 - self.max_off_policy_threshold
         # verl checks the age only of groups without a failure.
         stale |= {group for group in failed & judged if submitted[group] < oldest}

@@ -9,7 +9,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from coding_model_project import cli
-from coding_model_project.launch.verl_keys import table, tree, values
+from coding_model_project.launch.verl_keys import table, tree
 from coding_model_project.launch.verl_keys.effects import examine
 from coding_model_project.launch.verl_keys.table import LEAVE_OUT, Effect
 
@@ -76,8 +76,8 @@ def test_hydra_refuses_what_the_page_says_and_nothing_else():
         ("algorithm.filter_groups.max_num_gen_batches=10", Effect.warned, "leave out"),
         (f"{ACTOR}.ppo_mini_batch_size=2048", Effect.refused, f"{ACTOR}.ppo_mini_batch_size=1024"),
         ("reward.reward_manager=dapo", Effect.late, "reward.reward_manager.name=dapo"),
-        ("+coding.prompt=bare", Effect.ignored, f"+coding.prompt=bare {values.OURS}"),
-        ("reward.reward_manager.name=CodeRewardManager", Effect.late, values.OURS),
+        ("+coding.prompt=bare", Effect.ignored, f"+coding.prompt=bare {table.OURS}"),
+        ("reward.reward_manager.name=CodeRewardManager", Effect.late, table.OURS),
     ],
 )
 def test_keys_by_their_kind(override, word, write):
@@ -92,7 +92,7 @@ def test_a_misspelt_key_names_only_one_with_an_effect():
 
 
 def test_this_packages_keys_are_read_with_its_manager_only():
-    three = values.OURS.split()
+    three = table.OURS.split()
     assert effect(*three, "+coding.prompt=bare").effect is Effect.taken
     refused = effect(*three, "+coding.promt=bare")
     assert refused.effect is Effect.refused
@@ -133,6 +133,7 @@ def test_verl_itself_agrees():
     """The tables against verl's code: rewards, dataclasses and registered words."""
     from verl.trainer.ppo import core_algos, reward, rollout_corr_helper
     from verl.utils.config import omega_conf_to_dataclass
+    from verl.utils.tracking import Tracking
     from verl.workers.rollout.base import _ROLLOUT_REGISTRY
 
     config = tree.compose_verl("ppo_trainer", [])
@@ -150,8 +151,11 @@ def test_verl_itself_agrees():
     with pytest.raises(Exception, match="of_a_fork"):
         omega_conf_to_dataclass(config.actor_rollout_ref.actor)
     assert {name for name, _ in _ROLLOUT_REGISTRY} == {"vllm", "sglang", "trtllm"}
-    words = {*values.GROUP_ESTIMATORS, *values.OTHER_ESTIMATORS}
+    words = {*table.GROUP_ESTIMATORS, *table.OTHER_ESTIMATORS}
     assert {str(name) for name in core_algos.ADV_ESTIMATOR_REGISTRY} == words
     known = {row.key: {*row.words} for row in table.words()}
     criteria = known["algorithm.rollout_correction.rollout_rs"]
     assert criteria == rollout_corr_helper.SUPPORTED_ROLLOUT_RS_OPTIONS
+    losses = known["actor_rollout_ref.actor.policy_loss.loss_mode"]
+    assert losses == set(core_algos.POLICY_LOSS_REGISTRY)
+    assert known["trainer.logger"] == set(Tracking.supported_backend)

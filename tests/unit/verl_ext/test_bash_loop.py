@@ -219,10 +219,10 @@ def test_a_template_without_tools_is_refused_for_tool_calls(config, tmp_path):
 
 
 def test_problems_without_a_task_are_refused(config):
-    from coding_model_project.launch.checks import harbor_checks
+    from coding_model_project.launch.checks import episode_checks
     from tests.unit.verl_ext.test_repair_loop import PROBLEM as WITH_TESTS
 
     with pytest.raises(ConfigError, match=r"mine/1 names no Harbor task.*the bash agent"):
-        harbor_checks.check_problems(config(), [WITH_TESTS])
+        episode_checks.check_tasks(config(), [WITH_TESTS])
     with pytest.raises(ConfigError, match=r"mine/1 names no Harbor task.*coding.agent"):
-        harbor_checks.check_problems(config("coding.agent.command=true"), [WITH_TESTS])
+        episode_checks.check_tasks(config("coding.agent.command=true"), [WITH_TESTS])

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.launch.checks.checks_dpo import check_dpo
+from coding_model_project.launch.checks.checks import check_dpo
 from coding_model_project.launch.compose import compose_recipe
 
 

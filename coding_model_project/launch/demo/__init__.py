@@ -1,1 +1,0 @@
-"""The demo: from an empty folder to a measured gain."""
