@@ -6,7 +6,6 @@ import ast
 import importlib.util
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.configs.reference import all_keys
+from tests import fresh
 from tests.unit.cli.options import commands, options
 
 ROOT = Path(__file__).parents[3]
@@ -78,7 +78,7 @@ def known_options() -> frozenset[str]:
 def _script_options() -> set[str]:
     """Those of the scripts in src, as they list them."""
     pages = [
-        subprocess.run([sys.executable, path, "--help"], capture_output=True, text=True, check=True)
+        subprocess.run([fresh.python(), path, "--help"], capture_output=True, text=True, check=True)
         for path in sorted((ROOT / "src").glob("*.py"))
         if "__main__" in path.read_text()
     ]

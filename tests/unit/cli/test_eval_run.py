@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 import coding_model_project.cli as cli
 from coding_model_project.data.problems import write_problems
 from coding_model_project.types import Call, Problem, Test
+from tests import fresh
 from tests.completion_server import CompletionServer, serving
 
 ROOT = Path(__file__).parents[3]
@@ -43,7 +43,7 @@ def base_install(folder):
 
 def program(arguments, folder, environment=None):
     return subprocess.run(
-        [sys.executable, *map(str, arguments)],
+        [fresh.python(), *map(str, arguments)],
         cwd=folder,
         env=environment or os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"},
         capture_output=True,

@@ -11,6 +11,7 @@ import pytest
 
 import coding_model_project.cli as cli
 from coding_model_project.program import MODULE, RECIPES, SCRIPT, program
+from tests import fresh
 
 
 @pytest.mark.slow
@@ -77,7 +78,7 @@ def as_script(*arguments: str, **environment: str) -> subprocess.CompletedProces
     """The console script, which need not be installed for it."""
     code = "import sys; from coding_model_project.cli import main; "
     code += f"sys.argv[0] = '/bin/{SCRIPT}'; sys.exit(main())"
-    command = [sys.executable, "-c", code, *arguments]
+    command = [fresh.python(), "-c", code, *arguments]
     given = {**os.environ, "COLUMNS": "100", **environment}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=given)
 

@@ -12,6 +12,7 @@ import tempfile
 import time
 import zipfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,7 @@ def can_be_alone() -> bool:
     return subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode == 0
 
 
+@cache
 def python_for_all() -> str | None:
     """A Python that every user can start."""
     code = "import json, sys; assert sys.version_info >= (3, 11)"

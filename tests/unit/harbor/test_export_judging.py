@@ -19,7 +19,7 @@ from tests.unit.harbor.rooms import need_rooms, run_in_environments
 
 pytestmark = pytest.mark.sandbox
 
-LIMITS = Limits(cpu_s=0.5, wall_s=2.0, output_kb=64, memory_mb=128)
+LIMITS = Limits(cpu_s=0.3, wall_s=2.0, output_kb=64, memory_mb=128)
 AT_ONCE = 3
 
 

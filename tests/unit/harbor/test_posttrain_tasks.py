@@ -12,7 +12,7 @@ from coding_model_project.harbor.posttrain.benchmarks import BENCHMARKS
 from coding_model_project.synthetic.tinycode import generate
 from tests.unit.harbor.posttrain_models import write_model
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tinycode")]  # generated once
 
 ROWS = {
     "humaneval": {

@@ -23,7 +23,7 @@ _PATHS = ("/run_code", "/run_batch", "/run_jupyter")
 _LOOPBACK = {"Host": "127.0.0.1"}
 """Without a token a server answers to this name only."""
 _CHECKED = settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

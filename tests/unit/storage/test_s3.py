@@ -70,7 +70,7 @@ def test_processes_that_want_the_same_model_fetch_it_once(s3, model):
     url = s3.upload(model, "models/shared")
     spawn = multiprocessing.get_context("spawn")
     found = spawn.Queue()
-    processes = [spawn.Process(target=_fetch, args=(url, found)) for _ in range(3)]
+    processes = [spawn.Process(target=_fetch, args=(url, found)) for _ in range(2)]
     for process in processes:
         process.start()
     copies = {found.get(timeout=60) for _ in processes}

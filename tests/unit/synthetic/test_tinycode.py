@@ -1,7 +1,6 @@
 """The generated tasks keep their promises: distinct, disjoint, discriminating, the same everywhere."""
 
 import contextlib
-import hashlib
 import io
 import os
 import random
@@ -23,10 +22,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tinycode")]  # generate
 
 SPLITS = ("train", "validation", "test")
 N_SAMPLED = 200
-FINGERPRINT = (
-    "import hashlib; from coding_model_project.synthetic.tinycode import generate; "
-    "print(hashlib.sha256(repr(generate().tasks).encode()).hexdigest())"
-)
+FINGERPRINT = """
+import zlib
+from coding_model_project.synthetic.tinycode import generator
+whole = list(generator.compositions())
+generator.compositions = lambda: whole[::9]
+print(zlib.crc32(repr(generator.generate().tasks).encode()))
+"""
 
 
 @pytest.fixture(scope="session")
@@ -156,14 +158,11 @@ def test_hard_parts_keep_out_of_the_easy_levels(tinycode):
             assert all(part.hard < 2 for part in task.composition.parts)
 
 
-def test_the_same_in_another_process(tinycode):
-    """Under another hash seed, too."""
-    environment = {**os.environ, "PYTHONHASHSEED": "4321"}
+def test_the_same_in_processes_of_different_hash_seeds():
+    environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in ("1", "4321")]
     command = [sys.executable, "-c", FINGERPRINT]
-    there = subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=100
-    ).stdout
-    assert there.strip() == hashlib.sha256(repr(tinycode.tasks).encode()).hexdigest()
+    one, other = (subprocess.check_output(command, env=env) for env in environments)
+    assert one == other
 
 
 def test_size_keeps_a_part_of_the_whole(tinycode):
