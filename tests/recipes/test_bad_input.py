@@ -24,6 +24,12 @@ from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.program import RECIPES
 from coding_model_project.types import Instruction, Problem, Stdin, Test
 from tests import fresh
+from tests.tables import tables
+from tests.text_cases import sources
+
+CASES = tables("recipes")
+
+SOURCES = sources(__file__)
 
 pytestmark = pytest.mark.slow
 
@@ -105,21 +111,7 @@ def but(overrides, one):
     return [given for given in overrides if given.split("=")[0] != one.split("=")[0]]
 
 
-@pytest.mark.parametrize(
-    ("override", "says"),
-    [
-        ("coding.reward.kind=foo", "dense, sparse"),
-        ("trainer.total_training_step=3", "trainer.total_training_steps"),
-        ("custom_reward_function.path=x.py", "custom_reward_function"),
-        ("reward_model.enable=true", "reward_model"),
-        ("coding.min_memory_gb=100000", "coding.min_memory_gb"),
-        ("data.train_batch_size=33", "set data.train_batch_size=32"),
-        ("data.train_files=/nowhere/train.parquet", "data.train_files"),
-        ("data.train_files=/nowhere/humaneval.parquet", "test only"),
-        ("data.train_files=mixed.parquet", "humaneval"),
-        ("coding.problems=[/nowhere/problems.jsonl]", "coding.problems"),
-    ],
-)
+@pytest.mark.parametrize(("override", "says"), CASES["one_line_naming_the_key"])
 def test_one_line_naming_the_key(own_files, override, says):
     assert says in refusal(*but(own_files, override), override)
 
@@ -221,15 +213,7 @@ def test_hydras_flags_stand_anywhere():
     assert "did you mean coding.seed?" in misspelt.stderr
 
 
-EVERY_HELP = """
-import contextlib, io, runpy, sys
-for name in sys.argv[1:]:
-    sys.argv = [name, "--help"]
-    with contextlib.redirect_stdout(io.StringIO()) as page, contextlib.suppress(SystemExit):
-        runpy.run_module(f"recipes.{name}", run_name="__main__")
-    assert f"python -m recipes.{name}" in page.getvalue(), name
-print(*sys.modules)
-"""
+EVERY_HELP = SOURCES["every help"]
 
 
 def test_help_teaches_and_imports_nothing_heavy():

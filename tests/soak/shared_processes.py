@@ -26,18 +26,11 @@ from coding_model_project.errors import OverloadError
 from coding_model_project.grading.execution import inputs_of, judge_execution, program_of
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Isolation, Limits, Problem, Test, TestInput
+from tests.soak.sources import SOURCES
 
 LIMITS = Limits(cpu_s=2.0, wall_s=10.0, memory_mb=1024, output_kb=4096)
 
-STATE = """
-_seen = []
-def _counted(function):
-    def counted(*arguments):
-        _seen.append(arguments)
-        return function(*arguments) if len(_seen) < 4 else None
-    return counted
-{name} = _counted({name})
-"""
+STATE = SOURCES["state"]
 """An end of a program that keeps state: it must differ."""
 
 

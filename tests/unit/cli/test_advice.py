@@ -14,7 +14,10 @@ import pytest
 
 from coding_model_project.configs.reference import all_keys
 from tests import fresh
+from tests.tables import tables
 from tests.unit.cli.options import commands, options
+
+CASES = tables("cli")
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted(
@@ -96,18 +99,7 @@ def test_options_exist(texts):
     assert unknown == []
 
 
-@pytest.mark.parametrize(
-    ("advice", "wrong"),
-    [
-        ("`data preflight NAME --path FILE`", None),
-        ("`data preflite NAME`", "no command preflite"),
-        ("`data rows P --path FILE`", "no option --path"),
-        ("`harbor grade --out JOB`, then `harbor view`", None),
-        ("run python -m coding_model_project runs shw X", "no command shw"),
-        ("python -m recipes.nothing", "no module"),
-        ("`data` and `report`", None),
-    ],
-)
+@pytest.mark.parametrize(("advice", "wrong"), CASES["wrong_advice_is_found"])
 def test_wrong_advice_is_found(advice, wrong):
     found = list(wrong_commands(advice))
     assert found == [] if wrong is None else wrong in found[0]

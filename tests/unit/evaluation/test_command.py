@@ -11,6 +11,9 @@ import pytest
 from coding_model_project.data.problems import write_problems
 from coding_model_project.types import Call, Problem, Test
 from tests.completion_server import CompletionServer, serving
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
 
 SCRIPT = Path(__file__).parents[3] / "src" / "phase0_eval.py"
 N_PROBLEMS, N_SAMPLES = 20, 4
@@ -40,18 +43,7 @@ def command(url, out, *more):
     return [sys.executable, str(SCRIPT), *arguments, "--out", str(out), *more]
 
 
-ON_A_SMALL_DISK = """
-import json, subprocess, sys
-run, *command = sys.argv[1:]
-mount = ["mount", "-t", "tmpfs", "-o"]
-subprocess.run([*mount, "size=4m", "tmpfs", run], check=True)
-full = subprocess.run(command, capture_output=True, text=True)
-subprocess.run([*mount, "remount,size=100m", "tmpfs", run], check=True)
-roomy = subprocess.run(command, capture_output=True, text=True)
-lines = open(run + "/results.jsonl").read().splitlines()
-keys = {(row["problem"], row["sample"]) for row in map(json.loads, lines)}
-print(json.dumps([full.returncode, full.stderr, roomy.returncode, len(lines), len(keys)]))
-"""
+ON_A_SMALL_DISK = SOURCES["on a small disk"]
 
 
 @pytest.mark.sandbox

@@ -26,6 +26,9 @@ from coding_model_project.evaluation.settings import (
 )
 from tests.completion_server import CompletionServer, Thinking, serving
 from tests.fakes import stdin_problem
+from tests.tables import tables
+
+CASES = tables("evaluation")
 
 ASK = [{"role": "user", "content": "one two"}]
 QWEN = {"chat_template_kwargs": {"enable_thinking": True}, "top_k": 20, "min_p": 0.0}
@@ -271,15 +274,7 @@ def test_an_own_profile_gives_way_to_options_one_by_one(tmp_path):
 
 @pytest.mark.parametrize(
     ("profile", "content", "says"),
-    [
-        ("qwen9", None, "profile=qwen9: unknown profile; expected one of deepseek-r1, "),
-        ("missing.yaml", None, "profile=missing.yaml: no such file"),
-        ("own.yaml", "topk: 3", "own.yaml: topk: "),
-        ("own.yaml", "top_k: many", "own.yaml: top_k: "),
-        ("own.yaml", "a: [", "own.yaml: not YAML of keys"),
-        ("own.yaml", "just words", "own.yaml: just words: "),
-        ("qwen3-thinking", None, "temperature=0.6, and coding.evaluation.protocol=greedy"),
-    ],
+    CASES["a_profile_that_does_not_work_is_refused_by_name"],
 )
 def test_a_profile_that_does_not_work_is_refused_by_name(
     profile, content, says, tmp_path, monkeypatch

@@ -109,16 +109,7 @@ def problem(*inputs, language="python", **more):
 
 FUNCTION = "def solve(x):\n    return x + 1\n"
 USE = "```python\nprint(solve(1))\n```"
-AFTER = [
-    USE,
-    "```\n2\n```",
-    "```python\n>>> solve(1)\n2\n```",
-    "```python\nfrom solution import solve\nprint(solve(1))\n```",
-    "```python\ndef test_solve():\n    assert solve(1) == 2\n```",
-    "```python\nimport io, sys\nsys.stdin = io.StringIO('1')\nmain()\n```",
-    "```bash\npython main.py < input.txt\n```",
-    "```text\ndef solve(x): as input() gives it\n```",
-]
+AFTER = CASES["after"]
 SCRIPT = "import sys\nn = int(sys.stdin.readline())\nprint(n + 1)\n"
 
 

@@ -36,8 +36,11 @@ from coding_model_project.harbor.environment.tree import Tree, of_bytes, of_file
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
 from coding_model_project.harbor.trial import Trials
+from tests.tables import tables
 from tests.unit.harbor.engines import engine, listed, run_in_containers, write_image
 from tests.unit.harbor.folders import CHECK, folder, program
+
+CASES = tables("harbor")
 
 # These tests list the machine's containers, and remove those of killed processes.
 pytestmark = pytest.mark.xdist_group("containers")
@@ -311,15 +314,7 @@ def test_a_registry_that_does_not_answer_is_an_outage(tmp_path, monkeypatch, nam
 
 @pytest.mark.parametrize(
     ("output", "unreachable"),
-    [
-        ('go: dial tcp: no such host\nError: building at STEP "RUN go get x": while running', False),
-        ('failed to solve: process "/bin/sh -c curl x # EOF" did not complete', False),
-        ("Error: reading manifest 9 in docker.io/library/debian: manifest unknown", False),
-        ("failed to solve: no/such: pull access denied, repository does not exist", False),
-        ('failed to do request: Head "https://registry-1.docker.io/v2/x": dial tcp: lookup '
-         "registry-1.docker.io: i/o timeout\n\n", True),
-        ("toomanyrequests: You have reached your unauthenticated pull rate limit.\n", True),
-    ],
+    CASES["dockers_words_for_a_silent_registry_are_an_outage_and_no_others"],
 )  # fmt: skip
 def test_dockers_words_for_a_silent_registry_are_an_outage_and_no_others(output, unreachable):
     assert is_unreachable(output.encode()) is unreachable

@@ -10,18 +10,14 @@ from coding_model_project.harbor.format.task_config import (
     TaskOS,
     Tpu,
 )
+from tests.tables import tables
+from tests.text_cases import sources
 
-ONE_SERVICE = """
-services:
-  main:
-    build: {context: "${CONTEXT_DIR}"}
-    image: ${MAIN_IMAGE_NAME}
-    command: ["sh", "-c", "sleep infinity"]
-    working_dir: /srv
-    environment: [COLOUR=blue, SIZE=1]
-    volumes: ["${HOST_LOGS}:${ENV_LOGS}"]
-    deploy: {resources: {limits: {cpus: "${CPUS}"}}}
-"""
+CASES = tables("harbor")
+
+SOURCES = sources(__file__)
+
+ONE_SERVICE = SOURCES["one service"]
 
 
 def of_compose(folder, text, **config):
@@ -36,20 +32,7 @@ def test_a_compose_file_of_main_alone_gives_variables_and_a_folder(tmp_path):
     assert of_compose(tmp_path, ONE_SERVICE, workdir="/own").workdir == "/own"
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (("services:\n", "services:\n  db: {image: postgres}\n"), "the services db"),
-        (("working_dir: /srv", "privileged: true"), "main.privileged"),
-        (("working_dir: /srv", "ports: ['80:80']"), "main.ports"),
-        (("SIZE=1", "KEY"), "main.environment.KEY from the host"),
-        (("COLOUR=blue", "'KEY=${KEY}'"), "main.environment.KEY from the host"),
-        (('"sleep infinity"', '"server"'), "main.command = 'sh -c server'"),
-        (("build: {", "other: {"), "without `build`"),
-        (("main:", "app:"), "not a compose file with a service `main`"),
-        (("services:", "["), "not a compose file"),
-    ],
-)
+@pytest.mark.parametrize(("change", "says"), CASES["what_a_compose_file_needs_besides_is_named"])
 def test_what_a_compose_file_needs_besides_is_named(tmp_path, change, says):
     with pytest.raises(ImageError, match=says):
         of_compose(tmp_path, ONE_SERVICE.replace(*change))

@@ -19,29 +19,14 @@ import pytest
 
 from coding_model_project.harbor.export.exporting import export
 from coding_model_project.types import Asserts, Limits, Problem, Stdin, Test
+from tests.text_cases import sources
 from tests.unit.harbor.export_attacks import ATTACKS
+
+SOURCES = sources(__file__)
 
 LIMITS = Limits(cpu_s=0.5, wall_s=1.5, output_kb=64, memory_mb=128)
 ALONE = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child"]
-MAKES_FILES = """
-import os, pathlib
-made = []
-def tries(act, *of):
-    try: act(*of)
-    except OSError: return
-    made.append(of)
-for folder in ("/tmp", "/var/tmp", "/dev/shm", "/run", "/", os.getcwd(), os.path.dirname(os.__file__)):
-    path = f"{folder}/made-by-a-test-{os.urandom(4).hex()}"
-    tries(open, path, "w")
-    tries(os.mkdir, path)
-    tries(os.symlink, "x", path)
-    tries(os.mkfifo, path)
-    tries(os.open, folder, os.O_TMPFILE | os.O_RDWR)
-    tries(os.link, "/etc/passwd", path)
-for write in (lambda: open(os.devnull, "w"), lambda: pathlib.Path("/dev/null").open("wb", 0)):
-    with write() as file: file.write("x" if "b" not in file.mode else b"x")
-print(made or "nothing")
-"""
+MAKES_FILES = SOURCES["makes files"]
 USERS = {
     "root": [],
     "a user": ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"],

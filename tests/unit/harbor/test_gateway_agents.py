@@ -26,8 +26,14 @@ from coding_model_project.harbor.gateway.session import Session
 from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from tests.processes import below
+from tests.tables import tables
+from tests.text_cases import sources
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted
+
+CASES = tables("harbor")
+
+SOURCES = sources(__file__)
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("gateway agents")]
 """Runs in one process, because tests search the whole machine for an agent's remains."""
@@ -39,28 +45,7 @@ case "$(cat /app/answer)" in
 *) echo 0 ;;
 esac > /logs/verifier/reward.txt
 """
-AGENT = """
-import json, os, sys, urllib.request
-
-def post(path, body):
-    request = urllib.request.Request(
-        os.environ["OPENAI_BASE_URL"] + path, json.dumps(body).encode(),
-        {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]})
-    return json.load(urllib.request.urlopen(request))
-
-TOOLS = [{"type": "function", "function": {"name": "bash", "parameters": {}}}]
-messages = [{"role": "user", "content": open(os.environ["TASK_FILE"]).read()}]
-while True:
-    message = post("/chat/completions", {"messages": messages, "tools": TOOLS})["choices"][0]["message"]
-    messages.append(message)
-    for call in message.get("tool_calls", []):
-        command = json.loads(call["function"]["arguments"])["command"]
-        RUN
-        messages.append({"role": "tool", "tool_call_id": call["id"], "content": said})
-    if not message.get("tool_calls"):
-        break
-print("bye")
-"""
+AGENT = SOURCES["agent"]
 SHELL = 'said = post("/shell", {"command": command})["stdout"]'
 ITSELF = "import subprocess; said = subprocess.getoutput(command)"
 
@@ -241,14 +226,7 @@ HANGS = (
 @pytest.mark.parametrize("place", list(AgentPlace))
 @pytest.mark.parametrize(
     ("command", "ending", "said"),
-    [
-        ("echo bad >&2; exit 3", "crashed", "bad"),
-        ("kill -SEGV $$", "crashed", ""),
-        ("no-such-program", "crashed", "not found"),
-        (HANGS, "time", ""),
-        ("yes", "time", ""),
-        ("env -i setsid sleep 988 & sleep 0.2; exit 0", "done", ""),
-    ],
+    CASES["however_an_agent_ends_the_verifier_judges_and_nothing_is_left"],
 )
 def test_however_an_agent_ends_the_verifier_judges_and_nothing_is_left(
     tmp_path, place, command, ending, said

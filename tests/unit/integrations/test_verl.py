@@ -12,6 +12,9 @@ from coding_model_project.integrations.trl import CodeReward
 from coding_model_project.integrations.verl import compute_score
 from coding_model_project.types import Call, Isolation, Problem, Test
 from tests.fakes import stdin_problem
+from tests.tables import tables
+
+TABLES = tables("integrations")
 
 ADD = cmp.Problem.simple("Add.", tests=[cmp.Test(cmp.Stdin("1 2"), expected="3")], id="mine/add")
 RIGHT = "```python\nprint(sum(map(int, input().split())))\n```"
@@ -79,24 +82,7 @@ def test_problems_by_id(problems):
 
 
 NO_COMMA = "punctuation:no_comma"
-CASES = {
-    "stdin": ({"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "8\n"]}, RIGHT, 0.5),
-    "call": (
-        {"fn_name": "f", "inputs": [[[1, 2]], [[]]], "outputs": [[3], [1]]},
-        "```python\ndef f(xs): return sum(xs)\n```",
-        0.5,
-    ),
-    "call_lines": (
-        {"fn_name": "f", "inputs": ["[1, 2]\n1", "[]\n2"], "outputs": ["4", "0"]},
-        "```python\nclass Solution:\n    def f(self, xs, n): return sum(xs) + n\n```",
-        0.5,
-    ),
-    "asserts": (
-        {"assert_case": ["assert f(1) == 2", "assert f(2) == 2"]},
-        "```python\ndef f(x): return x + 1\n```",
-        0.5,
-    ),
-}
+CASES = TABLES["cases"]
 
 
 @pytest.mark.sandbox

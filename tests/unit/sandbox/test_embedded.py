@@ -19,7 +19,10 @@ from coding_model_project.sandbox import conformance, conformance_cases
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, compiled_loop
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import Asserts, Call, Limits, Opaque, Program, Status, Stdin
+from tests.tables import tables
 from tests.unit.sandbox.sources import SOURCES
+
+CASES = tables("sandbox")
 
 pytestmark = pytest.mark.sandbox
 
@@ -172,21 +175,7 @@ open('own', 'w')
     assert await outputs(isolated, Program(source=source, files=files), "") == ["3000\n"]
 
 
-@pytest.mark.parametrize(
-    ("files", "why"),
-    [
-        (["../x"], "outside"),
-        (["/etc/x"], "outside"),
-        ([""], "does not name a file"),
-        (["."], "does not name a file"),
-        (["a/"], "does not name a file"),
-        (["a\0b"], "does not name a file"),
-        (["x" * 256], "too long"),
-        (["/".join("x" * 600)], "too long"),
-        (["\ud800"], "not valid Unicode"),
-        (["a", "a/b"], "both a file and the folder"),
-    ],
-)
+@pytest.mark.parametrize(("files", "why"), CASES["files_that_cannot_be_laid_out_are_refused"])
 async def test_files_that_cannot_be_laid_out_are_refused(isolated, files, why):
     with pytest.raises(DataError, match=why):
         program = Program(source="", files=dict.fromkeys(files, b""))

@@ -8,23 +8,16 @@ from coding_model_project.studies import study_page
 from tests.pages import packed
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
+from tests.tables import tables
+from tests.text_cases import sources
+
+CASES = tables("studies")
+
+SOURCES = sources(__file__)
 
 pytestmark = pytest.mark.slow
 
-DEFINITION = """
-question: Does it?
-expected: It does.
-stop: Once.
-seeds: [1, 2]
-arms:
-  old: [grpo: [a=1]]
-  new:
-    - sft: []
-    - grpo: ["m={previous}"]
-shared:
-  grpo: [b=2]
-evaluation: [c=3]
-"""
+DEFINITION = SOURCES["definition"]
 
 
 @pytest.fixture
@@ -154,18 +147,7 @@ def test_a_page_is_not_replaced_by_one_without_its_runs(study, tmp_path, capsys)
     assert (study.parent.parent / "it.md").read_text() == before
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "said"),
-    [
-        ("stop: Once.", "", "missing key stop"),
-        ("stop: Once.", "stop: Once.\nstopp: x", "unknown key stopp"),
-        ("seeds: [1, 2]", "seeds: [1, 1]", "expected distinct whole numbers"),
-        ("a=1", "coding.seed=3", "remove coding.seed, which the study sets"),
-        ("a=1", "'m={previous}'", "the first stage has no {previous} stage"),
-        ("  old: [grpo: [a=1]]\n", "", "arms: expected at least two"),
-        ("seeds: [", "seeds: ]", "not YAML"),
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "said"), CASES["a_wrong_definition_is_one_line"])
 def test_a_wrong_definition_is_one_line(study, tmp_path, capsys, before, after, said):
     study.write_text(DEFINITION.replace(before, after))
     code, error = page(study, tmp_path / "out", capsys)
