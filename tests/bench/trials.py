@@ -24,11 +24,16 @@ from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.sandbox.benchmark import cpu_s
-from tests.tables import tables
 
-CASES = tables("bench")
-
-TRIVIAL: Mapping[str, str] = CASES["trivial"]
+TRIVIAL: Mapping[str, str] = {
+    "task.toml": "",
+    "instruction.md": "Write 42 to /app/answer.\n",
+    "environment/Dockerfile": "FROM python:3.12-slim\nWORKDIR /app\n",
+    "solution/solve.sh": "#!/bin/bash\necho 42 > /app/answer\n",
+    "tests/test.sh": "#!/bin/bash\n"
+    "grep -qx 42 /app/answer && echo 1 > /logs/verifier/reward.txt"
+    " || echo 0 > /logs/verifier/reward.txt\n",
+}
 """Files of a task whose solution and tests are a single command each."""
 
 

@@ -26,9 +26,6 @@ import httpx
 
 from coding_model_project.errors import UngradableError
 from tests.contract.conftest import ServerProcess
-from tests.tables import tables
-
-TABLES = tables("bench")
 
 Score = Callable[[str, Mapping[str, Any]], str]
 """Return the reward of a completion by a ground truth, as text."""
@@ -47,7 +44,15 @@ def double(x): return Any()"""
 PRINTED = {"inputs": ["5\n"], "outputs": ["0.5 1.0\n"]}
 TWELVE = {"inputs": ["1 2\n"] * 10 + ["3 4\n"] * 2, "outputs": ["3\n"] * 10 + ["7\n"] * 2}
 
-CASES: list[tuple[str, str, Mapping[str, Any]]] = TABLES["cases"]
+CASES: list[tuple[str, str, Mapping[str, Any]]] = [
+    ("correct program", SUM, SUMS),
+    ("one of two tests passes", "print(3)", SUMS),
+    ("cheat: exits before the asserts run", "import sys\nsys.exit(0)", DOUBLE),
+    ("cheat: returns an object equal to everything", EQUAL_TO_ALL, DOUBLE),
+    ("a blank at the end of a line", 'print("3 " if input()[0] == "1" else "7 ")', SUMS),
+    ("`0.50 1` where `0.5 1.0` is expected", 'print("0.50 1")', PRINTED),
+    ("answers 10 of 12 tests, the first ten", "print(3)", TWELVE),
+]
 """Name, program and ground truth."""
 
 

@@ -24,9 +24,6 @@ from coding_model_project.harbor.trial import Trials
 from coding_model_project.progress import progress_bar
 from tests.bench.trials import TRIVIAL, write_task
 from tests.soak.remains import MARK, Remains, resident_mb
-from tests.tables import tables
-
-CASES = tables("soak")
 
 TRIALS = 2000
 CONCURRENCY = 2
@@ -34,7 +31,17 @@ FOLDERS = ("/", "/tmp", "/var/tmp", "/dev/shm", "/root", "/etc", "/usr/local/bin
 SETTLE_S = 10.0
 GROWTH_MB = 20.0
 LITTER = " ".join(f"{folder}/{MARK}" for folder in FOLDERS)
-DOES = CASES["does"]
+DOES = {
+    "is honest": "",
+    "litters": f"touch {LITTER} 2>/dev/null; mkdir -p /data/{MARK}; ln -s / /app/all",
+    "leaves processes": f"for i in 1 2 3; do setsid nohup bash -c 'exec -a {MARK} sleep 600' & done",
+    "leaves a server": f"setsid bash -c 'exec -a {MARK} python3 -m http.server 8000' & sleep 0.1",
+    "deletes what it can": "rm -rf --no-preserve-root / 2>/dev/null",
+    "prints much": "head -c 20000000 /dev/zero",
+    "fills its disk": "head -c 30000000 /dev/zero > /app/big",
+    "dies": "kill -9 $$",
+    "is late": f"(exec -a {MARK} sleep 600)",
+}
 """Actions of a candidate after it has written the right answer; EARNS has the expected rewards."""
 
 LATE = "is late"

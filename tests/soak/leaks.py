@@ -23,9 +23,6 @@ from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Call, Limits, Program, Stdin
 from tests.soak.remains import MARK, Remains, resident_mb
 from tests.soak.sources import SOURCES
-from tests.tables import tables
-
-CASES = tables("soak")
 
 EXECUTIONS = 100_000
 INPUTS = 20
@@ -41,7 +38,20 @@ SETTLE_S = 5.0
 LIMITS = Limits(cpu_s=0.2, wall_s=2.0, memory_mb=128, output_kb=64)
 LITTER = SOURCES["litter"].replace("FOLDERS", repr([*FOLDERS, "/"])).replace("MARKED", MARK)
 
-PROGRAMS = CASES["programs"]
+PROGRAMS = {
+    "adds": "print(sum(map(int, input().split())))",
+    "imports": "import collections, heapq, math, re\nprint(math.gcd(12, 18), input())",
+    "raises": "raise ValueError(input())",
+    "prints much": "print('x' * 50_000)",
+    "prints too much": "while True: print('x' * 10_000)",
+    "allocates": "x = bytearray(16 << 20)\nprint(len(x))",
+    "allocates too much": "x = bytearray(1 << 40)",
+    "litters": LITTER,
+    "dies": "import ctypes\nctypes.string_at(0)",
+    "exits": "import os\nos._exit(3)",
+    "does not compile": "def f(:",
+    "recurses": "def f(n): return f(n + 1)\nf(0)",
+}
 SLOW = {"loops": "while True: pass"}
 """Programs that run on one input only, because they use their whole CPU limit."""
 

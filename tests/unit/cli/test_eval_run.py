@@ -13,9 +13,6 @@ from coding_model_project.data.problems import write_problems
 from coding_model_project.types import Call, Problem, Test
 from tests import fresh
 from tests.completion_server import CompletionServer, serving
-from tests.tables import tables
-
-CASES = tables("cli")
 
 ROOT = Path(__file__).parents[3]
 RUN = ["-m", "coding_model_project", "eval", "run"]
@@ -125,7 +122,23 @@ SET = ["--dataset", "toy.jsonl"]
 SERVER = [*MODEL, *SET, "--base-url", "http://localhost:9/v1"]
 
 
-@pytest.mark.parametrize(("arguments", "says"), CASES["eval run: wrong_usage_is_one_line"])
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (MODEL, "--dataset"),
+        (SET, "--model"),
+        ([*SERVER, "--extra-body", "{"], "--extra-body={: not JSON"),
+        ([*SERVER, "--token-limit-field", "length"], "'max_tokens', 'max_completion_tokens'"),
+        ([*SERVER, "--system-prompt", "${x}"], "write \\${"),
+        ([*SERVER, "--n", "0"], "n=0"),
+        ([*SERVER, "--dataset", "humanevil"], "needs a file of problems: humanevil=PATH"),
+        ([*SERVER, "--dataset", "verl"], "pass their file: verl=PATH"),
+        ([*SERVER, "--dataset", "mine.jsonl"], "mine.jsonl: no such file"),
+        ([*MODEL, *SET, "--base-url", "localhost:8000"], "expected a URL such as http://localhost"),
+        ([*MODEL, *SET, "--extra-body", '{"top_k": 2}'], "set coding.evaluation.base_url"),
+        ([*MODEL, *SET], ".: the folder has no config.json"),
+    ],
+)
 def test_wrong_usage_is_one_line(arguments, says, problems, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["eval", "run", *arguments]) == 2

@@ -12,9 +12,6 @@ from coding_model_project.evaluation.plan import DataSet
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.types import Call, Problem, Test
 from tests.fakes import stdin_problem
-from tests.tables import tables
-
-CASES = tables("evaluation")
 
 BODY = "    return x + {}\n"
 
@@ -91,7 +88,30 @@ def imported_log(tmp_path, problems, log, name="log.json"):
 
 
 RIGHT_BUT_FIRST = {("toy/0", 0): False, ("toy/1", 0): True, ("toy/2", 0): True}
-FORMS = CASES["forms"]
+FORMS = {
+    "whole programs": [
+        {"task_id": f"Toy/{i}", "solution": f"def add_{i}(x):\n" + BODY.format(i or 9)}
+        for i in range(3)
+    ],
+    "completions of the prompt": [
+        {"task_id": f"toy/{i}", "completion": BODY.format(i or 9)} for i in (2, 0, 1)
+    ],
+    "lm-eval's log": [lm_eval_row(i, BODY.format(i or 9)) for i in range(3)],
+    "lm-eval's log of two filters": [
+        lm_eval_row(i, BODY.format(i or 9), filter=name)
+        for name in ("first", "other")
+        for i in range(3)
+    ],
+    "verl's rollouts": [
+        {
+            "input": f"user\n{statement(i)}\nassistant\n",
+            "output": f"So:\n```python\ndef add_{i}(x):\n{BODY.format(i or 9)}```\n",
+            "score": 0.0,
+            "step": 10,
+        }
+        for i in range(3)
+    ],
+}
 
 
 @pytest.mark.sandbox
@@ -142,7 +162,27 @@ def evalplus_rows(*numbers):
     return [{"task_id": f"toy/{i}", "solution": "pass"} for i in numbers]
 
 
-UNFIT = CASES["unfit"]
+UNFIT = {
+    "problems without samples": (evalplus_rows(0, 1), "1 of 3 problems of toy have no sample"),
+    "another problem": (evalplus_rows(0, 1, 2, 7), "'toy/7' is not in toy"),
+    "unequal numbers": (evalplus_rows(0, 1, 2, 2), "toy/2 has 2 samples, other problems 1"),
+    "drawn how": (evalplus_rows(0, 0, 1, 1, 2, 2), "pass the --temperature T"),
+    "another prompt": ([{"input": "def add_x", "output": ""}], "its prompt is not in toy"),
+    "another tool": (
+        [{"question": "?", "answer": "!"}],
+        "unknown format with fields answer, quest",
+    ),
+    "no object": ([["a list"]], "line 1: not a JSON object"),
+    "no text": (
+        [{"task_id": "toy/0", "solution": 5}],
+        "line 1: its prompt or answer is not a text",
+    ),
+    "a conversation": (
+        [{"input": [], "output": "x"}],
+        "line 1: its prompt or answer is not a text",
+    ),
+    "nothing": ([], "no samples"),
+}
 
 
 @pytest.mark.parametrize("case", UNFIT)
@@ -164,7 +204,17 @@ def livecodebench(tmp_path, rows, *ids):
     return match(tmp_path / "results.json", data)
 
 
-@pytest.mark.parametrize(("row", "said"), CASES["damaged_results_of_livecodebench_are_refused"])
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"code_list": "abc", "output_list": "abc"}, "must be lists of texts"),
+        ({"code_list": ["a"], "output_list": ["a", "b"]}, "2 answers with 1 programs"),
+        ({"code_list": [5]}, "its prompt or answer is not a text"),
+        ({"code_list": None}, "must be lists of texts"),
+        ({"question_id": "abc301_b", "code_list": ["a"]}, "a second row"),
+        ({"question_id": "arc301_b", "code_list": ["a"]}, "'livecodebench/arc301_b' is not in"),
+    ],
+)
 def test_damaged_results_of_livecodebench_are_refused(row, said, tmp_path):
     rows = [{"question_id": "abc301_b", "code_list": ["a"]}, {"question_id": "abc301_a"} | row]
     with pytest.raises(DataError, match=said):

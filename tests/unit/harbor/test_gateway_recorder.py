@@ -15,10 +15,7 @@ from coding_model_project.harbor.gateway.chat import Chat
 from coding_model_project.harbor.gateway.matching import Reply, best
 from coding_model_project.harbor.gateway.requests import Ask
 from coding_model_project.harbor.gateway.session import Session
-from tests.tables import tables
 from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted, reply
-
-CASES = tables("harbor")
 
 TOOL = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -217,7 +214,21 @@ SAID = assistant("Now.\n<code>ls", reasoning_content="Hm.")
 
 @pytest.mark.parametrize(
     ("made", "sent", "added"),
-    CASES["a_reply_is_known_however_a_client_writes_it"],
+    [
+        (MADE, assistant("", ("call_1", "unknown", "[]")), ""),
+        (MADE, assistant("I look.", ("mine", "run", '{"s": 20}')), ""),
+        (MADE, assistant("", ("mine", "run", '{"s": 20}')), ""),
+        (MADE, assistant("I look.", ("mine", "run", '{"s": 21}')), None),
+        (MADE, assistant("I look."), None),
+        (SAID, assistant("<think>Hm. </think>\n\nNow. <code>ls"), ""),
+        (SAID, assistant("Now.\n<code>ls</code>"), ""),
+        (SAID, assistant("Now.\n<code>ls</code>\nRan."), "Ran."),
+        (SAID, assistant("Now."), ""),
+        (SAID, assistant("Hm.\n\nNow.\n<code>ls"), ""),
+        (SAID, assistant("", reasoning_content="Now.\n<code>ls"), ""),
+        (SAID, assistant(""), None),
+        (SAID, assistant("Another."), None),
+    ],
 )
 def test_a_reply_is_known_however_a_client_writes_it(made, sent, added):
     reply = Reply(message=made, text="Now.\n<code>ls</code>")
