@@ -90,13 +90,7 @@ def own_files(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("override", "says"),
-    [
-        ("coding.reward.knd=dense", "coding.reward.kind"),
-        ("hardware=tpu", "cpu gpu_1x gpu_8x"),
-        ("actor_rollout_ref.model.path=/nowhere/model", "actor_rollout_ref.model.path"),
-        ("coding.sandbox.name=nowhere:Sandbox", "coding.sandbox.name"),
-        ("experiment=golf", "reference solution"),
-    ],
+    CASES["a_program_ends_with_one_line_before_it_imports_anything_heavy"],
 )
 def test_a_program_ends_with_one_line_before_it_imports_anything_heavy(own_files, override, says):
     result = run(*but(own_files, override), override)
@@ -187,12 +181,7 @@ def test_a_process_of_its_own_imports_nothing_heavy_either(own_files, tmp_path):
 
 @pytest.mark.parametrize(
     ("recipe", "override", "says"),
-    [
-        ("grpo", "+coding.sed=2", "+coding.sed=2: no such key; did you mean coding.seed?"),
-        ("grpo", "data.train_files=/nowhere.parquet", "data.train_files: no file /nowhere.parquet"),
-        ("harbor", "coding.run_dir=file", "is a file, not a folder; set coding.run_dir to"),
-        ("pipeline", 'grpo.overrides=["coding.sed=2"]', "coding.sed=2: no such key"),
-    ],
+    CASES["what_cannot_work_is_refused_before_anything_is_prepared"],
 )
 def test_what_cannot_work_is_refused_before_anything_is_prepared(recipe, override, says, tmp_path):
     (tmp_path / "file").touch()

@@ -9,6 +9,9 @@ import pytest
 
 import coding_model_project.cli as cli
 from coding_model_project.types import Execution, Status
+from tests.tables import tables
+
+CASES = tables("cli")
 
 
 def test_run_prints_what_the_program_printed(tmp_path, sandbox, capsys):
@@ -28,13 +31,7 @@ def piped(monkeypatch, content):
 
 @pytest.mark.parametrize(
     ("name", "options", "language"),
-    [
-        ("a.py", [], "python"),
-        ("a.JS", [], "javascript"),
-        ("a.rs", [], "rust"),
-        ("a.txt", ["--language", "python"], "python"),
-        ("a.py", ["--language", "golang"], "go"),
-    ],
+    CASES["the_extension_chooses_the_language"],
 )
 def test_the_extension_chooses_the_language(tmp_path, sandbox, name, options, language):
     (tmp_path / name).write_text("hello")

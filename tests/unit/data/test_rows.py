@@ -118,12 +118,7 @@ def test_what_is_no_answer_is_never_written_as_one(tmp_path, truth):
 
 @pytest.mark.parametrize(
     ("statement", "says"),
-    [
-        ("This is an interactive problem.", "interactive"),
-        ("If there are several answers, print any.", "checker"),
-        ("Print the lines in any order.", "checker"),
-        ("See <image>.", "image"),
-    ],
+    FORMS["what_no_test_can_judge_is_set_aside_in_mapped_files_too"],
 )
 def test_what_no_test_can_judge_is_set_aside_in_mapped_files_too(tmp_path, statement, says):
     assert says in mapped(tmp_path, CASES, q=statement)

@@ -146,16 +146,7 @@ async def test_a_server_gets_every_option():
     assert set(plain) == {"model", "messages", "max_tokens", "temperature", "top_p", "seed"}
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"min_p": 1.5}, "coding.evaluation.min_p=1.5"),
-        ({"top_k": 0}, "coding.evaluation.top_k=0: must be at least 1, or -1"),
-        ({"presence_penalty": 3.0}, "coding.evaluation.presence_penalty=3"),
-        ({"stop": [""]}, "coding.evaluation.stop: an empty text"),
-        ({"stop": ["x"], "mode": "verl", "base_url": None}, "does not support stop texts"),
-    ],
-)
+@pytest.mark.parametrize(("options", "says"), CASES["options_out_of_range_are_refused_by_name"])
 def test_options_out_of_range_are_refused_by_name(options, says, tmp_path):
     with pytest.raises(ConfigError, match=re.escape(says)):
         run(tmp_path, CompletionServer(prompted, url="http://localhost:9/v1"), **options)

@@ -37,8 +37,11 @@ from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
 from coding_model_project.harbor.trial import Trials
 from tests.tables import tables
+from tests.text_cases import sources
 from tests.unit.harbor.engines import engine, listed, run_in_containers, write_image
 from tests.unit.harbor.folders import CHECK, folder, program
+
+SOURCES = sources(__file__)
 
 CASES = tables("harbor")
 
@@ -110,13 +113,7 @@ def test_a_machine_without_an_engine_says_so_with_the_way_out(
     assert out == "" and said in error and "rooms, which need none" in error
 
 
-CLEANED = """
-echo "$@" >> {log}
-case "$1" in
-images) echo localhost/coding-harbor:a docker.io/library/debian:12 localhost/coding-harbor:b;;
-rmi) [ "$2" != localhost/coding-harbor:b ];;
-esac
-"""
+CLEANED = SOURCES["cleaned"]
 
 
 def test_clean_removes_the_images_of_tasks_that_are_not_in_use(tmp_path, monkeypatch, capsys):

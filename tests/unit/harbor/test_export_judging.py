@@ -15,7 +15,10 @@ from coding_model_project.harbor.format.task import Task, load_task
 from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Problem, Stdin, Test
+from tests.tables import tables
 from tests.unit.harbor.rooms import need_rooms, run_in_environments
+
+CASES = tables("harbor")
 
 pytestmark = pytest.mark.sandbox
 
@@ -130,13 +133,7 @@ def test_programs_earn_what_the_verifier_gives(tmp_path, form):
     assert found[0][2][0] == {"reward": 1.0, "pass_rate": 1.0}
 
 
-CHANGES = {
-    "tests/test.sh": "#!/bin/bash\nmkdir -p /logs/verifier; echo 0.25 > /logs/verifier/reward.txt\n",
-    "tests/more.txt": "x",
-    "tests/.harborignore": "cases.json\n",
-    "environment/Dockerfile": "FROM python:3.11-slim\nWORKDIR /app\nENV A=1\n",
-    "environment/more.txt": "x",
-}
+CHANGES = CASES["changes"]
 
 
 def is_judged_apart(task: Task) -> bool:
@@ -152,15 +149,7 @@ def test_a_task_that_was_changed_has_its_verifier_run(tmp_path, name):
     assert not is_judged_apart(load_task(folder))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("[verifier]", "[verifier.env]\nA = '1'\n[verifier]"),
-        ("[verifier]", "[verifier]\nuser = 'nobody'"),
-        ("[verifier]", "[environment]\nmemory_mb = 64\n[verifier]"),
-        ('"separate"', '"shared"'),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), CASES["settings_of_a_task_count_too"])
 def test_settings_of_a_task_count_too(tmp_path, old, new):
     (folder,) = export([SCRIPT], tmp_path / "tasks").tasks
     config = folder / "task.toml"

@@ -38,13 +38,7 @@ SOURCES = sources(__file__)
 pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("gateway agents")]
 """Runs in one process, because tests search the whole machine for an agent's remains."""
 
-CHECK = """#!/bin/bash
-case "$(cat /app/answer)" in
-0.5) echo 0.5 ;;
-1) echo 1 ;;
-*) echo 0 ;;
-esac > /logs/verifier/reward.txt
-"""
+CHECK = SOURCES["check"]
 AGENT = SOURCES["agent"]
 SHELL = 'said = post("/shell", {"command": command})["stdout"]'
 ITSELF = "import subprocess; said = subprocess.getoutput(command)"

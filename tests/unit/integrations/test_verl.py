@@ -31,16 +31,7 @@ def problems(tmp_path_factory) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("truth", "options", "message"),
-    [
-        ("mine/add", {"knd": "sparse"}, r"reward_kwargs\.knd: no such argument"),
-        ("mine/add", {"kind": "most"}, "kind='most': expected one of dense, sparse"),
-        ("mine/sub", {}, "ground_truth='mine/sub': none of the 2 problems has this id"),
-        ("mine/add", {"sandbox": "docker"}, "sandbox='docker'"),
-        ("mine/add", {"workers": 0}, "workers=0"),
-    ],
-)
+@pytest.mark.parametrize(("truth", "options", "message"), TABLES["wrong_settings_are_refused"])
 def test_wrong_settings_are_refused(problems, truth, options, message):
     with pytest.raises(cmp.ConfigError, match=message):
         compute_score("mine", RIGHT, truth, problems=problems, **options)

@@ -227,13 +227,7 @@ async def test_preloaded_modules_are_there_and_named():
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [
-        ({"preload": ("nothing_of_this_name",)}, "cannot import nothing_of_this_name"),
-        ({"preload": ("os; print(1)",)}, "is not a module name"),
-        ({"python": "/bin/true"}, "is not CPython: its version is ''"),
-        ({"python": "/bin/false"}, "is not Python: exit code 1"),
-        ({"python": "/no/such/python"}, "/no/such/python is not Python: .*No such file"),
-    ],
+    CASES["an_interpreter_that_cannot_be_used_is_refused_with_a_reason"],
 )
 async def test_an_interpreter_that_cannot_be_used_is_refused_with_a_reason(options, says):
     with pytest.raises(ConfigError, match=says):

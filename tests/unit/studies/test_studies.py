@@ -81,15 +81,7 @@ def test_what_is_not_shown_is_not_concluded(study, tmp_path, capsys):
     assert "3 of 4 members have finished: this is no result yet." in text
 
 
-@pytest.mark.parametrize(
-    ("chances", "said"),
-    [
-        ((0.3, 0.3, 0.7, 0.7), "`new` solves more than `old` on toy (+"),
-        ((0.7, 0.7, 0.3, 0.3), "`new` solves fewer than `old` on toy (-"),
-        # both seeds are better, and so few that Welch's test over them finds nothing
-        ((0.3, 0.4, 0.5, 0.7), "It stays open whether `new` solves more than `old` on toy"),
-    ],
-)
+@pytest.mark.parametrize(("chances", "said"), CASES["a_conclusion_needs_interval_and_tests"])
 def test_a_conclusion_needs_interval_and_tests(study, tmp_path, capsys, chances, said):
     arms = ("old", "old", "new", "new")
     for arm, seed, chance in zip(arms, (1, 2, 1, 2), chances, strict=True):

@@ -17,18 +17,15 @@ from coding_model_project.synthetic.tinycode.families import MistakeKind, compos
 from coding_model_project.synthetic.tinycode.generator import N_HIDDEN, N_PUBLIC, normalised
 from coding_model_project.synthetic.tinycode.noise import spoil
 from coding_model_project.types import Call, Stdin
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tinycode")]  # generated once
 
 SPLITS = ("train", "validation", "test")
 N_SAMPLED = 200
-FINGERPRINT = """
-import zlib
-from coding_model_project.synthetic.tinycode import generator
-whole = list(generator.compositions())
-generator.compositions = lambda: whole[::9]
-print(zlib.crc32(repr(generator.generate().tasks).encode()))
-"""
+FINGERPRINT = SOURCES["fingerprint"]
 
 
 @pytest.fixture(scope="session")
