@@ -10,7 +10,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -43,6 +42,7 @@ from coding_model_project.types import (
     Verdict,
 )
 from tests.contract.conftest import ServerProcess
+from tests.processes import ran
 from tests.text_cases import text_cases
 from tests.unit.sandbox.fusion_servers import PlainServer, driver_answer
 
@@ -116,9 +116,7 @@ def _interpreters() -> dict[str, str]:
     found = {f"{sys.version_info[0]}.{sys.version_info[1]}": sys.executable}
     for version in ("3.10", "3.12", "3.13"):
         python = shutil.which(f"python{version}")
-        said = python and subprocess.run(
-            [python, "-V"], capture_output=True, text=True, check=False
-        )
+        said = python and ran([python, "-V"])
         if python and said and f"Python {version}." in said.stdout:
             found[version] = python
     return found

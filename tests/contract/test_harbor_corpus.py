@@ -21,6 +21,7 @@ import pytest
 from coding_model_project.harbor.failures import InvalidTask, VerifierError, exception_type
 from coding_model_project.harbor.format.reward_rules import read_rewards
 from coding_model_project.harbor.format.task import check_env, load_task
+from tests.processes import ran
 
 TESTS = Path(__file__).parents[1]
 OWN = TESTS / "harbor_corpus"
@@ -97,9 +98,7 @@ def test_reward_files_are_read_as_by_harbor(corpus, tmp_path):
 def test_oracle_trials_end_as_in_harbor(corpus):
     folder, expected = corpus
     command = [sys.executable, "-m", "coding_model_project", "harbor", "grade", str(folder)]
-    done = subprocess.run(
-        [*command, "--oracle", "--json"], capture_output=True, text=True, check=False
-    )
+    done = ran([*command, "--oracle", "--json"])
     if done.returncode == 3 and not done.stdout:
         pytest.skip(f"no environment here: {done.stderr.strip()}")
     lines = {line["task"]: line for line in map(json.loads, done.stdout.splitlines())}

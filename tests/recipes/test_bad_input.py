@@ -24,6 +24,7 @@ from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.program import RECIPES
 from coding_model_project.types import Instruction, Problem, Stdin, Test
 from tests import fresh
+from tests.processes import ran
 from tests.tables import tables
 from tests.text_cases import sources
 
@@ -88,10 +89,7 @@ def own_files(tmp_path, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize(
-    ("override", "says"),
-    CASES["a_program_ends_with_one_line_before_it_imports_anything_heavy"],
-)
+@pytest.mark.parametrize(("override", "says"), CASES["program ends"])
 def test_a_program_ends_with_one_line_before_it_imports_anything_heavy(own_files, override, says):
     result = run(*but(own_files, override), override)
     assert result.returncode == 2, result.stderr
@@ -105,7 +103,7 @@ def but(overrides, one):
     return [given for given in overrides if given.split("=")[0] != one.split("=")[0]]
 
 
-@pytest.mark.parametrize(("override", "says"), CASES["one_line_naming_the_key"])
+@pytest.mark.parametrize(("override", "says"), CASES["naming key"])
 def test_one_line_naming_the_key(own_files, override, says):
     assert says in refusal(*but(own_files, override), override)
 
@@ -163,13 +161,7 @@ def test_what_verl_refuses_is_one_line_too_before_any_model_loads(own_files, tmp
 def test_a_process_of_its_own_imports_nothing_heavy_either(own_files, tmp_path):
     """The other tests fork one that has imported what a recipe does."""
     arguments = [*own_files[:-1], "actor_rollout_ref.model.path=/nowhere/model"]
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "recipes.grpo", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-    )
+    done = ran([sys.executable, "-X", "importtime", "-m", "recipes.grpo", *arguments], cwd=tmp_path)
     assert done.returncode == 2
     lines = done.stderr.splitlines()
     imported = {line.split("|")[-1].strip() for line in lines if line.startswith("import time:")}
@@ -179,10 +171,7 @@ def test_a_process_of_its_own_imports_nothing_heavy_either(own_files, tmp_path):
     assert said.startswith("error: actor_rollout_ref.model.path")
 
 
-@pytest.mark.parametrize(
-    ("recipe", "override", "says"),
-    CASES["what_cannot_work_is_refused_before_anything_is_prepared"],
-)
+@pytest.mark.parametrize(("recipe", "override", "says"), CASES["cannot work"])
 def test_what_cannot_work_is_refused_before_anything_is_prepared(recipe, override, says, tmp_path):
     (tmp_path / "file").touch()
     result = run("hardware=cpu", "coding.min_memory_gb=0", override, recipe=recipe, cwd=tmp_path)

@@ -21,10 +21,7 @@ def refused(*overrides, hardware="cpu"):
     return str(caught.value).splitlines()
 
 
-@pytest.mark.parametrize(
-    ("override", "says"),
-    CASES["a_key_that_would_have_no_effect_or_fail_late_is_refused"],
-)
+@pytest.mark.parametrize(("override", "says"), CASES["without effect"])
 def test_a_key_that_would_have_no_effect_or_fail_late_is_refused(override, says):
     (line,) = refused(override)
     assert says in line

@@ -214,7 +214,7 @@ def test_gpu_profiles_generate_on_nodes_of_their_own(profile):
     assert not config.actor_rollout_ref.hybrid_engine
 
 
-@pytest.mark.parametrize(("overrides", "says"), CASES["what_does_not_go_together_is_one_line"])
+@pytest.mark.parametrize(("overrides", "says"), CASES["not together"])
 def test_what_does_not_go_together_is_one_line(overrides, says):
     with pytest.raises(ConfigError) as caught:
         check_values(compose_recipe("grpo", ["hardware=cpu", *overrides]))

@@ -61,7 +61,7 @@ def test_no_name_is_followed_through_a_link_that_leaves(tmp_path, target):
     assert below(root, "fine/new") == root / "fine/new"
 
 
-@pytest.mark.parametrize(("target", "leaves"), CASES["links_are_judged_by_their_text"])
+@pytest.mark.parametrize(("target", "leaves"), CASES["links"])
 def test_links_are_judged_by_their_text(target, leaves):
     assert contained.link_leaves("a/link", target) is leaves
 

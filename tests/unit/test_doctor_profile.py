@@ -42,7 +42,7 @@ CARD = ["--gpus", "1", "--gpu-memory-gb", "80", "--cpus", "16", "--memory-gb", "
 
 @pytest.mark.parametrize(
     ("profile", "machine", "name", "remedy", "way"),
-    CASES["what_a_machine_lacks_has_a_way_out_that_leads_out"],
+    CASES["machine lacks"],
     ids=["nodes", "cards", "cpus", "a large model", "a divisor", "memory"],
 )
 def test_what_a_machine_lacks_has_a_way_out_that_leads_out(

@@ -81,7 +81,7 @@ def test_options_fill_the_fields(paint):
     )
 
 
-@pytest.mark.parametrize(("words", "says"), CASES["wrong_usage_is_one_line"])
+@pytest.mark.parametrize(("words", "says"), CASES["wrong usage"])
 def test_wrong_usage_is_one_line(paint, words, says, capsys):
     assert paint(*words) == (2, {})
     assert says in capsys.readouterr().err
@@ -112,7 +112,7 @@ def test_every_option_says_what_it_does():
     assert [str(option) for option in options() if not option.help] == []
 
 
-@pytest.mark.parametrize(("command", "before", "today"), CASES["old_names_are_still_taken"])
+@pytest.mark.parametrize(("command", "before", "today"), CASES["old names"])
 def test_old_names_are_still_taken(command, before, today):
     normalised = dict(commands())[command].context_settings["token_normalize_func"]
     assert (normalised(before), normalised("other")) == (today, "other")

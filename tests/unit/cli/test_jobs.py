@@ -30,10 +30,7 @@ def here(repo, monkeypatch):
     return repo
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    CASES["a_wrong_option_is_one_line_and_nothing_is_written"],
-)
+@pytest.mark.parametrize(("words", "said"), CASES["wrong option"])
 def test_a_wrong_option_is_one_line_and_nothing_is_written(here, capsys, words, said):
     assert cli.main(["jobs", "submit", *words]) == 2
     err = capsys.readouterr().err

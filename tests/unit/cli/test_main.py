@@ -12,6 +12,7 @@ import pytest
 import coding_model_project.cli as cli
 from coding_model_project.program import MODULE, RECIPES, SCRIPT, program
 from tests import fresh
+from tests.processes import ran
 from tests.tables import tables
 from tests.text_cases import sources
 
@@ -35,7 +36,7 @@ def test_a_reader_that_has_seen_enough_ends_it_without_a_word(program):
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-@pytest.mark.parametrize(("arguments", "says"), CASES["wrong_usage_is_one_line_and_exit_2"])
+@pytest.mark.parametrize(("arguments", "says"), CASES["wrong commands"])
 def test_wrong_usage_is_one_line_and_exit_2(arguments, says, capsys):
     assert cli.main(arguments) == 2
     error = capsys.readouterr().err
@@ -62,9 +63,7 @@ def as_script(*arguments: str, **environment: str) -> subprocess.CompletedProces
 
 @pytest.mark.slow
 def test_no_help_page_imports_what_only_work_needs():
-    done = subprocess.run(
-        [sys.executable, "-c", EVERY_HELP], capture_output=True, text=True, check=False
-    )
+    done = ran([sys.executable, "-c", EVERY_HELP])
     assert done.returncode == 0, done.stderr
     shown, *modules = done.stdout.split()
     assert int(shown) > 30

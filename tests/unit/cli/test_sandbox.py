@@ -29,10 +29,7 @@ def piped(monkeypatch, content):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "language"),
-    CASES["the_extension_chooses_the_language"],
-)
+@pytest.mark.parametrize(("name", "options", "language"), CASES["extensions"])
 def test_the_extension_chooses_the_language(tmp_path, sandbox, name, options, language):
     (tmp_path / name).write_text("hello")
     assert cli.main(["sandbox", "run", str(tmp_path / name), "--stdin", "", *options]) == 0

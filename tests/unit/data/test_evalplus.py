@@ -100,7 +100,7 @@ def quarter(tmp_path_factory):
 @pytest.mark.sandbox
 @pytest.mark.parametrize(
     ("body", "base", "plus"),
-    CASES["the_benchmarks_own_tests_have_a_score_of_their_own"],
+    CASES["benchmarks own"],
     ids=["right", "wrong on further inputs", "wrong", "wrong on an own input", "endless"],
 )
 @pytest.mark.parametrize("stop_early", [False, True], ids=["all tests", "until one fails"])

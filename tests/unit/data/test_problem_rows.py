@@ -57,11 +57,7 @@ def test_a_missing_field_names_the_columns_and_the_option_that_maps_one():
     assert "--map statement=question" in said
 
 
-@pytest.mark.parametrize(
-    ("written", "value"),
-    CASES["a_plain_object_is_a_dict_wherever_a_value_stands"],
-    ids=str,
-)
+@pytest.mark.parametrize(("written", "value"), CASES["plain object"], ids=str)
 def test_a_plain_object_is_a_dict_wherever_a_value_stands(written, value):
     test = {"call": "f", "args": [written], "expected": written}
     problem = problem_from_json({**GOOD, "tests": [test]}, "here")

@@ -11,6 +11,7 @@ import pytest
 from coding_model_project.data.problems import write_problems
 from coding_model_project.types import Call, Problem, Test
 from tests.completion_server import CompletionServer, serving
+from tests.processes import ran
 from tests.text_cases import sources
 
 SOURCES = sources(__file__)
@@ -52,12 +53,8 @@ def test_a_full_disk_is_one_line_and_room_resumes(problems, tmp_path):
     run.mkdir()
     namespace = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-c"]
     with serving(CompletionServer(lambda *a: answer(*a) + "x" * 100_000)) as server:
-        result = subprocess.run(
-            [*namespace, ON_A_SMALL_DISK, str(run), *command(server.url, run)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
+        result = ran(
+            [*namespace, ON_A_SMALL_DISK, str(run), *command(server.url, run)], cwd=tmp_path
         )
     code, said, code_after, n_lines, n_keys = json.loads(result.stdout.splitlines()[-1])
     assert code == 3, said

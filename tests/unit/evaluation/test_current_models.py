@@ -146,7 +146,7 @@ async def test_a_server_gets_every_option():
     assert set(plain) == {"model", "messages", "max_tokens", "temperature", "top_p", "seed"}
 
 
-@pytest.mark.parametrize(("options", "says"), CASES["options_out_of_range_are_refused_by_name"])
+@pytest.mark.parametrize(("options", "says"), CASES["out of range"])
 def test_options_out_of_range_are_refused_by_name(options, says, tmp_path):
     with pytest.raises(ConfigError, match=re.escape(says)):
         run(tmp_path, CompletionServer(prompted, url="http://localhost:9/v1"), **options)
@@ -263,10 +263,7 @@ def test_an_own_profile_gives_way_to_options_one_by_one(tmp_path):
     assert found.temperature == 0
 
 
-@pytest.mark.parametrize(
-    ("profile", "content", "says"),
-    CASES["a_profile_that_does_not_work_is_refused_by_name"],
-)
+@pytest.mark.parametrize(("profile", "content", "says"), CASES["profiles"])
 def test_a_profile_that_does_not_work_is_refused_by_name(
     profile, content, says, tmp_path, monkeypatch
 ):

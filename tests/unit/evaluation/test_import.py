@@ -207,7 +207,7 @@ def livecodebench(tmp_path, rows, *ids):
     return match(tmp_path / "results.json", data)
 
 
-@pytest.mark.parametrize(("row", "said"), CASES["damaged_results_of_livecodebench_are_refused"])
+@pytest.mark.parametrize(("row", "said"), CASES["damaged results"])
 def test_damaged_results_of_livecodebench_are_refused(row, said, tmp_path):
     rows = [{"question_id": "abc301_b", "code_list": ["a"]}, {"question_id": "abc301_a"} | row]
     with pytest.raises(DataError, match=said):

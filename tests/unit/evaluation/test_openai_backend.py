@@ -100,19 +100,13 @@ async def test_a_request_has_what_hosted_models_want():
     assert not {"max_tokens", "temperature"} & set(asked)
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    CASES["settings_that_cannot_work_are_refused_before_anything_is_sent"],
-)
+@pytest.mark.parametrize(("options", "says"), CASES["settings"])
 def test_settings_that_cannot_work_are_refused_before_anything_is_sent(options, says):
     with pytest.raises(ConfigError, match=re.escape(says)):
         OpenAIBackend("http://localhost:8000/v1", "toy", **options)
 
 
-@pytest.mark.parametrize(
-    ("field", "error", "says"),
-    CASES["a_refused_field_is_named_with_the_way_out"],
-)  # fmt: skip
+@pytest.mark.parametrize(("field", "error", "says"), CASES["refused field"])
 async def test_a_refused_field_is_named_with_the_way_out(field, error, says):
     server = CompletionServer(lambda *_: "", refuses={field: {"error": error}})
     with pytest.raises(ConfigError, match=re.escape(says)) as caught:

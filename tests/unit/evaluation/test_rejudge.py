@@ -160,10 +160,7 @@ def judgement(**fields):
 FAILED = {"passed": False, "error": "wrong_answer"}
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "graders", "cause"),
-    CASES["the_cause_is_the_first_that_holds"],
-)
+@pytest.mark.parametrize(("before", "after", "graders", "cause"), CASES["causes"])
 def test_the_cause_is_the_first_that_holds(before, after, graders, cause):
     found = cause_of(judgement(**before), judgement(**after), graders=(graders[0], graders[1]))
     assert found == cause

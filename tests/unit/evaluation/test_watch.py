@@ -210,7 +210,7 @@ def test_shards_are_merged_before_they_are_evaluated(place, monkeypatch):
     assert not list((place / "watch").glob("*.merged"))
 
 
-@pytest.mark.parametrize(("changes", "said"), CASES["watch: bad_input_is_named"])
+@pytest.mark.parametrize(("changes", "said"), CASES["bad input"])
 def test_bad_input_is_named(place, changes, said):
     checkpoint(place / "runs" / "grpo", 1)
     watch(plan(place), lambda _: None)

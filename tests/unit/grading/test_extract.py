@@ -52,7 +52,7 @@ def test_an_answer_that_never_came(completion):
     "marker",
     ["<think>", "</think>", "<think></think>", "[BEGIN]", "[DONE]", "[BEGIN]\nx\n[DONE]", "```"],
 )
-@pytest.mark.parametrize("program", CASES["a_marker_in_a_literal_is_text by program"])
+@pytest.mark.parametrize("program", CASES["marker literal"])
 @pytest.mark.parametrize(
     "before", ["", "So:\n\n", "<think>\nx\n</think>\n", f"{WRONG}\n</think>\n"]
 )

@@ -28,7 +28,7 @@ def bash(command: str) -> str:
     return f"```bash\n{command}\n```"
 
 
-@pytest.mark.parametrize(("reply", "command"), CASES["the_first_closed_block_is_the_command"])
+@pytest.mark.parametrize(("reply", "command"), CASES["first closed"])
 def test_the_first_closed_block_is_the_command(reply, command):
     assert command_of(reply) == command
 

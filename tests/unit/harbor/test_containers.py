@@ -309,10 +309,7 @@ def test_a_registry_that_does_not_answer_is_an_outage(tmp_path, monkeypatch, nam
             assert raised.type is error, raised.value
 
 
-@pytest.mark.parametrize(
-    ("output", "unreachable"),
-    CASES["dockers_words_for_a_silent_registry_are_an_outage_and_no_others"],
-)  # fmt: skip
+@pytest.mark.parametrize(("output", "unreachable"), CASES["dockers words"])
 def test_dockers_words_for_a_silent_registry_are_an_outage_and_no_others(output, unreachable):
     assert is_unreachable(output.encode()) is unreachable
 

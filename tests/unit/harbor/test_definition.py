@@ -32,7 +32,7 @@ def test_a_compose_file_of_main_alone_gives_variables_and_a_folder(tmp_path):
     assert of_compose(tmp_path, ONE_SERVICE, workdir="/own").workdir == "/own"
 
 
-@pytest.mark.parametrize(("change", "says"), CASES["what_a_compose_file_needs_besides_is_named"])
+@pytest.mark.parametrize(("change", "says"), CASES["compose file"])
 def test_what_a_compose_file_needs_besides_is_named(tmp_path, change, says):
     with pytest.raises(ImageError, match=says):
         of_compose(tmp_path, ONE_SERVICE.replace(*change))

@@ -55,7 +55,7 @@ def example(tmp_path, monkeypatch):
     sys.modules.pop(EXAMPLE, None)
 
 
-@pytest.mark.parametrize(("name", "says"), CASES["a_name_that_leads_nowhere_is_one_line"])
+@pytest.mark.parametrize(("name", "says"), CASES["environments"])
 def test_a_name_that_leads_nowhere_is_one_line(name, says):
     with pytest.raises(ConfigError, match=says):
         environments_of(TaskEnvironment(name=name))

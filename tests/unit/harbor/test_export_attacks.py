@@ -19,6 +19,7 @@ import pytest
 
 from coding_model_project.harbor.export.exporting import export
 from coding_model_project.types import Asserts, Limits, Problem, Stdin, Test
+from tests.processes import ran
 from tests.text_cases import sources
 from tests.unit.harbor.export_attacks import ATTACKS
 
@@ -100,9 +101,7 @@ class Judge:
         self.env = {"PATH": f"{folder}/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
     def reward(self) -> float | None:
-        done = subprocess.run(
-            self.command, env=self.env, capture_output=True, text=True, timeout=60, check=False
-        )
+        done = ran(self.command, env=self.env, timeout=60)
         print(done.stdout, done.stderr)
         file = self.logs / "reward.json"
         return json.loads(file.read_text())["reward"] if file.exists() else None

@@ -149,7 +149,7 @@ def test_a_task_that_was_changed_has_its_verifier_run(tmp_path, name):
     assert not is_judged_apart(load_task(folder))
 
 
-@pytest.mark.parametrize(("old", "new"), CASES["settings_of_a_task_count_too"])
+@pytest.mark.parametrize(("old", "new"), CASES["settings task"])
 def test_settings_of_a_task_count_too(tmp_path, old, new):
     (folder,) = export([SCRIPT], tmp_path / "tasks").tasks
     config = folder / "task.toml"

@@ -218,10 +218,7 @@ HANGS = (
 
 
 @pytest.mark.parametrize("place", list(AgentPlace))
-@pytest.mark.parametrize(
-    ("command", "ending", "said"),
-    CASES["however_an_agent_ends_the_verifier_judges_and_nothing_is_left"],
-)
+@pytest.mark.parametrize(("command", "ending", "said"), CASES["endings of agents"])
 def test_however_an_agent_ends_the_verifier_judges_and_nothing_is_left(
     tmp_path, place, command, ending, said
 ):

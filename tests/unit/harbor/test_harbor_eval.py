@@ -355,7 +355,7 @@ def test_tasks_that_ask_for_what_is_not_here_are_set_aside(tmp_path, capsys):
     assert len(lines) == 2 and "no accelerators" in lines[0] and "services db" in lines[1]
 
 
-@pytest.mark.parametrize(("words", "said"), CASES["what_cannot_be_evaluated_is_one_line"])
+@pytest.mark.parametrize(("words", "said"), CASES["no evaluation"])
 def test_what_cannot_be_evaluated_is_one_line(tmp_path, monkeypatch, capsys, words, said):
     monkeypatch.chdir(tmp_path)
     tasks(tmp_path / "tasks", "right")

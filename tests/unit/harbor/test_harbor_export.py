@@ -27,6 +27,7 @@ from coding_model_project.types import (
     Test,
 )
 from tests.bench.exported import BARE, measure
+from tests.processes import ran
 from tests.unit.harbor.folders import folder
 
 LIMITS = Limits(cpu_s=0.5, wall_s=2.0, output_kb=64)
@@ -76,9 +77,7 @@ def graded(problem: Problem, tmp_path: Path, program: str | None = None):
         assert (tmp_path / "app" / "solution.py").read_text() == problem.gold[0]
     else:
         (tmp_path / "app" / "solution.py").write_text(program)
-    done = subprocess.run(
-        ["bash", task / "tests" / "test.sh"], capture_output=True, text=True, check=False
-    )
+    done = ran(["bash", task / "tests" / "test.sh"])
     print(done.stdout, done.stderr)
     reward = json.loads((tmp_path / "logs" / "reward.json").read_text())
     assert float((tmp_path / "logs" / "reward.txt").read_text()) == reward["reward"]

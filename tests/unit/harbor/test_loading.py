@@ -88,7 +88,7 @@ def test_benchmarks_are_found_by_name_and_by_path(tmp_path):
     }
 
 
-@pytest.mark.parametrize(("words", "said"), CASES["benchmarks_that_cannot_be_used_are_one_line"])
+@pytest.mark.parametrize(("words", "said"), CASES["benchmarks cannot"])
 def test_benchmarks_that_cannot_be_used_are_one_line(tmp_path, words, said):
     data = sets(tmp_path / "data")
     folder(data / "old-bench-1.0" / "x")

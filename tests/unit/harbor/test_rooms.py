@@ -95,7 +95,7 @@ CHAIN += "for n in range(2000):\n    os.symlink(f'l{n}', f'l{n + 1}')\n"
 
 @pytest.mark.parametrize(
     ("leaves", "error"),
-    CASES["an_agent_leaves_nothing_by_which_its_environment_fails"],
+    CASES["left by agents"],
     ids=["links", "a chain of links", "in the way", "deep folders"],
 )
 def test_an_agent_leaves_nothing_by_which_its_environment_fails(tmp_path, leaves, error):

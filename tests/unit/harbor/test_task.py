@@ -31,7 +31,7 @@ def test_an_empty_task_toml_has_every_default(tmp_path):
     assert task.warnings == ()
 
 
-@pytest.mark.parametrize(("toml", "named"), CASES["a_bad_value_is_refused_by_its_key"])
+@pytest.mark.parametrize(("toml", "named"), CASES["bad value"])
 def test_a_bad_value_is_refused_by_its_key(tmp_path, toml, named):
     with pytest.raises(InvalidTask) as refusal:
         load_task(folder(tmp_path / "bad", toml))
@@ -39,7 +39,7 @@ def test_a_bad_value_is_refused_by_its_key(tmp_path, toml, named):
     assert "bad: task.toml: " in str(refusal.value) or named == "environment.os"
 
 
-@pytest.mark.parametrize(("changes", "named"), CASES["a_folder_that_lacks_something_is_refused"])
+@pytest.mark.parametrize(("changes", "named"), CASES["folder lacks"])
 def test_a_folder_that_lacks_something_is_refused(tmp_path, changes, named):
     with pytest.raises(InvalidTask, match=named):
         load_task(folder(tmp_path / "task", **changes))

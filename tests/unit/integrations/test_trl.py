@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import pickle
-import subprocess
 import sys
 import threading
 
@@ -14,6 +13,7 @@ from coding_model_project.data.problems import write_problems
 from coding_model_project.integrations import trl
 from coding_model_project.integrations.trl import CodeReward
 from tests.fakes import FakeSandbox, stdin_problem
+from tests.processes import ran
 from tests.text_cases import sources
 
 SOURCES = sources(__file__)
@@ -181,9 +181,7 @@ SCRIPT = SOURCES["script"]
 def test_forked_and_spawned_processes_judge_too_and_all_end_cleanly(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, str(path)], capture_output=True, text=True, timeout=100, check=False
-    )
+    done = ran([sys.executable, str(path)], timeout=100)
     four = str([[1.0, 0.0]] * 4)
     assert done.stdout.splitlines() == ["[1.0, 0.0]", four, four, "[1.0, 0.0]"], done.stderr
     assert (done.stderr, done.returncode) == ("", 0)

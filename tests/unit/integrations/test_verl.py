@@ -31,7 +31,7 @@ def problems(tmp_path_factory) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(("truth", "options", "message"), TABLES["wrong_settings_are_refused"])
+@pytest.mark.parametrize(("truth", "options", "message"), TABLES["wrong settings"])
 def test_wrong_settings_are_refused(problems, truth, options, message):
     with pytest.raises(cmp.ConfigError, match=message):
         compute_score("mine", RIGHT, truth, problems=problems, **options)

@@ -25,7 +25,7 @@ def host(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
 
-@pytest.mark.parametrize(("overrides", "cpus"), CASES["what_a_profile_makes_ray_reserve"])
+@pytest.mark.parametrize(("overrides", "cpus"), CASES["profiles"])
 def test_what_a_profile_makes_ray_reserve(overrides, cpus):
     assert cpu_need(compose_recipe("grpo", overrides)).total == cpus
 
@@ -54,7 +54,7 @@ def test_a_cluster_is_not_judged_by_the_host_that_joins_it(host, monkeypatch):
     assert choose_attention(config, POLICY) == ""
 
 
-@pytest.mark.parametrize(("files", "cpus"), CASES["cpus_are_counted_as_ray_counts_them"])
+@pytest.mark.parametrize(("files", "cpus"), CASES["cpus"])
 def test_cpus_are_counted_as_ray_counts_them(tmp_path, monkeypatch, files, cpus):
     monkeypatch.delenv("RAY_USE_MULTIPROCESSING_CPU_COUNT", raising=False)
     monkeypatch.setattr(machine_checks.os, "cpu_count", lambda: 16)

@@ -160,10 +160,7 @@ def test_a_model_that_is_not_known_is_named():
         training("gpu_8x", "actor_rollout_ref.model.path=some/model")
 
 
-@pytest.mark.parametrize(
-    ("recipe", "override", "way"),
-    CASES["sizes_that_do_not_divide_are_refused_with_the_nearest"],
-)
+@pytest.mark.parametrize(("recipe", "override", "way"), CASES["sizes"])
 def test_sizes_that_do_not_divide_are_refused_with_the_nearest(recipe, override, way):
     config = compose_recipe(recipe, ["hardware=gpu_8x", override])
     with pytest.raises(ConfigError, match=way):

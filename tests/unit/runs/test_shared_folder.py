@@ -64,7 +64,7 @@ def test_each_node_without_the_folder_is_named(tmp_path):
     assert "mount it there, or set the key" in said
 
 
-@pytest.mark.parametrize(("before", "says"), CASES["what_a_node_has_otherwise_is_named"])
+@pytest.mark.parametrize(("before", "says"), CASES["nodes"])
 def test_what_a_node_has_otherwise_is_named(tmp_path, before, says):
     assert says in refusal(tmp_path, {"node-b": (before, "")})
 

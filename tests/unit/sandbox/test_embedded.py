@@ -175,7 +175,7 @@ open('own', 'w')
     assert await outputs(isolated, Program(source=source, files=files), "") == ["3000\n"]
 
 
-@pytest.mark.parametrize(("files", "why"), CASES["files_that_cannot_be_laid_out_are_refused"])
+@pytest.mark.parametrize(("files", "why"), CASES["files cannot"])
 async def test_files_that_cannot_be_laid_out_are_refused(isolated, files, why):
     with pytest.raises(DataError, match=why):
         program = Program(source="", files=dict.fromkeys(files, b""))
@@ -225,10 +225,7 @@ async def test_preloaded_modules_are_there_and_named():
             assert [one.stdout for one in found] == ["True 3.0\n"] * len(inputs)
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    CASES["an_interpreter_that_cannot_be_used_is_refused_with_a_reason"],
-)
+@pytest.mark.parametrize(("options", "says"), CASES["interpreter cannot"])
 async def test_an_interpreter_that_cannot_be_used_is_refused_with_a_reason(options, says):
     with pytest.raises(ConfigError, match=says):
         async with EmbeddedSandbox(workers=1, **options):

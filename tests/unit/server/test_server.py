@@ -328,10 +328,7 @@ async def test_a_batch_pauses_at_a_limit_and_runs_calls_of_one_process():
         ]
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "says"),
-    CASES["a_program_of_a_batch_that_cannot_run_says_why"],
-)
+@pytest.mark.parametrize(("changes", "error", "says"), CASES["program batch"])
 async def test_a_program_of_a_batch_that_cannot_run_says_why(changes, error, says):
     async with client_of(FakeSandbox()) as client:
         response = await client.post("/run_batch", json=batch_of(**changes))

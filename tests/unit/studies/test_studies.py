@@ -81,7 +81,7 @@ def test_what_is_not_shown_is_not_concluded(study, tmp_path, capsys):
     assert "3 of 4 members have finished: this is no result yet." in text
 
 
-@pytest.mark.parametrize(("chances", "said"), CASES["a_conclusion_needs_interval_and_tests"])
+@pytest.mark.parametrize(("chances", "said"), CASES["conclusions"])
 def test_a_conclusion_needs_interval_and_tests(study, tmp_path, capsys, chances, said):
     arms = ("old", "old", "new", "new")
     for arm, seed, chance in zip(arms, (1, 2, 1, 2), chances, strict=True):
@@ -139,7 +139,7 @@ def test_a_page_is_not_replaced_by_one_without_its_runs(study, tmp_path, capsys)
     assert (study.parent.parent / "it.md").read_text() == before
 
 
-@pytest.mark.parametrize(("before", "after", "said"), CASES["a_wrong_definition_is_one_line"])
+@pytest.mark.parametrize(("before", "after", "said"), CASES["wrong definition"])
 def test_a_wrong_definition_is_one_line(study, tmp_path, capsys, before, after, said):
     study.write_text(DEFINITION.replace(before, after))
     code, error = page(study, tmp_path / "out", capsys)

@@ -32,7 +32,7 @@ def test_what_can_start(given):
     check_dpo(compose_recipe("dpo", given))
 
 
-@pytest.mark.parametrize(("override", "says"), CASES["one_line_naming_the_key"])
+@pytest.mark.parametrize(("override", "says"), CASES["naming key"])
 def test_one_line_naming_the_key(given, tmp_path, override, says):
     config = compose_recipe("dpo", [*given, *override.format(tmp_path).split()])
     with pytest.raises(ConfigError) as caught:

@@ -170,7 +170,7 @@ async def test_a_rollout_that_fails_in_any_way_is_no_crash_of_the_agent(config, 
     assert lost.error == "GenerationError"
 
 
-@pytest.mark.parametrize(("wrong", "named"), CASES["gateway loop: bad_input_is_named"])
+@pytest.mark.parametrize(("wrong", "named"), CASES["bad input"])
 def test_bad_input_is_named(config, wrong, named):
     from coding_model_project.launch.checks.checks import check_values
 
@@ -179,7 +179,7 @@ def test_bad_input_is_named(config, wrong, named):
         check_values(config(roomy, wrong))
 
 
-@pytest.mark.parametrize(("wrong", "named"), CASES["agents_that_cannot_be_are_named"])
+@pytest.mark.parametrize(("wrong", "named"), CASES["agents cannot"])
 def test_agents_that_cannot_be_are_named(config, wrong, named):
     from coding_model_project.launch.checks.checks import check_values
 

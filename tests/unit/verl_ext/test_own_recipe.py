@@ -248,10 +248,7 @@ def test_placeholders_are_read_by_nobody():
             load_reward_manager(config, Tokenizer())
 
 
-@pytest.mark.parametrize(
-    ("coding", "message"),
-    CASES["a_fault_ends_the_run_where_verl_resolves_the_class"],
-)
+@pytest.mark.parametrize(("coding", "message"), CASES["faults"])
 def test_a_fault_ends_the_run_where_verl_resolves_the_class(coding, message):
     from verl.trainer.ppo.reward import resolve_reward_manager_cls
 

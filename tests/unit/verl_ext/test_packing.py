@@ -24,10 +24,7 @@ PROMPTS = [12, 12, 12, 7]
 RESPONSES = [5, 9, 1, 6]
 
 
-@pytest.mark.parametrize(
-    ("kind", "more"),
-    CASES["log_probabilities_and_gradients_equal_those_of_separate_samples"],
-)
+@pytest.mark.parametrize(("kind", "more"), CASES["log probabilities"])
 def test_log_probabilities_and_gradients_equal_those_of_separate_samples(kind, more):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -103,10 +100,7 @@ def test_every_token_has_a_place(samples, share):
     assert torch.equal(ids[packed.tokens[packed.kept][packed.rows]], ids[packed.predicting])
 
 
-@pytest.mark.parametrize(
-    ("kind", "more", "leaks"),
-    CASES["a_model_whose_samples_read_each_other_is_refused"],
-)
+@pytest.mark.parametrize(("kind", "more", "leaks"), CASES["models"])
 def test_a_model_whose_samples_read_each_other_is_refused(kind, more, leaks):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
