@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -143,14 +144,15 @@ ATTACKS = {
 }
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-async def test_a_program_cannot_pose_as_the_driver_or_disturb_it(plain, name):
+async def test_a_program_cannot_pose_as_the_driver_or_disturb_it(plain):
+    inputs, gained = [Stdin("first"), Stdin("SECOND")], []
     async with over(plain, retry_s=0.0) as sandbox:
-        inputs = [Stdin("first"), Stdin("SECOND")]
-        executions = await sandbox.run(Program(source=ATTACKS[name]), inputs, LIMITS)
-    assert len(executions) == 2
-    for execution in executions:
-        assert not any(word in execution.stdout for word in ("opened", "may signal", "found"))
+        for name, source in ATTACKS.items():
+            executions = await sandbox.run(Program(source=source), inputs, LIMITS)
+            said = " ".join(one.stdout for one in executions)
+            if len(executions) != 2 or re.search("opened|may signal|found", said):
+                gained.append(name)
+    assert gained == []
 
 
 async def test_no_program_is_anothers_answer(plain):

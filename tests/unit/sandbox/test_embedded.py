@@ -24,7 +24,10 @@ from tests.unit.sandbox.sources import SOURCES
 
 CASES = tables("sandbox")
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [
+    pytest.mark.sandbox,
+    pytest.mark.xdist_group("embedded"),
+]  # which starts sandboxes once
 
 LIMITS = Limits(cpu_s=5, wall_s=10, memory_mb=256, output_kb=64)
 ECHO = Program(source="print(input())")

@@ -26,6 +26,7 @@ from tests.unit.sandbox.sources import SOURCES
 
 pytestmark = [
     pytest.mark.sandbox,
+    pytest.mark.xdist_group("fork server"),  # which starts sandboxes once
     pytest.mark.skipif(compiled_loop.library() is None, reason="no C compiler is here"),
 ]
 

@@ -7,7 +7,7 @@ from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Program, Status, Test
 from tests.unit.sandbox.sources import SOURCES
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("kept")]  # which starts sandboxes once
 
 LIMITS = Limits(cpu_s=0.4, wall_s=20)
 

@@ -34,6 +34,9 @@ from tests.language_cases import BASH_ATTEMPTS, CANARY, CASES, LIMITS, Case
 from tests.unit.sandbox.fusion_servers import Server, fake, fusion, program_of_a_probe
 
 
+pytestmark = pytest.mark.xdist_group("languages")  # which starts sandboxes once
+
+
 @pytest.fixture(scope="module", params=[Tier.namespaces, Tier.seccomp])
 async def sandbox(request):
     if problem := tiers.why_not(request.param, sys.executable):

@@ -17,7 +17,11 @@ from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.sandbox,
+    pytest.mark.xdist_group("any request"),  # one server
+    pytest.mark.filterwarnings("ignore"),
+]
 
 _PATHS = ("/run_code", "/run_batch", "/run_jupyter")
 _LOOPBACK = {"Host": "127.0.0.1"}
