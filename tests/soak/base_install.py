@@ -78,7 +78,9 @@ class Base:
     def run(self, command: str, *, code: int = 0, holds: str = "") -> str:
         """Run `coding-model ...` or `python ...`, and check its exit code and a word of its output."""
         program, *arguments = command.split(" ")
-        done = ran([self.bin / program, *arguments], cwd=self.work, env=self.environment, timeout=600)  # fmt: skip
+        done = ran(
+            [self.bin / program, *arguments], cwd=self.work, env=self.environment, timeout=600
+        )
         output = done.stdout + done.stderr
         good = done.returncode == code and holds in output
         good = good and not any(word in output for word in UNWANTED)

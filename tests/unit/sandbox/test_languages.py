@@ -33,7 +33,6 @@ from coding_model_project.types import (
 from tests.language_cases import BASH_ATTEMPTS, CANARY, CASES, LIMITS, Case
 from tests.unit.sandbox.fusion_servers import Server, fake, fusion, program_of_a_probe
 
-
 pytestmark = pytest.mark.xdist_group("languages")  # which starts sandboxes once
 
 
