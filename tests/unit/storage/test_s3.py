@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -18,9 +16,11 @@ from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.runs.checkpoint_store import CheckpointStore
 from coding_model_project.runs.inputs import inputs_of, with_local_inputs
 from coding_model_project.storage.fetching import CACHE_VARIABLE, cache_dir, folder_on_disk, on_disk
+from tests import fresh
 from tests.answering import answering
 from tests.fakes import stdin_problem
 from tests.moto_server import s3_server
+from tests.processes import ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("moto")]
 
@@ -157,7 +157,7 @@ def test_no_client_library():
         "from coding_model_project.cli import main\n"
         "sys.exit(main(['runs', 's3://bucket/x']))"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    done = ran([fresh.python(), "-c", code])
     assert done.returncode == 2
     assert "error: s3://bucket/x: s3fs, which reads s3://, is not installed" in done.stderr
 

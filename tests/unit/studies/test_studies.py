@@ -1,10 +1,13 @@
 """Studies: what a definition must say, what runs, and that a page concludes no more than it shows."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from coding_model_project import cli
 from coding_model_project.studies import study_page
+from tests import fresh
 from tests.pages import packed
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
@@ -148,7 +151,8 @@ def test_a_wrong_definition_is_one_line(study, tmp_path, capsys, before, after, 
     assert error.count("\n") == 1
 
 
-def test_a_failed_member_is_said_and_the_others_go_on(study, tmp_path, capfd):
+def test_a_failed_member_is_said_and_the_others_go_on(study, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(fresh.python()))
     nowhere = "hardware=cpu, actor_rollout_ref.model.path=./nowhere, coding.dataset=null"
     study.write_text(
         DEFINITION.replace("a=1", nowhere)
