@@ -92,7 +92,8 @@ def program(n: int) -> str:
         case 9:
             return f"import os\nos.abort()  # {n}"
         case 11 if n % 60 == 11:
-            return f"while True: pass  # {n}" if n % 600 == 11 else f"x = 'a' * (1 << 40)  # {n}"
+            endless = right.replace("\n", "\nwhile b == 3: pass\n", 1)
+            return endless if n % 600 == 11 else f"x = 'a' * (1 << 40)  # {n}"
         case 13:
             return f"print('x' * {300_000 + n})"
         case _:

@@ -54,7 +54,8 @@ SHARED = problem(
 PROGRAMS: dict[str, tuple[Problem, list[bytes | str]]] = {
     "script": (SCRIPT, [
         ADD, "print(3)", "print(3)\nraise SystemExit(1)", "print('3 ')\nprint()", "def f(:", "",
-        "while True: pass", "import time; time.sleep(9)", "while True: print('x' * 1000)",
+        "n = input()\nwhile n[3:]: pass\nprint(3)", "import time; time.sleep(9)",
+        "while True: print('x' * 1000)",
         "x = bytearray(1 << 31)", "import os; os.kill(os.getpid(), 9)", "print(3, end='\\0')",
         "import sys; sys.stdout.buffer.write(b'3\\xff')", "import sys; print(3); sys.stdout.close()",
         "import os; print(3 if os.environ.get('PYTHONHASHSEED') == '0' else 4)",
@@ -70,7 +71,7 @@ PROGRAMS: dict[str, tuple[Problem, list[bytes | str]]] = {
         "class E:\n    def __eq__(s, o): return True\ndef f(xs): return E()",
         "import os\ndef f(xs): os._exit(0)", "import sys\ndef f(xs): sys.exit(0)",
         "def f(xs):\n    print('noise' * 9)\n    return {'n': (len(xs), 0.5)}",
-        "def f(xs):\n    while True: pass", "f = lambda xs: {'n': (len(xs), 0.5)}",
+        "def f(xs):\n    while not xs: pass", "f = lambda xs: {'n': (len(xs), 0.5)}",
         "def f(xs):\n    yield 1", "def f(*xs, **k): return {'n': (len(xs[0]), 0.5)}",
         "def f(xs): return {'n': (len(xs), float('nan'))}", "print(1)\nraise SystemExit",
     ]),
@@ -81,7 +82,10 @@ PROGRAMS: dict[str, tuple[Problem, list[bytes | str]]] = {
         "P = int\ndef f(p): return p + 1", "import time\nP = int\ndef f(p): time.sleep(9)",
         "import builtins\nbuiltins.AssertionError = None\nP = int\ndef f(p): return 0",
     ]),
-    "shared": (SHARED, [SHARED.gold[0], "def f(): return 1", "def f():\n    while True: pass"]),
+    "shared": (SHARED, [
+        SHARED.gold[0], "def f(): return 1",
+        "def f(n=[]):\n    n.append(1)\n    while n[2:]: pass\n    return len(n)",
+    ]),
 }  # fmt: skip
 
 
