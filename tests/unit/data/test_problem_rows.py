@@ -57,7 +57,19 @@ def test_a_missing_field_names_the_columns_and_the_option_that_maps_one():
     assert "--map statement=question" in said
 
 
-@pytest.mark.parametrize(("written", "value"), CASES["plain object"], ids=str)
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ({"a": 1}, {"a": 1}),
+        ({}, {}),
+        ({"t": [1], "d": []}, {"t": [1], "d": []}),
+        ({"a": {"xs": [{"t": [1, 2]}]}}, {"a": {"xs": [(1, 2)]}}),
+        ({"d": [["t", 5]]}, {"t": 5}),
+        ({"t": [1, 2]}, (1, 2)),
+        ([{"x": None}], [{"x": None}]),
+    ],
+    ids=str,
+)
 def test_a_plain_object_is_a_dict_wherever_a_value_stands(written, value):
     test = {"call": "f", "args": [written], "expected": written}
     problem = problem_from_json({**GOOD, "tests": [test]}, "here")

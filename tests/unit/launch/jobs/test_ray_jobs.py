@@ -19,10 +19,7 @@ from coding_model_project.errors import ConfigError, JobError
 from coding_model_project.launch.jobs import ray_jobs
 from coding_model_project.launch.jobs.base import Evaluation, JobState
 from coding_model_project.launch.jobs.ray_jobs import RayBackend
-from tests.tables import tables
 from tests.unit.launch.jobs.conftest import make_job
-
-CASES = tables("launch")
 
 HEAD = "http://head:8265"
 Reply = tuple[int, dict[str, str], str | bytes]
@@ -199,7 +196,18 @@ def test_the_driver_keeps_a_gpu_beside_the_evaluation(tmp_path, serve):
     serve(Head()).check(make_job(tmp_path, evaluation=Evaluation(gpus=0)))
 
 
-@pytest.mark.parametrize(("status", "code", "state"), CASES["rays_states_are_ours"])
+@pytest.mark.parametrize(
+    ("status", "code", "state"),
+    [
+        ("PENDING", None, JobState.pending),
+        ("SUCCEEDED", 0, JobState.finished),
+        ("STOPPED", None, JobState.stopped),
+        ("FAILED", 130, JobState.interrupted),
+        ("FAILED", 2, JobState.failed),
+        ("FAILED", 137, JobState.stopped),
+        ("FAILED", None, JobState.failed),
+    ],
+)
 def test_rays_states_are_ours(job, serve, status, code, state):
     ended = {"status": status, "driver_exit_code": code, "message": "why"}
     backend = serve(Head(jobs={"sft-1": ended}))
