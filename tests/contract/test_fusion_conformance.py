@@ -24,24 +24,10 @@ from coding_model_project.grading.limiter import Limiter
 from coding_model_project.sandbox import conformance
 from coding_model_project.sandbox.benchmark import measure
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
-from coding_model_project.sandbox.fusion import (
-    FusionSandbox,
-    bundle,
-    capabilities,
-    fleet,
-    packing,
-)
+from coding_model_project.sandbox.fusion import FusionSandbox, bundle, capabilities, fleet, packing
 from coding_model_project.synthetic.tinycode import generator
 from coding_model_project.synthetic.tinycode.noise import NoiseConfig, noisy_solution
-from coding_model_project.types import (
-    Call,
-    Limits,
-    Problem,
-    Program,
-    Status,
-    Stdin,
-    Verdict,
-)
+from coding_model_project.types import Call, Limits, Problem, Program, Status, Stdin, Verdict
 from tests.contract.conftest import ServerProcess
 from tests.processes import ran
 from tests.text_cases import text_cases
@@ -238,10 +224,7 @@ async def test_verdicts_are_those_of_the_embedded_sandbox(any_server, stop_early
 
 async def test_verdicts_by_the_driver_are_those_of_the_embedded_sandbox(plain):
     programs = tinycode_programs(30)
-    async with (
-        EmbeddedSandbox() as embedded,
-        over(plain, max_concurrency=3) as fusion,
-    ):
+    async with EmbeddedSandbox() as embedded, over(plain, max_concurrency=3) as fusion:
         both = [ExecutionGrader(sandbox, stop_early=False) for sandbox in (embedded, fusion)]
         expected, found = [
             await asyncio.gather(*(grader.grade_code(*p) for p in programs)) for grader in both

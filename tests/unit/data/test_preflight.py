@@ -126,10 +126,7 @@ async def test_problems_without_gold_are_unproven_but_not_wrong():
 
 
 async def test_public_tests_count_for_gold():
-    tests = (
-        Test(input=Stdin(""), expected="2", public=True),
-        Test(input=Stdin(""), expected="1"),
-    )
+    tests = (Test(input=Stdin(""), expected="2", public=True), Test(input=Stdin(""), expected="1"))
     problem = Problem(id="fake/1", split="train", statement="?", tests=tests, gold=("1",))
     assert not (await preflight([problem], FakeSandbox())).passed
 

@@ -16,11 +16,7 @@ from coding_model_project.data.training.mixing import (
     parse_mixture,
     read_order,
 )
-from coding_model_project.data.training.training_files import (
-    Plan,
-    RowKind,
-    write_training_files,
-)
+from coding_model_project.data.training.training_files import Plan, RowKind, write_training_files
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Problem, Stdin, Test
 from tests.synthetic_evaluations import write_evaluation

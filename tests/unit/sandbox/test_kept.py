@@ -69,11 +69,7 @@ async def test_a_failure_does_not_end_those_that_continue(ends_of):
 
 @pytest.mark.parametrize(
     ("source", "middle"),
-    [
-        ("import os\n", "os._exit(0)"),
-        ("", "x = sum(iter(int, 1))"),
-        ("", "return 'a' * (2 << 20)"),
-    ],
+    [("import os\n", "os._exit(0)"), ("", "x = sum(iter(int, 1))"), ("", "return 'a' * (2 << 20)")],
 )
 async def test_what_ends_the_processes_leaves_new_ones_to_the_next(ends_of, source, middle):
     source += (
