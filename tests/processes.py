@@ -1,8 +1,17 @@
 """Processes that tests have started, found by their command lines."""
 
 import contextlib
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import psutil
+
+
+def ran(command: Sequence[str | Path], **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; return what it printed and its exit code."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, **more)
 
 
 def command_line(process: psutil.Process) -> str:

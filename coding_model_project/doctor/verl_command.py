@@ -48,21 +48,21 @@ def read(given: str) -> list[Command]:
         ConfigError: the file or the text has no override.
     """
     path = Path(given).expanduser()
-    is_file = "\n" not in given and is_file(path)
-    if is_file and path.suffix in (".yaml", ".yml"):
+    given_file = "\n" not in given and is_file(path)
+    if given_file and path.suffix in (".yaml", ".yml"):
         own = _yaml(path)
         return [Command(entry=MAIN_PPO, overrides=(), config_name=_default(own), own=own)]
-    text = path.read_text(errors="replace") if is_file else given
-    folder = path.parent if is_file else Path()
-    is_script = is_file and path.suffix == ".sh"
-    is_python = is_file and path.suffix == ".py"
+    text = path.read_text(errors="replace") if given_file else given
+    folder = path.parent if given_file else Path()
+    is_script = given_file and path.suffix == ".sh"
+    is_python = given_file and path.suffix == ".py"
     commands = (
         _of_python(text, folder) if is_python else _commands(text, folder, is_script=is_script)
     )
     found = [_with_own_file(one, folder) for one in commands if not _OTHER_MAIN.match(one.entry)]
     if not found:
-        shown = given if is_file or given.split() == [given] else "--verl-overrides"
-        why = "no override found" if is_file or shown != given else "no such file"
+        shown = given if given_file or given.split() == [given] else "--verl-overrides"
+        why = "no override found" if given_file or shown != given else "no such file"
         if commands:
             why = f"{commands[0].entry} is not checked"
         raise ConfigError(

@@ -17,6 +17,7 @@ from pathlib import Path
 import httpx
 
 from coding_model_project.http import free_port
+from tests.processes import ran
 
 _ROOT = Path(__file__).parents[2]
 _START_S = 180.0
@@ -159,7 +160,5 @@ def _answers(url: str) -> bool:
 
 
 def _output(command: Sequence[str], **environment: str) -> str:
-    done = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
-    )
+    done = ran(command, env={**os.environ, **environment})
     return done.stdout

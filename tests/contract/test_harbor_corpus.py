@@ -11,7 +11,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,8 @@ import pytest
 from coding_model_project.harbor.failures import InvalidTask, VerifierError, exception_type
 from coding_model_project.harbor.format.reward_rules import read_rewards
 from coding_model_project.harbor.format.task import check_env, load_task
+from tests import fresh
+from tests.processes import ran
 
 TESTS = Path(__file__).parents[1]
 OWN = TESTS / "harbor_corpus"
@@ -96,10 +97,8 @@ def test_reward_files_are_read_as_by_harbor(corpus, tmp_path):
 @pytest.mark.sandbox
 def test_oracle_trials_end_as_in_harbor(corpus):
     folder, expected = corpus
-    command = [sys.executable, "-m", "coding_model_project", "harbor", "grade", str(folder)]
-    done = subprocess.run(
-        [*command, "--oracle", "--json"], capture_output=True, text=True, check=False
-    )
+    command = [fresh.python(), "-m", "coding_model_project", "harbor", "grade", str(folder)]
+    done = ran([*command, "--oracle", "--json"])
     if done.returncode == 3 and not done.stdout:
         pytest.skip(f"no environment here: {done.stderr.strip()}")
     lines = {line["task"]: line for line in map(json.loads, done.stdout.splitlines())}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -13,7 +14,7 @@ from tests.soak import fleet
 
 pytestmark = [pytest.mark.contract, pytest.mark.sandbox, pytest.mark.timeout(300)]
 
-PROGRAMS = 200
+PROGRAMS = 150
 
 
 async def test_sigterm_finishes_what_was_accepted_and_refuses_the_rest(server):
@@ -42,7 +43,7 @@ async def _accepted(client: httpx.AsyncClient) -> float:
 
 
 async def test_no_program_is_lost_wrong_or_counted_twice():
-    outcome = await fleet.run(PROGRAMS)
+    outcome = await fleet.run(PROGRAMS, replace(fleet.LIMITS, cpu_s=0.4))
     assert outcome.ok, outcome
     assert sum("used from now on" in line for line in outcome.said) >= 3
     assert sum("and not used" in line for line in outcome.said) == 1

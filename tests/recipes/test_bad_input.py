@@ -24,6 +24,13 @@ from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.program import RECIPES
 from coding_model_project.types import Instruction, Problem, Stdin, Test
 from tests import fresh
+from tests.processes import ran
+from tests.tables import tables
+from tests.text_cases import sources
+
+CASES = tables("recipes")
+
+SOURCES = sources(__file__)
 
 pytestmark = pytest.mark.slow
 
@@ -82,16 +89,7 @@ def own_files(tmp_path, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize(
-    ("override", "says"),
-    [
-        ("coding.reward.knd=dense", "coding.reward.kind"),
-        ("hardware=tpu", "cpu gpu_1x gpu_8x"),
-        ("actor_rollout_ref.model.path=/nowhere/model", "actor_rollout_ref.model.path"),
-        ("coding.sandbox.name=nowhere:Sandbox", "coding.sandbox.name"),
-        ("experiment=golf", "reference solution"),
-    ],
-)
+@pytest.mark.parametrize(("override", "says"), CASES["program ends"])
 def test_a_program_ends_with_one_line_before_it_imports_anything_heavy(own_files, override, says):
     result = run(*but(own_files, override), override)
     assert result.returncode == 2, result.stderr
@@ -105,21 +103,7 @@ def but(overrides, one):
     return [given for given in overrides if given.split("=")[0] != one.split("=")[0]]
 
 
-@pytest.mark.parametrize(
-    ("override", "says"),
-    [
-        ("coding.reward.kind=foo", "dense, sparse"),
-        ("trainer.total_training_step=3", "trainer.total_training_steps"),
-        ("custom_reward_function.path=x.py", "custom_reward_function"),
-        ("reward_model.enable=true", "reward_model"),
-        ("coding.min_memory_gb=100000", "coding.min_memory_gb"),
-        ("data.train_batch_size=33", "set data.train_batch_size=32"),
-        ("data.train_files=/nowhere/train.parquet", "data.train_files"),
-        ("data.train_files=/nowhere/humaneval.parquet", "test only"),
-        ("data.train_files=mixed.parquet", "humaneval"),
-        ("coding.problems=[/nowhere/problems.jsonl]", "coding.problems"),
-    ],
-)
+@pytest.mark.parametrize(("override", "says"), CASES["naming key"])
 def test_one_line_naming_the_key(own_files, override, says):
     assert says in refusal(*but(own_files, override), override)
 
@@ -177,13 +161,7 @@ def test_what_verl_refuses_is_one_line_too_before_any_model_loads(own_files, tmp
 def test_a_process_of_its_own_imports_nothing_heavy_either(own_files, tmp_path):
     """The other tests fork one that has imported what a recipe does."""
     arguments = [*own_files[:-1], "actor_rollout_ref.model.path=/nowhere/model"]
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "recipes.grpo", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-    )
+    done = ran([sys.executable, "-X", "importtime", "-m", "recipes.grpo", *arguments], cwd=tmp_path)
     assert done.returncode == 2
     lines = done.stderr.splitlines()
     imported = {line.split("|")[-1].strip() for line in lines if line.startswith("import time:")}
@@ -193,15 +171,7 @@ def test_a_process_of_its_own_imports_nothing_heavy_either(own_files, tmp_path):
     assert said.startswith("error: actor_rollout_ref.model.path")
 
 
-@pytest.mark.parametrize(
-    ("recipe", "override", "says"),
-    [
-        ("grpo", "+coding.sed=2", "+coding.sed=2: no such key; did you mean coding.seed?"),
-        ("grpo", "data.train_files=/nowhere.parquet", "data.train_files: no file /nowhere.parquet"),
-        ("harbor", "coding.run_dir=file", "is a file, not a folder; set coding.run_dir to"),
-        ("pipeline", 'grpo.overrides=["coding.sed=2"]', "coding.sed=2: no such key"),
-    ],
-)
+@pytest.mark.parametrize(("recipe", "override", "says"), CASES["cannot work"])
 def test_what_cannot_work_is_refused_before_anything_is_prepared(recipe, override, says, tmp_path):
     (tmp_path / "file").touch()
     result = run("hardware=cpu", "coding.min_memory_gb=0", override, recipe=recipe, cwd=tmp_path)
@@ -221,15 +191,7 @@ def test_hydras_flags_stand_anywhere():
     assert "did you mean coding.seed?" in misspelt.stderr
 
 
-EVERY_HELP = """
-import contextlib, io, runpy, sys
-for name in sys.argv[1:]:
-    sys.argv = [name, "--help"]
-    with contextlib.redirect_stdout(io.StringIO()) as page, contextlib.suppress(SystemExit):
-        runpy.run_module(f"recipes.{name}", run_name="__main__")
-    assert f"python -m recipes.{name}" in page.getvalue(), name
-print(*sys.modules)
-"""
+EVERY_HELP = SOURCES["every help"]
 
 
 def test_help_teaches_and_imports_nothing_heavy():

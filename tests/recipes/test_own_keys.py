@@ -7,6 +7,9 @@ from coding_model_project.launch import compose
 from coding_model_project.launch.arguments import parse
 from coding_model_project.launch.checks.checks import check_values
 from coding_model_project.launch.compose import compose_recipe
+from tests.tables import tables
+
+CASES = tables("recipes")
 
 pytestmark = pytest.mark.slow
 ROLLOUT = "actor_rollout_ref.rollout"
@@ -18,25 +21,7 @@ def refused(*overrides, hardware="cpu"):
     return str(caught.value).splitlines()
 
 
-@pytest.mark.parametrize(
-    ("override", "says"),
-    [
-        ("reward.custom_reward_function.path=own.py", "judges by itself"),
-        ("+reward.custom_reward_function.reward_kwargs.k=1", "judges by itself"),
-        ("reward.sandbox_fusion.url=http://one", "coding.sandbox"),
-        ("+reward.reward_kwargs.max_resp_len=9", "judges by itself"),
-        ("reward.reward_manager.name=dapo", "CodeRewardManager"),
-        ("reward.reward_model.enable=true", "leave it out"),
-        ("reward_model.reward_manager=prime", "leave it out"),
-        ("sandbox_fusion.url=http://one", "set sandbox=fusion coding.sandbox.urls="),
-        ("model_engine=megatron", "FSDP"),
-        ("data.truncation=left", "data.filter_overlong_prompts=true"),
-        (f"{ROLLOUT}.mode=sync", "leave it out"),
-        (f"{ROLLOUT}.name=sglang", "vllm"),
-        ("algorithm.rollout_correction.rollout_rs=geometric", "seq_mean_k1"),
-        (f"{ROLLOUT}.log_prob_use_dynamic_bsz=true", "use_dynamic_bsz=False"),
-    ],
-)
+@pytest.mark.parametrize(("override", "says"), CASES["without effect"])
 def test_a_key_that_would_have_no_effect_or_fail_late_is_refused(override, says):
     (line,) = refused(override)
     assert says in line

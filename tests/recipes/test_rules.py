@@ -13,6 +13,9 @@ from coding_model_project.launch.checks import relations, rules
 from coding_model_project.launch.checks.checks import check_values
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.sizing import BUCKET, fill_bucket
+from tests.tables import tables
+
+CASES = tables("recipes")
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 RECIPES = ["baseline", "sft", "dpo", "grpo", "repair", "harbor", "pipeline"]
@@ -103,17 +106,7 @@ def test_a_known_model_bounds_the_context(tmp_path):
     assert "stay within 64" in said
 
 
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 30,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-    "vocab_size": 49152,
-    "tie_word_embeddings": True,
-    "max_position_embeddings": 8192,
-}
+LLAMA = CASES["llama"]
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -213,35 +206,7 @@ def test_gpu_profiles_generate_on_nodes_of_their_own(profile):
     assert not config.actor_rollout_ref.hybrid_engine
 
 
-@pytest.mark.parametrize(
-    ("overrides", "says"),
-    [
-        (["coding.mode=async"], "coding.mode=async: "),
-        (["coding.max_staleness=2"], "coding.max_staleness=2: coding.mode=sync"),
-        ([COLOCATE, "coding.max_staleness=-1"], "coding.max_staleness=-1: set it to a whole"),
-        ([COLOCATE, "trainer.v1.trainer_mode=sync"], "trainer.v1.trainer_mode=sync: "),
-        *(
-            ([COLOCATE, override], f"{override}: ")
-            for override in (
-                "trainer.v1.sampler.max_off_policy_threshold=8",
-                "trainer.v1.sampler.max_off_policy_strategy=wait",
-                "trainer.v1.sampler.custom_sampler.path=mine.py",
-                "trainer.v1.colocate_async.num_warmup_batches=2",
-                "algorithm.rollout_correction.bypass_mode=true",
-                "algorithm.rollout_correction.rollout_is=null",
-                f"{ROLLOUT}.calculate_log_probs=false",
-                f"{ROLLOUT}.full_determinism=true",
-            )
-        ),
-        ([COLOCATE, "coding.training.sampler=online"], "coding.training.sampler=online: "),
-        ([COLOCATE, "experiment=stable"], "coding.training.max_resampling="),
-        ([SEPARATE, "actor_rollout_ref.hybrid_engine=true"], "actor_rollout_ref.hybrid_engine="),
-        ([SEPARATE, f"{ROLLOUT}.checkpoint_engine.backend=naive"], f"{ROLLOUT}.checkpoint_engine"),
-        ([SEPARATE, f"{SYNC_STEP}=2"], f"{SYNC_STEP}=2: data.train_batch_size=32 has 1 "),
-        ([SEPARATE, "actor_rollout_ref.actor.ppo_mini_batch_size=24"], "data.train_batch_size=32 "),
-        ([SEPARATE, f"{ROLLOUT}.n_gpus_per_node=0"], f"{ROLLOUT}.n_gpus_per_node=0: "),
-    ],
-)
+@pytest.mark.parametrize(("overrides", "says"), CASES["not together"])
 def test_what_does_not_go_together_is_one_line(overrides, says):
     with pytest.raises(ConfigError) as caught:
         check_values(compose_recipe("grpo", ["hardware=cpu", *overrides]))

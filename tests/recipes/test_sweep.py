@@ -5,8 +5,11 @@ import pytest
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch import sweep
 from tests import fresh
+from tests.processes import ran
 
 pytestmark = pytest.mark.slow
+
+RUN = "import runpy; runpy.run_module('recipes.grpo', run_name='__main__')"
 
 
 def test_members_are_named_by_what_is_swept_only():
@@ -40,7 +43,8 @@ def test_a_failed_member_is_one_line_and_the_others_go_on(tmp_path):
     """Two members that fail at their checks, before verl is imported."""
     given = ["coding.dataset=null", "coding.problems=[]", "coding.min_memory_gb=0"]
     given += [f"coding.run_dir={tmp_path}", "actor_rollout_ref.model.path=./nowhere"]
-    done = fresh.run("recipes.grpo", "-m", "hardware=cpu", "coding.seed=1,2", *given)
+    code = f"import sys; sys.executable = {str(fresh.python())!r}; sys.argv[0] = 'grpo'; {RUN}"
+    done = ran([fresh.python(), "-c", code, "-m", "hardware=cpu", "coding.seed=1,2", *given])
     assert done.returncode == 3
     for seed in (1, 2):
         assert f"coding.seed={seed}: in {tmp_path}/coding.seed={seed}\n" in done.stdout

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from coding_model_project.data.problems import write_problems
 from tests.completion_server import CompletionServer, serving
 from tests.fakes import stdin_problem
+from tests.processes import ran
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import training, write_run
 from tests.tables import tables
@@ -77,11 +78,9 @@ class Base:
     def run(self, command: str, *, code: int = 0, holds: str = "") -> str:
         """Run `coding-model ...` or `python ...`, and check its exit code and a word of its output."""
         program, *arguments = command.split(" ")
-        done = subprocess.run(
-            [self.bin / program, *arguments],
-            cwd=self.work, env=self.environment, capture_output=True, text=True,
-            timeout=600, check=False,
-        )  # fmt: skip
+        done = ran(
+            [self.bin / program, *arguments], cwd=self.work, env=self.environment, timeout=600
+        )
         output = done.stdout + done.stderr
         good = done.returncode == code and holds in output
         good = good and not any(word in output for word in UNWANTED)

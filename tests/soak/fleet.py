@@ -71,10 +71,10 @@ class Outcome:
         return self.judged == self.programs and not bad and self.drained_cleanly
 
 
-def problem(n: int) -> cmp.Problem:
+def problem(n: int, limits: Limits = LIMITS) -> cmp.Problem:
     """Return a problem whose right answers differ from all others'."""
     tests = [cmp.Test(cmp.Stdin(f"{n} {k}"), expected=str(n * 3 + k)) for k in range(4)]
-    return cmp.Problem.simple("3a + b", id=f"fleet/{n}", tests=tests, limits=LIMITS)
+    return cmp.Problem.simple("3a + b", id=f"fleet/{n}", tests=tests, limits=limits)
 
 
 def program(n: int) -> str:
@@ -92,7 +92,8 @@ def program(n: int) -> str:
         case 9:
             return f"import os\nos.abort()  # {n}"
         case 11 if n % 60 == 11:
-            return f"while True: pass  # {n}" if n % 600 == 11 else f"x = 'a' * (1 << 40)  # {n}"
+            endless = right.replace("\n", "\nwhile b == 3: pass\n", 1)
+            return endless if n % 600 == 11 else f"x = 'a' * (1 << 40)  # {n}"
         case 13:
             return f"print('x' * {300_000 + n})"
         case _:
@@ -166,10 +167,10 @@ EVENTS: list[tuple[float, Event]] = [
 """Share of judged programs at which each event happens. Each event waits for the previous one."""
 
 
-async def run(programs: int) -> Outcome:
+async def run(programs: int, limits: Limits = LIMITS) -> Outcome:
     """Judge the programs through all events, and on the embedded sandbox."""
     outcome = Outcome(programs=programs)
-    problems = [problem(n) for n in range(programs)]
+    problems = [problem(n, limits) for n in range(programs)]
     sources = [program(n) for n in range(programs)]
     with TemporaryDirectory() as folder, ExitStack() as stack:
         world = World(Path(folder), outcome)

@@ -28,6 +28,7 @@ from coding_model_project.data.loaders.humaneval_x import LANGUAGES
 from coding_model_project.grading.judge import start_graders
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Problem
+from tests.processes import ran
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 N_AT_ONCE = 2
@@ -80,9 +81,7 @@ def published_verdict(case: Case) -> bool:
 
         def run(*words: str) -> subprocess.CompletedProcess[str] | None:
             try:
-                return subprocess.run(
-                    words, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S
-                )
+                return ran(words, cwd=folder, timeout=TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 return None
 

@@ -16,15 +16,14 @@ import coding_model_project as cmp
 from coding_model_project.grading.wellformed import check_problem
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from tests import api_page
+from tests.processes import ran
 
 ADD = cmp.Problem.simple("Add two numbers.", tests=[cmp.Test(cmp.Stdin("1 2"), expected="3")])
 RIGHT = "print(sum(map(int, input().split())))"
 
 
 def script(code: str, *, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code], input=stdin, capture_output=True, text=True, timeout=60
-    )
+    return ran([sys.executable, "-c", code], input=stdin, timeout=60)
 
 
 PRELUDE = f"""

@@ -6,11 +6,8 @@ import json
 import os
 import re
 import socket
-import subprocess
 import sys
-import threading
 from collections import namedtuple
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -26,6 +23,8 @@ from coding_model_project.launch.checks.machine_checks import cpu_need
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.sizing import needed_gb
 from coding_model_project.runs.accelerators import Gpu
+from tests.answering import answering
+from tests.processes import ran
 
 ROOT = Path(__file__).parents[2]
 Usage = namedtuple("Usage", "total used free")
@@ -252,17 +251,8 @@ def test_wandb(monkeypatch, tmp_path):
 @pytest.fixture
 def server():
     """A hub that refuses everything, as it may without a token."""
-
-    class Refuse(BaseHTTPRequestHandler):
-        def do_HEAD(self):
-            self.send_error(401)
-
-        def log_message(self, *_): ...
-
-    with HTTPServer(("127.0.0.1", 0), Refuse) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with answering(lambda *_: (401, {}, b"")) as url:
+        yield url
 
 
 def test_a_hub_that_refuses_is_reached_and_one_that_is_not_is_a_warning(server, monkeypatch):
@@ -339,9 +329,7 @@ def test_for_real_without_a_heavy_import():
         f"sys.exit(','.join(m for m in '{HEAVY}'.split() if m in sys.modules) or code)"
     )
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
-    )
+    result = ran([sys.executable, "-c", code], env=environment)
     last = result.stdout.splitlines()[-1]
     found = re.fullmatch(r"(\d+) ok, .* (\d+) problems?: .*", last)
     assert found, result.stdout + result.stderr

@@ -5,6 +5,9 @@ import json
 import pytest
 
 import coding_model_project.cli as cli
+from tests.tables import tables
+
+CASES = tables("unit")
 
 pytestmark = pytest.mark.slow  # each question composes a recipe
 
@@ -39,14 +42,7 @@ CARD = ["--gpus", "1", "--gpu-memory-gb", "80", "--cpus", "16", "--memory-gb", "
 
 @pytest.mark.parametrize(
     ("profile", "machine", "name", "remedy", "way"),
-    [
-        ("gpu_multi", NODE, "gpus", "set trainer.nnodes=1", ["--nodes", "4"]),
-        ("gpu_8x", [*NODE, "--gpus", "4"], "gpus", "set trainer.n_gpus_per_node=4", None),
-        ("gpu_1x", [*CARD, "--cpus", "5"], "cpus", UNITS, [UNITS]),
-        ("gpu_1x", [*CARD, LARGE], "update", "experiment=lora", ["experiment=lora"]),
-        ("gpu_8x", [*NODE, f"{HEADS}=8"], "values", "set it to 4", [f"{HEADS}=4"]),
-        ("cpu", ["--cpus", "2", "--memory-gb", "4"], "memory", "", ["--memory-gb", "16"]),
-    ],
+    CASES["machine lacks"],
     ids=["nodes", "cards", "cpus", "a large model", "a divisor", "memory"],
 )
 def test_what_a_machine_lacks_has_a_way_out_that_leads_out(
@@ -99,18 +95,7 @@ def test_a_cache_that_holds_no_whole_sample(ask):
     assert ask("gpu_8x", *NODE, model, null)[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--gpus", "8"], "add --profile"),
-        (["coding.seed=1"], "add --profile"),
-        (["--profile", "gpu_9x"], "gpu_9x"),
-        (["--profile", "gpu_8x", "--recipe", "demo"], "expected one of grpo"),
-        (["--profile", "gpu_8x", "--gpus", "8"], "--gpu-memory-gb"),
-        (["--profile", "gpu_8x", *NODE, "actor_rollout_ref.model.path=some/model"], "some/model"),
-        (["--profile", "gpu_8x", *NODE, "data.train_batch=1"], "data.train_batch_size"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "said"), CASES["bad_input_is_one_line"])
 def test_bad_input_is_one_line(arguments, said, capsys, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     assert cli.main(["doctor", *arguments]) == 2

@@ -22,7 +22,7 @@ def site(tmp_path_factory) -> Path:
     return out
 
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]  # which is built once
 
 
 def test_every_page_is_in_the_site_and_loads_nothing_from_elsewhere(site):

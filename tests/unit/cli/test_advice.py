@@ -6,7 +6,6 @@ import ast
 import importlib.util
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,7 +13,11 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.configs.reference import all_keys
+from tests import fresh
+from tests.tables import tables
 from tests.unit.cli.options import commands, options
+
+CASES = tables("cli")
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted(
@@ -78,7 +81,7 @@ def known_options() -> frozenset[str]:
 def _script_options() -> set[str]:
     """Those of the scripts in src, as they list them."""
     pages = [
-        subprocess.run([sys.executable, path, "--help"], capture_output=True, text=True, check=True)
+        subprocess.run([fresh.python(), path, "--help"], capture_output=True, text=True, check=True)
         for path in sorted((ROOT / "src").glob("*.py"))
         if "__main__" in path.read_text()
     ]
@@ -96,18 +99,7 @@ def test_options_exist(texts):
     assert unknown == []
 
 
-@pytest.mark.parametrize(
-    ("advice", "wrong"),
-    [
-        ("`data preflight NAME --path FILE`", None),
-        ("`data preflite NAME`", "no command preflite"),
-        ("`data rows P --path FILE`", "no option --path"),
-        ("`harbor grade --out JOB`, then `harbor view`", None),
-        ("run python -m coding_model_project runs shw X", "no command shw"),
-        ("python -m recipes.nothing", "no module"),
-        ("`data` and `report`", None),
-    ],
-)
+@pytest.mark.parametrize(("advice", "wrong"), CASES["wrong_advice_is_found"])
 def test_wrong_advice_is_found(advice, wrong):
     found = list(wrong_commands(advice))
     assert found == [] if wrong is None else wrong in found[0]

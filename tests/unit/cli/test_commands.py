@@ -12,7 +12,10 @@ import pytest
 from coding_model_project.cli import main, run_app
 from coding_model_project.cli.commands import Commands, only
 from coding_model_project.config_key import Option, argument, key, option, option_of
+from tests.tables import tables
 from tests.unit.cli.options import commands, options
+
+CASES = tables("cli")
 
 
 class Colour(StrEnum):
@@ -78,19 +81,7 @@ def test_options_fill_the_fields(paint):
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--folder", "x"], "--size"),
-        (["--size", "3"], "--folder"),
-        (["--size", "0", "--folder", "x"], "'--size': Input should be greater than or equal to 1"),
-        (["--size", "1", "--folder", "x", "--in", "green"], "'red', 'blue'"),
-        (["--size", "1", "--folder", "x", "--body", "["], "--body=[: not JSON"),
-        (["--size", "1", "--folder", "x", "--no-fast"], "--no-fast"),
-        (["--size", "1", "--folder", "x", "--hidden", "1"], "--hidden"),
-        (["--size", "1", "--folder", "x", "--width", "1"], "--width"),
-    ],
-)
+@pytest.mark.parametrize(("words", "says"), CASES["wrong usage"])
 def test_wrong_usage_is_one_line(paint, words, says, capsys):
     assert paint(*words) == (2, {})
     assert says in capsys.readouterr().err
@@ -121,15 +112,7 @@ def test_every_option_says_what_it_does():
     assert [str(option) for option in options() if not option.help] == []
 
 
-@pytest.mark.parametrize(
-    ("command", "before", "today"),
-    [
-        ("harbor grade", "concurrency", "workers"),
-        ("harbor grade", "job", "out"),
-        ("harbor eval", "concurrency", "workers"),
-        ("config reference", "write", "out"),
-    ],
-)
+@pytest.mark.parametrize(("command", "before", "today"), CASES["old names"])
 def test_old_names_are_still_taken(command, before, today):
     normalised = dict(commands())[command].context_settings["token_normalize_func"]
     assert (normalised(before), normalised("other")) == (today, "other")

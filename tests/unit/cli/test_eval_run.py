@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -12,7 +10,9 @@ import pytest
 import coding_model_project.cli as cli
 from coding_model_project.data.problems import write_problems
 from coding_model_project.types import Call, Problem, Test
+from tests import fresh
 from tests.completion_server import CompletionServer, serving
+from tests.processes import ran
 
 ROOT = Path(__file__).parents[3]
 RUN = ["-m", "coding_model_project", "eval", "run"]
@@ -42,14 +42,11 @@ def base_install(folder):
 
 
 def program(arguments, folder, environment=None):
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
+    return ran(
+        [fresh.python(), *map(str, arguments)],
         cwd=folder,
         env=environment or os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
         timeout=100,
-        check=False,
     )
 
 

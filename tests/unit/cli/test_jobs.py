@@ -3,7 +3,10 @@
 import pytest
 
 import coding_model_project.cli as cli
+from tests.tables import tables
 from tests.unit.launch.jobs.conftest import git
+
+CASES = tables("cli")
 
 SAGEMAKER = ["--backend", "sagemaker", "--region", "r"]
 
@@ -27,30 +30,7 @@ def here(repo, monkeypatch):
     return repo
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["pipeline"], "recipe=pipeline: expected baseline, sft, dpo, grpo, repair, harbor"),
-        (["sft", "--backend", "k8s"], "--backend=k8s: expected local, ray, slurm, sagemaker"),
-        (["sft", "--name", "a_b"], "--name=a_b: expected at most 63"),
-        (["sft", "--name", "a", "--anonymous"], "--anonymous and --name exclude each other"),
-        (["sft", "--eval-gpus", "1"], "--eval-gpus=1: needs --with-evaluation"),
-        (["sft", "--role", "me"], "--role: only available with --backend sagemaker"),
-        (["sft", "--backend", "slurm", "--gpus", "0"], "--gpus: only available with"),
-        (["sft", "--sbatch=--gres=gpu:8"], "--sbatch: only available with --backend slurm"),
-        (["sft", "--env", "A=b"], "--env: only available with --backend ray"),
-        (["sft", "--backend", "ray", "coding.run_dir=/a"], "--address: required with"),
-        (["sft", "--backend", "sagemaker"], "--region: required with"),
-        (["sft", "--backend", "ray", "--address", "http://h"], "coding.run_dir: required with"),
-        (["sft", "--resource", "a", "--backend", "ray"], "--resource=a: expected NAME=VALUE"),
-        (["sft", "--gpus", "0,0"], "--gpus=0,0: expected different numbers"),
-        (["sft", "-m", "a=1,2"], "-m: expected key=value"),
-        (["sft", "--backend", "slurm"], "hardware=: not set"),
-        (["sft", *SAGEMAKER, "coding.run_dir=/a"], "coding.run_dir=/a: fixed on SageMaker"),
-        (["sft", "--repo", "/"], "--repo=/: not a git working tree"),
-        (["baseline", "coding.evaluation.modle=m"], "coding.evaluation.modle"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), CASES["wrong option"])
 def test_a_wrong_option_is_one_line_and_nothing_is_written(here, capsys, words, said):
     assert cli.main(["jobs", "submit", *words]) == 2
     err = capsys.readouterr().err

@@ -11,6 +11,14 @@ import pytest
 
 import coding_model_project.cli as cli
 from coding_model_project.program import MODULE, RECIPES, SCRIPT, program
+from tests import fresh
+from tests.processes import ran
+from tests.tables import tables
+from tests.text_cases import sources
+
+CASES = tables("cli")
+
+SOURCES = sources(__file__)
 
 
 @pytest.mark.slow
@@ -28,19 +36,7 @@ def test_a_reader_that_has_seen_enough_ends_it_without_a_word(program):
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["grade"], "--completions"),
-        (["grade", "--problems", "/nowhere", "--completions", "x", "--out", "y"], "/nowhere"),
-        (["grade", "--nonsense"], "--nonsense"),
-        (["nonsense"], "nonsense"),
-        (["sandbox", "check", "--min-tier", "steel"], "'rlimit', 'seccomp', 'namespaces'"),
-        (["sandbox", "run", "/nowhere.py"], "/nowhere.py"),
-        (["data", "prepare", "mbpp"], "tinycode"),
-        (["data", "preflight", "nothing_known"], "nothing_known=PATH"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "says"), CASES["wrong commands"])
 def test_wrong_usage_is_one_line_and_exit_2(arguments, says, capsys):
     assert cli.main(arguments) == 2
     error = capsys.readouterr().err
@@ -53,40 +49,21 @@ ROOT = Path(__file__).parents[3]
 HEAVY = {"numpy", "pyarrow", "hydra", "omegaconf", "httpx", "torch", "ray", "verl", "vllm", "scipy"}
 """pydantic is not among them: typer itself imports it."""
 
-EVERY_HELP = """
-import contextlib, io, sys
-import typer
-import coding_model_project.cli as cli
-
-def pages(command, path):
-    yield path
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from pages(inner, [*path, name])
-
-shown = 0
-for path in pages(typer.main.get_command(cli.app), []):
-    with contextlib.redirect_stdout(io.StringIO()) as page:
-        assert cli.main([*path, "--help"]) == 0, path
-    assert "Usage:" in page.getvalue(), path
-    shown += 1
-print(shown, *sys.modules)
-"""
+EVERY_HELP = SOURCES["every help"]
 
 
 def as_script(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The console script, which need not be installed for it."""
     code = "import sys; from coding_model_project.cli import main; "
     code += f"sys.argv[0] = '/bin/{SCRIPT}'; sys.exit(main())"
-    command = [sys.executable, "-c", code, *arguments]
+    command = [fresh.python(), "-c", code, *arguments]
     given = {**os.environ, "COLUMNS": "100", **environment}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=given)
 
 
 @pytest.mark.slow
 def test_no_help_page_imports_what_only_work_needs():
-    done = subprocess.run(
-        [sys.executable, "-c", EVERY_HELP], capture_output=True, text=True, check=False
-    )
+    done = ran([sys.executable, "-c", EVERY_HELP])
     assert done.returncode == 0, done.stderr
     shown, *modules = done.stdout.split()
     assert int(shown) > 30

@@ -9,6 +9,9 @@ import pytest
 
 import coding_model_project.cli as cli
 from coding_model_project.types import Execution, Status
+from tests.tables import tables
+
+CASES = tables("cli")
 
 
 def test_run_prints_what_the_program_printed(tmp_path, sandbox, capsys):
@@ -26,16 +29,7 @@ def piped(monkeypatch, content):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "language"),
-    [
-        ("a.py", [], "python"),
-        ("a.JS", [], "javascript"),
-        ("a.rs", [], "rust"),
-        ("a.txt", ["--language", "python"], "python"),
-        ("a.py", ["--language", "golang"], "go"),
-    ],
-)
+@pytest.mark.parametrize(("name", "options", "language"), CASES["extensions"])
 def test_the_extension_chooses_the_language(tmp_path, sandbox, name, options, language):
     (tmp_path / name).write_text("hello")
     assert cli.main(["sandbox", "run", str(tmp_path / name), "--stdin", "", *options]) == 0

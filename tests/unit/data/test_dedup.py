@@ -17,17 +17,13 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
 from tests.bench import made_problems
 from tests.bench.dedup import KINDS, bench
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
 
 RNG = random.Random(5)
 MEANINGS = [made_problems.meaning(RNG) for _ in range(60)]
-CODE = """
-def best(values, limit):
-    total = 0
-    for value in values:
-        if total + value <= limit and value % 2 == 0:
-            total += value * (limit - total)
-    return total - min(values) + max(values)
-"""
+CODE = SOURCES["code"]
 
 
 def made(number, what, how, *, source="mine", split="train", tests=False):

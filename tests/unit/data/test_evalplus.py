@@ -9,7 +9,10 @@ from coding_model_project.data.loaders import evalplus_expected, load
 from coding_model_project.data.loaders.evalplus_arguments import typed
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.grading.execution import ExecutionGrader
+from tests.tables import tables
 from tests.unit.data.rows import published as rows
+
+CASES = tables("data")
 
 
 @pytest.fixture(autouse=True)
@@ -97,13 +100,7 @@ def quarter(tmp_path_factory):
 @pytest.mark.sandbox
 @pytest.mark.parametrize(
     ("body", "base", "plus"),
-    [
-        ("return x / 4", True, True),
-        ("return abs(x) / 4", True, False),
-        ("return 1.0", False, False),
-        ("return x / 4 if x != 2 else 'no'", False, False),
-        ("while x < 0: pass\n    return x / 4", True, False),
-    ],
+    CASES["benchmarks own"],
     ids=["right", "wrong on further inputs", "wrong", "wrong on an own input", "endless"],
 )
 @pytest.mark.parametrize("stop_early", [False, True], ids=["all tests", "until one fails"])

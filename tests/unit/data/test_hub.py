@@ -2,10 +2,8 @@
 
 import json
 import os
-import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +13,8 @@ from huggingface_hub import constants
 from coding_model_project.cli import main
 from coding_model_project.data.loaders import LOADERS
 from coding_model_project.data.loaders.remote import hub_patterns
+from tests.answering import answering
+from tests.processes import ran
 from tests.tables import tables
 from tests.unit.data.rows import published as rows
 
@@ -30,51 +30,29 @@ WITHOUT_DATASETS = (
 )
 
 
-class Hub(BaseHTTPRequestHandler):
-    """The part of the hub that a download needs; `server.failure` replaces its answers."""
-
-    def do_GET(self):
-        failure = self.server.failure
-        if failure is not None:
-            self.answer(failure[0], {"X-Error-Code": failure[1]} if failure[1] else {})
-        elif "/api/datasets/" in self.path and "/tree/" in self.path:
-            content = self.server.content
-            self.json([{"type": "file", "path": FILE, "size": len(content), "oid": "0" * 40}])
-        elif "/api/datasets/" in self.path:
-            siblings = [{"rfilename": FILE}]
-            self.json({"id": "google-research-datasets/mbpp", "sha": SHA, "siblings": siblings})
-        elif self.path.endswith(FILE):
-            self.answer(200, {"ETag": '"1"', "X-Repo-Commit": SHA}, self.server.content)
-        else:
-            self.answer(404, {})
-
-    do_HEAD = do_GET
-
-    def json(self, content):
-        self.answer(200, {"Content-Type": "application/json"}, json.dumps(content).encode())
-
-    def answer(self, status, headers, content=b""):
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(content))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content)
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
 def hub(tmp_path):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    server.failure = None
+    """The part of the hub that a download needs; `failure` replaces its answers."""
     pq.write_table(pa.Table.from_pylist([rows.MBPP] * 974), tmp_path / "rows.parquet")
-    server.content = (tmp_path / "rows.parquet").read_bytes()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    content = (tmp_path / "rows.parquet").read_bytes()
+
+    def answer(method, path, _):
+        if hub.failure is not None:
+            status, error = hub.failure
+            return status, {"X-Error-Code": error} if error else {}, b""
+        if path.endswith(FILE):
+            return 200, {"ETag": '"1"', "X-Repo-Commit": SHA}, content
+        if "/api/datasets/" not in path:
+            return 404, {}, b""
+        file = {"type": "file", "path": FILE, "size": len(content), "oid": "0" * 40}
+        name = "google-research-datasets/mbpp"
+        about = {"id": name, "sha": SHA, "siblings": [{"rfilename": FILE}]}
+        found = json.dumps([file] if "/tree/" in path else about).encode()
+        return 200, {"Content-Type": "application/json"}, found
+
+    with answering(answer) as url:
+        hub = SimpleNamespace(url=url, failure=None)
+        yield hub
 
 
 def command(folder, endpoint, *arguments, **environment):
@@ -85,19 +63,15 @@ def command(folder, endpoint, *arguments, **environment):
         "HF_HUB_DISABLE_TELEMETRY": "1",
         **environment,
     }
-    return subprocess.run(
+    return ran(
         [sys.executable, "-c", WITHOUT_DATASETS, *arguments, "--data-dir", str(folder / "data")],
-        capture_output=True,
-        text=True,
         env=environment,
-        check=False,
     )
 
 
 def write_rows(folder, hub, **environment):
-    endpoint = f"http://127.0.0.1:{hub.server_port}"
     arguments = ["data", "rows", "mbpp_train", "--no-check", "--out", str(folder / "out")]
-    return command(folder, endpoint, *arguments, **environment)
+    return command(folder, hub.url, *arguments, **environment)
 
 
 def test_a_public_set_comes_from_the_hub_without_the_datasets_package(hub, tmp_path):
@@ -120,7 +94,7 @@ def test_a_public_set_comes_from_the_hub_without_the_datasets_package(hub, tmp_p
 )
 def test_what_the_hub_refuses_is_one_line(hub, tmp_path, capsys, monkeypatch, failure, code, says):
     hub.failure = failure
-    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{hub.server_port}")
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
     assert main(["data", "preflight", "mbpp", "--data-dir", str(tmp_path)]) == code
     error = capsys.readouterr().err
     assert says in error

@@ -19,18 +19,13 @@ from coding_model_project.types import (
 )
 from tests.fakes import FakeSandbox
 from tests.tables import tables
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
 
 CASES = tables("mutants")
 
-SOURCE = '''
-def f(xs, n=3):
-    """Not to be changed."""
-    total = 0
-    for i in range(len(xs)):
-        if xs[i] > n and not xs[i] % 2 == 0:
-            total += xs[i] * 2
-    return total if total else None
-'''
+SOURCE = SOURCES["source"]
 
 
 def run(source, given):

@@ -30,6 +30,9 @@ from coding_model_project.evaluation.results import COMPLETIONS
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import ErrorType, Problem
 from tests.synthetic_evaluations import write_samples
+from tests.tables import tables
+
+CASES = tables("data")
 
 BARE = PromptStyle.bare
 WRONG = ErrorType.wrong_answer
@@ -265,17 +268,7 @@ def test_gold_stands_in_where_nothing_was_accepted(world):
     assert row["contrast"] == "runtime_error"  # the group of memory_limit
 
 
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        (["--contrasts", "timeout"], "no pair can be made from 4 problems: 2 × no failing sample"),
-        (["--contrasts", "no_code"], "choose from wrong_answer"),
-        (["--contrasts", "slow"], "--contrasts=slow"),
-        (["--similarity", "far"], "'far' is not one of 'nearest', 'random'"),
-        (["--max-length-ratio", "0.5"], "--max-length-ratio"),
-        (["--validation", "0.5"], "--validation=0.5 of 1 problems"),
-    ],
-)
+@pytest.mark.parametrize(("more", "says"), CASES["bad_input_is_one_line"])
 def test_bad_input_is_one_line(world, capsys, more, says):
     assert pairs(world, *more) == 2
     (line,) = capsys.readouterr().err.splitlines()

@@ -23,8 +23,11 @@ from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import Execution, Problem, Status, Stdin, Test
 from tests.fakes import FakeSandbox, stdin_problem
 from tests.preflights import preflight
+from tests.tables import tables
 from tests.unit.data.rows import published
 from tests.unit.data.test_mutants import run
+
+CASES = tables("data")
 
 GOLD = "n = int(input())\nif n > 3:\n    print(n * 2)\nelse:\n    print(0)"
 
@@ -123,10 +126,7 @@ async def test_problems_without_gold_are_unproven_but_not_wrong():
 
 
 async def test_public_tests_count_for_gold():
-    tests = (
-        Test(input=Stdin(""), expected="2", public=True),
-        Test(input=Stdin(""), expected="1"),
-    )
+    tests = (Test(input=Stdin(""), expected="2", public=True), Test(input=Stdin(""), expected="1"))
     problem = Problem(id="fake/1", split="train", statement="?", tests=tests, gold=("1",))
     assert not (await preflight([problem], FakeSandbox())).passed
 
@@ -225,13 +225,7 @@ def test_a_maths_answer_that_its_solution_contradicts_is_named(tmp_path, sandbox
     assert "mine/1: gold rejected" in capsys.readouterr().err
 
 
-FAULTY = {
-    "duplicate id": {"id": "fake/1"},
-    "empty id": {"id": " "},
-    "empty statement": {"statement": " \n"},
-    "no hidden tests": {"tests": [{"stdin": "", "expected": "1", "public": True}]},
-    "absurd limits": {"limits": {"cpu_s": 0.000001, "memory_mb": 1_000_000}},
-}
+FAULTY = CASES["faulty"]
 
 
 @pytest.mark.parametrize("fault", FAULTY)

@@ -28,21 +28,13 @@ def mapped(folder, tests, **more):
     return loaded.problems[0] if loaded.problems else loaded.set_aside[0].reason
 
 
-@pytest.mark.parametrize(
-    "tests",
-    FORMS["scripts"],
-    ids=str,
-)
+@pytest.mark.parametrize("tests", FORMS["scripts"], ids=str)
 def test_scripts_are_tested_by_every_form_of_inputs_and_outputs(tmp_path, tests):
     (test,) = mapped(tmp_path, tests).tests
     assert (test.input, test.expected) == (Stdin("1 2"), "3")
 
 
-@pytest.mark.parametrize(
-    ("tests", "more"),
-    FORMS["functions"],
-    ids=str,
-)
+@pytest.mark.parametrize(("tests", "more"), FORMS["functions"], ids=str)
 def test_functions_are_called(tmp_path, tests, more):
     problem = mapped(tmp_path, tests, **more)
     assert (problem.tests[0].input, problem.tests[0].expected) == (Call("add", (1, 2)), 3)
@@ -95,11 +87,7 @@ def test_the_whole_conversation_is_asked_trained_and_stored(tmp_path):
     assert read_problems(tmp_path / "p.jsonl") == (problem,)
 
 
-@pytest.mark.parametrize(
-    ("row", "answer"),
-    FORMS["answers"],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize(("row", "answer"), FORMS["answers"], ids=str)
 def test_answers_in_unmistakable_rows_need_no_map(tmp_path, row, answer):
     (problem,) = load("mine", path=written(tmp_path, "rows.jsonl", row)).problems
     assert (problem.answer, problem.graded_by) == (answer, "math")
@@ -116,15 +104,7 @@ def test_what_is_no_answer_is_never_written_as_one(tmp_path, truth):
     assert len(load("mine", path=path).set_aside) == 1
 
 
-@pytest.mark.parametrize(
-    ("statement", "says"),
-    [
-        ("This is an interactive problem.", "interactive"),
-        ("If there are several answers, print any.", "checker"),
-        ("Print the lines in any order.", "checker"),
-        ("See <image>.", "image"),
-    ],
-)
+@pytest.mark.parametrize(("statement", "says"), FORMS["no test"])
 def test_what_no_test_can_judge_is_set_aside_in_mapped_files_too(tmp_path, statement, says):
     assert says in mapped(tmp_path, CASES, q=statement)
 

@@ -16,14 +16,13 @@ from coding_model_project.data.training.mixing import (
     parse_mixture,
     read_order,
 )
-from coding_model_project.data.training.training_files import (
-    Plan,
-    RowKind,
-    write_training_files,
-)
+from coding_model_project.data.training.training_files import Plan, RowKind, write_training_files
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Problem, Stdin, Test
 from tests.synthetic_evaluations import write_evaluation
+from tests.tables import tables
+
+CASES = tables("data")
 
 
 def problem(name, split="train", **fields):
@@ -282,16 +281,7 @@ def test_problems_that_no_program_could_solve_are_left_out_and_named(kind, tmp_p
     assert "no problem is left to write: 1 × no hidden tests; 1 × unusable; the first: m" in said
 
 
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        (["--kind", "dpo"], "'dpo' is not one of 'rl', 'sft'"),
-        (["--max-prompt-tokens", "9"], "--tokenizer"),
-        (["--order", "/nowhere"], "/nowhere"),
-        (["--mixture", "taco=1"], "mine has no weight"),
-        (["--max-rate", "0.5"], "--rates FILE"),
-    ],
-)
+@pytest.mark.parametrize(("more", "says"), CASES["wrong_usage"])
 def test_wrong_usage(tmp_path, more, says, capsys):
     write_problems(tmp_path / "p.jsonl", MINE)
     assert cli.main(["data", "rows", str(tmp_path / "p.jsonl"), "--out", str(tmp_path), *more]) == 2

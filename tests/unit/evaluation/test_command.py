@@ -11,6 +11,10 @@ import pytest
 from coding_model_project.data.problems import write_problems
 from coding_model_project.types import Call, Problem, Test
 from tests.completion_server import CompletionServer, serving
+from tests.processes import ran
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
 
 SCRIPT = Path(__file__).parents[3] / "src" / "phase0_eval.py"
 N_PROBLEMS, N_SAMPLES = 20, 4
@@ -40,18 +44,7 @@ def command(url, out, *more):
     return [sys.executable, str(SCRIPT), *arguments, "--out", str(out), *more]
 
 
-ON_A_SMALL_DISK = """
-import json, subprocess, sys
-run, *command = sys.argv[1:]
-mount = ["mount", "-t", "tmpfs", "-o"]
-subprocess.run([*mount, "size=4m", "tmpfs", run], check=True)
-full = subprocess.run(command, capture_output=True, text=True)
-subprocess.run([*mount, "remount,size=100m", "tmpfs", run], check=True)
-roomy = subprocess.run(command, capture_output=True, text=True)
-lines = open(run + "/results.jsonl").read().splitlines()
-keys = {(row["problem"], row["sample"]) for row in map(json.loads, lines)}
-print(json.dumps([full.returncode, full.stderr, roomy.returncode, len(lines), len(keys)]))
-"""
+ON_A_SMALL_DISK = SOURCES["on a small disk"]
 
 
 @pytest.mark.sandbox
@@ -60,12 +53,8 @@ def test_a_full_disk_is_one_line_and_room_resumes(problems, tmp_path):
     run.mkdir()
     namespace = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-c"]
     with serving(CompletionServer(lambda *a: answer(*a) + "x" * 100_000)) as server:
-        result = subprocess.run(
-            [*namespace, ON_A_SMALL_DISK, str(run), *command(server.url, run)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
+        result = ran(
+            [*namespace, ON_A_SMALL_DISK, str(run), *command(server.url, run)], cwd=tmp_path
         )
     code, said, code_after, n_lines, n_keys = json.loads(result.stdout.splitlines()[-1])
     assert code == 3, said

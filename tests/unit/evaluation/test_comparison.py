@@ -15,6 +15,9 @@ from coding_model_project.evaluation.statistics.intervals import rate_interval
 from tests.pages import packed
 from tests.synthetic_evaluations import result, write_evaluation, write_results
 from tests.synthetic_runs import write_run
+from tests.tables import tables
+
+CASES = tables("evaluation")
 
 N = 40
 
@@ -181,18 +184,7 @@ def test_the_plot_is_one_page(runs, capsys):
     assert ".html" in err
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (["before"], 2, "pass at least two"),
-        (["before", "nowhere*"], 2, "no matching evaluation folder"),
-        (["before", "x/before"], 2, "have the same name"),
-        (["before", "other"], 2, "no data set in common: toy and other"),
-        (["before", "cut"], 2, "line 3: damaged"),
-        (["before", "twice"], 2, "duplicate sample 0 of toy/1"),
-        (["before", "no_results"], 2, "results.jsonl"),
-    ],
-)
+@pytest.mark.parametrize(("words", "code", "said"), CASES["bad_input_is_named"])
 def test_bad_input_is_named(runs, capsys, words, code, said):
     write_evaluation(runs / "x" / "before", outcomes([]))
     write_evaluation(runs / "other", {"other": outcomes([])})

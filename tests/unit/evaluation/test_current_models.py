@@ -26,6 +26,9 @@ from coding_model_project.evaluation.settings import (
 )
 from tests.completion_server import CompletionServer, Thinking, serving
 from tests.fakes import stdin_problem
+from tests.tables import tables
+
+CASES = tables("evaluation")
 
 ASK = [{"role": "user", "content": "one two"}]
 QWEN = {"chat_template_kwargs": {"enable_thinking": True}, "top_k": 20, "min_p": 0.0}
@@ -143,16 +146,7 @@ async def test_a_server_gets_every_option():
     assert set(plain) == {"model", "messages", "max_tokens", "temperature", "top_p", "seed"}
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"min_p": 1.5}, "coding.evaluation.min_p=1.5"),
-        ({"top_k": 0}, "coding.evaluation.top_k=0: must be at least 1, or -1"),
-        ({"presence_penalty": 3.0}, "coding.evaluation.presence_penalty=3"),
-        ({"stop": [""]}, "coding.evaluation.stop: an empty text"),
-        ({"stop": ["x"], "mode": "verl", "base_url": None}, "does not support stop texts"),
-    ],
-)
+@pytest.mark.parametrize(("options", "says"), CASES["out of range"])
 def test_options_out_of_range_are_refused_by_name(options, says, tmp_path):
     with pytest.raises(ConfigError, match=re.escape(says)):
         run(tmp_path, CompletionServer(prompted, url="http://localhost:9/v1"), **options)
@@ -269,18 +263,7 @@ def test_an_own_profile_gives_way_to_options_one_by_one(tmp_path):
     assert found.temperature == 0
 
 
-@pytest.mark.parametrize(
-    ("profile", "content", "says"),
-    [
-        ("qwen9", None, "profile=qwen9: unknown profile; expected one of deepseek-r1, "),
-        ("missing.yaml", None, "profile=missing.yaml: no such file"),
-        ("own.yaml", "topk: 3", "own.yaml: topk: "),
-        ("own.yaml", "top_k: many", "own.yaml: top_k: "),
-        ("own.yaml", "a: [", "own.yaml: not YAML of keys"),
-        ("own.yaml", "just words", "own.yaml: just words: "),
-        ("qwen3-thinking", None, "temperature=0.6, and coding.evaluation.protocol=greedy"),
-    ],
-)
+@pytest.mark.parametrize(("profile", "content", "says"), CASES["profiles"])
 def test_a_profile_that_does_not_work_is_refused_by_name(
     profile, content, says, tmp_path, monkeypatch
 ):

@@ -12,6 +12,9 @@ from coding_model_project.evaluation.plan import DataSet
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.types import Call, Problem, Test
 from tests.fakes import stdin_problem
+from tests.tables import tables
+
+CASES = tables("evaluation")
 
 BODY = "    return x + {}\n"
 
@@ -204,17 +207,7 @@ def livecodebench(tmp_path, rows, *ids):
     return match(tmp_path / "results.json", data)
 
 
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        ({"code_list": "abc", "output_list": "abc"}, "must be lists of texts"),
-        ({"code_list": ["a"], "output_list": ["a", "b"]}, "2 answers with 1 programs"),
-        ({"code_list": [5]}, "its prompt or answer is not a text"),
-        ({"code_list": None}, "must be lists of texts"),
-        ({"question_id": "abc301_b", "code_list": ["a"]}, "a second row"),
-        ({"question_id": "arc301_b", "code_list": ["a"]}, "'livecodebench/arc301_b' is not in"),
-    ],
-)
+@pytest.mark.parametrize(("row", "said"), CASES["damaged results"])
 def test_damaged_results_of_livecodebench_are_refused(row, said, tmp_path):
     rows = [{"question_id": "abc301_b", "code_list": ["a"]}, {"question_id": "abc301_a"} | row]
     with pytest.raises(DataError, match=said):

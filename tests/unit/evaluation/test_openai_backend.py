@@ -8,6 +8,9 @@ from coding_model_project.errors import ConfigError, FilteredError, GenerationEr
 from coding_model_project.evaluation.backends.generation import Completion, Sampling
 from coding_model_project.evaluation.backends.openai_backend import OpenAIBackend, _completion
 from tests.completion_server import CompletionServer, serving
+from tests.tables import tables
+
+CASES = tables("evaluation")
 
 pytestmark = pytest.mark.slow
 
@@ -97,45 +100,13 @@ async def test_a_request_has_what_hosted_models_want():
     assert not {"max_tokens", "temperature"} & set(asked)
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"extra_body": {"messages": []}}, "`messages` is set by coding.evaluation.system_prompt"),
-        ({"extra_body": {"n": 2}}, "`n` is set by coding.evaluation.n"),
-        ({"extra_body": {"temperature": 1}}, "can only be null"),
-        ({"extra_body": {"top_k": 3}}, "`top_k` is set by coding.evaluation.top_k"),
-        ({"extra_body": {"stream": True}}, "`stream` is not supported"),
-        ({"key_variable": "NOBODY_SET_THIS"}, "export NOBODY_SET_THIS=KEY"),
-    ],
-)
+@pytest.mark.parametrize(("options", "says"), CASES["settings"])
 def test_settings_that_cannot_work_are_refused_before_anything_is_sent(options, says):
     with pytest.raises(ConfigError, match=re.escape(says)):
         OpenAIBackend("http://localhost:8000/v1", "toy", **options)
 
 
-@pytest.mark.parametrize(
-    ("field", "error", "says"),
-    [
-        (
-            "max_tokens",
-            {"message": "Use 'max_completion_tokens' instead.", "param": "max_tokens",
-             "code": "unsupported_parameter"},
-            "--token-limit-field max_completion_tokens",
-        ),
-        ("seed", {"message": "Unrecognized request argument supplied: seed"}, "--no-send-seeds"),
-        (
-            "temperature",
-            {"message": "Unsupported value", "param": "temperature", "code": "unsupported_value"},
-            "--extra-body '{\"temperature\": null}'",
-        ),
-        ("top_n", {"message": 'unknown field "top_n"'}, "correct coding.evaluation.extra_body"),
-        (
-            "max_tokens",
-            {"message": "max_tokens is too large: 7. This model supports at most 4"},
-            "lower coding.evaluation.max_tokens",
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("field", "error", "says"), CASES["refused field"])
 async def test_a_refused_field_is_named_with_the_way_out(field, error, says):
     server = CompletionServer(lambda *_: "", refuses={field: {"error": error}})
     with pytest.raises(ConfigError, match=re.escape(says)) as caught:

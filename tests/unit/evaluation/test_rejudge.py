@@ -11,7 +11,6 @@ import coding_model_project.cli as cli
 from coding_model_project.errors import SandboxError
 from coding_model_project.evaluation.plan import Sample
 from coding_model_project.evaluation.rejudging.judging import (
-    NO_RECORD,
     Cause,
     Judgement,
     Stored,
@@ -28,7 +27,10 @@ from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import Execution, Status
 from tests.fakes import FakeSandbox, stdin_problem
 from tests.synthetic_runs import rollout as made_rollout
+from tests.tables import tables
 from tests.unit.evaluation.test_evaluate import Writer, config, run
+
+CASES = tables("evaluation")
 
 pytestmark = pytest.mark.slow
 
@@ -158,20 +160,7 @@ def judgement(**fields):
 FAILED = {"passed": False, "error": "wrong_answer"}
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "graders", "cause"),
-    [
-        ({"passed": None}, {}, "12", "no_verdict"),
-        (FAILED | {"n_tests": 3}, {}, "12", "tests"),
-        (FAILED | {"program": None}, {}, "12", "program"),
-        (FAILED | {"program": NO_RECORD}, {}, "12", "rules"),
-        (FAILED | {"program": NO_RECORD, "extraction": "bare"}, {}, "12", "program"),
-        ({"passed": False, "error": "timeout"}, {}, "12", "limits"),
-        (FAILED, {}, "12", "rules"),
-        (FAILED, {"sandbox": "other"}, "11", "sandbox"),
-        (FAILED, {}, "11", "unstable"),
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "graders", "cause"), CASES["causes"])
 def test_the_cause_is_the_first_that_holds(before, after, graders, cause):
     found = cause_of(judgement(**before), judgement(**after), graders=(graders[0], graders[1]))
     assert found == cause

@@ -23,30 +23,18 @@ from tests.processes import ended
 from tests.synthetic_checkpoints import checkpoint
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
+from tests.tables import tables
+from tests.text_cases import sources
 from tests.waiting import wait_for
+
+CASES = tables("evaluation")
+
+SOURCES = sources(__file__)
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-EVALUATE = """
-import json, os, shutil, subprocess, sys, time
-from pathlib import Path
-
-model, out = map(Path, sys.argv[1:])
-said = json.loads((model / "config.json").read_text())
-with (out.parent / "calls.txt").open("a") as calls:
-    print(said["step"], os.environ.get("CUDA_VISIBLE_DEVICES"), "start", file=calls, flush=True)
-    if said.get("helper"):
-        helper = subprocess.Popen(["sleep", "600"])
-        (out.parent / "helper.txt").write_text(f"{helper.pid}\\n")
-    time.sleep(said.get("seconds", 0))
-    if said.get("exit"):
-        print("out of memory")
-        sys.exit(said["exit"])
-    ready = Path(__file__).parent / "evaluations" / str(said["step"])
-    shutil.copytree(ready, out, dirs_exist_ok=True)
-    print(said["step"], os.environ.get("CUDA_VISIBLE_DEVICES"), "end", file=calls, flush=True)
-"""
+EVALUATE = SOURCES["evaluate"]
 
 
 @pytest.fixture(scope="module")
@@ -222,20 +210,7 @@ def test_shards_are_merged_before_they_are_evaluated(place, monkeypatch):
     assert not list((place / "watch").glob("*.merged"))
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"command": "true {model}"}, "{out} missing"),
-        ({"command": "{python} nowhere.py {model} {out}"}, "nowhere.py: no such file"),
-        ({"command": "echo {oops} {model} {out}"}, "unknown placeholder {oops}"),
-        ({"command": "echo {model} {out} '"}, "No closing quotation"),
-        ({"command": "echo {model} {out} {"}, "brace"),
-        ({"command": "echo {model:{oops}} {out}"}, "unknown placeholder"),
-        ({"command": "nowhere/lm_eval {model} {out}"}, "nowhere/lm_eval: no such program"),
-        ({"command": "echo {model} {out}"}, "another command"),
-        ({"patterns": ("nowhere/*",), "out": "empty"}, "no complete checkpoints"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "said"), CASES["bad input"])
 def test_bad_input_is_named(place, changes, said):
     checkpoint(place / "runs" / "grpo", 1)
     watch(plan(place), lambda _: None)

@@ -17,29 +17,19 @@ from coding_model_project.runs.metrics_log import read_metrics
 from tests.processes import ended
 from tests.synthetic_checkpoints import checkpoint
 from tests.synthetic_runs import write_run
+from tests.tables import tables
+from tests.text_cases import sources
 from tests.waiting import wait_for
+
+CASES = tables("evaluation")
+
+SOURCES = sources(__file__)
 
 pytestmark = pytest.mark.slow
 
-TOOL = """
-import json, os, sys
-from pathlib import Path
+TOOL = SOURCES["tool"]
 
-model, out, step = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-(out.parent / f"environment_{step}.txt").write_text(json.dumps(dict(os.environ)))
-for name, content in json.loads((model / "config.json").read_text())["files"].items():
-    (out / name).parent.mkdir(parents=True, exist_ok=True)
-    (out / name).write_text(json.dumps(content))
-"""
-
-LM_EVAL = {
-    "results": {
-        "toy": {
-            "alias": "toy", "acc,none": 0.25, "acc_stderr,none": 0.05,
-            "exact_match,strict-match": 0.5, "exact_match_stderr,strict-match": "N/A",
-        }
-    }
-}  # fmt: skip
+LM_EVAL = CASES["lm eval"]
 OLMES = {"alias": "toy:rc", "metrics": {"primary_score": 0.3, "acc_raw": 0.2}, "num_instances": 40}
 OLDER_OLMES = {"task": "toy", "primary_score": 0.3, "acc_raw": 0.2, "num_instances": 40}
 WITH_ERROR = Measure(value=0.25, low=0.25 - 1.96 * 0.05, high=0.25 + 1.96 * 0.05)

@@ -52,15 +52,7 @@ def test_an_answer_that_never_came(completion):
     "marker",
     ["<think>", "</think>", "<think></think>", "[BEGIN]", "[DONE]", "[BEGIN]\nx\n[DONE]", "```"],
 )
-@pytest.mark.parametrize(
-    "program",
-    [
-        "print('{}')\n",
-        "import re\nre.sub(r'{}.*', '', s)\n",
-        "x = 1  # strips {}\n",
-        'def f():\n    """Removes it.\n{}\n    """\n',
-    ],
-)
+@pytest.mark.parametrize("program", CASES["marker literal"])
 @pytest.mark.parametrize(
     "before", ["", "So:\n\n", "<think>\nx\n</think>\n", f"{WRONG}\n</think>\n"]
 )
@@ -109,16 +101,7 @@ def problem(*inputs, language="python", **more):
 
 FUNCTION = "def solve(x):\n    return x + 1\n"
 USE = "```python\nprint(solve(1))\n```"
-AFTER = [
-    USE,
-    "```\n2\n```",
-    "```python\n>>> solve(1)\n2\n```",
-    "```python\nfrom solution import solve\nprint(solve(1))\n```",
-    "```python\ndef test_solve():\n    assert solve(1) == 2\n```",
-    "```python\nimport io, sys\nsys.stdin = io.StringIO('1')\nmain()\n```",
-    "```bash\npython main.py < input.txt\n```",
-    "```text\ndef solve(x): as input() gives it\n```",
-]
+AFTER = CASES["after"]
 SCRIPT = "import sys\nn = int(sys.stdin.readline())\nprint(n + 1)\n"
 
 
@@ -235,7 +218,7 @@ def _seconds(text: str) -> float:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_work_grows_no_faster_than_the_length(kind):
     """Work that grew with the square of the length took 2 s for 16,000 characters."""
-    assert _seconds(KINDS[kind](40_000)) < 10 * _seconds(KINDS[kind](10_000)) + 0.5
+    assert _seconds(KINDS[kind](20_000)) < 10 * _seconds(KINDS[kind](5_000)) + 0.5
     assert _calls(KINDS[kind](8_000)) < 20 * _calls(KINDS[kind](800)) + 1_000
 
 

@@ -29,6 +29,8 @@ from tests.tables import tables
 
 CASES = tables("maths")
 
+pytestmark = pytest.mark.xdist_group("maths")  # whose process starts once
+
 
 def problem(answer: str) -> Problem:
     return Problem(
@@ -251,7 +253,7 @@ def test_labelled_answers_get_their_label_more_often_than_by_any_other_grader():
 @pytest.mark.sandbox
 async def test_numbers_compare_as_math_verify_compares_them(any_maths):
     """The short way for plain numbers against the long one."""
-    numbers = ["0", "7", "-7", "1,200", "1200.5", "0.333333", "0.333334", "12.50", "99999999999"]
+    numbers = ["0", "-7", "1,200", "1200.0", "0.333333", "0.333334", "99999999999"]
 
     for gold, text in combinations_with_replacement(numbers, 2):
         given = FinalAnswer(text, AnswerRule.boxed)

@@ -15,23 +15,18 @@ from coding_model_project.harbor.gateway.serving import Gateway
 from coding_model_project.harbor.gateway.session import Session
 from coding_model_project.harbor.trial import Trials
 from tests.agent_recipes import installed
+from tests.tables import tables
 from tests.unit.harbor.engines import PROGRAMS, run_in_containers, write_image
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted
 from tests.unit.harbor.test_gateway_agents import CHECK, trial
 
+CASES = tables("harbor")
+
 pytestmark = [pytest.mark.sandbox, pytest.mark.soak, pytest.mark.timeout(1800)]
 
 COMMAND = "echo 1 > answer"
-CALLS = {
-    "mini-swe-agent": ("bash", {"command": COMMAND}),
-    "pi": ("bash", {"command": COMMAND}),
-    "opencode": ("bash", {"command": COMMAND, "description": "Answer"}),
-    "codex": ("exec_command", {"cmd": COMMAND}),
-    "Claude Code": ("Bash", {"command": COMMAND, "description": "Answer"}),
-    "Qwen Code": ("run_shell_command", {"command": COMMAND, "is_background": False}),
-    "OpenHands SDK": ("bash", {"command": COMMAND}),
-}
+CALLS = CASES["calls"]
 """Each agent's shell tool."""
 LAST = {
     "mini-swe-agent": ("bash", {"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}),

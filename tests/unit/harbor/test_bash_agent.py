@@ -17,27 +17,18 @@ from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.trial import Trials
+from tests.tables import tables
 from tests.unit.harbor.folders import CHECK, folder
 from tests.unit.harbor.rooms import run_in_environments
+
+CASES = tables("harbor")
 
 
 def bash(command: str) -> str:
     return f"```bash\n{command}\n```"
 
 
-@pytest.mark.parametrize(
-    ("reply", "command"),
-    [
-        (bash("ls"), "ls\n"),
-        (f"First look.\n{bash('ls')}\nThen:\n{bash('rm -r .')}", "ls\n"),
-        ("```sh\ncat <<'E'\n~~~\nE\n```", "cat <<'E'\n~~~\nE\n"),
-        (f"<think>{bash('ls')}</think>All done.", None),
-        ("```python\nprint()\n```", None),
-        ("```bash\nrm -r half_a_na", None),
-        (bash(" "), None),
-        ("Done.", None),
-    ],
-)
+@pytest.mark.parametrize(("reply", "command"), CASES["first closed"])
 def test_the_first_closed_block_is_the_command(reply, command):
     assert command_of(reply) == command
 

@@ -36,8 +36,14 @@ from coding_model_project.harbor.environment.tree import Tree, of_bytes, of_file
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
 from coding_model_project.harbor.trial import Trials
+from tests.tables import tables
+from tests.text_cases import sources
 from tests.unit.harbor.engines import engine, listed, run_in_containers, write_image
 from tests.unit.harbor.folders import CHECK, folder, program
+
+SOURCES = sources(__file__)
+
+CASES = tables("harbor")
 
 # These tests list the machine's containers, and remove those of killed processes.
 pytestmark = pytest.mark.xdist_group("containers")
@@ -107,13 +113,7 @@ def test_a_machine_without_an_engine_says_so_with_the_way_out(
     assert out == "" and said in error and "rooms, which need none" in error
 
 
-CLEANED = """
-echo "$@" >> {log}
-case "$1" in
-images) echo localhost/coding-harbor:a docker.io/library/debian:12 localhost/coding-harbor:b;;
-rmi) [ "$2" != localhost/coding-harbor:b ];;
-esac
-"""
+CLEANED = SOURCES["cleaned"]
 
 
 def test_clean_removes_the_images_of_tasks_that_are_not_in_use(tmp_path, monkeypatch, capsys):
@@ -309,18 +309,7 @@ def test_a_registry_that_does_not_answer_is_an_outage(tmp_path, monkeypatch, nam
             assert raised.type is error, raised.value
 
 
-@pytest.mark.parametrize(
-    ("output", "unreachable"),
-    [
-        ('go: dial tcp: no such host\nError: building at STEP "RUN go get x": while running', False),
-        ('failed to solve: process "/bin/sh -c curl x # EOF" did not complete', False),
-        ("Error: reading manifest 9 in docker.io/library/debian: manifest unknown", False),
-        ("failed to solve: no/such: pull access denied, repository does not exist", False),
-        ('failed to do request: Head "https://registry-1.docker.io/v2/x": dial tcp: lookup '
-         "registry-1.docker.io: i/o timeout\n\n", True),
-        ("toomanyrequests: You have reached your unauthenticated pull rate limit.\n", True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("output", "unreachable"), CASES["dockers words"])
 def test_dockers_words_for_a_silent_registry_are_an_outage_and_no_others(output, unreachable):
     assert is_unreachable(output.encode()) is unreachable
 

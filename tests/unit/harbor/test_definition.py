@@ -10,18 +10,14 @@ from coding_model_project.harbor.format.task_config import (
     TaskOS,
     Tpu,
 )
+from tests.tables import tables
+from tests.text_cases import sources
 
-ONE_SERVICE = """
-services:
-  main:
-    build: {context: "${CONTEXT_DIR}"}
-    image: ${MAIN_IMAGE_NAME}
-    command: ["sh", "-c", "sleep infinity"]
-    working_dir: /srv
-    environment: [COLOUR=blue, SIZE=1]
-    volumes: ["${HOST_LOGS}:${ENV_LOGS}"]
-    deploy: {resources: {limits: {cpus: "${CPUS}"}}}
-"""
+CASES = tables("harbor")
+
+SOURCES = sources(__file__)
+
+ONE_SERVICE = SOURCES["one service"]
 
 
 def of_compose(folder, text, **config):
@@ -38,20 +34,7 @@ def test_a_compose_file_of_main_alone_gives_variables_and_a_folder(tmp_path):
     assert of_compose(tmp_path, added).env == {"COLOUR": "red", "SIZE": "2"}
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (("services:\n", "services:\n  db: {image: postgres}\n"), r"beside `main` \(db\)"),
-        (("working_dir: /srv", "privileged: true"), "main.privileged"),
-        (("working_dir: /srv", "ports: ['80:80']"), "main.ports"),
-        (("SIZE=1", "KEY"), "main.environment.KEY from the host"),
-        (("COLOUR=blue", "'KEY=${KEY}'"), "main.environment.KEY from the host"),
-        (('"sleep infinity"', '"server"'), "main.command = 'sh -c server'"),
-        (("build: {context:", "build: {target: a, context:"), r"main\.build\.target"),
-        (("main:", "app:"), r"beside `main` \(app\)"),
-        (("services:", "["), "not a compose file"),
-    ],
-)
+@pytest.mark.parametrize(("change", "says"), CASES["compose file"])
 def test_what_a_compose_file_needs_besides_is_named(tmp_path, change, says):
     with pytest.raises(ImageError, match=says):
         of_compose(tmp_path, ONE_SERVICE.replace(*change))

@@ -6,23 +6,11 @@ import pytest
 
 from coding_model_project.harbor.environment.base import ImageError, NeedsContainer
 from coding_model_project.harbor.rooms.image import Execute, Image, Lay, read_image
+from tests.text_cases import sources
 
-FOLLOWED = """# a comment
-FROM python:3.12-slim AS base
-LABEL maintainer="me"
-ENV A=1 B="two words"
-WORKDIR /srv/1
-WORKDIR sub
-COPY data.txt folder ./
-COPY data.txt renamed.txt
-RUN echo $A && \\
-    # a comment amid it
+SOURCES = sources(__file__)
 
-    echo two > /opt/two 2> /dev/null
-USER agent
-CMD ["python"]
-EXPOSE 80
-"""
+FOLLOWED = SOURCES["followed"]
 
 
 def planned(folder: Path, text: str, **files: str) -> Image:

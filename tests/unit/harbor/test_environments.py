@@ -27,9 +27,12 @@ from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from coding_model_project.harbor.integrity import Integrity
 from coding_model_project.harbor.trial import Trials
 from tests import docs
+from tests.tables import tables
 from tests.unit.harbor.engines import engine, listed, run_in_containers, write_image
 from tests.unit.harbor.folders import CHECK, folder
 from tests.unit.harbor.rooms import run_in_environments
+
+CASES = tables("harbor")
 
 EXAMPLE = "my_environments"
 
@@ -52,16 +55,7 @@ def example(tmp_path, monkeypatch):
     sys.modules.pop(EXAMPLE, None)
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("romms", "romms: no such name; use auto, rooms, podman, docker"),
-        ("no_such_module:Mine", "No module named 'no_such_module'"),
-        ("os:NoSuch", "has no attribute 'NoSuch'"),
-        ("os:sep", "not callable"),
-        ("harbor:daytona", "pip install harbor"),
-    ],
-)
+@pytest.mark.parametrize(("name", "says"), CASES["environments"])
 def test_a_name_that_leads_nowhere_is_one_line(name, says):
     with pytest.raises(ConfigError, match=says):
         environments_of(TaskEnvironment(name=name))

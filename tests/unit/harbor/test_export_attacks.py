@@ -12,35 +12,22 @@ import tempfile
 import time
 import zipfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from coding_model_project.harbor.export.exporting import export
 from coding_model_project.types import Asserts, Limits, Problem, Stdin, Test
+from tests.processes import ran
+from tests.text_cases import sources
 from tests.unit.harbor.export_attacks import ATTACKS
+
+SOURCES = sources(__file__)
 
 LIMITS = Limits(cpu_s=0.5, wall_s=1.5, output_kb=64, memory_mb=128)
 ALONE = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child"]
-MAKES_FILES = """
-import os, pathlib
-made = []
-def tries(act, *of):
-    try: act(*of)
-    except OSError: return
-    made.append(of)
-for folder in ("/tmp", "/var/tmp", "/dev/shm", "/run", "/", os.getcwd(), os.path.dirname(os.__file__)):
-    path = f"{folder}/made-by-a-test-{os.urandom(4).hex()}"
-    tries(open, path, "w")
-    tries(os.mkdir, path)
-    tries(os.symlink, "x", path)
-    tries(os.mkfifo, path)
-    tries(os.open, folder, os.O_TMPFILE | os.O_RDWR)
-    tries(os.link, "/etc/passwd", path)
-for write in (lambda: open(os.devnull, "w"), lambda: pathlib.Path("/dev/null").open("wb", 0)):
-    with write() as file: file.write("x" if "b" not in file.mode else b"x")
-print(made or "nothing")
-"""
+MAKES_FILES = SOURCES["makes files"]
 USERS = {
     "root": [],
     "a user": ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"],
@@ -56,6 +43,7 @@ def can_be_alone() -> bool:
     return subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode == 0
 
 
+@cache
 def python_for_all() -> str | None:
     """A Python that every user can start."""
     code = "import json, sys; assert sys.version_info >= (3, 11)"
@@ -113,9 +101,7 @@ class Judge:
         self.env = {"PATH": f"{folder}/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
     def reward(self) -> float | None:
-        done = subprocess.run(
-            self.command, env=self.env, capture_output=True, text=True, timeout=60, check=False
-        )
+        done = ran(self.command, env=self.env, timeout=60)
         print(done.stdout, done.stderr)
         file = self.logs / "reward.json"
         return json.loads(file.read_text())["reward"] if file.exists() else None

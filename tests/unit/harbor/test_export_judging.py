@@ -15,11 +15,14 @@ from coding_model_project.harbor.format.task import Task, load_task
 from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Problem, Stdin, Test
+from tests.tables import tables
 from tests.unit.harbor.rooms import need_rooms, run_in_environments
+
+CASES = tables("harbor")
 
 pytestmark = pytest.mark.sandbox
 
-LIMITS = Limits(cpu_s=0.5, wall_s=2.0, output_kb=64, memory_mb=128)
+LIMITS = Limits(cpu_s=0.3, wall_s=2.0, output_kb=64, memory_mb=128)
 AT_ONCE = 3
 
 
@@ -51,7 +54,8 @@ SHARED = problem(
 PROGRAMS: dict[str, tuple[Problem, list[bytes | str]]] = {
     "script": (SCRIPT, [
         ADD, "print(3)", "print(3)\nraise SystemExit(1)", "print('3 ')\nprint()", "def f(:", "",
-        "while True: pass", "import time; time.sleep(9)", "while True: print('x' * 1000)",
+        "n = input()\nwhile n[3:]: pass\nprint(3)", "import time; time.sleep(9)",
+        "while True: print('x' * 1000)",
         "x = bytearray(1 << 31)", "import os; os.kill(os.getpid(), 9)", "print(3, end='\\0')",
         "import sys; sys.stdout.buffer.write(b'3\\xff')", "import sys; print(3); sys.stdout.close()",
         "import os; print(3 if os.environ.get('PYTHONHASHSEED') == '0' else 4)",
@@ -67,7 +71,7 @@ PROGRAMS: dict[str, tuple[Problem, list[bytes | str]]] = {
         "class E:\n    def __eq__(s, o): return True\ndef f(xs): return E()",
         "import os\ndef f(xs): os._exit(0)", "import sys\ndef f(xs): sys.exit(0)",
         "def f(xs):\n    print('noise' * 9)\n    return {'n': (len(xs), 0.5)}",
-        "def f(xs):\n    while True: pass", "f = lambda xs: {'n': (len(xs), 0.5)}",
+        "def f(xs):\n    while not xs: pass", "f = lambda xs: {'n': (len(xs), 0.5)}",
         "def f(xs):\n    yield 1", "def f(*xs, **k): return {'n': (len(xs[0]), 0.5)}",
         "def f(xs): return {'n': (len(xs), float('nan'))}", "print(1)\nraise SystemExit",
     ]),
@@ -78,7 +82,10 @@ PROGRAMS: dict[str, tuple[Problem, list[bytes | str]]] = {
         "P = int\ndef f(p): return p + 1", "import time\nP = int\ndef f(p): time.sleep(9)",
         "import builtins\nbuiltins.AssertionError = None\nP = int\ndef f(p): return 0",
     ]),
-    "shared": (SHARED, [SHARED.gold[0], "def f(): return 1", "def f():\n    while True: pass"]),
+    "shared": (SHARED, [
+        SHARED.gold[0], "def f(): return 1",
+        "def f(n=[]):\n    n.append(1)\n    while n[2:]: pass\n    return len(n)",
+    ]),
 }  # fmt: skip
 
 
@@ -130,13 +137,7 @@ def test_programs_earn_what_the_verifier_gives(tmp_path, form):
     assert found[0][2][0] == {"reward": 1.0, "pass_rate": 1.0}
 
 
-CHANGES = {
-    "tests/test.sh": "#!/bin/bash\nmkdir -p /logs/verifier; echo 0.25 > /logs/verifier/reward.txt\n",
-    "tests/more.txt": "x",
-    "tests/.harborignore": "cases.json\n",
-    "environment/Dockerfile": "FROM python:3.11-slim\nWORKDIR /app\nENV A=1\n",
-    "environment/more.txt": "x",
-}
+CHANGES = CASES["changes"]
 
 
 def is_judged_apart(task: Task) -> bool:
@@ -152,15 +153,7 @@ def test_a_task_that_was_changed_has_its_verifier_run(tmp_path, name):
     assert not is_judged_apart(load_task(folder))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("[verifier]", "[verifier.env]\nA = '1'\n[verifier]"),
-        ("[verifier]", "[verifier]\nuser = 'nobody'"),
-        ("[verifier]", "[environment]\nmemory_mb = 64\n[verifier]"),
-        ('"separate"', '"shared"'),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), CASES["settings task"])
 def test_settings_of_a_task_count_too(tmp_path, old, new):
     (folder,) = export([SCRIPT], tmp_path / "tasks").tasks
     config = folder / "task.toml"

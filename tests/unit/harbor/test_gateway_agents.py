@@ -26,41 +26,20 @@ from coding_model_project.harbor.gateway.session import Session
 from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from tests.processes import below
+from tests.tables import tables
+from tests.text_cases import sources
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted
+
+CASES = tables("harbor")
+
+SOURCES = sources(__file__)
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("gateway agents")]
 """Runs in one process, because tests search the whole machine for an agent's remains."""
 
-CHECK = """#!/bin/bash
-case "$(cat /app/answer)" in
-0.5) echo 0.5 ;;
-1) echo 1 ;;
-*) echo 0 ;;
-esac > /logs/verifier/reward.txt
-"""
-AGENT = """
-import json, os, sys, urllib.request
-
-def post(path, body):
-    request = urllib.request.Request(
-        os.environ["OPENAI_BASE_URL"] + path, json.dumps(body).encode(),
-        {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]})
-    return json.load(urllib.request.urlopen(request))
-
-TOOLS = [{"type": "function", "function": {"name": "bash", "parameters": {}}}]
-messages = [{"role": "user", "content": open(os.environ["TASK_FILE"]).read()}]
-while True:
-    message = post("/chat/completions", {"messages": messages, "tools": TOOLS})["choices"][0]["message"]
-    messages.append(message)
-    for call in message.get("tool_calls", []):
-        command = json.loads(call["function"]["arguments"])["command"]
-        RUN
-        messages.append({"role": "tool", "tool_call_id": call["id"], "content": said})
-    if not message.get("tool_calls"):
-        break
-print("bye")
-"""
+CHECK = SOURCES["check"]
+AGENT = SOURCES["agent"]
 SHELL = 'said = post("/shell", {"command": command})["stdout"]'
 ITSELF = "import subprocess; said = subprocess.getoutput(command)"
 
@@ -239,17 +218,7 @@ HANGS = (
 
 
 @pytest.mark.parametrize("place", list(AgentPlace))
-@pytest.mark.parametrize(
-    ("command", "ending", "said"),
-    [
-        ("echo bad >&2; exit 3", "crashed", "bad"),
-        ("kill -SEGV $$", "crashed", ""),
-        ("no-such-program", "crashed", "not found"),
-        (HANGS, "time", ""),
-        ("yes", "time", ""),
-        ("env -i setsid sleep 988 & sleep 0.2; exit 0", "done", ""),
-    ],
-)
+@pytest.mark.parametrize(("command", "ending", "said"), CASES["endings of agents"])
 def test_however_an_agent_ends_the_verifier_judges_and_nothing_is_left(
     tmp_path, place, command, ending, said
 ):

@@ -15,10 +15,13 @@ from coding_model_project.episodes.tool_calls import BASH_TOOL, ToolCall, bash_c
 from coding_model_project.harbor.records import TrialResult, read_trials
 from tests.bench.trials import TRIVIAL, write_task
 from tests.completion_server import CompletionServer, serving
+from tests.tables import tables
 from tests.unit.harbor.engines import engine
 from tests.unit.harbor.rooms import need_rooms
 from tests.unit.harbor.test_containers import Registry, registry
 from tests.unit.harbor.test_gateway_agents import ITSELF, SHELL, agent_in
+
+CASES = tables("harbor")
 
 pytestmark = pytest.mark.sandbox
 NOBODY = CompletionServer(lambda *_: "", url="http://127.0.0.1:9/v1")
@@ -365,17 +368,7 @@ def test_tasks_that_ask_for_what_is_not_here_are_set_aside(tmp_path, capsys):
     assert len(lines) == 2 and "no accelerators" in lines[0] and "services db" in lines[1]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "pass either folders of tasks or --benchmark"),
-        (["tasks", "--benchmark", "x=tasks"], "pass either folders of tasks or"),
-        (["--benchmark", "x=empty"], "--benchmark=x: empty: neither a Harbor task nor a folder"),
-        (["tasks", "--agent-place", "room"], "--agent is missing"),
-        (["tasks", "--agent", "x", "--calls", "tools"], "--calls=tools is for the bash agent"),
-        (["tasks", "--agent", "x", "--agent-folder", "/no"], "--agent-folder=/no: no such folder"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), CASES["no evaluation"])
 def test_what_cannot_be_evaluated_is_one_line(tmp_path, monkeypatch, capsys, words, said):
     monkeypatch.chdir(tmp_path)
     tasks(tmp_path / "tasks", "right")

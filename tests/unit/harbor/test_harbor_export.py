@@ -27,6 +27,7 @@ from coding_model_project.types import (
     Test,
 )
 from tests.bench.exported import BARE, measure
+from tests.processes import ran
 from tests.unit.harbor.folders import folder
 
 LIMITS = Limits(cpu_s=0.5, wall_s=2.0, output_kb=64)
@@ -76,9 +77,7 @@ def graded(problem: Problem, tmp_path: Path, program: str | None = None):
         assert (tmp_path / "app" / "solution.py").read_text() == problem.gold[0]
     else:
         (tmp_path / "app" / "solution.py").write_text(program)
-    done = subprocess.run(
-        ["bash", task / "tests" / "test.sh"], capture_output=True, text=True, check=False
-    )
+    done = ran(["bash", task / "tests" / "test.sh"])
     print(done.stdout, done.stderr)
     reward = json.loads((tmp_path / "logs" / "reward.json").read_text())
     assert float((tmp_path / "logs" / "reward.txt").read_text()) == reward["reward"]
@@ -100,7 +99,7 @@ def test_the_oracle_earns_everything(problem, tmp_path):
         (SCRIPT, "print(3)\nraise SystemExit(1)\n", 0.0),
         (PAIRS, PAIRS.gold[0].replace("n + ", "9 + 0 * n + 0 * "), 0.5),
         (CALLS, "def f(xs:\n", 0.0),
-        (CALLS, "def f(xs):\n    while True: pass\n", 0.0),
+        (CALLS, "def f(xs):\n    while not xs: pass\n    return {'n': (9, 9)}\n", 0.0),
         (SCRIPT, "while True: print('x' * 1000)\n", 0.0),
         (CALLS, "class E:\n    def __eq__(s, o): return True\ndef f(xs): return E()\n", 0.0),
         (PAIRS, "import os\nos._exit(0)\n", 0.0),

@@ -80,20 +80,24 @@ BY_CHANCE = "[ -s /app/answer ] && echo 1.$RANDOM$RANDOM > /logs/verifier/reward
 
 
 def test_check_names_what_is_wrong_with_a_task(tmp_path):
-    tasks = [
+    attacked = [
         made(tmp_path / "forgeable", IMPORTS, FUNCTION),
-        made(tmp_path / "free", "echo 1 > /logs/verifier/reward.txt", "true"),
         made(tmp_path / "apart", RUNS, WRITES, APART),
         made(tmp_path / "good", READS, WRITES, APART),
         made(tmp_path / "shared", READS, WRITES),
-        made(tmp_path / "unsolved", READS, "true", APART),
         made(tmp_path / "unchecked", UNCHECKED, "echo 42 > /app/answer"),
+    ]
+    others = [
+        made(tmp_path / "free", PAID, "true"),
+        made(tmp_path / "unsolved", READS, "true", APART),
         made(tmp_path / "by_chance", BY_CHANCE, "echo 42 > /app/answer"),
     ]
 
     async def use(environments):
-        found = check(tasks, Trials(environments), concurrency=4)
-        return {one.task: one async for one in found}
+        trials = Trials(environments)
+        found = {one.task: one async for one in check(attacked, trials, concurrency=4, runs=2)}
+        rest = check(others, trials, concurrency=4, forgers=())
+        return found | {one.task: one async for one in rest}
 
     checked = run_in_environments(use)
     found = {name: one.problems for name, one in checked.items()}
@@ -104,7 +108,7 @@ def test_check_names_what_is_wrong_with_a_task(tmp_path):
     assert found["unsolved"] == ("its own solution earns reward=0.0, expected at least 1",)
     assert "one that leaves files with nothing in them" in found["unchecked"][0]
     assert "different rewards in 3 runs: 1 × {'reward': 1." in found["by_chance"][0]
-    assert checked["good"].runs == ({"reward": 1.0},) * 3 and checked["good"].forged == ()
+    assert checked["good"].runs == ({"reward": 1.0},) * 2 and checked["good"].forged == ()
 
 
 def test_the_command_checks_as_it_is_asked(tmp_path, capsys):

@@ -9,7 +9,10 @@ import pytest
 import coding_model_project as cmp
 from coding_model_project.cli import main
 from coding_model_project.harbor import interface
+from tests.text_cases import sources
 from tests.unit.harbor.folders import CHECK, folder
+
+SOURCES = sources(__file__)
 
 IMAGE = "FROM debian\nWORKDIR /app\n"
 
@@ -117,26 +120,7 @@ def test_a_sandbox_ends_after_its_lifetime(tmp_path):
     asyncio.run(body())
 
 
-FACTORY = """
-from coding_model_project import harbor_sandbox
-
-class Lossy:
-    def __init__(self, sandbox):
-        self.sandbox_id, self.cleanup = sandbox.sandbox_id, sandbox.cleanup
-        self.send_heartbeat, self.write_file = sandbox.send_heartbeat, sandbox.write_file
-        self.read_file, self._run = sandbox.read_file, sandbox.run_command
-
-    async def run_command(self, command, workdir=None, timeout=60, max_output_bytes=None):
-        ended = await self._run(command, workdir, timeout, max_output_bytes)
-        if "lose" in command:
-            return type(ended)("", "sandbox was terminated", -1)
-        if "hang" in command:  # as an HTTP client that could not connect in time
-            raise TimeoutError("connection was terminated")
-        return ended
-
-async def factory(env_dir, timeout):
-    return Lossy(await harbor_sandbox(env_dir, timeout))
-"""
+FACTORY = SOURCES["factory"]
 
 
 def test_a_command_takes_a_sandbox_factory_by_name(tmp_path, monkeypatch, capsys):

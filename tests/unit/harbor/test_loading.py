@@ -14,7 +14,10 @@ from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.tasks import Refused, read_tasks, task_folders
 from coding_model_project.harbor.records import read_trials
 from tests.bench.trials import write_task
+from tests.tables import tables
 from tests.unit.harbor.folders import folder
+
+CASES = tables("harbor")
 
 UUIDS = ("4ZXB2mPqRsT8uVwY3hKjLn", "9aFgHkLmNpQrStUvWxYz12")
 DIGESTS = ("a" * 64, "b" * 64)
@@ -85,18 +88,7 @@ def test_benchmarks_are_found_by_name_and_by_path(tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["swe_bench,swe_bench"], "swe_bench is already .*swe_bench; give each name once"),
-        (["a=DATA/swe_bench", "a=DATA/swe_bench_pro"], "a is already"),
-        (["nothing"], "no folder of that name in .*data; give it by --benchmark nothing=PATH"),
-        (["a=DATA/nowhere"], "nowhere: no such folder"),
-        (["=DATA"], "expected NAME or NAME=PATH"),
-        (["a="], "expected NAME or NAME=PATH"),
-        (["old_bench"], "has old-bench-1.0, old-bench-2; choose one by --benchmark old_bench=PATH"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), CASES["benchmarks cannot"])
 def test_benchmarks_that_cannot_be_used_are_one_line(tmp_path, words, said):
     data = sets(tmp_path / "data")
     folder(data / "old-bench-1.0" / "x")

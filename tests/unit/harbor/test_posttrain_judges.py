@@ -6,9 +6,8 @@ import io
 import json
 import lzma
 import tarfile
-import threading
 import zipfile
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +19,7 @@ from coding_model_project.harbor.posttrain.verifier.language_judge import MODEL,
 from coding_model_project.harbor.posttrain.verifier.left_files import Left, left_files
 from coding_model_project.harbor.posttrain.verifier.submission import Unfit, assemble, open_model
 from coding_model_project.types import Problem, Stdin, Test
+from tests.answering import answering
 from tests.unit.harbor.posttrain_models import write_model
 
 LONG = (
@@ -203,36 +203,23 @@ def test_all_but_the_weights_is_the_base_models(tmp_path):
 @pytest.fixture
 def endpoint():
     """A server that answers with `answers`, and keeps what it was asked."""
-    server = HTTPServer(("127.0.0.1", 0), _Answering)
-    server.answers, server.asked = [], []
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
+    def answer(_, __, body):
+        server.asked.append(body)
+        return server.answers.pop(0)
 
-class _Answering(BaseHTTPRequestHandler):
-    def do_POST(self):
-        self.server.asked.append(self.rfile.read(int(self.headers["Content-Length"])))
-        status, body = self.server.answers.pop(0)
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+    with answering(answer) as url:
+        server = SimpleNamespace(url=url, answers=[], asked=[])
+        yield server
 
 
 def completion(text):
-    return 200, json.dumps({"choices": [{"message": {"content": text}}]}).encode()
+    return 200, {}, json.dumps({"choices": [{"message": {"content": text}}]}).encode()
 
 
 def ask(server):
-    url = f"http://127.0.0.1:{server.server_port}/v1"
     left = [Left(path="/app/train.py", text="print('train')"), Left(path="/app/x", unread="broken")]
-    judge = Endpoint(url=url, model="judge")
+    judge = Endpoint(url=f"{server.url}/v1", model="judge")
     return language_judge.judge(judge, left, model="the tiny model", benchmark="tinycode")
 
 
@@ -251,10 +238,10 @@ def test_a_language_model_is_shown_the_files_and_its_verdict_counts(endpoint):
 @pytest.mark.parametrize(
     "answer",
     [
-        (500, b"no"),
-        (200, b"<html>nonsense</html>"),
-        (200, b"[]"),
-        (200, b'{"choices": [{"message": {"content": null}}]}'),
+        (500, {}, b"no"),
+        (200, {}, b"<html>nonsense</html>"),
+        (200, {}, b"[]"),
+        (200, {}, b'{"choices": [{"message": {"content": null}}]}'),
         completion("I cannot say."),
         completion('{"contamination": "no", "disallowed_model": "no"}'),
         completion('{"contamination": false}'),

@@ -8,22 +8,14 @@ from coding_model_project.harbor.environment.tar_files import from_tar
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from coding_model_project.harbor.posttrain.generating import _package
 from coding_model_project.harbor.rooms.image import PACKAGES_LABEL
+from tests.text_cases import sources
 from tests.unit.harbor.rooms import run_in_environments
+
+SOURCES = sources(__file__)
 
 pytestmark = pytest.mark.sandbox
 
-LOOK = """
-import orjson, sys
-print(orjson.__file__)
-try:
-    open(orjson.__file__, "a")
-except OSError as error:
-    print(error.strerror)
-try:
-    import coding_model_project
-except ImportError:
-    print("no package")
-"""
+LOOK = SOURCES["look"]
 
 
 def in_a_room(folder, label, use):
@@ -58,30 +50,7 @@ def test_without_it_a_room_has_none_of_them(tmp_path, label):
     assert "ModuleNotFoundError" in found.stderr
 
 
-RUN = """
-import asyncio
-from coding_model_project.sandbox.embedded import EmbeddedSandbox
-from coding_model_project.types import Asserts, Call, Limits, Program, Stdin
-
-SPIES = '''
-import os
-for path, mode in (("/tests/x", "r"), ("/logs/verifier/reward.txt", "w"), ("/app/y", "w")):
-    try: open(path, mode); print(path)
-    except OSError: print("no")
-try: os.fork(); print("forked")
-except OSError: print("no")
-def f(x): return (x, {1})
-'''
-
-async def main():
-    async with EmbeddedSandbox(workers=1) as sandbox:
-        print(sandbox.tier)
-        inputs = [Stdin(""), Call("f", ("a",)), Asserts("assert f(1)[0] == 1", "f")]
-        spied, called, tested = await sandbox.run(Program(source=SPIES), inputs, Limits())
-        print(spied.stdout.split(), called.value, tested.value)
-
-asyncio.run(main())
-"""
+RUN = SOURCES["run"]
 
 
 def test_the_embedded_sandbox_runs_programs_in_a_room(tmp_path):

@@ -10,26 +10,14 @@ from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.posttrain.base_models import BASE_MODELS
 from coding_model_project.harbor.posttrain.benchmarks import BENCHMARKS
 from coding_model_project.synthetic.tinycode import generate
+from tests.tables import tables
 from tests.unit.harbor.posttrain_models import write_model
 
-pytestmark = pytest.mark.slow
+CASES = tables("harbor")
 
-ROWS = {
-    "humaneval": {
-        "task_id": "HumanEval/0", "entry_point": "f", "prompt": "def f(x):\n    \"\"\"Add one.\"\"\"\n",
-        "canonical_solution": "    return x + 1\n",
-        "test": "def check(candidate):\n    assert candidate(1) == 2\n",
-    },
-    "mbpp_test": {
-        "task_id": 11, "text": "Write a function to add one.", "code": "def f(x):\n    return x + 1",
-        "test_list": ["assert f(1) == 2"], "test_setup_code": "", "challenge_test_list": [],
-    },
-    "gsm8k_test": {"question": "What is one and one?", "answer": "It is 2.\n#### 2"},
-    "ifeval": {
-        "key": 1, "prompt": "Write no comma.", "instruction_id_list": ["punctuation:no_comma"],
-        "kwargs": [{}],
-    },
-}  # fmt: skip
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tinycode")]  # generated once
+
+ROWS = CASES["rows"]
 
 
 ONE = ("--benchmark", "tinycode", "--model", "tiny")
@@ -145,21 +133,7 @@ def test_the_same_input_gives_the_same_bytes(tiny_task, base, tmp_path):
     assert [name for name in found if found[name] != again[name]] == []
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--benchmark", "chess", "--model", "tiny"), "--benchmark=chess: no such benchmark"),
-        (("--benchmark", "AIME-2025", "--model", "tiny"), "huggingface.co/datasets/math-ai/aime25"),
-        (("--benchmark", "tinycode", "--model", "gpt"), "--model=gpt: no such model"),
-        ((*ONE, "--num-hours", "0"), "--num-hours=0: must be above 0"),
-        ((*ONE, "--num-hours", "nan"), "--num-hours=nan: must be above 0"),
-        (("--benchmark", "tinycode"), "pass --benchmark and --model, or --all"),
-        ((*ONE, "--all"), "pass --benchmark and --model, or --all"),
-        ((*ONE, "--base", "nowhere"), "--base=nowhere: no base model"),
-        ((*ONE, "--data-file", "tinycode_tets=x"), "did you mean tinycode_test?"),
-        ((*ONE, "--data-file", "tinycode_test"), "--data-file=tinycode_test: expected NAME=PATH"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), CASES["bad_input_is_one_line"])
 def test_bad_input_is_one_line(words, said, tmp_path, capsys, monkeypatch, base):
     monkeypatch.chdir(tmp_path)
     given = words if "--base" in words else (*words, "--base", base)

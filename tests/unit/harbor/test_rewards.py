@@ -12,6 +12,9 @@ from coding_model_project.harbor.format.reward_rules import (
     unmet,
 )
 from coding_model_project.harbor.format.task_config import RewardStrategy
+from tests.tables import tables
+
+CASES = tables("harbor")
 
 PARSE, EMPTY = "VerifierOutputParseError", "RewardFileEmptyError"
 
@@ -87,17 +90,7 @@ def test_a_reward_outside_its_declared_range_is_an_error():
         check_range({"reward": 50}, (0.0, 1.0))
 
 
-@pytest.mark.parametrize(
-    ("steps", "mean", "final"),
-    [
-        ([{"reward": 1.0}, {"reward": 0.5, "style": 1}], {"reward": 0.75, "style": 0.5},
-         {"reward": 0.5, "style": 1}),
-        ([{"reward": 1.0}, None], {"reward": 1.0}, None),
-        ([{"reward": 1.0}, {}], {"reward": 0.5}, {}),
-        ([None], None, None),
-        ([], None, None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("steps", "mean", "final"), CASES["rewards_of_steps"])
 def test_rewards_of_steps(steps, mean, final):
     assert combined(None, steps) == combined(RewardStrategy.mean, steps) == mean
     assert combined(RewardStrategy.final, steps) == final

@@ -13,7 +13,13 @@ import pytest
 from coding_model_project.harbor.environment.base import EnvironmentFailed, ImageError, Killed
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from tests.processes import below
+from tests.tables import tables
+from tests.text_cases import sources
 from tests.unit.harbor.rooms import end_rooms, run_in_environments
+
+CASES = tables("harbor")
+
+SOURCES = sources(__file__)
 
 pytestmark = pytest.mark.sandbox
 
@@ -50,15 +56,7 @@ def test_files_and_background_processes_last_and_end_with_the_room(tmp_path):
     assert not below("keeper")
 
 
-HOG = """
-import time
-held = []
-open("/app/started", "w").close()
-for _ in range(30):
-    held.append(b"x" * (20 << 20))
-    time.sleep(0.02)
-time.sleep(100)
-"""
+HOG = SOURCES["hog"]
 
 
 def named(process: psutil.Process) -> str:
@@ -97,15 +95,7 @@ CHAIN += "for n in range(2000):\n    os.symlink(f'l{n}', f'l{n + 1}')\n"
 
 @pytest.mark.parametrize(
     ("leaves", "error"),
-    [
-        ("ln -s /proc/1/root/x /tmp/y; ln -s loop loop; ln -s /proc/self/fd/99 /tmp/z", None),
-        (f'python3 -c "{CHAIN}"', None),
-        (
-            "mkdir shut; chmod 0 shut; rmdir /tests; touch /tests; rm -r /logs; ln -s /app /logs",
-            None,
-        ),
-        (f'python3 -c "{DEEP}"', "too long"),
-    ],
+    CASES["left by agents"],
     ids=["links", "a chain of links", "in the way", "deep folders"],
 )
 def test_an_agent_leaves_nothing_by_which_its_environment_fails(tmp_path, leaves, error):
@@ -233,24 +223,7 @@ def test_a_keeper_that_dies_is_replaced(tmp_path):
     assert not below("keeper")
 
 
-_OWNER = """
-import asyncio, os, sys
-from pathlib import Path
-from coding_model_project.harbor.format.task_config import EnvironmentConfig
-from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
-
-async def main():
-    async with EmbeddedEnvironments() as environments:
-        rooms = []
-        for _ in range(3):
-            made = await environments.create(Path(sys.argv[1]), EnvironmentConfig(), {})
-            rooms.append(made)
-            await rooms[-1].run_command("setsid sleep 1000 &")
-        print("busy", flush=True)
-        await rooms[-1].run_command("sleep 1000")
-
-asyncio.run(main())
-"""
+_OWNER = SOURCES["owner"]
 
 
 def test_rooms_end_with_an_owner_that_is_killed(tmp_path):

@@ -12,7 +12,10 @@ from coding_model_project.harbor.format.task import (
 )
 from coding_model_project.harbor.format.task_config import NetworkMode
 from coding_model_project.harbor.format.tasks import Refused, read_tasks
+from tests.tables import tables
 from tests.unit.harbor.folders import folder
+
+CASES = tables("harbor")
 
 STEPS = '[[steps]]\nname = "a"\n[[steps]]\nname = "b"\n'
 
@@ -28,32 +31,7 @@ def test_an_empty_task_toml_has_every_default(tmp_path):
     assert task.warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("toml", "named"),
-    [
-        ("a = ", "not TOML"),
-        ("version = 1.0", "schema_version"),
-        ('[task]\nname = "no-org"', "task.name"),
-        ('[verifier]\ntimeout_sec = "soon"', "verifier.timeout_sec"),
-        ("[environment.env]\nA = 1", "environment.env.A"),
-        ('[environment]\nmemory = "512MB"', "512MB"),
-        ('[environment]\nmemory = "1G"\nmemory_mb = 512', "contradicts memory_mb"),
-        ('[environment]\nnetwork_mode = "offline"', "environment.network_mode"),
-        ('[environment]\nallowed_hosts = ["a.b"]', "allowed_hosts"),
-        ('[agent]\nnetwork_mode = "allowlist"\nallowed_hosts = ["http://a"]', "http://a"),
-        ("[environment]\ncpus = inf", "environment.cpus"),
-        ('[environment]\nos = "windows"', "environment.os"),
-        ('artifacts = ["/a/../b"]', "artifacts.0"),
-        ('[verifier]\nenvironment_mode = "shared"\n[verifier.environment]', "environment_mode"),
-        ('[[steps]]\nname = "../x"', "steps.0.name"),
-        ('[[steps]]\nname = "a"\n[[steps]]\nname = "A"', "two steps have the same name"),
-        (
-            '[[environment.mcp_servers]]\nname = "m"\nurl = "u"\n'
-            '[environment.mcp_servers.headers]\nAuthorization = "secret"',
-            "header Authorization",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("toml", "named"), CASES["bad value"])
 def test_a_bad_value_is_refused_by_its_key(tmp_path, toml, named):
     with pytest.raises(InvalidTask) as refusal:
         load_task(folder(tmp_path / "bad", toml))
@@ -61,17 +39,7 @@ def test_a_bad_value_is_refused_by_its_key(tmp_path, toml, named):
     assert "bad: task.toml: " in str(refusal.value) or named == "environment.os"
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"toml": None}, "task.toml is missing"),
-        ({"instruction_md": None}, "instruction.md is missing"),
-        ({"tests__test_sh": None}, "tests/test.sh is missing"),
-        ({"environment__Dockerfile": None}, "neither Dockerfile nor docker-compose.yaml"),
-        ({"tests__.harborignore": "*.sh\n"}, "excluded by .harborignore"),
-        ({"toml": STEPS, "steps__a__instruction_md": "x"}, "steps/b/instruction.md is missing"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "named"), CASES["folder lacks"])
 def test_a_folder_that_lacks_something_is_refused(tmp_path, changes, named):
     with pytest.raises(InvalidTask, match=named):
         load_task(folder(tmp_path / "task", **changes))

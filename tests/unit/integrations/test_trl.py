@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import pickle
-import subprocess
 import sys
 import threading
 
@@ -14,6 +13,10 @@ from coding_model_project.data.problems import write_problems
 from coding_model_project.integrations import trl
 from coding_model_project.integrations.trl import CodeReward
 from tests.fakes import FakeSandbox, stdin_problem
+from tests.processes import ran
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
 
 ECHO = stdin_problem(("", "a"), ("", "a"), id="fake/echo")
 HALF = stdin_problem(("", "a"), ("", "b"), id="fake/half")
@@ -175,34 +178,14 @@ async def test_it_can_be_called_where_an_event_loop_runs_and_from_threads():
     assert sum(thread.name == "judge" for thread in threading.enumerate()) >= 1
 
 
-SCRIPT = """
-import multiprocessing, pickle, sys
-import coding_model_project as cmp
-from coding_model_project.integrations.trl import CodeReward
-problem = cmp.Problem.simple("Add.", tests=[cmp.Test(cmp.Stdin("1 2"), expected="3")], id="a/1")
-right, wrong = "print(sum(map(int, input().split())))", "print(4)"
-
-def judge(reward):
-    return reward([right, wrong], problem_id=["a/1", "a/1"])
-
-if __name__ == "__main__":
-    reward = CodeReward([problem], bare=True)
-    print(judge(reward))
-    for method in ("fork", "spawn"):
-        with multiprocessing.get_context(method).Pool(2) as pool:
-            print(pool.map(judge, [reward] * 4))
-    print(judge(reward))
-    assert not {"trl", "torch", "verl"} & set(sys.modules)
-"""
+SCRIPT = SOURCES["script"]
 
 
 @pytest.mark.sandbox
 def test_forked_and_spawned_processes_judge_too_and_all_end_cleanly(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, str(path)], capture_output=True, text=True, timeout=100, check=False
-    )
+    done = ran([sys.executable, str(path)], timeout=100)
     four = str([[1.0, 0.0]] * 4)
     assert done.stdout.splitlines() == ["[1.0, 0.0]", four, four, "[1.0, 0.0]"], done.stderr
     assert (done.stderr, done.returncode) == ("", 0)

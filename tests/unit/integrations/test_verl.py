@@ -12,6 +12,9 @@ from coding_model_project.integrations.trl import CodeReward
 from coding_model_project.integrations.verl import compute_score
 from coding_model_project.types import Call, Isolation, Problem, Test
 from tests.fakes import stdin_problem
+from tests.tables import tables
+
+TABLES = tables("integrations")
 
 ADD = cmp.Problem.simple("Add.", tests=[cmp.Test(cmp.Stdin("1 2"), expected="3")], id="mine/add")
 RIGHT = "```python\nprint(sum(map(int, input().split())))\n```"
@@ -28,16 +31,7 @@ def problems(tmp_path_factory) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("truth", "options", "message"),
-    [
-        ("mine/add", {"knd": "sparse"}, r"reward_kwargs\.knd: no such argument"),
-        ("mine/add", {"kind": "most"}, "reward_kwargs.kind=most: .*use dense, sparse or"),
-        ("mine/sub", {}, "ground_truth='mine/sub': none of the 2 problems has this id"),
-        ("mine/add", {"sandbox": "docker"}, "sandbox='docker'"),
-        ("mine/add", {"workers": 0}, "workers=0"),
-    ],
-)
+@pytest.mark.parametrize(("truth", "options", "message"), TABLES["wrong settings"])
 def test_wrong_settings_are_refused(problems, truth, options, message):
     with pytest.raises(cmp.ConfigError, match=message):
         compute_score("mine", RIGHT, truth, problems=problems, **options)
@@ -79,24 +73,7 @@ def test_problems_by_id(problems):
 
 
 NO_COMMA = "punctuation:no_comma"
-CASES = {
-    "stdin": ({"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "8\n"]}, RIGHT, 0.5),
-    "call": (
-        {"fn_name": "f", "inputs": [[[1, 2]], [[]]], "outputs": [[3], [1]]},
-        "```python\ndef f(xs): return sum(xs)\n```",
-        0.5,
-    ),
-    "call_lines": (
-        {"fn_name": "f", "inputs": ["[1, 2]\n1", "[]\n2"], "outputs": ["4", "0"]},
-        "```python\nclass Solution:\n    def f(self, xs, n): return sum(xs) + n\n```",
-        0.5,
-    ),
-    "asserts": (
-        {"assert_case": ["assert f(1) == 2", "assert f(2) == 2"]},
-        "```python\ndef f(x): return x + 1\n```",
-        0.5,
-    ),
-}
+CASES = TABLES["cases"]
 
 
 @pytest.mark.sandbox

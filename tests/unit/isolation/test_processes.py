@@ -12,18 +12,14 @@ import psutil
 import pytest
 
 from coding_model_project.isolation import processes
+from tests.text_cases import sources
 from tests.waiting import wait_for
+
+SOURCES = sources(__file__)
 
 pytestmark = pytest.mark.slow
 
-RUN = """
-import subprocess, sys, tempfile, time
-from coding_model_project.isolation.processes import start_sentinel
-start_sentinel()
-child = subprocess.Popen(["sleep", "100"], start_new_session=True)
-print(child.pid, tempfile.mkstemp()[1], flush=True)
-time.sleep(float(sys.argv[1]))
-"""
+RUN = SOURCES["run"]
 
 
 @pytest.mark.parametrize("seconds", [0, 100], ids=["ends", "killed"])

@@ -4,17 +4,12 @@ import pytest
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.arguments import parse
+from tests.tables import tables
+
+CASES = tables("launch")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "--cfg job coding.seed=2 ~data.seed --debug",
-        "coding.seed=2 --debug ~data.seed --cfg job",
-        "coding.seed=2 ~data.seed -c job --debug",
-        "--cfg=job --debug coding.seed=2 ~data.seed",
-    ],
-)
+@pytest.mark.parametrize("line", CASES["flags_stand_anywhere"])
 def test_flags_stand_anywhere(line):
     found = parse(line.split())
     assert found.overrides == ("coding.seed=2", "~data.seed")
@@ -37,17 +32,7 @@ def test_a_recorded_configuration(line):
     assert (found.recorded, found.hydra) == ("r/config.yaml", ())
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("--cgf job", "--cgf: no such option; did you mean --cfg?"),
-        ("--cfg everything", "invalid choice"),
-        ("coding.seed 2", "coding.seed: expected key=value"),
-        ("coding.seed = 2", "without spaces around `=`"),
-        ("--cfg job -m coding.seed=1,2", "leave -m out"),
-        ("--config=r/config.yaml trainer.nnodes=2", "trainer.nnodes=2: --config repeats a run"),
-    ],
-)
+@pytest.mark.parametrize(("line", "says"), CASES["what_cannot_be_read"])
 def test_what_cannot_be_read(line, says):
     with pytest.raises(ConfigError) as caught:
         parse(line.split())

@@ -1,7 +1,6 @@
 """The check of a starting model against the hub: one question, no retries."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import constants
@@ -9,23 +8,9 @@ from huggingface_hub import constants
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import checks
 from coding_model_project.launch.checks.checks import check_model
+from tests.answering import answering
 
 KEY = "actor_rollout_ref.model.path"
-
-
-class Hub(BaseHTTPRequestHandler):
-    def do_HEAD(self):
-        self.server.asked.append(self.path)
-        code, error = self.server.answer
-        self.send_response(code)
-        if error:
-            self.send_header("X-Error-Code", error)
-        self.send_header("ETag", '"1"')
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
 
 
 @pytest.fixture(autouse=True)
@@ -39,16 +24,19 @@ def _asks_again(monkeypatch, tmp_path):
 
 @pytest.fixture
 def hub(monkeypatch):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    server.answer, server.asked = (200, None), []
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    endpoint = f"http://127.0.0.1:{server.server_port}"
-    template = endpoint + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    yield server
-    server.shutdown()
-    server.server_close()
+    hub = SimpleNamespace(answer=(200, None), asked=[])
+
+    def answer(_, path, __):
+        hub.asked.append(path)
+        code, error = hub.answer
+        headers = {"ETag": '"1"', "Content-Length": "2"}
+        return code, headers | ({"X-Error-Code": error} if error else {}), b""
+
+    with answering(answer) as url:
+        template = url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "ENDPOINT", url)
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        yield hub
 
 
 @pytest.mark.parametrize("answer", [(200, None), (404, "EntryNotFound"), (429, None), (503, None)])
@@ -76,9 +64,9 @@ def test_a_model_that_the_hub_does_not_give_is_refused(hub, answer, says):
     assert len(hub.asked) == 1
 
 
-def test_a_hub_that_cannot_be_reached_is_refused_with_the_reason(hub, monkeypatch):
-    hub.shutdown()
-    hub.server_close()
+def test_a_hub_that_cannot_be_reached_is_refused_with_the_reason(monkeypatch):
+    nobody = "http://127.0.0.1:9/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", nobody)
     with pytest.raises(ConfigError, match=r"cannot be reached \(.*Error.*; download the mo"):
         check_model(KEY, "nope/model")
     checks._why_not.cache_clear()

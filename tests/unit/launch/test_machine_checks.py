@@ -8,6 +8,9 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import machine_checks
 from coding_model_project.launch.checks.machine_checks import choose_attention, cpu_need
 from coding_model_project.launch.compose import compose_recipe
+from tests.tables import tables
+
+CASES = tables("launch")
 
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 POLICY = "actor_rollout_ref.model"
@@ -22,17 +25,7 @@ def host(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "cpus"),
-    [
-        (["hardware=cpu"], 1 + 1 + 3),
-        (["hardware=gpu_1x"], 2 + 1 + 3),
-        (["hardware=gpu_8x"], 8 + 1 + 24),
-        (["hardware=gpu_multi"], 8 + 1 + 96),
-        # A rollout on GPUs of its own.
-        (["hardware=gpu_8x", "actor_rollout_ref.rollout.nnodes=1"], 8 + 1 + 24 + 16),
-    ],
-)
+@pytest.mark.parametrize(("overrides", "cpus"), CASES["profiles"])
 def test_what_a_profile_makes_ray_reserve(overrides, cpus):
     assert cpu_need(compose_recipe("grpo", overrides)).total == cpus
 
@@ -61,19 +54,7 @@ def test_a_cluster_is_not_judged_by_the_host_that_joins_it(host, monkeypatch):
     assert choose_attention(config, POLICY) == ""
 
 
-@pytest.mark.parametrize(
-    ("files", "cpus"),
-    [
-        ({}, 16),
-        ({"cpu.max": "max 100000"}, 16),
-        ({"cpu.max": "350000 100000"}, 3),
-        ({"cpu.max": "50000 100000"}, 1),
-        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 16),
-        ({"cpu/cpu.cfs_quota_us": "600000", "cpu/cpu.cfs_period_us": "100000"}, 6),
-        ({"cpuset/cpuset.cpus": "0-3,8"}, 5),
-        ({"cpuset/cpuset.cpus": ""}, 16),
-    ],
-)
+@pytest.mark.parametrize(("files", "cpus"), CASES["cpus"])
 def test_cpus_are_counted_as_ray_counts_them(tmp_path, monkeypatch, files, cpus):
     monkeypatch.delenv("RAY_USE_MULTIPROCESSING_CPU_COUNT", raising=False)
     monkeypatch.setattr(machine_checks.os, "cpu_count", lambda: 16)

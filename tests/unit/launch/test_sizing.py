@@ -11,6 +11,9 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.checks import check_values
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.sizing import GIB, PUBLISHED, needed_gb, of_config, training_of
+from tests.tables import tables
+
+CASES = tables("launch")
 
 pytestmark = pytest.mark.slow
 
@@ -157,17 +160,7 @@ def test_a_model_that_is_not_known_is_named():
         training("gpu_8x", "actor_rollout_ref.model.path=some/model")
 
 
-@pytest.mark.parametrize(
-    ("recipe", "override", "way"),
-    [
-        ("grpo", "actor_rollout_ref.rollout.tensor_model_parallel_size=8", "set it to 4"),
-        ("grpo", "actor_rollout_ref.actor.ulysses_sequence_parallel_size=8", "set it to 4"),
-        ("grpo", "actor_rollout_ref.actor.ulysses_sequence_parallel_size=3", "set it to a divisor"),
-        ("grpo", "trainer.n_gpus_per_node=7", "set it to 70"),
-        ("sft", "data.train_batch_size=100", "set it to 104"),
-        ("sft", "engine.ulysses_sequence_parallel_size=16", "set it to a divisor"),
-    ],
-)
+@pytest.mark.parametrize(("recipe", "override", "way"), CASES["sizes"])
 def test_sizes_that_do_not_divide_are_refused_with_the_nearest(recipe, override, way):
     config = compose_recipe(recipe, ["hardware=gpu_8x", override])
     with pytest.raises(ConfigError, match=way):

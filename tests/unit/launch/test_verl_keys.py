@@ -12,19 +12,14 @@ from coding_model_project import cli
 from coding_model_project.launch.verl_keys import table, tree
 from coding_model_project.launch.verl_keys.effects import examine
 from coding_model_project.launch.verl_keys.table import LEAVE_OUT, Effect
+from tests.tables import tables
+
+CASES = tables("launch")
 
 pytestmark = pytest.mark.slow
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-WORKS = [
-    "algorithm.adv_estimator=gae",
-    "algorithm.filter_groups.enable=True",
-    "data.train_files=a.parquet",
-    "data.val_files=a.parquet",
-    f"{ROLLOUT}.name=vllm",
-    f"{ACTOR}.ppo_micro_batch_size_per_gpu=1",
-    f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=1",
-]
+WORKS = CASES["works"]
 PAGE = Path(__file__).parents[3] / "docs/verl-command.md"
 ROWS = re.findall(r"^\| `(\S+)` \| (\w+) \| (.+) \| (.+) \|$", PAGE.read_text(), re.M)
 
@@ -61,25 +56,7 @@ def test_hydra_refuses_what_the_page_says_and_nothing_else():
             tree.compose_verl("ppo_trainer", [old])
 
 
-@pytest.mark.parametrize(
-    ("override", "word", "write"),
-    [
-        (f"+{ACTOR}.of_a_fork=1", Effect.refused, "leave out"),
-        (f"+{ROLLOUT}.val_kwargs.of_a_fork=1", Effect.late, "leave out"),
-        ("+data.of_a_fork=1", Effect.ignored, "leave out"),
-        (f"+{ROLLOUT}.enable_sleep_mode=false", Effect.taken, ""),
-        ("+reward.reward_kwargs.max_resp_len=9", Effect.ignored, "leave out"),
-        (f"{ACTOR}.clip_ratio=0.3", Effect.ignored, "leave out"),
-        (f"{ACTOR}.strategy=mine", Effect.late, f"{ACTOR}.strategy=fsdp2"),
-        (f"{ACTOR}.kl_loss_coef=0.1", Effect.off, ""),
-        ("data.train_files=[a.pkl]", Effect.late, "data.train_files=FILE.parquet"),
-        ("algorithm.filter_groups.max_num_gen_batches=10", Effect.warned, "leave out"),
-        (f"{ACTOR}.ppo_mini_batch_size=2048", Effect.refused, f"{ACTOR}.ppo_mini_batch_size=1024"),
-        ("reward.reward_manager=dapo", Effect.late, "reward.reward_manager.name=dapo"),
-        ("+coding.prompt=bare", Effect.ignored, f"+coding.prompt=bare {table.OURS}"),
-        ("reward.reward_manager.name=CodeRewardManager", Effect.late, table.OURS),
-    ],
-)
+@pytest.mark.parametrize(("override", "word", "write"), CASES["keys_by_their_kind"])
 def test_keys_by_their_kind(override, word, write):
     found = effect(override)
     assert (found.effect, found.write) == (word, write)

@@ -18,6 +18,9 @@ from coding_model_project.reports.live.sample_index import Filters
 from coding_model_project.runs.folder import RunFolder
 from tests.synthetic_evaluations import result
 from tests.synthetic_runs import rollout, training, write_run
+from tests.tables import tables
+
+CASES = tables("reports")
 
 TOKEN = "a token"
 WITH_TOKEN = {"authorization": f"Bearer {TOKEN}"}
@@ -104,21 +107,7 @@ def test_steps_and_groups_count_all_of_their_samples(run):
     assert (group["reward"], group["rate"]) == (0.5, pytest.approx(1 / 3))
 
 
-@pytest.mark.parametrize(
-    ("chosen", "expected"),
-    [
-        ({"error": "timeout"}, ["e", "c"]),
-        ({"error": "*", "step": 1}, ["c"]),
-        ({"error": "accepted"}, ["a", "b", "d"]),
-        ({"source": "sums"}, ["a", "b"]),
-        ({"rate_to": 0.5}, ["e", "c", "d"]),
-        ({"rate_from": 0.9}, ["a", "b"]),
-        ({"text": "HARD"}, ["e", "c", "d"]),
-        ({"problem": "code/hard", "error": "accepted"}, ["d"]),
-        ({"text": "%' OR 1"}, []),
-        ({"page": 1}, []),
-    ],
-)
+@pytest.mark.parametrize(("chosen", "expected"), CASES["samples_are_filtered"])
 def test_samples_are_filtered(run, chosen, expected):
     assert names(live(run).index.samples(Filters(**chosen))) == expected
 

@@ -20,21 +20,14 @@ from coding_model_project.runs.folder import RunFolder, State
 from coding_model_project.runs.lease import LEASE_S, Heartbeat, Observer, Pulse, beat
 from coding_model_project.runs.starting import _write_attempt
 from tests.hosts import host, needs_namespaces
+from tests.text_cases import sources
 from tests.unit.runs.test_folder import start
+
+SOURCES = sources(__file__)
 
 pytestmark = [pytest.mark.sandbox, needs_namespaces]
 
-PRELUDE = """
-import sys, time
-from pathlib import Path
-from coding_model_project.runs import lease, provenance
-lease.LEASE_S = 2.0
-lease.OBSERVER.sleep = lambda seconds: time.sleep(seconds / 20)
-from coding_model_project.errors import CodingModelError
-from coding_model_project.runs.lease import Heartbeat
-from tests.unit.runs.test_folder import start
-path = Path(sys.argv[1])
-"""
+PRELUDE = SOURCES["prelude"]
 TRAIN = """
 attempt = start(path)
 with Heartbeat(attempt.log_dir, beat_s=0.1):

@@ -8,22 +8,16 @@ import pytest
 from coding_model_project.errors import ClusterError, ConfigError, StorageError
 from coding_model_project.runs.shared_folder import Answer, Unanswered, answer, conclude, question
 from tests.hosts import host, needs_namespaces
+from tests.tables import tables
+from tests.text_cases import sources
+
+CASES = tables("runs")
+
+SOURCES = sources(__file__)
 
 pytestmark = [pytest.mark.sandbox, needs_namespaces]
 
-NODE = """
-import os, pickle, subprocess, sys, tempfile
-from pathlib import Path
-from coding_model_project.runs.shared_folder import answer
-path = Path(sys.argv[1])
-asked = pickle.loads((path / "question").read_bytes())
-def mount(folder, *options):
-    subprocess.run(["mount", "-t", "tmpfs", *options, "none", str(folder)], check=True)
-BEFORE
-found = answer(asked, os.uname().nodename, patience_s=0)
-AFTER
-(path / f"answer-{found.host}").write_bytes(pickle.dumps(found))
-"""
+NODE = SOURCES["node"]
 
 
 def ask(tmp_path, nodes, *, patience_s=0):
@@ -70,29 +64,7 @@ def test_each_node_without_the_folder_is_named(tmp_path):
     assert "mount it there, or set the key" in said
 
 
-@pytest.mark.parametrize(
-    ("before", "says"),
-    [
-        (
-            'subprocess.run(["mount", "--bind", path / "run", path / "run"], check=True)\n'
-            'subprocess.run(["mount", "-o", "remount,ro,bind", path / "run"], check=True)',
-            "/run cannot be used (Read-only file system)",
-        ),
-        (
-            'mount(path / "data")',
-            "/data/problems.jsonl is absent, and on the driver's node 2 bytes, sha256 44136fa355b3678a",
-        ),
-        (
-            'mount(path / "model")\n(path / "model" / "config.json").write_text("[]")',
-            "/model is 1 files, 2 bytes, sha256 of their ends ",
-        ),
-        (
-            "from importlib import metadata\n"
-            "metadata.version = lambda name, of=metadata.version: '0.1' if name == 'ray' else of(name)",
-            "node node-b: ray is 0.1, and on the driver's node",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("before", "says"), CASES["nodes"])
 def test_what_a_node_has_otherwise_is_named(tmp_path, before, says):
     assert says in refusal(tmp_path, {"node-b": (before, "")})
 

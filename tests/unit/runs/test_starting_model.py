@@ -7,14 +7,11 @@ import pytest
 from coding_model_project.errors import CheckpointError
 from coding_model_project.runs.starting_model import StartingModel
 from tests.exports import files
+from tests.tables import tables
 
-CONFIG = {
-    "model_type": "llama",
-    "eos_token_id": [2, 7],
-    "pad_token_id": None,
-    "torch_dtype": "bfloat16",
-    "text_config": {"layers": 2, "heads": 4},
-}
+CASES = tables("runs")
+
+CONFIG = CASES["config"]
 
 
 def write(folder, texts, dtypes=()):

@@ -20,7 +20,10 @@ from coding_model_project.runs.ungradable import (
 from coding_model_project.verl_ext.rewards.judging import JudgePool, leaving_out
 from coding_model_project.verl_ext.trainers.outages import Outages
 from tests.hosts import host, needs_namespaces
+from tests.text_cases import sources
 from tests.unit.runs.test_folder import start
+
+SOURCES = sources(__file__)
 
 
 def lost(folder, *, step=1, host="", reason="x" * 400):
@@ -59,16 +62,7 @@ def test_steps_that_a_resumed_run_takes_again_have_their_own_samples(tmp_path):
     assert [row.attempt for row in read_ungradable(tmp_path)] == [1, 2]
 
 
-NOTE = """
-import socket, sys, time
-from pathlib import Path
-from coding_model_project.runs.ungradable import Ungradable, note
-for number in range(200):
-    note(Path(sys.argv[1]), Ungradable(
-        step=1, problem=f"p/{number}", sample=f"{socket.gethostname()}_{number}", error="SandboxError",
-        reason="down" * 100, at=time.time(), host=socket.gethostname(),
-    ))
-"""
+NOTE = SOURCES["note"]
 
 
 @pytest.mark.sandbox
@@ -88,28 +82,7 @@ def test_rows_of_several_nodes_are_read_as_one(tmp_path):
     assert re.fullmatch(r"SandboxError on node-[bc]: (down)+", last_reason(tmp_path, 1))
 
 
-FULL = """
-import subprocess, sys
-from pathlib import Path
-from tests.unit.runs.test_ungradable import lost, read_ungradable
-path = Path(sys.argv[1])
-subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(path)], check=True)
-rows = [lost(path)]
-big = (path / "big").open("wb", buffering=0)
-try:
-    while True:
-        big.write(bytes(4096))
-except OSError:
-    pass
-try:
-    while True:
-        rows.append(lost(path))
-except OSError as error:
-    print(error.strerror)
-big.truncate(0)
-rows.append(lost(path))
-print(list(read_ungradable(path)) == rows)
-"""
+FULL = SOURCES["full"]
 
 
 @pytest.mark.sandbox

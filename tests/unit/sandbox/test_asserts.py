@@ -20,7 +20,10 @@ from coding_model_project.types import (
 from tests.tables import tables
 from tests.unit.sandbox.sources import SOURCES
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [
+    pytest.mark.sandbox,
+    pytest.mark.xdist_group("asserts"),
+]  # which starts sandboxes once
 
 LIMITS = Limits(cpu_s=1, wall_s=5, memory_mb=256, output_kb=64)
 

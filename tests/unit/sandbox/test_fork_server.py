@@ -21,11 +21,12 @@ from coding_model_project.types import (
     Status,
     Stdin,
 )
-from tests.processes import below
+from tests.processes import below, ran
 from tests.unit.sandbox.sources import SOURCES
 
 pytestmark = [
     pytest.mark.sandbox,
+    pytest.mark.xdist_group("fork server"),  # which starts sandboxes once
     pytest.mark.skipif(compiled_loop.library() is None, reason="no C compiler is here"),
 ]
 
@@ -290,9 +291,7 @@ def test_nothing_that_the_forking_process_imports_runs_in_every_fork():
         "os.register_at_fork = lambda **handlers: print(handlers)\n"
         "import coding_model_project.sandbox.embedded.zygote\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
-    )
+    done = ran([sys.executable, "-c", script], timeout=60)
     assert (done.stdout, done.stderr) == ("", "")
 
 

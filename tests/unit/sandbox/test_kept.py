@@ -7,7 +7,7 @@ from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Program, Status, Test
 from tests.unit.sandbox.sources import SOURCES
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("kept")]  # which starts sandboxes once
 
 LIMITS = Limits(cpu_s=0.4, wall_s=20)
 
@@ -69,11 +69,7 @@ async def test_a_failure_does_not_end_those_that_continue(ends_of):
 
 @pytest.mark.parametrize(
     ("source", "middle"),
-    [
-        ("import os\n", "os._exit(0)"),
-        ("", "x = sum(iter(int, 1))"),
-        ("", "return 'a' * (2 << 20)"),
-    ],
+    [("import os\n", "os._exit(0)"), ("", "x = sum(iter(int, 1))"), ("", "return 'a' * (2 << 20)")],
 )
 async def test_what_ends_the_processes_leaves_new_ones_to_the_next(ends_of, source, middle):
     source += (

@@ -20,18 +20,11 @@ from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.sandbox.embedded.languages.binaries import Binaries
 from coding_model_project.sandbox.with_servers import WithServers
-from coding_model_project.types import (
-    Call,
-    Execution,
-    Files,
-    Problem,
-    Program,
-    Status,
-    Stdin,
-    Test,
-)
+from coding_model_project.types import Call, Execution, Files, Problem, Program, Status, Stdin, Test
 from tests.language_cases import BASH_ATTEMPTS, CANARY, CASES, LIMITS, Case
 from tests.unit.sandbox.fusion_servers import Server, fake, fusion, program_of_a_probe
+
+pytestmark = pytest.mark.xdist_group("languages")  # which starts sandboxes once
 
 
 @pytest.fixture(scope="module", params=[Tier.namespaces, Tier.seccomp])

@@ -52,12 +52,7 @@ async def ended_by_the_kernel(sandbox, program, inputs, *, n=1, which=0):
 @pytest.mark.parametrize("kills", [0, 1], ids=["unexplained", "for lack of memory"])
 @pytest.mark.parametrize(
     ("inputs", "n", "which"),
-    [
-        ([Stdin("")], 1, 0),
-        ([Call("f", (9,))], 1, 0),
-        ([ASSERTS], 2, 0),
-        ([ASSERTS], 2, 1),
-    ],
+    [([Stdin("")], 1, 0), ([Call("f", (9,))], 1, 0), ([ASSERTS], 2, 0), ([ASSERTS], 2, 1)],
     ids=["script", "call", "program of asserts", "asserts"],
 )
 async def test_a_kill_of_the_kernel_is_no_crash(sandbox, monkeypatch, inputs, n, which, kills):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded import tiers
 from coding_model_project.types import Execution, Status
+from tests.processes import ran
 from tests.unit.sandbox import poorer
 
 pytestmark = pytest.mark.sandbox
@@ -41,9 +41,7 @@ def check(user: str, refused: str, *options: str) -> tuple[int, str]:
     )
     command = [sys.executable, POORER, user, refused, sys.executable, "-c", program, *options]
     environment = os.environ | {"PYTHONPATH": str(poorer.ROOT)}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, env=environment
-    )
+    done = ran(command, timeout=60, env=environment)
     if user == "nobody" and done.returncode == poorer.UNREADABLE:
         pytest.skip(done.stdout.strip())
     return done.returncode, done.stdout + done.stderr

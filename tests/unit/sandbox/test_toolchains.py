@@ -20,23 +20,13 @@ from coding_model_project.sandbox.embedded.languages import (
     toolchains,
 )
 from tests.tables import tables
+from tests.unit.sandbox.sources import SOURCES
 
 CASES = tables("java_names")
 
-RUSTC = """
-case "$*" in
-    -vV) printf 'rustc 1.80.0 (x)\\nhost: here\\nrelease: RELEASE\\n' ;;
-    *) echo FOLDER/toolchain ;;
-esac
-"""
+RUSTC = SOURCES["rustc"]
 JAVA = "echo openjdk 11.0.2 2019-01-15"
-GO = """
-case $2 in
-    GOROOT) echo FOLDER/goroot ;;
-    GOVERSION) echo GOVERSION_HERE ;;
-    GOTOOLDIR) echo FOLDER/goroot/tools ;;
-esac
-"""
+GO = SOURCES["go"]
 
 
 @pytest.fixture

@@ -17,13 +17,17 @@ from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.sandbox,
+    pytest.mark.xdist_group("any request"),  # one server
+    pytest.mark.filterwarnings("ignore"),
+]
 
 _PATHS = ("/run_code", "/run_batch", "/run_jupyter")
 _LOOPBACK = {"Host": "127.0.0.1"}
 """Without a token a server answers to this name only."""
 _CHECKED = settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -93,15 +93,7 @@ async def test_a_language_the_sandbox_lacks_is_a_missing_toolchain(language, pha
     assert "command not found" in body[phase]["stderr"]
 
 
-@pytest.mark.parametrize(
-    ("request_", "where"),
-    [
-        ({"language": "Python", "code": ""}, ["body", "language"]),
-        ({"language": "python"}, ["body", "code"]),
-        ({"language": "python", "code": 1}, ["body", "code"]),
-        ({"language": "python", "code": "", "files": []}, ["body", "files"]),
-    ],
-)
+@pytest.mark.parametrize(("request_", "where"), CASES["malformed_requests"])
 async def test_malformed_requests(request_, where):
     async with client_of(FakeSandbox()) as client:
         response = await client.post("/run_code", json=request_)
@@ -336,16 +328,7 @@ async def test_a_batch_pauses_at_a_limit_and_runs_calls_of_one_process():
         ]
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "says"),
-    [
-        ({"limits": {"memory_mb": 9999}}, "ConfigError", "memory_mb=9999"),
-        ({"limits": {"cpu_s": -1.0}}, "ConfigError", "cpu_s=-1"),
-        ({"files": {"a": "abcde"}}, "DataError", "not base64"),
-        ({"inputs": [["call", "f", "{]"]]}, "DataError", "the arguments of f"),
-        ({"inputs": [["call", "f", "[]"]]}, "DataError", "the arguments of f"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "error", "says"), CASES["program batch"])
 async def test_a_program_of_a_batch_that_cannot_run_says_why(changes, error, says):
     async with client_of(FakeSandbox()) as client:
         response = await client.post("/run_batch", json=batch_of(**changes))

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 
 import pytest
 import stamina
@@ -19,8 +16,11 @@ from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.runs.checkpoint_store import CheckpointStore
 from coding_model_project.runs.inputs import inputs_of, with_local_inputs
 from coding_model_project.storage.fetching import CACHE_VARIABLE, cache_dir, folder_on_disk, on_disk
+from tests import fresh
+from tests.answering import answering
 from tests.fakes import stdin_problem
 from tests.moto_server import s3_server
+from tests.processes import ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("moto")]
 
@@ -70,7 +70,7 @@ def test_processes_that_want_the_same_model_fetch_it_once(s3, model):
     url = s3.upload(model, "models/shared")
     spawn = multiprocessing.get_context("spawn")
     found = spawn.Queue()
-    processes = [spawn.Process(target=_fetch, args=(url, found)) for _ in range(3)]
+    processes = [spawn.Process(target=_fetch, args=(url, found)) for _ in range(2)]
     for process in processes:
         process.start()
     copies = {found.get(timeout=60) for _ in processes}
@@ -157,54 +157,30 @@ def test_no_client_library():
         "from coding_model_project.cli import main\n"
         "sys.exit(main(['runs', 's3://bucket/x']))"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    done = ran([fresh.python(), "-c", code])
     assert done.returncode == 2
     assert "error: s3://bucket/x: s3fs, which reads s3://, is not installed" in done.stderr
 
 
-class _Refuses(BaseHTTPRequestHandler):
-    """Answers as S3 does: HEAD without a body, all else with a code and a message."""
-
-    code = ("AccessDenied", 403, "Access Denied")
-
-    def _answer(self):
-        code, status, message = self.code
-        head = self.command == "HEAD"
-        body = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/xml")
-        self.send_header("Content-Length", "0" if head else str(len(body)))
-        self.end_headers()
-        if not head:
-            self.wfile.write(body)
-
-    def do_PUT(self):
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self._answer()
-
-    do_GET = do_HEAD = do_DELETE = _answer
-
-    def log_message(self, format, *args):
-        pass
-
-
 @pytest.fixture
 def refusing(monkeypatch):
-    """A server that has one answer for everything."""
+    """A server that has one answer for everything; S3 answers HEAD without a body."""
     from s3fs import S3FileSystem
 
-    server = HTTPServer(("127.0.0.1", 0), _Refuses)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "a-secret-access-key",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    S3FileSystem.clear_instance_cache()
-    yield _Refuses
-    server.shutdown()
+    refusing = SimpleNamespace(code=("AccessDenied", 403, "Access Denied"))
+
+    def answer(method, *_):
+        code, status, message = refusing.code
+        body = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+        return status, {"Content-Type": "application/xml"}, b"" if method == "HEAD" else body
+
+    with answering(answer) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-access-key")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        S3FileSystem.clear_instance_cache()
+        yield refusing
     S3FileSystem.clear_instance_cache()
 
 

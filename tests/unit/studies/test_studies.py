@@ -1,30 +1,26 @@
 """Studies: what a definition must say, what runs, and that a page concludes no more than it shows."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from coding_model_project import cli
 from coding_model_project.studies import study_page
+from tests import fresh
 from tests.pages import packed
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
+from tests.tables import tables
+from tests.text_cases import sources
+
+CASES = tables("studies")
+
+SOURCES = sources(__file__)
 
 pytestmark = pytest.mark.slow
 
-DEFINITION = """
-question: Does it?
-expected: It does.
-stop: Once.
-seeds: [1, 2]
-arms:
-  old: [grpo: [a=1]]
-  new:
-    - sft: []
-    - grpo: ["m={previous}"]
-shared:
-  grpo: [b=2]
-evaluation: [c=3]
-"""
+DEFINITION = SOURCES["definition"]
 
 
 @pytest.fixture
@@ -88,15 +84,7 @@ def test_what_is_not_shown_is_not_concluded(study, tmp_path, capsys):
     assert "3 of 4 members have finished: this is no result yet." in text
 
 
-@pytest.mark.parametrize(
-    ("chances", "said"),
-    [
-        ((0.3, 0.3, 0.7, 0.7), "`new` solves more than `old` on toy (+"),
-        ((0.7, 0.7, 0.3, 0.3), "`new` solves fewer than `old` on toy (-"),
-        # both seeds are better, and so few that Welch's test over them finds nothing
-        ((0.3, 0.4, 0.5, 0.7), "It stays open whether `new` solves more than `old` on toy"),
-    ],
-)
+@pytest.mark.parametrize(("chances", "said"), CASES["conclusions"])
 def test_a_conclusion_needs_interval_and_tests(study, tmp_path, capsys, chances, said):
     arms = ("old", "old", "new", "new")
     for arm, seed, chance in zip(arms, (1, 2, 1, 2), chances, strict=True):
@@ -154,18 +142,7 @@ def test_a_page_is_not_replaced_by_one_without_its_runs(study, tmp_path, capsys)
     assert (study.parent.parent / "it.md").read_text() == before
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "said"),
-    [
-        ("stop: Once.", "", "missing key stop"),
-        ("stop: Once.", "stop: Once.\nstopp: x", "unknown key stopp"),
-        ("seeds: [1, 2]", "seeds: [1, 1]", "expected distinct whole numbers"),
-        ("a=1", "coding.seed=3", "remove coding.seed, which the study sets"),
-        ("a=1", "'m={previous}'", "the first stage has no {previous} stage"),
-        ("  old: [grpo: [a=1]]\n", "", "arms: expected at least two"),
-        ("seeds: [", "seeds: ]", "not YAML"),
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "said"), CASES["wrong definition"])
 def test_a_wrong_definition_is_one_line(study, tmp_path, capsys, before, after, said):
     study.write_text(DEFINITION.replace(before, after))
     code, error = page(study, tmp_path / "out", capsys)
@@ -174,7 +151,8 @@ def test_a_wrong_definition_is_one_line(study, tmp_path, capsys, before, after, 
     assert error.count("\n") == 1
 
 
-def test_a_failed_member_is_said_and_the_others_go_on(study, tmp_path, capfd):
+def test_a_failed_member_is_said_and_the_others_go_on(study, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(fresh.python()))
     nowhere = "hardware=cpu, actor_rollout_ref.model.path=./nowhere, coding.dataset=null"
     study.write_text(
         DEFINITION.replace("a=1", nowhere)

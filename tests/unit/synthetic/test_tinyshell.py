@@ -23,13 +23,7 @@ from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.synthetic.tiny_model import TinyModelConfig, train_tokenizer
-from coding_model_project.synthetic.tinyshell import (
-    Draw,
-    HabitCorpus,
-    generate,
-    shell_files,
-    trace,
-)
+from coding_model_project.synthetic.tinyshell import Draw, HabitCorpus, generate, shell_files, trace
 from coding_model_project.synthetic.tinyshell.shell_files import (
     as_text,
     prepare_files,

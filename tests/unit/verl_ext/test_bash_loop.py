@@ -17,19 +17,19 @@ from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.runs.ungradable import read_ungradable
 from coding_model_project.types import Problem
 from tests.processes import below
+from tests.tables import tables
+from tests.text_cases import sources
 from tests.unit.harbor.folders import folder
 from tests.unit.verl_ext.test_repair_loop import ROW, Model, a_loop, graded
+
+CASES = tables("verl_ext")
+
+SOURCES = sources(__file__)
 
 pytestmark = [pytest.mark.verl, pytest.mark.sandbox]
 
 PROBLEM = Problem(id="mine/1", split="train", statement="", tests=(), language="bash", task="task")
-CHECK = """#!/bin/bash
-case "$(cat /app/answer)" in
-0.5) echo 0.5 ;;
-1) echo 1 ;;
-*) echo 0 ;;
-esac > /logs/verifier/reward.txt
-"""
+CHECK = SOURCES["check"]
 
 
 def bash(command: str) -> str:
@@ -186,15 +186,7 @@ async def test_a_rollout_that_cannot_be_reached_is_no_wrong_answer(config, token
     assert lost.error == "GenerationError"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        ("coding.bash.rooms=0", "rooms"),
-        ("coding.bash.reply_tokens=700", "reply_tokens"),
-        ("coding.repair.rounds=1", "repair"),
-        ("coding.reward.shaping.format_weight=1", "format_weight"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "named"), CASES["bad_input_is_named"])
 def test_bad_input_is_named(config, wrong, named):
     from coding_model_project.launch.checks.checks import check_values
 

@@ -7,6 +7,9 @@ import pytest
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.checks import check_dpo
 from coding_model_project.launch.compose import compose_recipe
+from tests.tables import tables
+
+CASES = tables("verl_ext")
 
 
 @pytest.fixture
@@ -29,24 +32,7 @@ def test_what_can_start(given):
     check_dpo(compose_recipe("dpo", given))
 
 
-@pytest.mark.parametrize(
-    ("override", "says"),
-    [
-        ("data.train_files={}/sft.parquet", "no column chosen: not pairs; make it with"),
-        ("data.train_files={}/text.parquet", "is not a parquet file; make it with"),
-        ("data.train_files={}/equal.parquet", "chosen equals rejected in every pair"),
-        ("data.train_files={}/few.parquet", "9 rows do not fill one batch"),
-        ("data.train_batch_size=33", "set data.train_batch_size=32"),
-        ("data.use_dynamic_bsz=true data.max_length=8192", "set it to 16384 or more"),
-        ("data.val_files=null", "or set trainer.test_freq=-1"),
-        ("coding.dpo.loss=cdpo", "cdpo needs one above 0"),
-        ("coding.dpo.label_smoothing=0.1", "with coding.dpo.loss=sigmoid"),
-        ("coding.dpo.label_smoothing=0.5", "set it to a share of at least 0 and below 0.5"),
-        ("coding.dpo.beta=0", "coding.dpo.beta=0.0: set it to a number above 0"),
-        ("engine.ulysses_sequence_parallel_size=2", "needs it to be 1"),
-        ("trainer.resume_from_path={}/run/global_step_2", "hidden_size: 64 → 128"),
-    ],
-)
+@pytest.mark.parametrize(("override", "says"), CASES["naming key"])
 def test_one_line_naming_the_key(given, tmp_path, override, says):
     config = compose_recipe("dpo", [*given, *override.format(tmp_path).split()])
     with pytest.raises(ConfigError) as caught:

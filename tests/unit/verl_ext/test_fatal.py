@@ -8,16 +8,13 @@ import sys
 
 import pytest
 
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
+
 pytestmark = pytest.mark.slow
 
-END = """
-import sys
-from pathlib import Path
-from coding_model_project.verl_ext.trainers import watch
-
-watch._END_TIMEOUT_S = 1.0
-watch.end_process(Path(sys.argv[1]) / "fatal.txt", "a worker died")
-"""
+END = SOURCES["end"]
 
 
 def test_it_ends_in_a_good_a_missing_and_a_hung_folder(tmp_path):

@@ -15,24 +15,13 @@ import psutil
 import pytest
 
 from coding_model_project.verl_ext.cluster import forkserver
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
 
 pytestmark = pytest.mark.slow
 
-SCRIPT = """
-import json, os, sys, time
-print(json.dumps({
-    "main": __name__,
-    "arguments": sys.argv[1:],
-    "folder": os.getcwd(),
-    "mine": os.environ.get("MINE"),
-    "path": sys.path[0],
-    "nice": os.getpriority(os.PRIO_PROCESS, 0),
-    "imported": "xmlrpc.client" in sys.modules,
-    "pid": os.getpid(),
-}), flush=True)
-print("told", file=sys.stderr)
-time.sleep(float(sys.argv[1]))
-"""
+SCRIPT = SOURCES["script"]
 
 
 @pytest.fixture
@@ -130,35 +119,7 @@ with forkserver.running([]):
     assert gone(server)
 
 
-SPAWNING = """
-import json, multiprocessing, os, signal, sys, time
-from coding_model_project.verl_ext.cluster import forkserver
-
-def child(pipe, lock, seconds):
-    if seconds == 2:
-        grandchild = multiprocessing.get_context("spawn").Process(target=child, args=(pipe, lock, 0))
-        grandchild.start()
-        grandchild.join()
-    with lock:
-        imported = "xmlrpc.client" in sys.modules
-        pipe.send({"imported": imported, "pid": os.getpid(), "mine": os.environ["MINE"]})
-    time.sleep(seconds)
-
-if __name__ == "__main__":
-    with forkserver.running(["xmlrpc.client"]):
-        forkserver.spawn_from_here()
-        os.environ["MINE"] = "1"
-        context = multiprocessing.get_context("spawn")
-        receiver, sender = context.Pipe(duplex=False)
-        lock = context.Lock()
-        process = context.Process(target=child, args=(sender, lock, float(sys.argv[1])))
-        process.start()
-        seen = [receiver.recv() for _ in range(2 if sys.argv[1] == "2" else 1)]
-        if sys.argv[2] != "none":
-            os.kill(process.pid, getattr(signal, sys.argv[2]))
-        process.join(10)
-        print(json.dumps({"seen": seen, "ended": process.exitcode is not None}))
-"""
+SPAWNING = SOURCES["spawning"]
 
 
 def spawned(tmp_path, seconds: object, end_by: str) -> dict[str, Any]:

@@ -12,10 +12,13 @@ from coding_model_project.episodes.tool_calls import bash_call
 from coding_model_project.errors import ConfigError, GenerationError, HarborError
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.runs.ungradable import read_ungradable
+from tests.tables import tables
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.test_gateway_agents import AGENT, CHECK, SHELL
 from tests.unit.verl_ext.test_bash_loop import PROBLEM
 from tests.unit.verl_ext.test_repair_loop import ROW, Model, a_loop, graded
+
+CASES = tables("verl_ext")
 
 pytestmark = [pytest.mark.verl, pytest.mark.sandbox]
 
@@ -167,17 +170,7 @@ async def test_a_rollout_that_fails_in_any_way_is_no_crash_of_the_agent(config, 
     assert lost.error == "GenerationError"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        ("coding.agent.turns=0", "coding.agent.turns=0"),
-        ("coding.agent.folder=/nowhere", "coding.agent.folder=/nowhere"),
-        ("coding.agent.factory=os:getcwd", "set one of them"),
-        ("coding.repair.rounds=1", "coding.repair"),
-        ("coding.reward.shaping.format_weight=1", "format_weight"),
-        ("algorithm.adv_estimator=rloo", "coding.agent.train=main"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "named"), CASES["bad input"])
 def test_bad_input_is_named(config, wrong, named):
     from coding_model_project.launch.checks.checks import check_values
 
@@ -186,16 +179,7 @@ def test_bad_input_is_named(config, wrong, named):
         check_values(config(roomy, wrong))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        (["coding.agent.factory=nowhere:Agent"], "No module named"),
-        (["coding.agent.factory=os:sep"], "not callable"),
-        (["coding.agent.factory=os:getcwd", "coding.agent.place=room"], "place=host"),
-        (["coding.agent.command=x", "coding.agent.factory=null", "coding.agent.place=room",
-          "coding.harbor.environment=podman"], "environment=rooms"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("wrong", "named"), CASES["agents cannot"])
 def test_agents_that_cannot_be_are_named(config, wrong, named):
     from coding_model_project.launch.checks.checks import check_values
 

@@ -15,6 +15,9 @@ from coding_model_project.errors import (
     SandboxError,
     UngradableError,
 )
+from tests.tables import tables
+
+CASES = tables("verl_ext")
 
 pytestmark = [pytest.mark.verl, pytest.mark.sandbox]
 
@@ -245,17 +248,7 @@ def test_placeholders_are_read_by_nobody():
             load_reward_manager(config, Tokenizer())
 
 
-@pytest.mark.parametrize(
-    ("coding", "message"),
-    [
-        ({"promt": "bare"}, "promt"),
-        ({"problems": ["problems.jsonl"]}, "absolute"),
-        ({"problems": ["/no/such.jsonl"]}, r"coding\.problems=/no/such\.jsonl"),
-        ({"on_ungradable": "zero"}, "drop, zero_advantage, raise"),
-        ({"on_ungradable": "raise"}, "main_ppo"),
-        ({"reward": {"kind": "dens"}}, "kind"),
-    ],
-)
+@pytest.mark.parametrize(("coding", "message"), CASES["faults"])
 def test_a_fault_ends_the_run_where_verl_resolves_the_class(coding, message):
     from verl.trainer.ppo.reward import resolve_reward_manager_cls
 

@@ -9,6 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import tables
+
+CASES = tables("verl_ext")
+
 pytestmark = pytest.mark.verl
 
 SHAPE = {
@@ -20,18 +24,7 @@ PROMPTS = [12, 12, 12, 7]
 RESPONSES = [5, 9, 1, 6]
 
 
-@pytest.mark.parametrize(
-    ("kind", "more"),
-    [
-        ("llama", {}),
-        ("qwen2", {}),
-        ("qwen3", {}),
-        ("mistral", {"sliding_window": 5}),
-        ("gemma3_text", {"sliding_window": 4}),
-        ("phi3", {}),
-        ("smollm3", {}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "more"), CASES["log probabilities"])
 def test_log_probabilities_and_gradients_equal_those_of_separate_samples(kind, more):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -107,17 +100,7 @@ def test_every_token_has_a_place(samples, share):
     assert torch.equal(ids[packed.tokens[packed.kept][packed.rows]], ids[packed.predicting])
 
 
-@pytest.mark.parametrize(
-    ("kind", "more", "leaks"),
-    [
-        ("llama", {}, False),
-        ("mistral", {"sliding_window": 5}, False),
-        ("lfm2", {"layer_types": ["conv", "full_attention"]}, True),
-        ("qwen3_next", {"layer_types": ["linear_attention", "full_attention"]}, True),
-        ("falcon_h1", {"mamba_d_ssm": 64, "mamba_n_heads": 4, "mamba_d_head": 16}, True),
-        ("llama4_text", {"attention_chunk_size": 4, "num_local_experts": 2}, True),
-    ],
-)
+@pytest.mark.parametrize(("kind", "more", "leaks"), CASES["models"])
 def test_a_model_whose_samples_read_each_other_is_refused(kind, more, leaks):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from coding_model_project.errors import TrainingError
 from coding_model_project.verl_ext.trainers.tokens import TokenAccount, generated_tokens
+from tests.answering import answering
 
 
 def test_a_server_that_does_not_answer_is_named_in_one_line():
@@ -27,18 +26,12 @@ def server():
     """A server whose next answers are given statuses; then it has counted 5 tokens."""
     statuses = []
 
-    class Metrics(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(statuses.pop(0) if statuses else 200)
-            self.end_headers()
-            self.wfile.write(b'vllm:generation_tokens_total{engine="0"} 5.0\n')
+    def answer(*_):
+        counted = b'vllm:generation_tokens_total{engine="0"} 5.0\n'
+        return statuses.pop(0) if statuses else 200, {}, counted
 
-        def log_message(self, *_): ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Metrics) as serving:
-        threading.Thread(target=serving.serve_forever, daemon=True).start()
-        yield f"127.0.0.1:{serving.server_port}", statuses
-        serving.shutdown()
+    with answering(answer) as url:
+        yield url.removeprefix("http://"), statuses
 
 
 def test_a_server_that_fails_once_is_asked_again(server):

@@ -12,32 +12,13 @@ import pytest
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.jobs.beside import split
+from tests.text_cases import sources
 from tests.waiting import wait_for
 
-_RECIPE = """
-import os, signal, sys, time
-from pathlib import Path
-given = dict(word.split("=", 1) for word in sys.argv[1:])
-run = Path(given["coding.run_dir"])
-(run / "checkpoints" / "global_step_1").mkdir(parents=True, exist_ok=True)
-(run / "devices").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
-time.sleep(float(given["seconds"]))
-"""
-_PACKAGE = """
-import json, os, signal, sys, time
-from pathlib import Path
-run = Path(sys.argv[2])
-run.mkdir(exist_ok=True)
-with (run / "watches").open("a") as file:
-    file.write(json.dumps(sys.argv[1:]) + chr(10))
-if "--once" not in sys.argv:
-    try:
-        time.sleep(60)
-    except KeyboardInterrupt:
-        (run / "interrupted").touch()
-        time.sleep(float(os.environ.get("WATCH_ENDS_AFTER", 0)))
-"""
+SOURCES = sources(__file__)
+
+_RECIPE = SOURCES["recipe"]
+_PACKAGE = SOURCES["package"]
 
 
 @pytest.fixture
