@@ -21,6 +21,7 @@ from coding_model_project.grading.readings import SecondReading
 from coding_model_project.grading.retries import Retries
 from coding_model_project.grading.time_limits import with_limit
 from coding_model_project.grading.value_rules import VALUE_RULES
+from coding_model_project.grading.wellformed import asserts_fault
 from coding_model_project.sandbox.base import Sandbox, SharesCalls, identity_of
 from coding_model_project.types import (
     Asserts,
@@ -306,6 +307,10 @@ def checked_tests(problem: Problem, *, public: bool) -> tuple[Test, ...]:
                 f"problem {problem.id}, test {number}: entry_point={test.input.entry_point!r}: expected "
                 "a name, or an expression such as Solution().add"
             )
+        if isinstance(test.input, Asserts) and (
+            fault := asserts_fault(test.input.source, test.input.entry_point)
+        ):
+            raise DataError(f"problem {problem.id}, test {number}: {fault}")
         if isinstance(test.input, Stdin) and not isinstance(test.expected, str):
             raise DataError(
                 f"problem {problem.id}, test {number}: expected={test.expected!r}: a test with standard "

@@ -181,6 +181,14 @@ async def test_every_status_has_its_error(status, error):
         stdin_problem(),
         stdin_problem(("", "1"), comparison="fuzzy"),
         stdin_problem(tests=(Test(input=Stdin("")),)),
+        *(
+            stdin_problem(tests=(Test(input=Asserts(source)),))
+            for source in (
+                "def test_f():\n    assert f(1) == 2\n",
+                "import math\nf(1) == 2",
+                "from solution import f\nassert f(1) == 2",
+            )
+        ),
     ],
 )
 async def test_bad_data_has_no_verdict(problem):
