@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeGuard
 
 from coding_model_project.errors import DataError
-from coding_model_project.types import Asserts, Call, Checker, Limits, Problem, Stdin, Test
+from coding_model_project.types import (
+    Asserts,
+    Call,
+    Checker,
+    Limits,
+    Problem,
+    Protocol,
+    Stdin,
+    Test,
+)
 
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
 _COLLECTIONS = (list, tuple, set, frozenset)
@@ -124,6 +134,14 @@ def asserts_fault(source: str, entry_point: str | None) -> str | None:
         return "the test code compares without `assert`, so every program passes"
     call = f": add {names[0]}()" if names else ""
     return f"the test code calls nothing, so every program passes{call}"
+
+
+def never_rejects(checker: Checker) -> bool:
+    """Return whether a Python checker prints or returns its ruling, and always exits with 0: accepted."""
+    if checker.protocol is not Protocol.testlib or checker.language != "python":
+        return False
+    says = re.search(r"\bprint\(|\bdef \w+\([^:]", checker.source)
+    return bool(says) and not re.search(r"exit|quit|raise|assert|abort|kill", checker.source)
 
 
 def acts(node: ast.stmt) -> bool:

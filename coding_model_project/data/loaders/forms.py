@@ -53,10 +53,11 @@ from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import GradedBy, Problem
 
-_IMPLICIT = tuple(one for one in FIELDS if one not in (
+_ONLY_MAPPED = {
     "answer", "messages", "prediction", "harness", "instructions", "task", "grader", "prelude",
-    "publisher",
-)) + ("starter", "setup", "public", "time_limit", "memory_limit")  # fmt: skip
+    "publisher", "ability", "source", "truth",
+}  # fmt: skip
+_IMPLICIT = tuple(one for one in (*FIELDS, *EXTRA) if one not in _ONLY_MAPPED)
 """Fields whose columns count without `--map`, if they have the field's own name."""
 
 _TRUTH = ("ground_truth", "solution", "label", "answer", "expected_answer")

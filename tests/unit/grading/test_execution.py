@@ -21,6 +21,7 @@ from coding_model_project.sandbox.fusion import FusionSandbox
 from coding_model_project.types import (
     Asserts,
     Call,
+    Checker,
     ErrorType,
     Execution,
     Isolation,
@@ -188,6 +189,10 @@ async def test_every_status_has_its_error(status, error):
                 "import math\nf(1) == 2",
                 "from solution import f\nassert f(1) == 2",
             )
+        ),
+        *(
+            stdin_problem(("", "1"), comparison="checker", checker=Checker(source=source))
+            for source in ("print('WA')", "def check(given, output):\n    return True\n")
         ),
     ],
 )
