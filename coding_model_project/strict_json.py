@@ -56,6 +56,15 @@ def loads(data: bytes | str, *, repair: bool = False) -> Any:
     return value if whole is written else json.loads(whole)
 
 
+def line_fault(line: bytes, error: ValueError) -> str:
+    """Return why a line of JSON lines is none, with the way out."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8 ({error.reason}); convert the file: iconv -f ENCODING -t utf-8"
+    if line.strip() in (b"[", b"{", b"[{"):
+        return "expected an object on each line; one list over several lines is a .json file"
+    return f"invalid JSON, perhaps truncated: {error}"
+
+
 def encodable(text: str) -> str:
     """Return the text with each half of a surrogate pair, which UTF-8 cannot encode, as U+FFFD."""
     try:

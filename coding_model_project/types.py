@@ -129,9 +129,16 @@ class Test:
 
     input: TestInput
     _: KW_ONLY
-    expected: Plain = None
-    """Text for a `Stdin`, a value for a `Call`; unused for `Asserts`."""
+    expected: Plain = ...  # type: ignore[assignment]
+    """Text for a `Stdin`, a value for a `Call`; none for `Asserts`, whose source compares."""
     public: bool = False
+
+    def __post_init__(self) -> None:
+        if self.expected is ...:
+            # A function without `return` returns None: it must not pass by a forgotten answer.
+            if isinstance(self.input, Call):
+                raise TypeError(f"Test(Call({self.input.function!r})): expected=… is missing")
+            object.__setattr__(self, "expected", None)
 
 
 class Protocol(StrEnum):

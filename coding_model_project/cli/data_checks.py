@@ -73,6 +73,7 @@ async def preflight(
         write_problems(passed, (problem for problem in problems if problem.id not in unfit))
     if not as_json:
         print_set_aside(loaded.notes, loaded.set_aside, len(loaded.problems))
+        _say_copies(problems)
         _say_preflight(result)
     detailed = repeats > 1 or mutants > 0
     print(json.dumps(_preflight_line(name, loaded, result, seconds, detailed=detailed)))
@@ -100,6 +101,21 @@ def _quarantined(
         if problem.id in unfit:
             line = orjson.Fragment(problem_line(problem).rstrip())
             yield {"id": problem.id, "reasons": unfit[problem.id], "problem": line}
+
+
+def _say_copies(problems: Sequence[Problem]) -> None:
+    """Print how many problems repeat a statement: a table with a row per test looks like this."""
+    first: dict[str, str] = {}
+    copies = [
+        f"{one.id} and {named}"
+        for one in problems
+        if (named := first.setdefault(" ".join(one.statement.split()), one.id)) != one.id
+    ]
+    if copies:
+        print(
+            f"{len(copies)} problems have the statement of an earlier one, such as {copies[0]}: if the "
+            "file has a row per test, join their tests; else `data dedup` leaves them out"
+        )
 
 
 def _say_preflight(result: Preflight) -> None:

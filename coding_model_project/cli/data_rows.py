@@ -159,6 +159,7 @@ def rows(
     for reason, count_out in written.left_out.items():
         print(f"left out: {count_out} ({reason})")
     print_first(written.ungradable)
+    print_first(written.notes)
     for word, count_ignored in written.ignored.items():
         print(f"{word}: {count_ignored} entries ignored: given problems that do not train here")
     if order:

@@ -132,7 +132,7 @@ def _read_completions(
         try:
             row = strict_json.loads(line, repair=True)
         except ValueError as error:
-            raise ConfigError(f"{where}: not JSON: {error}") from error
+            raise ConfigError(f"{where}: {strict_json.line_fault(line, error)}") from error
         try:
             problem_id, completion = row["problem_id"], row["completion"]
         except (KeyError, TypeError) as error:

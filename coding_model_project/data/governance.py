@@ -68,7 +68,10 @@ _OTHERS = {
 }
 """Sets without an entry there, and further names of splits, which the names of files contain."""
 
-_SPLIT_WORDS = {"valid": "validation", "val": "validation", "dev": "validation"}
+_SPLIT_WORDS = {
+    **dict.fromkeys(("valid", "val", "dev", "eval", "evaluation"), "validation"),
+    **dict.fromkeys(("holdout", "heldout", "held_out"), "test"),
+}
 """Synonyms of splits."""
 
 EVALUATION_SETS = (

@@ -42,16 +42,26 @@ from coding_model_project.types import (
 STATEMENTS = (
     "question", "problem", "prompt", "messages", "description", "question_content",
     "problem_description", "problem_statement", "instruction", "statement", "query", "text", "content",
-    "task_description", "task", "input", "responses_create_params",
+    "instructions", "task_description", "task", "input", "responses_create_params",
 )  # fmt: skip
 TESTS = (
-    "tests", "test_cases", "input_output", "test_list", "test", "test_code", "testcases", "unit_tests",
-    "cases", "asserts",
+    "private_tests", "private_test_cases", "hidden_tests", "tests", "test_cases", "input_output",
+    "test_list", "test", "test_code", "testcases", "unit_tests", "cases", "asserts",
 )  # fmt: skip
 PROGRAMS = (
     "solutions", "solution", "canonical_solution", "reference_solution", "reference", "completion",
     "code", "response",
 )  # fmt: skip
+REST_OF_STATEMENT = ("input_format", "output_format")
+"""Columns that belong to the statement, as Codeforces divides it."""
+OTHERS = {
+    "entry_point": ("entry_point", "fn_name", "func_name", "function_name", "method_name"),
+    "starter": ("starter", "starter_code", "template"),
+    "public": ("public_tests", "public_test_cases", "sample_tests", "sample_test_cases"),
+    "time_limit": ("time_limit",),
+    "memory_limit": ("memory_limit",),
+}
+"""Names of further fields of rows (`loaders.rows.EXTRA`), to suggest."""
 _NAMES = {
     "id": ("task_id", "problem_id", "question_id", "uid", "name"),
     "statement": STATEMENTS,

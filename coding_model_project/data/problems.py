@@ -165,7 +165,7 @@ def _parse(line: bytes, where: str, path: Path) -> Problem:
     try:
         row = strict_json.loads(line)
     except ValueError as error:
-        raise DataError(f"{where}: not JSON: {error}") from error
+        raise DataError(f"{where}: {strict_json.line_fault(line, error)}") from error
     return from_file(problem_from_json(row, where), path)
 
 

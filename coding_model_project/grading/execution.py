@@ -21,6 +21,7 @@ from coding_model_project.grading.readings import SecondReading
 from coding_model_project.grading.retries import Retries
 from coding_model_project.grading.time_limits import with_limit
 from coding_model_project.grading.value_rules import VALUE_RULES
+from coding_model_project.grading.wellformed import asserts_fault, never_rejects
 from coding_model_project.sandbox.base import Sandbox, SharesCalls, identity_of
 from coding_model_project.types import (
     Asserts,
@@ -290,6 +291,11 @@ def checked_tests(problem: Problem, *, public: bool) -> tuple[Test, ...]:
             f"problem {problem.id}: comparison={problem.comparison!r} with {given}: expected a checker "
             "with comparison='checker', or neither"
         )
+    if problem.checker is not None and never_rejects(problem.checker):
+        raise DataError(
+            f"problem {problem.id}: the checker never exits with a code, so it accepts every output: "
+            "sys.exit(1) rejects"
+        )
     for number, test in enumerate(tests):
         if problem.comparison in VALUE_RULES and not isinstance(test.input, Call):
             raise DataError(
@@ -306,6 +312,10 @@ def checked_tests(problem: Problem, *, public: bool) -> tuple[Test, ...]:
                 f"problem {problem.id}, test {number}: entry_point={test.input.entry_point!r}: expected "
                 "a name, or an expression such as Solution().add"
             )
+        if isinstance(test.input, Asserts) and (
+            fault := asserts_fault(test.input.source, test.input.entry_point)
+        ):
+            raise DataError(f"problem {problem.id}, test {number}: {fault}")
         if isinstance(test.input, Stdin) and not isinstance(test.expected, str):
             raise DataError(
                 f"problem {problem.id}, test {number}: expected={test.expected!r}: a test with standard "

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import ast
 import math
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeGuard
 
 from coding_model_project.errors import DataError
-from coding_model_project.types import Asserts, Call, Limits, Problem, Stdin, Test
+from coding_model_project.types import (
+    Asserts,
+    Call,
+    Checker,
+    Limits,
+    Problem,
+    Protocol,
+    Stdin,
+    Test,
+)
 
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
 _COLLECTIONS = (list, tuple, set, frozenset)
 
 LARGEST = 2**63
 """No limit or whole number of a problem's file is larger: JSON lines hold no larger ones."""
+
+PROGRAM_MODULES = frozenset({"solution", "your_module", "main"})
+"""Names by which test modules import the program; its names are there without an import."""
 
 
 def check_problem(problem: Problem) -> None:
@@ -42,6 +57,10 @@ def check_problem(problem: Problem) -> None:
             raise DataError(
                 f"problem {problem.id}: {name}={value!r}: expected a number of at least 0"
             )
+    if not isinstance(problem.checker, Checker | None):
+        raise DataError(
+            f"problem {problem.id}: checker: expected cmp.Checker(source=…), got {_kind(problem.checker)}"
+        )
     if not isinstance(problem.tests, Sequence):
         raise DataError(f"problem {problem.id}: tests: expected a tuple of cmp.Test")
     for number, test in enumerate(problem.tests):
@@ -88,9 +107,50 @@ def _fault(test: object) -> str | None:
         case Asserts(source):
             if not isinstance(source, str) or not source.strip():
                 return f"Asserts({source!r}): expected the source of assert statements"
+            if test.expected is not None:
+                return f"expected={test.expected!r}: the source of Asserts compares itself"
         case _:
             return f"input: expected cmp.Stdin, cmp.Call or cmp.Asserts, got {_kind(test.input)}"
     return None
+
+
+@lru_cache(maxsize=1024)
+def asserts_fault(source: str, entry_point: str | None) -> str | None:
+    """Return why test code can judge no program; None if it can, or does not parse.
+
+    Code that calls nothing accepts every program; code that imports the program as a module, none.
+    """
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # the sandbox says what does not compile
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and node.module in PROGRAM_MODULES:
+            return f"the program's names are there without `{ast.unparse(node)}`: remove the line"
+    names = [one.name for one in body if isinstance(one, ast.FunctionDef)]
+    if any(map(acts, body)) or (entry_point and "check" in names):
+        return None
+    if any(isinstance(node, ast.Expr) and isinstance(node.value, ast.Compare) for node in body):
+        return "the test code compares without `assert`, so every program passes"
+    call = f": add {names[0]}()" if names else ""
+    return f"the test code calls nothing, so every program passes{call}"
+
+
+def never_rejects(checker: Checker) -> bool:
+    """Return whether a Python checker prints or returns its ruling, and always exits with 0: accepted."""
+    if checker.protocol is not Protocol.testlib or checker.language != "python":
+        return False
+    says = re.search(r"\bprint\(|\bdef \w+\([^:]", checker.source)
+    return bool(says) and not re.search(r"exit|quit|raise|assert|abort|kill", checker.source)
+
+
+def acts(node: ast.stmt) -> bool:
+    """Return whether a statement of a module may fail: no definition, import, constant or comparison."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Compare):
+        return False
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    return any(isinstance(inner, ast.Assert | ast.Call | ast.Raise) for inner in ast.walk(node))
 
 
 def _is_plain(value: object) -> bool:

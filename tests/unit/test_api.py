@@ -152,6 +152,7 @@ PASSES = cmp.Test(cmp.Stdin("1 2"), expected="3")
         ({"tests": [cmp.Test(cmp.Call("f", (object(),)), expected=1)]}, "not plain data"),
         ({"tests": [cmp.Test(cmp.Call("f", ()), expected=object())]}, "not plain data"),
         ({"tests": [cmp.Test(cmp.Asserts(" ", "f"))]}, "source of assert statements"),
+        ({"tests": [cmp.Test(cmp.Asserts("f(1)"), expected=1)]}, "expected=1"),
         ({"limits": {"cpu_s": 5}}, r"expected cmp.Limits\(cpu_s=5\)"),
         ({"limits": cmp.Limits(cpu_s=-1)}, "limits.cpu_s=-1: expected a number above 0"),
         ({"limits": cmp.Limits(wall_s=float("inf"))}, "limits.wall_s=inf"),
@@ -163,6 +164,18 @@ def test_a_problem_that_makes_no_sense_is_not_blamed_on_the_program(changes, say
     problem = cmp.Problem.simple("x", **({"tests": [PASSES]} | changes))
     with pytest.raises(cmp.DataError, match=says):
         check_problem(problem)
+
+
+def test_a_call_without_its_expected_value_is_no_test():
+    with pytest.raises(TypeError, match="expected"):
+        cmp.Test(cmp.Call("f", (1,)))
+    assert cmp.Test(cmp.Call("f", (1,)), expected=None).expected is None
+    assert cmp.Test(cmp.Asserts("assert f(1)")).expected is None
+
+
+def test_a_checker_is_no_text():
+    with pytest.raises(cmp.DataError, match=r"cmp.Checker\(source"):
+        check_problem(replace(ADD, checker="import sys", comparison="checker"))
 
 
 @pytest.mark.parametrize("completion", [None, 3, b"print(3)", [{"role": "assistant"}]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from coding_model_project.data.loaders.base import Unusable
 from coding_model_project.data.loaders.values import decoded_of, looks_like_code
 from coding_model_project.grading.maths.final_answer import final_answer
+from coding_model_project.grading.wellformed import acts
 from coding_model_project.row_readers import shown
 
 NESTED = (
@@ -58,9 +60,19 @@ def _final(text: str, field: str) -> str:
     if "####" in text or "\\boxed" in text:
         found = final_answer(text)
         text = found.text if found is not None else text
-    if len(text) > _LONGEST_ANSWER or looks_like_code(text):
+    if len(text) > _LONGEST_ANSWER or looks_like_code(text) or _is_program(text):
         raise Unusable(f"field '{field}' is {shown(text)}, not a final answer")
     return text
+
+
+def _is_program(text: str) -> bool:
+    """Return whether a text of several lines is a Python program that does something."""
+    if "\n" not in text:
+        return False
+    try:
+        return any(map(acts, ast.parse(text).body))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
 
 
 def _is_list_of_one_text(value: Any) -> bool:

@@ -7,6 +7,7 @@ key. A form that it does not know is an error that describes what it saw.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from typing import Any
 from coding_model_project.data.loaders.answers import NESTED, answer_of
 from coding_model_project.data.loaders.base import NoTests, Unusable
 from coding_model_project.data.loaders.checks import language_of
-from coding_model_project.data.loaders.modules import instance, pieces
+from coding_model_project.data.loaders.modules import called_by_tests, instance, pieces
 from coding_model_project.data.loaders.safe_pickle import HostilePickle, decode
 from coding_model_project.data.loaders.values import decoded_of, json_of, looks_like_code
 from coding_model_project.data.problem_rows import problem_of
@@ -51,6 +52,11 @@ class Hints:
     programs: tuple[str, ...] = ()
     """Solutions."""
     public: bool = False
+
+    @property
+    def called(self) -> str | None:
+        """The function that inputs and outputs are for, if the row says so."""
+        return called_by_tests(self.function, self.programs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +134,11 @@ def tests_of(value: Any, hints: Hints = Hints()) -> Truth:
 
 
 def _of_object(kept: Mapping[str, Any], hints: Hints) -> Truth:
-    named = next((str(kept[name]) for name in _FUNCTION if kept.get(name)), hints.function)
+    named = next((str(kept[name]) for name in _FUNCTION if kept.get(name)), None)
     setup = [str(kept[name]) for name in _SETUP if isinstance(kept.get(name), str)]
     hints = replace(
         hints,
-        function=named,
+        function=named or hints.function,
         language=language_of(kept["language"]) if kept.get("language") else hints.language,
         setup="\n".join((*setup, hints.setup)).strip(),
     )
@@ -143,12 +149,12 @@ def _of_object(kept: Mapping[str, Any], hints: Hints) -> Truth:
     if asserts:
         return tests_of(asserts, hints)
     if "inputs" in kept and "outputs" in kept:
-        return columns(kept, function=named, public=hints.public)
+        return columns(kept, function=named or hints.called, public=hints.public)
     if any(name in kept for name in _INPUT) and any(name in kept for name in _OUTPUT):
         given, output = _first(kept, _INPUT), _first(kept, _OUTPUT)
         if isinstance(given, list) and isinstance(output, list):
             pairs = {**kept, "inputs": given, "outputs": output}
-            return columns(pairs, function=named, public=hints.public)
+            return columns(pairs, function=named or hints.called, public=hints.public)
         return _of_cases([kept], hints)
     code = next((kept[name] for name in _CODE if isinstance(kept.get(name), str)), None)
     if code is not None and code.strip():
@@ -162,7 +168,23 @@ def _of_object(kept: Mapping[str, Any], hints: Hints) -> Truth:
 
 
 def _of_cases(cases: Sequence[Mapping[str, Any]], hints: Hints) -> Truth:
-    """Convert a list of objects, one for each test."""
+    """Convert a list of objects, one for each test, some of which may be public."""
+    found = _of_all_cases(cases, hints)
+    if not any(map(_is_public, cases)) or len(found.tests) != len(cases):
+        return found
+    pairs = zip(found.tests, map(_is_public, cases), strict=True)
+    return replace(found, tests=tuple(replace(one, public=one.public or is_) for one, is_ in pairs))
+
+
+def _is_public(case: Mapping[str, Any]) -> bool:
+    shown, hidden = (
+        next((case[name] for name in names if name in case), None)
+        for names in (("public", "is_public"), ("hidden", "is_hidden"))
+    )
+    return shown is True or hidden is False
+
+
+def _of_all_cases(cases: Sequence[Mapping[str, Any]], hints: Hints) -> Truth:
     if all({"stdin", "call", "asserts"} & case.keys() and not _outputs(case) for case in cases):
         try:
             own = {"id": "", "split": "", "statement": "", "tests": list(cases)}
@@ -182,14 +204,18 @@ def _of_cases(cases: Sequence[Mapping[str, Any]], hints: Hints) -> Truth:
         [_first(one, _OUTPUT) for one in cases],
     )
     kinds = {_type(case) for case in cases}
-    calls = any(map(_named, cases)) or (hints.function and all(isinstance(i, list) for i in inputs))
-    if hints.function and kinds == {""} and any(_by_name(given) for given in inputs):
-        raise Unusable(f"arguments by name: {shown(inputs[0])}")
+    called = hints.called
+    calls = any(map(_named, cases)) or (kinds == {""} and called)
     if kinds <= {*_STDIN_TYPES, ""} and not calls:
+        if not hints.programs and all(map(_by_name, inputs)):
+            raise Unusable(
+                f"arguments of a function that nothing names: {shown(inputs[0])}; add --map "
+                "entry_point=COLUMN"
+            )
         return Truth(tests=_stdin_tests(inputs, outputs, hints.public))
     if not kinds <= {*_CALL_TYPES, ""}:
         raise Unusable(f"tests of types {', '.join(sorted(map(repr, kinds)))}")
-    names = {_named(case) or hints.function for case in cases}
+    names = {_named(case) or hints.function or called for case in cases}
     name = names.pop() if len(names) == 1 else None
     if not name:
         raise Unusable("tests of a function whose name is missing, or of several functions")
@@ -233,8 +259,9 @@ def columns(
     """Convert tests {inputs: […], outputs: […], fn_name?} (APPS, TACO, Eurus).
 
     With a function, an input is the list of a call's arguments, and an output is its value. Both may be
-    text, with one JSON argument per line. Many sets wrap each value in a list of one; it is unwrapped if
-    every output of the problem has that form, and then either value is right, as in the authors' judges.
+    text, with one JSON argument per line, or as on LeetCode: "nums = [1, 2], k = 3". Many sets wrap each
+    value in a list of one; it is unwrapped if every output of the problem has that form, and then either
+    value is right, as in the authors' judges.
     JSON keys are always text, so, as there, a dict whose keys are all digits gets integers.
 
     Args:
@@ -254,7 +281,7 @@ def columns(
     if not name:
         return Truth(tests=_stdin_tests(inputs, outputs, public))
     if all(isinstance(given, str) for given in inputs):
-        inputs = [[json_of(line) for line in given.split("\n") if line.strip()] for given in inputs]
+        inputs = [_arguments(given) for given in inputs]
         outputs = [json_of(one) if isinstance(one, str) else one for one in outputs]
     if not all(isinstance(given, list) for given in inputs):
         raise Unusable("the arguments of a call are not a list")
@@ -272,6 +299,27 @@ def columns(
         function=str(name),
         comparison=ONE_ITEM if wrapped else None,
     )
+
+
+def _arguments(text: str) -> list[Plain]:
+    """Return the arguments of a call, in their order; their names are not compared."""
+    if (named := _by_name(text)) is not None:
+        return [json_of(value) for value in named]
+    return [json_of(line) for line in text.split("\n") if line.strip()]
+
+
+def _by_name(given: Any) -> list[str] | None:
+    """Return the values of arguments by name, as JSON; None for other inputs."""
+    if not isinstance(given, str) or not re.match(r"\s*[a-zA-Z_]\w*\s*=[^=]", given):
+        return None
+    source = f"f({', '.join(line.strip().strip(',') for line in given.strip().splitlines())})"
+    try:
+        call = ast.parse(source, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    if not isinstance(call, ast.Call) or call.args:
+        return None
+    return [ast.get_source_segment(source, one.value) or "" for one in call.keywords]
 
 
 def _stdin_tests(inputs: Sequence[Any], outputs: Sequence[Any], public: bool) -> tuple[Test, ...]:
@@ -351,10 +399,6 @@ def _named(case: Mapping[str, Any]) -> str | None:
     metadata = case.get("metadata")
     inner = metadata.get("func_name") if isinstance(metadata, Mapping) else None
     return next((str(case[name]) for name in _FUNCTION if case.get(name)), inner)
-
-
-def _by_name(given: Any) -> bool:
-    return isinstance(given, str) and re.match(r"\s*[a-zA-Z_]\w*\s*=[^=]", given) is not None
 
 
 def _outputs(case: Mapping[str, Any]) -> bool:

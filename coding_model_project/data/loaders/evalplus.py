@@ -47,7 +47,9 @@ def _prepared(row: Row, base: list[list[Plain]], plus: list[list[Plain]]) -> Row
     function = text(row, "entry_point")
     return {
         **row,
-        "_tests": tuple(Test(Call(function, tuple(args))) for args in (*base, *plus)),
+        "_tests": tuple(
+            Test(Call(function, tuple(args)), expected=None) for args in (*base, *plus)
+        ),
         "_base_tests": len(base),
         "_comparison": _COMPARISONS.get(text(row, "task_id"), "evalplus"),
         "_rtol": 1e-7,

@@ -102,7 +102,7 @@ def _parse(line: bytes, where: str) -> Row | SetAside:
     except strict_json.UnusableValue as error:
         return SetAside(where=where, reason=str(error))
     except ValueError as error:
-        raise DataError(f"{where}: invalid JSON, perhaps truncated: {error}") from error
+        raise DataError(f"{where}: {strict_json.line_fault(line, error)}") from error
     if not isinstance(row, dict):
         raise DataError(f"{where}: not a JSON object")
     return row

@@ -35,13 +35,16 @@ from coding_model_project.data.loaders.rows import (
     Form,
     has_column,
     programs_of,
+    started,
     value_at,
 )
 from coding_model_project.data.loaders.table import TableLoader
-from coding_model_project.data.loaders.values import decoded_of
+from coding_model_project.data.loaders.values import decoded_of, looks_like_code
 from coding_model_project.data.problem_rows import (
     FIELDS,
+    OTHERS,
     PROGRAMS,
+    REST_OF_STATEMENT,
     STATEMENTS,
     TESTS,
 )
@@ -50,10 +53,11 @@ from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import GradedBy, Problem
 
-_IMPLICIT = tuple(one for one in FIELDS if one not in (
+_ONLY_MAPPED = {
     "answer", "messages", "prediction", "harness", "instructions", "task", "grader", "prelude",
-    "publisher",
-))  # fmt: skip
+    "publisher", "ability", "source", "truth",
+}  # fmt: skip
+_IMPLICIT = tuple(one for one in (*FIELDS, *EXTRA) if one not in _ONLY_MAPPED)
 """Fields whose columns count without `--map`, if they have the field's own name."""
 
 _TRUTH = ("ground_truth", "solution", "label", "answer", "expected_answer")
@@ -211,27 +215,52 @@ def refusal(name: str, path: Path | str, row: Row) -> str:
 def guessed(row: Row) -> dict[str, str]:
     """Return the columns that appear to hold a problem's fields."""
     found: dict[str, str] = {}
-    for name in STATEMENTS:
-        if name in row and _fits(lambda value, of=name: prompt_of(value, of), row[name]):
+    for name in _like(row, STATEMENTS):
+        if _fits(lambda value, of=name: prompt_of(value, of), row[name]):
             found["statement"] = name
             break
     rest = [name for name in row if name != found.get("statement")]
-    entry = row.get("entry_point")
-    gold = next((one for one in PROGRAMS if one in rest and isinstance(row[one], str)), None)
+    others = {field: name for field, names in OTHERS.items() for name in _like(row, names)[:1]}
+    gold = next((one for one in _like(row, PROGRAMS) if one in rest and row[one]), None)
     hints = Hints(
-        function=entry if isinstance(entry, str) else None,
+        function=_text(row, others.get("entry_point"))
+        or started(_text(row, others.get("starter"))),
         programs=programs_of(row[gold]) if gold else (),
     )
-    named = [name for name in TESTS if name in rest]
-    whole = ["."] if {"inputs", "outputs"} <= row.keys() or "expected_output" in row else []
-    for name in dict.fromkeys((*named, *whole, *_dotted(row, rest))):
+    named = [name for name in _like(row, TESTS) if name in rest]
+    whole = ["."] if _has_cases(row, found.get("statement")) else []
+    shown = others.get("public")
+    dotted = sorted(_dotted(row, rest), key=lambda name: name == shown)
+    for name in dict.fromkeys((*named, *whole, *dotted)):
         value = value_at(row, name)
-        if name not in PROGRAMS and _fits(lambda one: tests_of(one, hints), value):
-            return {**found, "tests": name} | ({"gold": gold} if hints.programs and gold else {})
+        if name != gold and _fits(lambda one: tests_of(one, hints), value):
+            if (format_ := _like(row, REST_OF_STATEMENT)) and "statement" in found:
+                found["statement"] = "+".join((found["statement"], *format_))
+            own = {of: one for of, one in others.items() if of != one and one != name and row[one]}
+            own |= {"gold": gold} if hints.programs and gold else {}
+            return {**found, "tests": name} | own
     for name in _ANSWERS:
         if name in rest and _fits(lambda one, of=name: answer_of(one, of), row[name]):
             return {**found, "answer": name}
     return found
+
+
+def _like(row: Row, names: Sequence[str]) -> list[str]:
+    """Return the row's columns of these names, in the names' order, also written as `testCases`."""
+    plain = {str(one).lower().replace("_", ""): one for one in row}
+    return [plain[name.replace("_", "")] for name in names if name.replace("_", "") in plain]
+
+
+def _text(row: Row, name: str | None) -> str | None:
+    value = row[name] if name else None
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def _has_cases(row: Row, statement: str | None) -> bool:
+    """Return whether inputs and outputs have columns of their own, beside the statement's."""
+    names = {"inputs", "outputs"}, {"expected_output"}, {"input", "output"}
+    fits = any(some <= row.keys() - {statement} for some in names)
+    return fits and not (isinstance(row.get("output"), str) and looks_like_code(row["output"]))
 
 
 def _dotted(row: Row, names: Sequence[str]) -> list[str]:

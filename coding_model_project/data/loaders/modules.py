@@ -10,18 +10,17 @@ or files is set aside with the reason.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from coding_model_project.data.loaders.base import Unusable
+from coding_model_project.grading.wellformed import PROGRAM_MODULES, acts
 
 _NOT_HERE = {"subprocess", "tempfile", "shutil", "pathlib", "os", "socket", "threading"}
 """Modules of the standard library that indicate a need for files or processes."""
-
-_OF_PROGRAM = {"solution", "your_module", "main"}
-"""Names by which test modules import the program; its names are there without an import."""
 
 _MAX_CODE = 1_000_000
 """Maximum length of test code, in characters; parsing takes up to 5 µs for each."""
@@ -81,16 +80,16 @@ def pieces(source: str, entry_point: str | None = None, programs: Sequence[str] 
         Unusable: it is not Python, calls nothing, or needs pytest, a library or a file.
     """
     tree = parsed(source)
-    module = _parts(tree)
+    module = _parts(tree, _defined(programs))
     if checker := _uncalled_check(module):
-        target = entry_point or _checked_by(module.main) or _only_function(programs)
+        target = entry_point or _checked_by(module.main) or only_function(programs)
         if target is None:
             raise Unusable(
                 f"the tests define {checker}(candidate), but nothing names the function to check; "
                 "add --map entry_point=COLUMN"
             )
         module.body.append(ast.parse(f"{checker}({instance(target)})").body[0])
-    elif not module.tests and not any(map(_acts, module.body)):
+    elif not module.tests and not any(map(acts, module.body)):
         module.body += module.main
     shim = _RAISES if "pytest" in source and _check_pytest(module.body) else ""
     used = _names(module.lead) if module.tests else set()
@@ -98,7 +97,7 @@ def pieces(source: str, entry_point: str | None = None, programs: Sequence[str] 
     calls = [
         case for node in module.tests if apart or node.name not in used for case in _calls(node)
     ]
-    if not calls and not any(map(_acts, module.lead)):
+    if not calls and not any(map(acts, module.lead)):
         raise Unusable("the tests have no test function and call nothing")
     if calls and apart:
         lead = shim + _unparsed(module.lead)
@@ -141,11 +140,22 @@ def root(entry_point: str | None) -> str | None:
     return found if found.isidentifier() else None
 
 
-def _parts(tree: ast.Module) -> _Module:
+def _defined(programs: Sequence[str]) -> set[str]:
+    """Return the names that the first solution defines at its top."""
+    try:
+        body = parsed(programs[0]).body if programs else []
+    except Unusable:
+        return set()
+    named = {node.name for node in body if isinstance(node, (*_FUNCTIONS, ast.ClassDef))}
+    targets = (one for node in body if isinstance(node, ast.Assign) for one in node.targets)
+    return named | {one.id for one in targets if isinstance(one, ast.Name)}
+
+
+def _parts(tree: ast.Module, of_program: set[str]) -> _Module:
     module = _Module()
     for node in tree.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            module.body += _imports(node)
+            module.body += _imports(node, of_program)
         elif _is_main(node):
             assert isinstance(node, ast.If)
             module.main += node.body
@@ -162,24 +172,37 @@ def _parts(tree: ast.Module) -> _Module:
     return module
 
 
-def _imports(node: ast.Import | ast.ImportFrom) -> list[ast.stmt]:
-    """Return an import without the program's names, which the tests see anyway, and without pytest."""
+def _imports(node: ast.Import | ast.ImportFrom, of_program: set[str]) -> list[ast.stmt]:
+    """Return an import without the program's names, which the tests see anyway, and without pytest.
+
+    The program's module may have any name: all that is imported from it is defined by the solution.
+    """
     module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-    if isinstance(node, ast.ImportFrom) and (module in _OF_PROGRAM or node.level):
+    known = {*sys.stdlib_module_names, "pytest"}
+    if isinstance(node, ast.ImportFrom) and (
+        module in PROGRAM_MODULES
+        or node.level
+        or (
+            module.partition(".")[0] not in known and {one.name for one in node.names} <= of_program
+        )
+    ):
         if any(name.name == "*" for name in node.names):
             return []
         renamed = [name for name in node.names if name.asname not in (None, name.name)]
         return [ast.parse(f"{name.asname} = {name.name}").body[0] for name in renamed]
     roots = [module] if module else [name.name for name in node.names]
     for first in (name.partition(".")[0] for name in roots):
-        if first in _OF_PROGRAM:
+        if first in PROGRAM_MODULES:
             raise Unusable("the tests import the solution as a module")
         if first == "pytest":
             if module or any(name.asname for name in node.names):
                 raise Unusable("the tests import parts of pytest")
             return []
         if first not in sys.stdlib_module_names:
-            raise Unusable(f"the tests import {first}, which is not in the standard library")
+            raise Unusable(
+                f"the tests import {first}, which is not in the standard library and not defined by a "
+                "solution (--map gold=COLUMN)"
+            )
         if first in _NOT_HERE:
             raise Unusable(f"the tests import {first}")
     return [node]
@@ -250,7 +273,26 @@ def _checked_by(body: list[ast.stmt]) -> str | None:
     return None
 
 
-def _only_function(programs: Sequence[str]) -> str | None:
+def called_by_tests(named: str | None, programs: Sequence[str]) -> str | None:
+    """Return the function that inputs and outputs are for; None if they are for a script.
+
+    Args:
+        named: the function that the row names.
+        programs: solutions. One that reads standard input is a script, and one that does nothing when
+            it runs is none.
+    """
+    first = programs[0] if programs else ""
+    if re.search(r"\binput\(|\bstdin\b|\bopen\(0", first):
+        return None
+    if named is not None:
+        return named
+    try:
+        return None if any(map(acts, parsed(first).body)) else only_function(programs)
+    except Unusable:
+        return None
+
+
+def only_function(programs: Sequence[str]) -> str | None:
     """Return the function of the first program that defines exactly one at its top."""
     try:
         body = parsed(programs[0]).body if programs else []
@@ -273,13 +315,6 @@ def _names(body: Iterable[ast.stmt], outside: ast.stmt | None = None) -> set[str
         for inner in ast.walk(node)
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)
     }
-
-
-def _acts(node: ast.stmt) -> bool:
-    """Return whether a statement of a module may fail: neither a definition nor an import or constant."""
-    if isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass)):
-        return False
-    return any(isinstance(inner, (ast.Assert, ast.Call, ast.Raise)) for inner in ast.walk(node))
 
 
 def _is_plain_call(node: ast.stmt, names: set[str]) -> bool:

@@ -10,8 +10,8 @@ from coding_model_project.grading.execution import checked_tests
 from coding_model_project.types import GradedBy, Limits, Problem
 
 RANGES = {
-    "cpu_s": (0.01, 3600.0),
-    "wall_s": (0.01, 7200.0),
+    "cpu_s": (0.01, 600.0),
+    "wall_s": (0.01, 3600.0),
     "memory_mb": (8, 65_536),
     "output_kb": (1, 1_048_576),
 }

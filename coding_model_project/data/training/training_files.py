@@ -95,6 +95,8 @@ class Written:
     """Numbers of entries of an order or of rates, by option, for given problems that do not train."""
     ungradable: tuple[str, ...] = ()
     """A line for each problem left out because its tests cannot be used, with id and reason."""
+    notes: tuple[str, ...] = ()
+    """What else to know of the training problems."""
 
 
 def write_training_files(
@@ -122,8 +124,10 @@ def write_training_files(
     parent = next(folder for folder in out.absolute().parents if folder.is_dir())
     with TemporaryDirectory(prefix=f".{out.name}-", dir=parent) as folder:
         left_out: dict[str, Fault] = {}
-        splits = _copied(problems, Path(folder) / PROBLEMS, plan, count_tokens, left_out)
-        file = ProblemFile(Path(folder) / PROBLEMS)
+        statements: dict[str, int] = {}
+        path = Path(folder) / PROBLEMS
+        splits = _copied(problems, path, plan, count_tokens, left_out, statements)
+        file = ProblemFile(path)
         if check is not None and (usable := [name for name in splits if name not in left_out]):
             _by_file(usable, splits, plan)  # refuses what must not train before anything is judged
             left_out |= check(usable, file)
@@ -138,8 +142,31 @@ def write_training_files(
         if "train" in files:
             others = {*splits, *left_out} - {*files["train"]}
             files["train"], ignored = _training(files["train"], others, plan, left_out)
+        notes = tuple(_notes(files, splits, statements))
         counts = _write(files, file, out, plan, {**(settings or {}), "left_out": _counts(left_out)})
-        return Written(rows=counts, left_out=_counts(left_out), ignored=ignored, ungradable=lines)
+        return Written(
+            rows=counts,
+            left_out=_counts(left_out),
+            ignored=ignored,
+            ungradable=lines,
+            notes=notes,
+        )
+
+
+def _notes(
+    files: Mapping[str, Sequence[str]], splits: Mapping[str, str], statements: Mapping[str, int]
+) -> Iterator[str]:
+    """Yield likely mistakes: held-out statements in training, and splits that may be held out."""
+    held_out = {statements[one]: one for word in files if word != "train" for one in files[word]}
+    training = files.get("train", ())
+    if copies := [one for one in training if statements[one] in held_out]:
+        yield (
+            f"{len(copies)} training problems have the statement of a held-out one, such as "
+            f"{copies[0]} and {held_out[statements[copies[0]]]}: `data dedup` leaves them out"
+        )
+    words = Counter(splits[one] for one in training if split_word(splits[one]) != "train")
+    for word, count in words.items():
+        yield f"{count} problems of the split {word!r} train: held out are validation and test"
 
 
 def _copied(
@@ -148,8 +175,12 @@ def _copied(
     plan: Plan,
     count_tokens: CountTokens | None,
     left_out: dict[str, Fault],
+    statements: dict[str, int],
 ) -> dict[str, str]:
     """Copy the problems with usable tests into a file, and note those that the plan leaves out.
+
+    Args:
+        statements: gets the hash of each problem's statement, by id.
 
     Returns:
         The split of each problem in the file, by id.
@@ -169,6 +200,7 @@ def _copied(
                 if count_tokens(problem) > plan.max_prompt_tokens:
                     left_out[problem.id] = f"prompt over {plan.max_prompt_tokens} tokens", ""
             splits[problem.id] = problem.split
+            statements[problem.id] = hash(" ".join(problem.statement.split()))
 
     write_problems(path, copied())
     return splits

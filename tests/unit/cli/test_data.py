@@ -41,6 +41,14 @@ def test_preflight_fails_on_bad_gold_or_accepted_bad(files, sandbox, capsys, gol
     assert (line["gold_accepted"], line["bad_rejected"]) == counts
 
 
+def test_a_table_with_a_row_per_test_is_noticed(tmp_path, sandbox, capsys):
+    path = tmp_path / "p.csv"
+    path.write_text("question,input,expected_output\nPrint it.,1,1\nPrint it.,2,2\n")
+    options = ["--map", "statement=question", "--map", "tests=."]
+    cli.main(["data", "preflight", str(path), *options])
+    assert "p/2 and p/1" in capsys.readouterr().out
+
+
 def test_tinyshell_in_the_form_of_tool_calls_has_a_folder_of_its_own(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(shell_files, "SIZES", {"train": 6, "validation": 2, "test": 2})

@@ -76,6 +76,7 @@ def test_each_problem_is_judged_by_its_own_grader(tmp_path, sandbox, capsys):
         ("p.jsonl", "", "p.jsonl is empty"),
         ("p.jsonl", "[1]\n", "p.jsonl:1: not a JSON object"),
         ("c.jsonl", '{"problem_id": ["x"], "completion": ""}', "c.jsonl:1: problem_id: ['x']"),
+        ("c.jsonl", '[\n{"problem_id": "x", "completion": ""}\n]', "an object on each line"),
         ("v.jsonl/x", "", "v.jsonl is a folder; expected a file"),
     ],
 )
@@ -142,7 +143,7 @@ def test_standard_input_and_standard_output(files, sandbox, capsys, monkeypatch)
     assert "1 judged, 100.0% accepted, 0 ungradable" in captured.err
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(line + b"{")))
     assert cli.main(command) == 2
-    assert "--completions: standard input:2: not JSON" in capsys.readouterr().err
+    assert "--completions: standard input:2: " in capsys.readouterr().err
     assert cli.main([*command, "--json", "--out", "-"]) == 2
 
 

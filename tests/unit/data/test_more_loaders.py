@@ -112,7 +112,7 @@ ADD = {"question": "Define add(a, b).", "answer": "def add(a, b):\n    return a 
             json.dumps({"fn_name": "add", "inputs": [[1, 2]], "outputs": [3]}),
             Call(function="add", args=(1, 2)),
         ),
-        ({"input": ["1 2"], "output": ["3"]}, Stdin("1 2")),
+        ({"input": [[1, 2]], "output": [3]}, Call(function="add", args=(1, 2))),
         ("assert add(1, 2) == 3", Asserts(source="assert add(1, 2) == 3")),
     ],
     ids=str,

@@ -94,10 +94,12 @@ GOOD = {"id": "a/1", "split": "train", "statement": "?", "tests": [{"stdin": "",
     ("line", "complaint"),
     [
         (b"{", ""),
-        (b"[]", ""),
+        (b"[]", "not a JSON object"),
+        (b"[{", ".json"),
         (orjson.dumps({**GOOD, "colour": 1}), "colour"),
         (orjson.dumps(GOOD), "'a/1' occurs twice"),
-        (b'{"id": "\\ud800"}', "not JSON"),
+        (b'{"id": "\\ud800"}', "invalid JSON"),
+        (b'{"id": "\xe4"}', "iconv"),
     ],
 )
 def test_a_bad_line_names_file_line_and_field(tmp_path, line, complaint):

@@ -142,6 +142,82 @@ def test_the_refusal_of_an_unknown_file_has_a_map_that_works(tmp_path):
     assert load("mine", path=path, columns=columns).problems[0].tests[0].input == Stdin("1 2")
 
 
+def test_inputs_are_a_scripts_if_the_solution_reads_them(tmp_path):
+    script = "def add():\n    print(sum(map(int, input().split())))\nadd()\n"
+    tests = [{"input": "1 2", "output": "3"}]
+    problem = mapped(tmp_path, tests, entry_point="add", gold=script)
+    assert problem.tests[0].input == Stdin("1 2")
+
+
+def test_arguments_of_a_function_that_nothing_names_are_no_standard_input(tmp_path):
+    tests = [{"input": "nums = [1], k = 2", "output": "[1]"}]
+    assert "entry_point" in mapped(tmp_path, tests)
+
+
+def test_tests_that_say_so_are_public(tmp_path):
+    cases = [{"public": True}, {"hidden": False}, {"is_hidden": True}, {}]
+    tests = [{"input": "1", "output": "1", **one} for one in cases]
+    assert [one.public for one in mapped(tmp_path, tests).tests] == [True, True, False, False]
+
+
+def test_a_module_of_any_name_is_the_programs_if_the_solution_defines_what_is_imported(tmp_path):
+    tests = "from sums import add\n\ndef test_add():\n    assert add(1, 2) == 3\n"
+    (test,) = mapped(tmp_path, tests, gold=RIGHT).tests
+    assert "import" not in test.input.source
+    assert "sums" in mapped(tmp_path, tests) and "gold" in mapped(tmp_path, tests)
+
+
+def test_limits_and_starter_code_of_the_fields_names_count(tmp_path):
+    problem = mapped(tmp_path, CASES, time_limit="1 second", starter="import sys", public=True)
+    assert problem.limits.cpu_s == 2.0  # published limits are doubled
+    assert "import sys" in problem.statement
+
+
+PROGRAM = "a, b = input().split()\nprint(int(a) + int(b))\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "columns"),
+    [
+        (
+            {"description": "Add.", "input": "1 2", "output": "3", "solution": PROGRAM},
+            {"statement": "description", "tests": ".", "gold": "solution"},
+        ),
+        (
+            {"description": "Add.", "public_tests": CASES, "private_tests": CASES},
+            {"statement": "description", "tests": "private_tests", "public": "public_tests"},
+        ),
+        (
+            {"instructions": "Add.", "testCases": [{"input": "1\n2", "output": "3"}],
+             "function_name": "add", "solution": RIGHT},
+            {"statement": "instructions", "tests": "testCases", "entry_point": "function_name",
+             "gold": "solution"},
+        ),
+        (
+            {"description": "Add.", "inputFormat": "Two.", "sampleTests": CASES, "timeLimit": "1 s"},
+            {"statement": "description+inputFormat", "tests": "sampleTests",
+             "time_limit": "timeLimit"},
+        ),
+    ],
+    ids=["columns", "private", "function", "format"],
+)  # fmt: skip
+def test_the_advised_map_takes_the_whole_problem(tmp_path, row, columns):
+    path = written(tmp_path, "r.jsonl", row)
+    with pytest.raises(DataError) as caught:
+        load("mine", path=path)
+    advised = dict(word.strip().split("=") for word in str(caught.value).split("--map ")[1:])
+    assert advised == columns
+    (problem,) = load("mine", path=path, columns=columns).problems
+    assert problem.hidden_tests
+    assert all(text in problem.statement for text in (row.get("inputFormat", "Add."), "Add."))
+
+
+def test_a_program_is_no_final_answer(tmp_path):
+    path = written(tmp_path, "r.jsonl", {"q": "Add.", "a": PROGRAM})
+    (aside,) = load("mine", path=path, columns={"statement": "q", "answer": "a"}).set_aside
+    assert "not a final answer" in aside.reason
+
+
 def test_asserts_name_the_function_of_the_row(tmp_path):
     problem = mapped(tmp_path, ["assert candidate(1) == 2"], entry_point="twice")
     assert problem.tests[0].input == Asserts("assert candidate(1) == 2", "twice")

@@ -75,11 +75,21 @@ def test_splits_go_into_files_of_their_own(tmp_path):
     others = [
         problem("mine/v", "validation"),
         problem("mine/d", "dev"),
+        problem("mine/e", "eval"),
         problem("mbpp/20", "test"),
         problem("mine/t", "test"),
+        problem("mine/h", "holdout"),
     ]
     written = write_training_files([*MINE, *others], tmp_path, Plan())
-    assert written.rows == {"rl_train": 8, "rl_validation": 2, "rl_test": 2}
+    assert written.rows == {"rl_train": 8, "rl_validation": 3, "rl_test": 3}
+    assert not written.notes
+
+
+def test_training_problems_that_may_be_held_out_are_named(tmp_path):
+    others = [problem("mine/t", "test", statement="Do  mine/3."), problem("mine/p", "public")]
+    copy, split = write_training_files([*MINE, *others], tmp_path, Plan()).notes
+    assert "mine/3 and mine/t" in copy
+    assert "'public'" in split
 
 
 def test_sft_shows_gold_and_leaves_out_what_has_none(tmp_path):

@@ -21,6 +21,7 @@ from coding_model_project.sandbox.fusion import FusionSandbox
 from coding_model_project.types import (
     Asserts,
     Call,
+    Checker,
     ErrorType,
     Execution,
     Isolation,
@@ -181,6 +182,18 @@ async def test_every_status_has_its_error(status, error):
         stdin_problem(),
         stdin_problem(("", "1"), comparison="fuzzy"),
         stdin_problem(tests=(Test(input=Stdin("")),)),
+        *(
+            stdin_problem(tests=(Test(input=Asserts(source)),))
+            for source in (
+                "def test_f():\n    assert f(1) == 2\n",
+                "import math\nf(1) == 2",
+                "from solution import f\nassert f(1) == 2",
+            )
+        ),
+        *(
+            stdin_problem(("", "1"), comparison="checker", checker=Checker(source=source))
+            for source in ("print('WA')", "def check(given, output):\n    return True\n")
+        ),
     ],
 )
 async def test_bad_data_has_no_verdict(problem):

@@ -82,7 +82,7 @@ async def test_what_ends_the_processes_leaves_new_ones_to_the_next(ends_of, sour
 
 
 def calls(*arguments, isolation=Isolation.shared):
-    return inputs_of([Test(Call("f", (one,))) for one in arguments], isolation)
+    return inputs_of([Test(Call("f", (one,)), expected=one) for one in arguments], isolation)
 
 
 async def test_calls_that_continue_see_what_those_before_them_left(ends_of):
