@@ -115,7 +115,7 @@ def _of_python(text: str, folder: Path) -> list[Command]:
     try:
         nodes = list(ast.walk(ast.parse(text)))
     except SyntaxError as error:
-        raise ConfigError(f"not Python: {error}") from error
+        raise ConfigError(f"--verl-overrides: not Python: {error}") from error
     inside = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
     texts = [_text(node) for node in nodes if id(node) not in inside]
     found = [word for word in texts if _OVERRIDE.fullmatch(word) and "." in word.partition("=")[0]]
@@ -237,7 +237,7 @@ def as_text(checked: Sequence[Checked]) -> Iterator[str]:
         if one.command.entry != MAIN_PPO:
             yield f"  the keys are compared with those of {MAIN_PPO}"
         for name in one.command.lacks:
-            yield f"  {name} is not here: its keys are not checked, and none is missed"
+            yield f"  {name} is not here: its keys are not checked, nor reported as missing"
         for effect in (*FAULTS, Effect.warned, Effect.off):
             for found in (found for found in one.found if found.effect is effect):
                 yield f"{effect:<8} {found.given or found.key}" + (

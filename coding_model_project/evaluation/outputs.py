@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -63,40 +63,36 @@ def write_metrics(
     return metrics
 
 
-def notes(metrics: Metrics, protocol: EvalProtocol, results: Sequence[Result]) -> list[str]:
-    """Return a line for each data set with prompts that the model cannot answer, with answers without a
-    token, and with answers that the token limit cut off."""
-    unanswered = {
+def notes(metrics: Metrics, protocol: EvalProtocol, results: Sequence[Result]) -> Iterator[str]:
+    """Yield lines about each data set's prompts that the model cannot answer, answers without a token,
+    and answers that the token limit cut off."""
+    no_prompt = (PromptError.__name__, FilteredError.__name__)
+    reasons = {
         one.dataset: one.ungradable
         for one in reversed(results)
-        if (one.ungradable or "").startswith((PromptError.__name__, FilteredError.__name__))
+        if one.ungradable and one.ungradable.startswith(no_prompt)
     }
     silent = Counter(one.dataset for one in results if one.passed is not None and not one.tokens)
-    return (
-        [
-            f"{name}: {found['refused'] + found['filtered']:,} of {found['samples']:,} prompts got no "
-            f"answer and are in no rate ({unanswered[name]})"
-            for name, found in metrics.items()
-            if name in unanswered
-        ]
-        + [
-            f"{name}: {n:,} of {metrics[name]['samples']:,} answers have no token and count as no_code; "
-            "some servers answer so to a prompt that exceeds their context"
-            for name, n in silent.items()
-        ]
-        + [
-            f"{name}: {found['truncated']:,} of {found['samples']:,} answers were cut off by "
-            f"max_tokens={protocol.sampling.max_tokens}"
-            + (
-                f", {begun:,} before an answer began"
-                if (begun := found["truncated_in_reasoning"])
-                else ""
+    for name, found in metrics.items():
+        whole = f"{found['samples']:,}"
+        if unanswered := found["refused"] + found["filtered"]:
+            yield (
+                f"{name}: {unanswered:,} of {whole} prompts got no answer and are in no rate "
+                f"({reasons[name]})"
             )
-            + "; they are judged as they are. Another --max-tokens changes the protocol hash"
-            for name, found in metrics.items()
-            if found["truncated"]
-        ]
-    )
+        if silent[name]:
+            yield (
+                f"{name}: {silent[name]:,} of {whole} answers have no token and count as no_code; some "
+                "servers answer so to a prompt that exceeds their context"
+            )
+        if cut := found["truncated"]:
+            begun = found["truncated_in_reasoning"]
+            yield (
+                f"{name}: {cut:,} of {whole} answers were cut off by "
+                f"max_tokens={protocol.sampling.max_tokens}"
+                + (f", {begun:,} before an answer began" if begun else "")
+                + "; they are judged as they are. Another --max-tokens changes the protocol hash"
+            )
 
 
 def _logged(metrics: Mapping[str, Mapping[str, Any]], protocol: EvalProtocol) -> dict[str, float]:

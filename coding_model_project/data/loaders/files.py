@@ -124,18 +124,26 @@ def _json(path: Path) -> Iterator[Located]:
 
 
 def _csv(path: Path) -> Iterator[Located]:
-    """Yield the rows below a line of names; an empty cell counts as absent."""
+    """Yield the rows below a line of names; cells lie between commas, semicolons or tabs, or are absent."""
     csv.field_size_limit(_MAX_LINE)
     number = 1
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            table = csv.DictReader(file, restkey=_TOO_MANY, restval="", strict=True)
+            head = file.readline()
+            mark = next((one for one in ",;\t" if one in head), ",")
+            file.seek(0)
+            table = csv.DictReader(file, restkey=_TOO_MANY, restval="", strict=True, delimiter=mark)
+            names = list(table.fieldnames or ())
+            if twice := [name for name in names if names.count(name) > 1]:
+                raise DataError(f"{path}:1: two columns are named {twice[0]!r}; rename one")
             for row in table:
                 number = table.line_num
                 if _TOO_MANY in row:
                     raise DataError(f"{path}:{number}: more cells than the {len(row) - 1} columns")
                 yield f"{path}:{number}", {name: cell or None for name, cell in row.items()}
-    except (csv.Error, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}:{number + 1}: {strict_json.line_fault(b'', error)}") from error
+    except csv.Error as error:
         raise DataError(f"{path}:{number + 1}: unreadable CSV: {error}") from error
 
 

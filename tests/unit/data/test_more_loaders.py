@@ -205,6 +205,13 @@ def test_a_file_without_ids_whose_columns_have_the_fields_names_needs_no_map(tmp
     assert load("mine", path=written(tmp_path, "mine.jsonl", row)).problems[0].id == "mine/1"
 
 
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_cells_may_be_apart_as_spreadsheets_write_them(tmp_path, mark):
+    path = tmp_path / "mine.csv"
+    path.write_text(mark.join(("statement", "tests")) + "\n" + mark.join(("Add, f.", "assert f()")))
+    assert load("mine", path=path).problems[0].statement == "Add, f."
+
+
 def test_inputs_and_outputs_in_columns_of_their_own(tmp_path, capsys):
     path = tmp_path / "mine.csv"
     path.write_text("question,input,expected_output,solution\nAdd.,1 2,3,print(3)\n")
@@ -219,10 +226,12 @@ def test_inputs_and_outputs_in_columns_of_their_own(tmp_path, capsys):
     [
         (CSV + "a,b,c,d,e\n", "mine.csv:5: more cells than the 4 columns"),
         (CSV + '1,"open', "mine.csv:5: unreadable CSV"),
+        ("statement,tests,tests\na,b,c\n", "mine.csv:1: .*'tests'"),
+        ("statement,tests\nfür,b\n", "mine.csv:.*iconv"),
     ],
 )
 def test_a_damaged_csv_file_names_the_line(tmp_path, text, says):
-    (tmp_path / "mine.csv").write_text(text, "utf-8")
+    (tmp_path / "mine.csv").write_text(text, "latin-1" if "ü" in text else "utf-8")
     with pytest.raises(DataError, match=says):
         load("mine", path=tmp_path / "mine.csv")
 

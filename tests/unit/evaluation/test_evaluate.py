@@ -180,6 +180,16 @@ def test_a_model_that_says_nothing_has_no_code(problems, tmp_path):
     assert metrics["toy"]["tokens"]["total"] == 0
 
 
+@pytest.mark.parametrize("model", ["qwen2.5-coder:1.5b", "/models/qwen.gguf"])
+def test_a_servers_name_of_a_model_is_no_name_of_the_hub(problems, tmp_path, model):
+    """Ollama's names have a tag, and those of llama.cpp are paths."""
+    served = {"model": model, "base_url": "http://localhost:9/v1"}
+    metrics, _ = run(config(problems, tmp_path / "run", **served), Writer())
+    assert metrics["toy"]["graded"] == 24
+    metrics, _ = run(config(problems, tmp_path / "here", model=model), Writer())
+    assert metrics["toy"]["graded"] == 24
+
+
 def test_a_prompt_that_is_too_long_is_no_score(problems, tmp_path):
     backend = Writer(fails_after=20, error=PromptError("too long"))
     metrics, said = run(config(problems, tmp_path / "run"), backend)
