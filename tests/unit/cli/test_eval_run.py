@@ -100,7 +100,7 @@ def test_what_hosted_models_want_is_sent_and_recorded(problems, tmp_path, monkey
             *("--token-limit-field", "max_completion_tokens", "--api-key-env", "MY_KEY"),
         ]
         assert cli.main(command) == 0
-        changed = [*command, "--concurrency", "2"]
+        changed = [*command, "--workers", "3"]
         assert cli.main(changed) == 2
         assert "--force" in capsys.readouterr().err
         assert cli.main([*changed, "--force"]) == 0
