@@ -155,8 +155,8 @@ class TrialOutcome:
 
     @property
     def reason(self) -> str | None:
-        """The reason for a main reward below 1: an error's message, how the solution failed, and the end of
-        the verifier's output.
+        """The reason for a main reward below 1: an error's message, how the solution failed, and the end
+        of the verifier's output.
 
         It is one line, of the first step with such a reward. None if there is neither.
         """
