@@ -39,7 +39,7 @@ class Agent(Protocol):
 
 
 ORACLE_OUTPUT, ORACLE_EXIT = "oracle.txt", "exit-code.txt"
-"""Files in /logs/agent, by Harbor's names: what the solution printed, and its exit code unless 0."""
+"""Files in /logs/agent, by Harbor's names: the solution's output, and its exit code unless it is 0."""
 
 
 class Oracle:

@@ -241,7 +241,9 @@ class Evaluation(Job):
         agent = agents[0] if len(agents) == 1 else {}  # Harbor's jobs may have several
         environment = {"environment": before.get("environment")}
         asked = {**self.agent, "environment": self.environment}
-        if any(job.glob(f"*/{RESULT_FILE}")):  # a job without a trial is bound to nothing
+        if not agent or any(
+            job.glob(f"*/{RESULT_FILE}")
+        ):  # one without a trial is bound to nothing
             refuse_another(job, {**agent, **environment}, asked)
         if (result := job / RESULT_FILE).exists():
             before = orjson.loads(result.read_bytes())
