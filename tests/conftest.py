@@ -56,9 +56,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
             item._id = NodeId.parse(named)
 
 
-_cpu_s_before = pytest.StashKey[float]()
-
-
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -82,16 +79,16 @@ def _children(pid: str) -> Iterator[str]:
                 yield from (task / "children").read_text().split()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    item.stash[_cpu_s_before] = _cpu_s()
+_cpu_s_at_last_end = 0.0
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Record the CPU seconds of a test with its fixtures, for `tests.durations`."""
+    """Record the CPU seconds since the last test's end, for `tests.durations`; the first has the start's."""
+    global _cpu_s_at_last_end
     if call.when == "teardown":
-        item.user_properties.append(("cpu_s", round(_cpu_s() - item.stash[_cpu_s_before], 2)))
+        before, _cpu_s_at_last_end = _cpu_s_at_last_end, _cpu_s()
+        item.user_properties.append(("cpu_s", round(_cpu_s_at_last_end - before, 2)))
 
 
 @pytest.fixture(scope="session", autouse=True)
