@@ -79,16 +79,19 @@ def _children(pid: str) -> Iterator[str]:
                 yield from (task / "children").read_text().split()
 
 
-_cpu_s_at_last_end = 0.0
+_cpu_s_before = pytest.StashKey[float]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Record the CPU seconds since the last test's end, for `tests.durations`; the first has the start's."""
-    global _cpu_s_at_last_end
+    """Record the CPU seconds since the last test's end, for `tests.durations`.
+
+    Those of the first test include the start of its process.
+    """
     if call.when == "teardown":
-        before, _cpu_s_at_last_end = _cpu_s_at_last_end, _cpu_s()
-        item.user_properties.append(("cpu_s", round(_cpu_s_at_last_end - before, 2)))
+        stash, now_s = item.config.stash, _cpu_s()
+        item.user_properties.append(("cpu_s", round(now_s - stash.get(_cpu_s_before, 0.0), 2)))
+        stash[_cpu_s_before] = now_s
 
 
 @pytest.fixture(scope="session", autouse=True)
