@@ -124,7 +124,7 @@ def _json(path: Path) -> Iterator[Located]:
 
 
 def _csv(path: Path) -> Iterator[Located]:
-    """Yield the rows below a line of names; cells lie between commas, semicolons or tabs, or are absent."""
+    """Yield the rows below a line of names. Commas, semicolons or tabs divide cells; empty is absent."""
     csv.field_size_limit(_MAX_LINE)
     number = 1
     try:
