@@ -68,14 +68,14 @@ class EmbeddedSandbox:
         workers: int | None = None,
         min_tier: str = "seccomp",
         tier: str | None = None,
-        preload: tuple[str, ...] = (),
+        preload: Sequence[str] = (),
         *,
         python: str = sys.executable,
         compiled_loop: bool = True,
     ) -> None:
         self._n = workers or usable_cores()
         self._min_tier, self._exact_tier = _tier(min_tier), _tier(tier) if tier else None
-        self._preload, self._python, self._compiled_loop = preload, python, compiled_loop
+        self._preload, self._python, self._compiled_loop = tuple(preload), python, compiled_loop
         self._threads: ThreadPoolExecutor | None = None
         self._slots: list[Slot] = []
         self._foreign: dict[tuple[Slot, str], ForeignSlot] = {}
