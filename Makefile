@@ -47,7 +47,7 @@ types: setup ## types only
 fast: setup ## the fast tests only
 	@$(BIN)/pytest -q $(TIMED)/fast.xml -n auto --dist loadgroup --hypothesis-profile check -m "not (sandbox or verl or e2e or browser or contract or slow)" tests/unit tests/recipes
 
-# All tests, as in CI. Tests of the report's page need a browser and are skipped without one. Three processes
+# All tests, as in CI. Tests of the report's page need a browser and are skipped without one. Four processes
 # keep two cores busy, since tests also wait (tests/conftest.py defines the groups that share one).
 BROWSER := $(and $(shell command -v chromium),$(shell command -v chromedriver))
 test: setup ## all tests, as in CI
@@ -62,7 +62,7 @@ lint: setup
 	@$(BIN)/lint-imports
 
 tests: setup
-	@$(BIN)/pytest -q $(TIMED)/all.xml -n 3 --dist loadgroup -m "not (soak$(if $(BROWSER),, or browser))"
+	@$(BIN)/pytest -q $(TIMED)/all.xml -n 4 --dist loadgroup -m "not (soak$(if $(BROWSER),, or browser))"
 
 # End-to-end tests (pytest, 10 minutes), then every fault injected into real GRPO runs and their judge's
 # server, 100,000 executions and 10,000 gradings: about an hour and a half.

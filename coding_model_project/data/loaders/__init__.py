@@ -264,17 +264,17 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
             raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")
         return loader, split
     if row is not None and not place.columns and forms.is_own(path, row):
-        return _yours(name, _OWN), None
+        return _yours(name, _OWN), split
     if known and (row is None or place.columns or known.published.fields_are_in(row)):
         return known, split
     if row is None:
-        return _yours(name, _OWN), None
+        return _yours(name, _OWN), split
     if columns := forms.form_of(row):
         return forms.form_loader(name, columns), split
     if known:
         return known, split
     if {"id", "split", "statement"} <= row.keys():
-        return _yours(name, _OWN), None
+        return _yours(name, _OWN), split
     if not forms.lacks_a_field(row, {}):  # its columns have our names, without an id and a split
         return forms.mapped_loader(name, {}), split
     raise DataError(f"{place.path}: {forms.refusal(name, place.path, row)}")

@@ -11,6 +11,7 @@ from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import Problem, Stdin, Test
+from tests.fakes import stdin_problem
 from tests.tables import tables
 from tests.unit.data.rows import published as rows
 from tests.unit.data.test_loaders import written
@@ -160,3 +161,15 @@ def test_a_folder_saved_to_disk(tmp_path):
     assert len(load("gsm8k_train", path=folder).problems) == 2
     with pytest.raises(ConfigError, match="the folder has no"):
         load("gsm8k_train", path=written(tmp_path, "empty/x.txt").parent)
+
+
+def test_a_split_in_the_name_selects_from_a_file_of_ours(tmp_path):
+    splits = ("train", "test", "validation", "train")
+    some = [stdin_problem(("1", "2"), id=f"a/{n}", split=one) for n, one in enumerate(splits)]
+    write_problems(tmp_path / "problems.jsonl", some)
+    for name, found in (("tinycode_test", [1]), ("tinycode_train", [0, 3]), ("tinycode", range(4))):
+        loaded = load(name, path=tmp_path / "problems.jsonl")
+        assert [problem.id for problem in loaded.problems] == [f"a/{n}" for n in found]
+    write_problems(tmp_path / "train.jsonl", some[:1])
+    with pytest.raises(ConfigError, match="tinycode_test has only train"):
+        load("tinycode_test", path=tmp_path / "train.jsonl")
