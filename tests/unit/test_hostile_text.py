@@ -144,7 +144,9 @@ def test_replies_of_servers(message):
     usage = '"usage": {"completion_tokens": 1}'
     reply = f'{{"choices": [{{"finish_reason": "stop", "message": {message}}}], {usage}}}'
     try:
-        found = openai_backend._completion(openai_backend._checked(reply.encode(), completes=True))
+        answer = openai_backend._parsed(reply.encode())
+        openai_backend._refuse_unfinished(answer)
+        found = openai_backend._completion(answer)
     except (CodingModelError, openai_backend._Unanswered) as error:
         assert is_line(error)
     else:

@@ -7,6 +7,7 @@ import pytest
 from coding_model_project import install
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch import compose
+from coding_model_project.launch.verl_keys import tree
 
 
 @pytest.fixture
@@ -30,9 +31,7 @@ def test_from_a_wheel_it_is_an_extra(wheel):
 
 @pytest.mark.usefixtures("wheel")
 def test_a_recipe_without_verl_says_what_to_install_and_an_evaluation_needs_none(monkeypatch):
-    monkeypatch.setattr(
-        compose, "find_spec", lambda name: None if name == "verl" else find_spec(name)
-    )
+    monkeypatch.setattr(tree, "find_spec", lambda name: None if name == "verl" else find_spec(name))
     with pytest.raises(ConfigError, match=r"pip install 'coding-model-project\[train\]'"):
         compose.compose_recipe("grpo", ["hardware=cpu"])
     config = compose.compose_recipe("baseline", ["hardware=cpu", "coding.evaluation.n=2"])

@@ -45,7 +45,7 @@ def config_dir() -> Path:
     spec = find_spec("verl")
     if spec is None or not spec.submodule_search_locations:
         way = how_to_install(gpu=count_gpus() > 0)
-        raise ConfigError(f"verl is not installed, which these keys are for; run `{way}`")
+        raise ConfigError(f"verl is not installed, which trains and has these keys; run `{way}`")
     return Path(spec.submodule_search_locations[0]) / "trainer" / "config"
 
 

@@ -97,7 +97,7 @@ def running(imports: Sequence[str] = SLOW_IMPORTS) -> Iterator[str]:
         spawner.chmod(0o700)
         os.environ[SPAWNER] = str(spawner)
         try:
-            yield str(spawner)
+            yield python
         finally:
             del os.environ[SPAWNER]
             server.kill()

@@ -365,7 +365,7 @@ def test_tasks_that_ask_for_what_is_not_here_are_set_aside(tmp_path, capsys):
     counted, said = last(capsys)
     assert (counted["n_trials"], counted["PASS"]) == (1, 1)
     lines = [line for line in said.splitlines() if line.startswith("set aside: ")]
-    assert len(lines) == 2 and "no accelerators" in lines[0] and "services db" in lines[1]
+    assert len(lines) == 2 and "no accelerators" in lines[0] and "beside `main` (db)" in lines[1]
 
 
 @pytest.mark.parametrize(("words", "said"), CASES["no evaluation"])
