@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -219,8 +220,14 @@ def _accepted(lines: Mapping[str, Sequence[Line]]) -> str:
 
 
 def run_names(runs: Sequence[RunFolder]) -> list[str]:
-    """Return a short name per run: the end of its path, as long as needed to be unique."""
+    """Return a short name per run: the end of its path, as long as needed to be unique.
+
+    Steps of a pipeline are PHASE/STEP, without the hash of their inputs.
+    """
     paths = [run.path.resolve() for run in runs]
+    steps = [found and f"{found[1]}/{found[2]}" for found in map(_STEP.search, map(str, paths))]
+    if all(steps) and len(set(steps)) == len(steps):
+        return [str(step) for step in steps]
     n = 1
     while n < max(len(path.parts) for path in paths):
         names = [_tail(path, n) for path in paths]
@@ -228,6 +235,9 @@ def run_names(runs: Sequence[RunFolder]) -> list[str]:
             return names
         n += 1
     return [str(path) for path in paths]
+
+
+_STEP = re.compile(r"([^/]+)/([^/]+)-[0-9a-f]{8}$")
 
 
 def _tail(path: Path, n: int) -> str:

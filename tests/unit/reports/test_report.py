@@ -311,6 +311,8 @@ def test_samples_without_metrics(tmp_path):
 def test_runs_of_one_name_are_told_apart(tmp_path):
     folders = [tmp_path / "a" / "grpo", tmp_path / "b" / "grpo"]
     assert run_names([RunFolder(folder) for folder in folders]) == ["a/grpo", "b/grpo"]
+    steps = [tmp_path / phase / "train-0a1b2c3d" for phase in ("sft", "grpo")]
+    assert run_names([*map(RunFolder, steps)]) == ["sft/train", "grpo/train"]
     runs = [write_run(folder, rollouts=training(n_steps=1)) for folder in folders]
     written, page = report(tmp_path / "r.html", *runs, runs[0])
     traces = packed(page, "figures-data")["accepted"]["data"]
