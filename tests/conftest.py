@@ -3,7 +3,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import hypothesis
@@ -129,29 +129,6 @@ def cpu_platform():
 
     prepare_environment("cpu", alone=True)
     check_cpu_plugin()
-
-
-@pytest.fixture(scope="session")
-def _spawner():
-    """Of one server for all runs in processes of their own: each would import the same for 12 s."""
-    from coding_model_project.launch.device import ON_LOOPBACK, environment_of
-    from coding_model_project.verl_ext.cluster import forkserver
-
-    with pytest.MonkeyPatch.context() as environment, ExitStack() as server:
-        for name, value in (environment_of("cpu") | ON_LOOPBACK).items():
-            environment.setenv(name, value)
-        server.enter_context(forkserver.running())
-        environment.undo()
-        named = {forkserver.SPAWNER: os.environ.pop(forkserver.SPAWNER)}
-        yield named
-        os.environ.update(named)
-
-
-@pytest.fixture
-def forked(_spawner, monkeypatch):
-    """Runs that the test starts as processes find their slow imports done."""
-    for name, spawner in _spawner.items():
-        monkeypatch.setenv(name, spawner)
 
 
 @pytest.fixture(autouse=True)

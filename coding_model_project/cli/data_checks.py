@@ -105,11 +105,13 @@ def _quarantined(
 
 def _say_copies(problems: Sequence[Problem]) -> None:
     """Print how many problems repeat a statement: a table with a row per test looks like this."""
+    from coding_model_project.data.problems import plain_statement
+
     first: dict[str, str] = {}
     copies = [
         f"{one.id} and {named}"
         for one in problems
-        if (named := first.setdefault(" ".join(one.statement.split()), one.id)) != one.id
+        if (named := first.setdefault(plain_statement(one), one.id)) != one.id
     ]
     if copies:
         print(

@@ -70,6 +70,11 @@ def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
         index.store(path, file)
 
 
+def plain_statement(problem: Problem) -> str:
+    """Return a statement that is equal for problems which differ only in spaces and line ends."""
+    return " ".join(problem.statement.split())
+
+
 def problem_line(problem: Problem) -> bytes:
     """Return the line of a file for a problem."""
     return orjson.dumps(_problem_to_json(problem)) + b"\n"

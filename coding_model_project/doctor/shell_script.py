@@ -20,12 +20,12 @@ _EXPANSION = (
     rf"\$\{{(?P<braced>\w+|[@*])(?P<all>\[[@*]\])?(?::?(?P<how>[-=+?])(?P<default>{_IN_BRACES}))?\}}"
 )
 _IN_QUOTES = re.compile(rf'\\(?P<escaped>["\\$`])|{_EXPANSION}')
-"""What the shell changes between double quotes."""
+"""A part that the shell changes between double quotes."""
 _QUOTED = rf'"(?P<quoted>(?:\\.|\$\({_NESTED}\)|\$\{{{_IN_BRACES}\}}|[^"\\])*+)"'
 _IN_WORD = re.compile(
     rf"'(?P<literal>[^']*)'|{_QUOTED}|\\(?![ \t]*\n)(?P<escaped>.)|{_EXPANSION}", re.DOTALL
 )
-"""What it changes elsewhere in a word."""
+"""A part that it changes elsewhere in a word."""
 _UNNAMED = re.sub("[?]P<[a-z]+>", "?:", _IN_WORD.pattern)
 _TOKEN = re.compile(
     # Lines of comments between continued lines are left out too, where bash would stop.

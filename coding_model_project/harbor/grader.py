@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -119,7 +119,8 @@ class HarborGrader:
         task = self._task(problem)
         async with self._limiter.shared():
             started = time.monotonic()
-            with timing_failures():
+            # Of a trial that an agent did not end, nobody knows which part was the model's time.
+            with nullcontext() if extraction == "agent" else timing_failures():
                 outcome = await self._run(task, agent)
             judge_s = time.monotonic() - started
         rewards, result = await self._result(task, outcome)

@@ -8,5 +8,5 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("page", docs.TRAINED)
-def test_all_blocks_run(page, tmp_path, forked):
+def test_all_blocks_run(page, tmp_path):
     docs.execute(docs.ROOT / "docs" / page, tmp_path / "reader", "e2e", timeout_s=300)

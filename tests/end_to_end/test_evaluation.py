@@ -91,7 +91,7 @@ def test_a_killed_evaluation_resumes_with_the_samples_of_one_in_one_go(killed, w
     assert metrics["held_out"]["samples"] == 4 * 8
 
 
-def test_verls_rollout_draws_the_same_samples(world, whole, tmp_path, forked):
+def test_verls_rollout_draws_the_same_samples(world, whole, tmp_path):
     words = overrides(world, tmp_path / "verl", 4, "coding.evaluation.mode=verl")
     subprocess.run([sys.executable, "-m", "recipes.baseline", *words], check=True)
     # By their lengths: a random model's last bytes may be no text, which each shows its own way.

@@ -148,7 +148,7 @@ def test_rows_of_another_style_and_rates_of_another_set_are_refused(own_files, t
 
 
 @pytest.mark.verl
-def test_what_verl_refuses_is_one_line_too_before_any_model_loads(own_files, tmp_path, forked):
+def test_what_verl_refuses_is_one_line_too_before_any_model_loads(own_files, tmp_path):
     refused = ["algorithm.adv_estimator=gae", "critic.use_dynamic_bsz=false"]
     refused += ["critic.ppo_micro_batch_size_per_gpu=null"]
     command = [sys.executable, "-m", "recipes.grpo", *own_files, *refused]

@@ -25,7 +25,7 @@ from coding_model_project.atomic import write_json
 from coding_model_project.config_key import option
 from coding_model_project.data.governance import Role, role, split_word
 from coding_model_project.data.json_files import file_hash
-from coding_model_project.data.problems import ProblemFile, write_problems
+from coding_model_project.data.problems import ProblemFile, plain_statement, write_problems
 from coding_model_project.data.quality.faults import Fault
 from coding_model_project.data.quality.faults import ungradable as ungradable_of
 from coding_model_project.data.quality.test_order import TestOrder, ordered
@@ -96,7 +96,7 @@ class Written:
     ungradable: tuple[str, ...] = ()
     """A line for each problem left out because its tests cannot be used, with id and reason."""
     notes: tuple[str, ...] = ()
-    """What else to know of the training problems."""
+    """A line for each likely mistake in the choice of training problems."""
 
 
 def write_training_files(
@@ -200,7 +200,7 @@ def _copied(
                 if count_tokens(problem) > plan.max_prompt_tokens:
                     left_out[problem.id] = f"prompt over {plan.max_prompt_tokens} tokens", ""
             splits[problem.id] = problem.split
-            statements[problem.id] = hash(" ".join(problem.statement.split()))
+            statements[problem.id] = hash(plain_statement(problem))
 
     write_problems(path, copied())
     return splits

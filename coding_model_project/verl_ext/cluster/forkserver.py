@@ -68,14 +68,7 @@ none."""
 
 @contextlib.contextmanager
 def running(imports: Sequence[str] = SLOW_IMPORTS) -> Iterator[str]:
-    """Run the server until this context or process ends; yields the command to run in place of Python.
-
-    Inside such a context, in this process or one that it started, there is a server already.
-    """
-    outer = os.environ.get(SPAWNER)
-    if outer and Path(outer).exists():
-        yield outer
-        return
+    """Run the server until this context or process ends; yields the command to run in place of Python."""
     with tempfile.TemporaryDirectory(prefix="fork-") as folder:
         path = f"{folder}/socket"
         with socket.socket(socket.AF_UNIX) as listening:

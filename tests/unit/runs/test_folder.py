@@ -118,7 +118,7 @@ def test_a_run_resumes_on_a_cluster_with_another_head(tmp_path):
 
 
 def test_a_run_resumes_with_more_patience(tmp_path):
-    """What ended in an outage is resumed with another time for retries, key or number of requests."""
+    """After an outage, another time for retries, key or number of requests is no other run."""
     end_attempt(tmp_path, start(tmp_path, evaluation={"retry_s": 3.0}), KeyboardInterrupt())
     RunFolder(tmp_path).metrics.write_text('{"step": 1, "data": {}}\n')
     patient = {"retry_s": 900.0, "timeout_s": 60.0, "concurrency": 4, "api_key_env": "KEY"}
