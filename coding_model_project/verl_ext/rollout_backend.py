@@ -24,6 +24,7 @@ from coding_model_project.evaluation.backends.generation import (
     reasoning_marks,
     refuse_unknown_variables,
 )
+from coding_model_project.extras import without_collections
 from coding_model_project.launch.device import count_gpus, environment_of
 from coding_model_project.launch.verl_keys.tree import composed, config_dir
 from coding_model_project.verl_ext.cluster import forkserver
@@ -94,10 +95,11 @@ class VerlBackend:
     async def _start(self, owns_ray: bool, python: str | None) -> None:
         """Start the rollout, in a Ray of its own if `owns_ray`, whose workers `python` runs."""
         check_cpu_plugin()
-        import ray
-        from ray.exceptions import RayError
-        from verl.utils import hf_tokenizer
-        from verl.workers.rollout.llm_server import LLMServerManager
+        with without_collections():
+            import ray
+            from ray.exceptions import RayError
+            from verl.utils import hf_tokenizer
+            from verl.workers.rollout.llm_server import LLMServerManager
 
         self._tokenizer = hf_tokenizer(self._model)
         if self._tokenizer.chat_template is None:

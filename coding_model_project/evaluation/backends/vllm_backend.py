@@ -22,6 +22,7 @@ from coding_model_project.evaluation.backends.generation import (
     reasoning_marks,
     refuse_unknown_variables,
 )
+from coding_model_project.extras import without_collections
 
 _Made = tuple[Completion, Sequence[int]]
 """A completion and its token ids."""
@@ -112,7 +113,8 @@ class VllmBackend:
             GenerationError: the engine does not start.
         """
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-        from vllm import LLM
+        with without_collections():
+            from vllm import LLM
 
         try:
             return LLM(model=self._model, disable_log_stats=True, **self._options)

@@ -32,6 +32,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from coding_model_project.extras import without_collections
+
 SLOW_IMPORTS = (
     "torch._dynamo",
     "torch.distributed.fsdp",
@@ -107,9 +109,9 @@ def spawn_from_here() -> None:
 
 def main() -> None:
     listening = socket.socket(fileno=int(sys.argv[1]))
-    gc.disable()  # collections were a quarter of the time of these imports, which leave no garbage
-    for name in filter(None, sys.argv[2].split(",")):
-        importlib.import_module(name)
+    with without_collections():
+        for name in filter(None, sys.argv[2].split(",")):
+            importlib.import_module(name)
     with contextlib.suppress(ImportError):
         import setproctitle
 
@@ -117,7 +119,6 @@ def main() -> None:
         setproctitle.setproctitle(setproctitle.getproctitle())
     gc.collect()
     gc.freeze()  # a collection in a forked process would write to shared pages, which copies them
-    gc.enable()
     while True:
         ready, _, _ = select.select([listening, sys.stdin], [], [], _REAP_EVERY_S)
         if sys.stdin in ready:  # closed: the parent has ended
