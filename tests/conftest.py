@@ -13,8 +13,8 @@ from _pytest.nodeid import NodeId
 
 import tests.composed_once  # noqa: F401 - a minute of a run less
 
-# What a test process makes mostly lives until its end. Python's thresholds cost a sixth of its CPU seconds,
-# and half of the collection of tests.
+# What a test process makes mostly lives until its end. Python's own thresholds cost a sixth of its CPU
+# seconds, and half of those of the collection of tests.
 gc.set_threshold(100_000, 20, 10)
 
 # How long an example takes depends on what else the machine does.

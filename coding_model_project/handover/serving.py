@@ -14,6 +14,7 @@ from typing import NoReturn
 import httpx
 
 from coding_model_project.errors import ConfigError, GenerationError
+from coding_model_project.evaluation.backends.vllm_backend import CPU_CACHE_BYTES
 from coding_model_project.handover.export import Say, Source, export, latest
 from coding_model_project.isolation.child import await_end, start_child
 
@@ -43,6 +44,7 @@ def server_command(
     command += ["--host", host, "--port", str(port), "--served-model-name", *names]
     if on_cpu:  # vLLM's CPU build rejects seeds with chunked prefill
         command += ["--no-enable-chunked-prefill", "--enforce-eager"]
+        command += [f"--kv-cache-memory-bytes={CPU_CACHE_BYTES}"]
     return [*command, *more]
 
 

@@ -12,7 +12,6 @@ from coding_model_project.runs import accelerators
 
 CPU_ENVIRONMENT = {
     "VERL_PLATFORM": "cpu",
-    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_WAIT_POLICY": "PASSIVE",
     # Without this the first batch spends 20 s compiling for a model of a few million parameters.

@@ -24,6 +24,7 @@ from coding_model_project.evaluation.backends.generation import (
     reasoning_marks,
     refuse_unknown_variables,
 )
+from coding_model_project.evaluation.backends.vllm_backend import CPU_CACHE_BYTES
 from coding_model_project.extras import without_collections
 from coding_model_project.launch.device import count_gpus, environment_of
 from coding_model_project.launch.verl_keys.tree import composed, config_dir
@@ -39,6 +40,7 @@ _ON_CPU = (
     "+actor_rollout_ref.rollout.enable_sleep_mode=false",
     # vLLM's CPU build rejects seeds with chunked prefill.
     "actor_rollout_ref.rollout.enable_chunked_prefill=false",
+    f"+actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_memory_bytes={CPU_CACHE_BYTES}",
 )
 _OWN_RAY_ON_CPU = (
     "+ray_kwargs.ray_init.num_gpus=1",  # logical: the one rollout rank

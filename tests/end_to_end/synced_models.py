@@ -26,6 +26,7 @@ VOCABULARY = _SYNCED["shape"]["vocab_size"]
 SHAPE = _SYNCED["shape"]
 """Weights vary enough that tokens are not all as likely: wrong ones would not show."""
 KINDS: dict[str, dict[str, Any]] = _SYNCED["kinds"]
+CACHE_BYTES = 2**24
 PROMPT = [1, *(7 * i % VOCABULARY for i in range(1, 40))]
 
 
@@ -66,7 +67,7 @@ def versions(folder: Path, kind: str, tied: bool) -> list[Version]:
 
 
 def compare(folder: Path, versions: list[Version]) -> dict[str, float]:
-    """Return the largest differences of log-probabilities, in nats."""
+    """Return the largest differences of log-probabilities, in nats, and the engine's cache in bytes."""
     from vllm import LLM
 
     began = time.monotonic()
@@ -77,10 +78,11 @@ def compare(folder: Path, versions: list[Version]) -> dict[str, float]:
         dtype="float32",
         enforce_eager=True,
         max_model_len=64,
-        kv_cache_memory_bytes=2**24,
+        kv_cache_memory_bytes=CACHE_BYTES,
         logprobs_mode="raw_logprobs",
         worker_extension_cls="coding_model_project.verl_ext.cpu.vllm_worker.CPUWorkerExtension",
     )
+    config = engine.llm_engine.vllm_config.cache_config
     before = _difference(engine, versions[0])
     after = []
     for version in versions[1:]:
@@ -91,6 +93,7 @@ def compare(folder: Path, versions: list[Version]) -> dict[str, float]:
     return {
         "before": round(before, 3),
         "after": max(after),
+        "cache_bytes": config.kv_cache_memory_bytes,
         "seconds": round(time.monotonic() - began, 1),
     }
 

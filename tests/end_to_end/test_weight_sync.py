@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.end_to_end.synced_models import shapes
+from tests.end_to_end.synced_models import CACHE_BYTES, shapes
 
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(600)]
 
@@ -20,3 +20,4 @@ def test_log_probabilities_after_a_sync_are_those_of_transformers(tmp_path):
     assert [(one["model"], one["tied"]) for one in found] == list(shapes())
     for one in found:
         assert one["after"] < 1e-3 < 1 < one["before"], one
+        assert one["cache_bytes"] == CACHE_BYTES  # a variable of the environment would replace it

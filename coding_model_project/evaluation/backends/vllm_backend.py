@@ -24,6 +24,9 @@ from coding_model_project.evaluation.backends.generation import (
 )
 from coding_model_project.extras import without_collections
 
+CPU_CACHE_BYTES = 1 << 30
+"""KV cache on a CPU, which vLLM zeroes at start-up; VLLM_CPU_KVCACHE_SPACE (in GiB) replaces it."""
+
 _Made = tuple[Completion, Sequence[int]]
 """A completion and its token ids."""
 
@@ -68,7 +71,11 @@ class VllmBackend:
             "max_num_seqs": concurrency,
         }
         if on_cpu:
-            self._options |= {"enable_chunked_prefill": False, "enforce_eager": True}
+            self._options |= {
+                "enable_chunked_prefill": False,
+                "enforce_eager": True,
+                "kv_cache_memory_bytes": CPU_CACHE_BYTES,
+            }
         self._llm: Any = None
         self._engine: Any = None
         self._tokenizer: Any = None

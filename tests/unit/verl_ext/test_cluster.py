@@ -156,7 +156,7 @@ def test_a_joined_ray_gets_this_process_environment_and_none_of_the_sizes(monkey
     variables = given["runtime_env"]["env_vars"]
     assert variables[TOKEN] == "abc"
     assert variables["TMPDIR"] == "/tmp/run-abc"  # the run's own; a user's stays on its node
-    assert {"VERL_PLATFORM", "TORCH_COMPILE_DISABLE", "VLLM_CPU_KVCACHE_SPACE"} <= variables.keys()
+    assert {"VERL_PLATFORM", "TORCH_COMPILE_DISABLE"} <= variables.keys()
     assert "secret" not in variables.values()
 
 
