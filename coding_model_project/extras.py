@@ -1,4 +1,4 @@
-"""Imports of libraries from this package's extras, with an error that names a missing extra."""
+"""Imports of optional libraries: an error that names a missing extra, and large libraries sooner."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ def extra(name: str) -> Iterator[None]:
 @contextmanager
 def without_collections() -> Iterator[None]:
     """Import large libraries sooner: collections of garbage are a quarter of vLLM's and verl's import."""
+    collects = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if collects:
+            gc.enable()

@@ -44,7 +44,6 @@ SLOW_IMPORTS = (
     "torchdata.stateful_dataloader",
     "transformers.models.auto.modeling_auto",
     "transformers.models.qwen2.modeling_qwen2",
-    "vllm.engine.arg_utils",
     "vllm.entrypoints.openai.api_server",
     "vllm.v1.worker.cpu_worker",
     "vllm.model_executor.models.qwen2",
@@ -198,7 +197,8 @@ def _take(
 
 def _end_with(connection: socket.socket) -> None:
     """End this process when its client ends, since the client's parent sees only the client."""
-    connection.recv(1)
+    with contextlib.suppress(ConnectionResetError):  # of a client that ended before it read our id
+        connection.recv(1)
     os._exit(1)
 
 

@@ -6,6 +6,8 @@ import json
 import os
 import shlex
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ import pytest
 
 from coding_model_project.verl_ext.cluster import forkserver
 from tests.text_cases import sources
+from tests.waiting import wait_for
 
 SOURCES = sources(__file__)
 
@@ -148,6 +151,32 @@ def test_a_spawned_process_ends_with_the_one_that_stands_for_it(tmp_path, end_by
     said = spawned(tmp_path, 100, end_by)
     assert said["ended"]
     assert gone(said["seen"][0]["pid"])
+
+
+def test_a_spawned_process_ends_with_a_client_that_never_read_its_id(tmp_path):
+    """A client that is ended at once resets the connection instead of closing it."""
+    told = tmp_path / "pid"
+    code = f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); time.sleep(100)"
+    request = {
+        "arguments": ["-c", code],
+        "descriptors": [0, 1, 2],
+        "environment": {},
+        "folder": str(tmp_path),
+        "nice": 0,
+        "oom_score_adj": "0",
+    }
+    body = json.dumps(request).encode()
+    with (
+        forkserver.running(["xmlrpc.client"]) as python,
+        open(os.devnull, "r+b") as null,
+        socket.socket(socket.AF_UNIX) as client,
+    ):
+        client.connect(shlex.split(python)[-1])
+        socket.send_fds(client, [struct.pack("I", len(body))], [null.fileno()] * 3)
+        client.sendall(body)
+        wait_for(lambda: told.exists() and told.read_text() != "")
+        client.close()
+        assert gone(int(told.read_text()))
 
 
 def test_a_process_that_is_killed_with_its_group_leaves_the_others(script):
