@@ -45,7 +45,6 @@ SLOW_IMPORTS = (
     "transformers.models.auto.modeling_auto",
     "transformers.models.qwen2.modeling_qwen2",
     "vllm.entrypoints.openai.api_server",
-    "vllm.v1.worker.cpu_worker",
     "vllm.model_executor.models.qwen2",
     "coding_model_project.verl_ext.cluster.vllm_queue",
 )
