@@ -184,9 +184,9 @@ def pack(
     Other programs for RL read such files, and so do all commands here that take tasks. Invalid tasks are
     named on standard error and left out. The last line is JSON. Exit code 1 if there are any.
     """
-    from coding_model_project.harbor.format.packed import pack as write
     from coding_model_project.harbor.format.task import Task
     from coding_model_project.harbor.format.tasks import Refused, read_tasks
+    from coding_model_project.harbor.format.tasks import pack as write
 
     read = list(read_tasks(task_dirs, say=warn))
     refused = [one for one in read if isinstance(one, Refused)]

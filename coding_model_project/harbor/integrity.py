@@ -12,7 +12,7 @@ from coding_model_project.grading.base import AUTO, TaskEnvironment
 from coding_model_project.types import Verdict
 
 if TYPE_CHECKING:
-    from coding_model_project.harbor.step import Step
+    from coding_model_project.harbor.format.task import Step
 
 
 class Integrity(StrEnum):

@@ -21,9 +21,8 @@ from coding_model_project.harbor.failures import BUILD_FAILED, REGISTRY_UNREACHA
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import Judged
-    from coding_model_project.harbor.format.task import Task
+    from coding_model_project.harbor.format.task import Step, Task
     from coding_model_project.harbor.format.task_config import EnvironmentConfig, Healthcheck
-    from coding_model_project.harbor.step import Step
 
 DEFAULT_MEMORY_MB = 2048
 DEFAULT_STORAGE_MB = 2048

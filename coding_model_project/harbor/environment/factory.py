@@ -34,8 +34,7 @@ from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments,
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import Judged
-    from coding_model_project.harbor.format.task import Task
-    from coding_model_project.harbor.step import Step
+    from coding_model_project.harbor.format.task import Step, Task
 
 _HARBOR_PREFIX = "harbor:"
 

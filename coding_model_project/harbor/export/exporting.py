@@ -30,7 +30,7 @@ from coding_model_project.data.problems import test_to_json
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.compare import output_rule
 from coding_model_project.grading.prelude import with_prelude
-from coding_model_project.harbor.format.task import RANGE_KEY
+from coding_model_project.harbor.format.task import RANGE_KEY, write_task
 from coding_model_project.harbor.format.task_config import (
     Artifact,
     Package,
@@ -38,7 +38,6 @@ from coding_model_project.harbor.format.task_config import (
     VerifierConfig,
     VerifierMode,
 )
-from coding_model_project.harbor.format.writing import write_task
 from coding_model_project.harbor.loader import EXPORTED
 from coding_model_project.isolation.carried_source import carried
 from coding_model_project.types import Asserts, Call, Problem, Stdin, Test

@@ -24,7 +24,7 @@ from typing import Any
 from coding_model_project.data.problems import problem_line
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.harbor.format.task import RANGE_KEY, Task
+from coding_model_project.harbor.format.task import RANGE_KEY, Task, write_task
 from coding_model_project.harbor.format.task_config import (
     AgentConfig,
     Artifact,
@@ -36,7 +36,6 @@ from coding_model_project.harbor.format.task_config import (
     VerifierConfig,
     VerifierMode,
 )
-from coding_model_project.harbor.format.writing import write_task
 from coding_model_project.harbor.posttrain import task_texts
 from coding_model_project.harbor.posttrain.base_models import TINY, BaseModel
 from coding_model_project.harbor.posttrain.benchmarks import Benchmark, Problems

@@ -28,8 +28,7 @@ from coding_model_project.harbor.rooms.rooms import Rooms
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import ExportedJudge, Judged
-    from coding_model_project.harbor.format.task import Task
-    from coding_model_project.harbor.step import Step
+    from coding_model_project.harbor.format.task import Step, Task
 
 _KEPT_IMAGES = 64
 _SHOWN_CHARS = 400

@@ -13,11 +13,10 @@ from coding_model_project.contained import UnsafeNameError
 from coding_model_project.data.loaders import load
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.failures import InvalidTask
-from coding_model_project.harbor.format import packed, task_config
-from coding_model_project.harbor.format.task import Task
+from coding_model_project.harbor.format import task_config, tasks
+from coding_model_project.harbor.format.task import Task, write_task
 from coding_model_project.harbor.format.task_config import parse_config, toml
 from coding_model_project.harbor.format.tasks import Refused, read_tasks
-from coding_model_project.harbor.format.writing import write_task
 from tests.unit.harbor.folders import SIMPLE, folder
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=12)
@@ -172,7 +171,7 @@ def test_tasks_go_into_a_parquet_file_and_come_back(tmp_path, capsys):
 
 
 def test_a_hostile_parquet_file_writes_nothing_outside(tmp_path, monkeypatch):
-    monkeypatch.setattr(packed, "_MAX_TASK_BYTES", 1 << 20)
+    monkeypatch.setattr(tasks, "_MAX_TASK_BYTES", 1 << 20)
     good = folder(tmp_path / "good")
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
