@@ -310,8 +310,8 @@ def _remarks(outcome) -> list[str]:
 @app.command()
 async def clean() -> None:
     """Remove the images that tasks left in podman and docker, and containers of killed runs."""
-    from coding_model_project.harbor.containers.containers import ContainerEnvironments
     from coding_model_project.harbor.environment.base import ENGINES, EnvironmentFailed
+    from coding_model_project.harbor.environment.containers import ContainerEnvironments
 
     for program in ENGINES:
         try:

@@ -19,6 +19,7 @@ from os.path import normpath
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from coding_model_project.concurrency import Once
 from coding_model_project.errors import HarborError
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.harbor.agents import (
@@ -34,7 +35,6 @@ from coding_model_project.harbor.environment.base import (
     Environments,
 )
 from coding_model_project.harbor.environment.definition import one_network, refuse_other_services
-from coding_model_project.harbor.environment.once import Once
 from coding_model_project.harbor.environment.tree import Tree, of_files
 from coding_model_project.harbor.failures import (
     VerifierError,

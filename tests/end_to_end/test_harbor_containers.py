@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.harbor.agents import Oracle
-from coding_model_project.harbor.containers.containers import ContainerEnvironments
+from coding_model_project.harbor.environment.containers import ContainerEnvironments
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
+from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out

@@ -14,7 +14,7 @@ import time
 from abc import abstractmethod
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -35,9 +35,11 @@ from coding_model_project.harbor.environment.base import (
     Killed,
     prepared,
 )
-from coding_model_project.harbor.environment.output import bounded, error_line
-from coding_model_project.harbor.environment.sandboxes import SandboxFactory
+from coding_model_project.harbor.environment.tree import bounded
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
+
+SandboxFactory = Callable[[Path, int], Awaitable[Any]]
+"""Makes a sandbox (`interface.HarborSandbox`) from a task's environment/ folder and seconds."""
 
 LIFETIME_S = 4 * 3600
 """The lifetime that factories get: seconds until a sandbox may end, whoever still uses it."""
@@ -126,7 +128,7 @@ class _Foreign(Environment):
         killed = None
         if code < 0:
             if waiting.expired() or not (is_late and _is_timeout(failure)):
-                why = error_line(failure) if failure else (err or "").strip()[:400]
+                why = _error_line(failure) if failure else (err or "").strip()[:400]
                 why = f"no answer within {whole_s} s" if waiting.expired() else why
                 raise EnvironmentFailed(f"{self._identity}: {why}") from failure
             code, killed = _KILLED, Killed.timeout
@@ -182,7 +184,7 @@ class _Foreign(Environment):
         try:
             return await result if inspect.isawaitable(result) else result
         except Exception as error:
-            raise EnvironmentFailed(f"{self._identity}: {error_line(error)}") from error
+            raise EnvironmentFailed(f"{self._identity}: {_error_line(error)}") from error
 
 
 def _is_timeout(failure: Exception | None) -> bool:
@@ -193,6 +195,11 @@ def _is_timeout(failure: Exception | None) -> bool:
         or isinstance(failure, TimeoutError)
         or any(word in words for word in _TIMEOUT_WORDS)
     )
+
+
+def _error_line(error: Exception) -> str:
+    """Return another program's exception on one line of at most 400 characters."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:400]
 
 
 # ── sandbox factories ─────────────────────────────────────────────────────────────────────────────────
@@ -213,7 +220,7 @@ class FactoryEnvironments(Environments):
         try:
             sandbox = await self._factory(folder, self._lifetime_s)
         except Exception as error:
-            raise EnvironmentFailed(f"{self.identity}: {error_line(error)}") from error
+            raise EnvironmentFailed(f"{self.identity}: {_error_line(error)}") from error
         made = _FactoryEnvironment(sandbox, self.identity, env)
         made.notes = tuple(
             f"environment.{name} is not passed to the sandbox factory"
@@ -307,7 +314,7 @@ class HarborEnvironments(Environments):
         except (ValueError, ImportError, AttributeError, TypeError) as error:
             known = ", ".join(sorted(one.value for one in types))
             raise ConfigError(
-                f"coding.harbor.environment=harbor:{kind}: {error_line(error)}; use module:Class or "
+                f"coding.harbor.environment=harbor:{kind}: {_error_line(error)}; use module:Class or "
                 f"one of Harbor's: {known}"
             ) from error
         self.identity = f"harbor/harbor:{kind}"
@@ -336,8 +343,8 @@ class HarborEnvironments(Environments):
         except Exception as error:
             logs.cleanup()
             if isinstance(error, ValueError) and not is_open:  # Harbor's refusal
-                raise ImageError(f"{self.identity}: {error_line(error)}") from error
-            raise EnvironmentFailed(f"{self.identity}: {error_line(error)}") from error
+                raise ImageError(f"{self.identity}: {_error_line(error)}") from error
+            raise EnvironmentFailed(f"{self.identity}: {_error_line(error)}") from error
         place = _HarborEnvironment(made, self.identity, env)
         place.logs = logs
         return await place.begun(config)

@@ -1,13 +1,15 @@
-"""Files for transfer into and out of an environment: a list of entries, and their joined contents.
+"""What goes into and comes out of an environment: trees of files, also as tar files, and bounded output.
 
 Both ends use this module. It never follows a link out of the folder that it packs.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import stat
-from collections.abc import Callable, Container, Iterable, Sequence
+import tarfile
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -18,6 +20,9 @@ from coding_model_project.contained import Members, UnsafeNameError, in_root, le
 
 Entry = tuple[str, str, int, int | str]
 """Path, kind ("d", "f" or "l"), permissions, and the file's size or the link's target."""
+
+MAX_ENTRIES = 20_000
+"""Most files, folders and links of a tree that comes out of an environment."""
 
 _CHUNK = 1 << 20
 _MOST_FOLDERS = 200
@@ -279,3 +284,129 @@ def _write(path: str, content: memoryview, mode: int) -> None:
         os.fchmod(fd, mode)
     finally:
         os.close(fd)
+
+
+# ── tar files, which images can unpack and pack themselves ────────────────────────────────────────
+
+
+def to_tar(tree: Tree) -> bytes:
+    """Return a tree as a tar file; root owns all files."""
+    made, at = io.BytesIO(), 0
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, kind, mode, extra in tree.entries:
+            about = tarfile.TarInfo(name)
+            about.mode = mode
+            body = None
+            match kind, extra:
+                case "d", _:
+                    about.type = tarfile.DIRTYPE
+                case "l", str(target):
+                    about.type, about.linkname = tarfile.SYMTYPE, target
+                case _, int(size):
+                    about.size, body = size, io.BytesIO(tree.body[at : at + size])
+                    at += size
+            archive.addfile(about, body)
+    return made.getvalue()
+
+
+def from_tar(packed: bytes, max_bytes: int) -> Tree:
+    """Return the tree in a tar file, whose writer may be hostile: an agent may replace a room's `tar`.
+
+    Raises:
+        OSError: the file is damaged or compressed, a name leads out of the tree, or there is too much.
+    """
+    entries: list[Entry] = []
+    parts: list[bytes] = []
+    contents: dict[str, bytes] = {}
+    members = Members(MAX_ENTRIES, max_bytes)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
+            for about in archive:
+                name = about.name.removeprefix("./")
+                if name in ("", "."):
+                    continue
+                size = len(contents[_linked(about)]) if about.islnk() else about.size
+                members.add(name, size if _is_file(about) else 0, link=about.issym())
+                if about.isdir():
+                    entries.append((name, "d", about.mode & 0o7777, 0))
+                elif about.issym():
+                    entries.append((name, "l", 0o777, about.linkname))
+                elif _is_file(about):
+                    contents[name] = _content(archive, about, contents)
+                    parts.append(contents[name])
+                    entries.append((name, "f", about.mode & 0o7777, len(parts[-1])))
+    except (tarfile.TarError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
+        raise OSError(f"not a readable tar file: {error}") from error
+    return Tree(tuple(entries), b"".join(parts))
+
+
+def _is_file(about: tarfile.TarInfo) -> bool:
+    return about.isreg() or about.islnk()
+
+
+def _linked(about: tarfile.TarInfo) -> str:
+    return about.linkname.removeprefix("./")
+
+
+def _content(
+    archive: tarfile.TarFile, about: tarfile.TarInfo, contents: Mapping[str, bytes]
+) -> bytes:
+    """Return a file's content, that of an earlier member for a hard link."""
+    if about.islnk():
+        return contents[_linked(about)]
+    file = archive.extractfile(about)
+    assert file is not None
+    return file.read()
+
+
+# ── output of commands ────────────────────────────────────────────────────────────────────────────
+
+
+class Kept:
+    """A buffer that keeps the beginning and the end of a command's output, up to a number of bytes."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._half = max(1, max_bytes // 2)
+        self._head, self._tail = bytearray(), bytearray()
+        self._lost = 0
+
+    def add(self, chunk: bytes) -> None:
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += chunk[:room]
+            chunk = chunk[room:]
+        self._tail += chunk
+        if len(self._tail) > 2 * self._half:
+            self._trim()
+
+    def _trim(self) -> None:
+        excess = len(self._tail) - self._half
+        if excess > 0:
+            self._lost += excess
+            del self._tail[:excess]
+
+    def take(self) -> tuple[bytes, int]:
+        """Return the kept bytes, and the number of dropped bytes between its halves."""
+        self._trim()
+        return bytes(self._head + self._tail), self._lost
+
+    def forget(self) -> None:
+        """Drop the kept bytes."""
+        self._head, self._tail = bytearray(), bytearray()
+
+
+def bounded(text: str | None, max_bytes: int) -> str:
+    """Return a text's beginning and end, as `Kept` keeps them."""
+    kept = Kept(max_bytes)
+    kept.add((text or "").encode("utf-8", "surrogateescape"))
+    return shown(*kept.take(), max_bytes)
+
+
+def shown(kept: bytes, lost: int, max_bytes: int) -> str:
+    """Return kept bytes as text, with a note in the middle on how much was dropped there."""
+    if not lost:
+        return kept.decode("utf-8", "replace")
+    half = max(1, max_bytes // 2)
+    head, tail = kept[:half], kept[half:]
+    note = f"\n[… {lost} bytes left out …]\n"
+    return head.decode("utf-8", "replace") + note + tail.decode("utf-8", "replace")

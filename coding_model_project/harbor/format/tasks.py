@@ -5,8 +5,8 @@ Supported layouts:
     ROOT/TASK/                      a data set, as Harbor downloads it by default
     ROOT/SHORTUUID/TASK/            Harbor's cache, ~/.cache/harbor/tasks
     ROOT/packages/ORG/TASK/DIGEST/  the same, of published packages
-    FILE.parquet                    packed tasks, unpacked beside it: rows with `path` and `task_binary`, a tar
-                                    file of the folder, usually with gzip
+    FILE.parquet                    packed tasks, which are unpacked beside it. Each row has `path` and
+                                    `task_binary`, a tar file of the folder, usually with gzip
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from typing import Any
 
 from coding_model_project.contained import file_name
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
-from coding_model_project.harbor.environment.tree import keep, of_files
+from coding_model_project.harbor.environment.tree import from_tar, keep, of_files, to_tar
 from coding_model_project.harbor.failures import InvalidTask
 from coding_model_project.harbor.format.task import (
     CONFIG_FILE,

@@ -226,7 +226,7 @@ def _check_named(config: DictConfig, problems: Sequence[Problem]) -> None:
 
 def _check_engine(program: str) -> None:
     """Raise ConfigError if a container engine is not installed or does not answer."""
-    from coding_model_project.harbor.containers.container_engine import Engine
+    from coding_model_project.harbor.environment.container import Engine
 
     try:
         asyncio.run(Engine(program).find())

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from coding_model_project.harbor.containers.container_engine import Engine
-from coding_model_project.harbor.containers.containers import ContainerEnvironments
 from coding_model_project.harbor.environment.base import EnvironmentFailed
+from coding_model_project.harbor.environment.container import Engine
+from coding_model_project.harbor.environment.containers import ContainerEnvironments
 
 PROGRAMS = [
     *("bash", "cat", "chmod", "grep", "head", "id", "kill", "ls", "mkdir"),

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from coding_model_project.harbor.environment.base import EnvironmentFailed
-from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
+from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 
 
 class _Shared:

@@ -14,7 +14,7 @@ from coding_model_project.harbor.environment.factory import (
     lacking_engine,
 )
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.rooms.rooms import Rooms
+from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from tests.unit.harbor.folders import folder, program
 from tests.unit.harbor.rooms import need_rooms
@@ -128,6 +128,6 @@ def test_a_machine_with_neither_says_so(no_engine, monkeypatch):
         async with environments_of(TaskEnvironment()):
             pass
 
-    monkeypatch.setattr(Rooms, "__aenter__", fails)
+    monkeypatch.setattr(EmbeddedEnvironments, "__aenter__", fails)
     with pytest.raises(EnvironmentFailed, match="cannot make rooms"):
         asyncio.run(use())

@@ -21,18 +21,16 @@ import pytest
 
 from coding_model_project import cli
 from coding_model_project.harbor.agents import Oracle
-from coding_model_project.harbor.containers.container import Container
-from coding_model_project.harbor.containers.container_engine import Engine, is_unreachable
-from coding_model_project.harbor.containers.containers import ContainerEnvironments
 from coding_model_project.harbor.environment.base import (
     EnvironmentFailed,
     ImageError,
     Killed,
     RegistryUnreachable,
 )
+from coding_model_project.harbor.environment.container import Container, Engine, is_unreachable
+from coding_model_project.harbor.environment.containers import ContainerEnvironments
 from coding_model_project.harbor.environment.definition import one_network
-from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
-from coding_model_project.harbor.environment.tree import Tree, of_bytes, of_files
+from coding_model_project.harbor.environment.tree import Tree, from_tar, of_bytes, of_files, to_tar
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
 from coding_model_project.harbor.trial import Trials

@@ -11,20 +11,20 @@ import pytest
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import TaskEnvironment
 from coding_model_project.harbor.agents import Oracle, Script
-from coding_model_project.harbor.containers.containers import ContainerEnvironments, NodeLimit
 from coding_model_project.harbor.environment.base import (
     Environment,
     EnvironmentFailed,
     Killed,
     prepared,
 )
+from coding_model_project.harbor.environment.containers import ContainerEnvironments, NodeLimit
 from coding_model_project.harbor.environment.factory import environments_of
 from coding_model_project.harbor.environment.foreign import FactoryEnvironments
-from coding_model_project.harbor.environment.sandboxes import HarborSandbox
 from coding_model_project.harbor.environment.tree import of_bytes
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from coding_model_project.harbor.integrity import Integrity
+from coding_model_project.harbor.interface import HarborSandbox
 from coding_model_project.harbor.trial import Trials
 from tests import docs
 from tests.tables import tables
@@ -66,7 +66,7 @@ def test_a_limit_of_a_node_holds_over_processes_and_ends_with_them(tmp_path):
     mine = limit.free()
     program = (
         "import sys, time; from pathlib import Path\n"
-        "from coding_model_project.harbor.containers.containers import NodeLimit\n"
+        "from coding_model_project.harbor.environment.containers import NodeLimit\n"
         f"place = NodeLimit(2, Path({str(tmp_path)!r})).free()\n"
         "print(place is not None, flush=True); time.sleep(60)\n"
     )

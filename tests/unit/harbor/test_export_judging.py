@@ -12,7 +12,7 @@ from coding_model_project.harbor.agents import Script, SolutionFile
 from coding_model_project.harbor.export.exporting import export
 from coding_model_project.harbor.export.judging import ExportedJudge
 from coding_model_project.harbor.format.task import Task, load_task
-from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
+from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Problem, Stdin, Test
 from tests.tables import tables

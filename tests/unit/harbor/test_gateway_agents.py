@@ -23,7 +23,7 @@ from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.gateway.agents import GatewayAgent
 from coding_model_project.harbor.gateway.serving import Gateway
 from coding_model_project.harbor.gateway.session import Session
-from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
+from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from tests.processes import below
 from tests.tables import tables

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from coding_model_project.harbor.environment.tar_files import from_tar
+from coding_model_project.harbor.environment.tree import from_tar
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from coding_model_project.harbor.posttrain.generating import _package
 from coding_model_project.harbor.rooms.image import PACKAGES_LABEL

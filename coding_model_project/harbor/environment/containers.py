@@ -16,9 +16,8 @@ from typing import Any, Self
 import orjson
 import psutil
 
+from coding_model_project.concurrency import Once
 from coding_model_project.contained import open_lock, private_folder
-from coding_model_project.harbor.containers.container import STAY, Container
-from coding_model_project.harbor.containers.container_engine import Engine, is_unreachable, one_line
 from coding_model_project.harbor.environment.base import (
     DEFAULT_MEMORY_MB,
     DEFAULT_PROCESSES,
@@ -28,10 +27,15 @@ from coding_model_project.harbor.environment.base import (
     ImageError,
     RegistryUnreachable,
 )
+from coding_model_project.harbor.environment.container import (
+    STAY,
+    Container,
+    Engine,
+    is_unreachable,
+    one_line,
+)
 from coding_model_project.harbor.environment.definition import defined
-from coding_model_project.harbor.environment.once import Once
-from coding_model_project.harbor.environment.tar_files import from_tar
-from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.environment.tree import Tree, from_tar, of_files
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
 
 _KEPT_IMAGES = 1024
