@@ -46,12 +46,12 @@ async def grade(
     code 2 if there are no tasks, 3 if an environment failed, which leaves its task ungraded.
     """
     from coding_model_project.harbor.agents import Agent, Oracle, Script
+    from coding_model_project.harbor.checking import Totals
+    from coding_model_project.harbor.checking import grade as grade_tasks
     from coding_model_project.harbor.environment.factory import environments_of
     from coding_model_project.harbor.evaluation.job_folder import Job
     from coding_model_project.harbor.format.task import passed_variables
     from coding_model_project.harbor.format.tasks import Refused, read_tasks
-    from coding_model_project.harbor.grade_tasks import Totals
-    from coding_model_project.harbor.grade_tasks import grade as grade_tasks
     from coding_model_project.harbor.trial import Trials
 
     if oracle and script is not None:
@@ -114,9 +114,9 @@ async def check(
     A task's own solution must earn the same reward of at least 1 in every run. Doing nothing and known
     forgeries must earn less. Exit code 1 if a task has a problem, 3 if an environment failed.
     """
+    from coding_model_project.harbor.checking import FORGERS
     from coding_model_project.harbor.checking import check as check_tasks
     from coding_model_project.harbor.environment.factory import environments_of
-    from coding_model_project.harbor.forging import FORGERS
     from coding_model_project.harbor.format.task import passed_variables
     from coding_model_project.harbor.format.tasks import read_tasks
     from coding_model_project.harbor.trial import Trials
@@ -151,7 +151,7 @@ def results(
     The last line is JSON.
     """
     from coding_model_project.harbor.evaluation.scores import scores
-    from coding_model_project.harbor.records import read_trials
+    from coding_model_project.harbor.outcome import read_trials
 
     trials = read_trials(job)
     if not trials:

@@ -1,7 +1,7 @@
 """A resumable Harbor job: a model attempts a folder of Harbor tasks, with the bash agent or a command.
 
     JOB/config.json, lock.json, result.json   the job's own files in Harbor's format
-    JOB/TASK__7chars/result.json              a finished trial; written last and atomically (`records`)
+    JOB/TASK__7chars/result.json              a finished trial; written last and atomically (`outcome`)
 
 The trials' folders are the only journal: Harbor's own commands read them, and a second one could
 contradict them. Resuming after a kill removes the folders without a result and runs their trials again;
@@ -30,8 +30,7 @@ from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.evaluation.backends.generation import Backend, Sampling
 from coding_model_project.evaluation.results import refuse_another
 from coding_model_project.grading.limiter import CircuitBreaker
-from coding_model_project.harbor.agent_config import AgentConfig
-from coding_model_project.harbor.bash_agent import BashAgent
+from coding_model_project.harbor.agents import BashAgent
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.evaluation.job_folder import AGENT_VERSION, Job, Worked
 from coding_model_project.harbor.evaluation.models import BackendModel, ServedSession
@@ -40,11 +39,12 @@ from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.gateway.agent_session import Limits as SessionLimits
 from coding_model_project.harbor.gateway.agents import GatewayAgent, Work
 from coding_model_project.harbor.gateway.serving import Gateway
-from coding_model_project.harbor.outcome import TrialOutcome
-from coding_model_project.harbor.records import (
+from coding_model_project.harbor.harbor_config import AgentConfig
+from coding_model_project.harbor.outcome import (
     CONFIG_FILE,
     RESULT_FILE,
     AgentResult,
+    TrialOutcome,
     TrialResult,
     read_trials,
 )

@@ -1,4 +1,4 @@
-"""A writer of a job's folder in Harbor's format: its trials (`records`), and the job's own files."""
+"""A writer of a job's folder in Harbor's format: its trials (`outcome`), and the job's own files."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ from coding_model_project.harbor.evaluation.scores import job_stats
 from coding_model_project.harbor.format.reward_rules import JSON_FILE, Rewards
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.task_config import VerifierMode
-from coding_model_project.harbor.integrity import Integrity
-from coding_model_project.harbor.outcome import CollectedStatus, StepOutcome, TrialOutcome
-from coding_model_project.harbor.records import (
+from coding_model_project.harbor.harbor_config import Integrity
+from coding_model_project.harbor.outcome import (
     CONFIG_FILE,
     LOCK_FILE,
     RESULT_FILE,
     AgentInfo,
     AgentResult,
+    CollectedStatus,
     ExceptionInfo,
     ModelInfo,
+    StepOutcome,
     StepResult,
     Timing,
+    TrialOutcome,
     TrialResult,
     VerifierResult,
     plain,

@@ -19,10 +19,9 @@ from rich.table import Table
 from coding_model_project.episodes.bash import Ending
 from coding_model_project.evaluation.statistics.intervals import pass_at_k, rate_interval
 from coding_model_project.evaluation.tables import table_text
-from coding_model_project.harbor.agent_config import OverflowRule
 from coding_model_project.harbor.failures import counted_cause
-from coding_model_project.harbor.integrity import Integrity
-from coding_model_project.harbor.records import ExceptionInfo, TrialResult
+from coding_model_project.harbor.harbor_config import Integrity, OverflowRule
+from coding_model_project.harbor.outcome import ExceptionInfo, TrialResult
 
 _PASSES_AT = 1.0
 
@@ -155,7 +154,7 @@ def _costs(trials: Sequence[TrialResult]) -> dict[str, Any]:
 
 
 def _integrity(trials: Sequence[TrialResult]) -> dict[str, Any]:
-    """Return the trials with a valid reward, and pass@1, per integrity (`harbor.integrity`)."""
+    """Return the trials with a valid reward, and pass@1, per integrity (`Integrity`)."""
     groups: dict[str, list[TrialResult]] = defaultdict(list)
     for trial in trials:
         if trial.reward is not None and trial.verifier_result is not None:

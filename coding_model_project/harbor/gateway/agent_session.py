@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coding_model_project.errors import CodingModelError, HarborError
-from coding_model_project.harbor.agent_config import AgentEnding, History
 from coding_model_project.harbor.environment.base import CommandResult, Environment
 from coding_model_project.harbor.gateway.recorder import Place, Recorder, Turn
 from coding_model_project.harbor.gateway.requests import Answer, Ask, RequestError
+from coding_model_project.harbor.harbor_config import AgentEnding, History
 
 _KEY_BYTES = 32
 _REQUESTS_PER_TURN, _MORE_REQUESTS = 4, 100

@@ -16,7 +16,6 @@ from typing import Any, Protocol, cast
 
 from coding_model_project.config_key import named_callable
 from coding_model_project.errors import CodingModelError, ConfigError, HarborError
-from coding_model_project.harbor.agent_config import AgentConfig, AgentEnding, AgentPlace
 from coding_model_project.harbor.agents import (
     Agent,
     AgentTimeoutError,
@@ -30,6 +29,7 @@ from coding_model_project.harbor.gateway.agent_session import AgentSession
 from coding_model_project.harbor.gateway.host import Exit
 from coding_model_project.harbor.gateway.requests import MODEL
 from coding_model_project.harbor.gateway.serving import Gateway
+from coding_model_project.harbor.harbor_config import AgentConfig, AgentEnding, AgentPlace
 from coding_model_project.harbor.rooms.rooms import Room
 
 ROOM_PORT = 8321

@@ -15,8 +15,8 @@ from typing import Any
 
 from coding_model_project import strict_json
 from coding_model_project.episodes.tool_calls import split_thought
-from coding_model_project.harbor.agent_config import History
 from coding_model_project.harbor.gateway.requests import Message
+from coding_model_project.harbor.harbor_config import History
 
 _DIGEST_BYTES = 16
 _SAME_IDS, _SAME_TEXT, _BEGINNING = 3, 2, 1

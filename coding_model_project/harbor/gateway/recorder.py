@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coding_model_project.harbor.agent_config import History
 from coding_model_project.harbor.gateway.matching import Reply, best, digest, identity
 from coding_model_project.harbor.gateway.requests import Answer, Ask, Ended, Message
+from coding_model_project.harbor.harbor_config import History
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

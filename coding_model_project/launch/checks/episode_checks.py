@@ -15,11 +15,10 @@ from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
 from coding_model_project.grading.observation import can_repair
-from coding_model_project.harbor.agent_config import AgentPlace, Trained
 from coding_model_project.harbor.environment.base import ENGINES, EnvironmentFailed, ImageError
 from coding_model_project.harbor.environment.factory import check_supported, environments_of
 from coding_model_project.harbor.format.task import Task, load_task, passed_variables
-from coding_model_project.harbor.integrity import Accepted, Integrity
+from coding_model_project.harbor.harbor_config import Accepted, AgentPlace, Integrity, Trained
 from coding_model_project.types import GradedBy, Problem
 
 

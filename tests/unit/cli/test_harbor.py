@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 import coding_model_project.cli as cli
+from coding_model_project.harbor.checking import Totals
 from coding_model_project.harbor.failures import RewardFileNotFoundError, VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.tasks import Refused
-from coding_model_project.harbor.grade_tasks import Totals
 from coding_model_project.harbor.outcome import StepOutcome, TrialOutcome
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.rooms import run_in_environments

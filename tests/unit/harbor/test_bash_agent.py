@@ -13,7 +13,7 @@ from coding_model_project.episodes.bash import (
     Reply,
     command_of,
 )
-from coding_model_project.harbor.bash_agent import BashAgent
+from coding_model_project.harbor.agents import BashAgent
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.trial import Trials

@@ -23,7 +23,7 @@ from coding_model_project.harbor.environment.foreign import FactoryEnvironments
 from coding_model_project.harbor.environment.tree import of_bytes
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
-from coding_model_project.harbor.integrity import Integrity
+from coding_model_project.harbor.harbor_config import Integrity
 from coding_model_project.harbor.interface import HarborSandbox
 from coding_model_project.harbor.trial import Trials
 from tests import docs

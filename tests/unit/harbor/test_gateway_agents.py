@@ -16,13 +16,13 @@ import pytest
 
 from coding_model_project.episodes.tool_calls import bash_call
 from coding_model_project.errors import GenerationError, HarborError
-from coding_model_project.harbor.agent_config import AgentConfig, AgentPlace
 from coding_model_project.harbor.agents import AgentTimeoutError
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.gateway.agents import GatewayAgent
 from coding_model_project.harbor.gateway.serving import Gateway
 from coding_model_project.harbor.gateway.session import Session
+from coding_model_project.harbor.harbor_config import AgentConfig, AgentPlace
 from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from tests.processes import below

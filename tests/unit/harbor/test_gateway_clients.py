@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from coding_model_project.episodes.tool_calls import bash_call
-from coding_model_project.harbor.agent_config import AgentConfig
+from coding_model_project.harbor.harbor_config import AgentConfig
 from tests import docs
 from tests.unit.harbor.test_gateway_agents import trial
 

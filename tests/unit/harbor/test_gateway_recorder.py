@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coding_model_project.episodes.tool_calls import bash_call
-from coding_model_project.harbor.agent_config import History
 from coding_model_project.harbor.gateway.chat import Chat
 from coding_model_project.harbor.gateway.matching import Reply, best
 from coding_model_project.harbor.gateway.requests import Ask
 from coding_model_project.harbor.gateway.session import Session
+from coding_model_project.harbor.harbor_config import History
 from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted, reply
 
 TOOL = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}

@@ -12,7 +12,7 @@ import pytest
 
 from coding_model_project.cli import main
 from coding_model_project.episodes.tool_calls import BASH_TOOL, ToolCall, bash_call
-from coding_model_project.harbor.records import TrialResult, read_trials
+from coding_model_project.harbor.outcome import TrialResult, read_trials
 from tests.bench.trials import TRIVIAL, write_task
 from tests.completion_server import CompletionServer, serving
 from tests.tables import tables

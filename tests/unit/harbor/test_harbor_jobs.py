@@ -9,12 +9,13 @@ from coding_model_project.harbor.evaluation.job_folder import Job, Worked
 from coding_model_project.harbor.evaluation.scores import score, scores
 from coding_model_project.harbor.failures import RewardNotAnObjectError, VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.outcome import StepOutcome, TrialOutcome
-from coding_model_project.harbor.records import (
+from coding_model_project.harbor.outcome import (
     AgentInfo,
     AgentResult,
     ExceptionInfo,
+    StepOutcome,
     StepResult,
+    TrialOutcome,
     TrialResult,
     VerifierResult,
     read_trials,

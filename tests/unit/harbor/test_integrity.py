@@ -11,7 +11,7 @@ from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.checking import check
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.grader import HarborGrader
-from coding_model_project.harbor.integrity import Accepted, Integrity, NotIsolatedError, require
+from coding_model_project.harbor.harbor_config import Accepted, Integrity, NotIsolatedError, require
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import Problem
 from tests.bench.trials import write_task

@@ -12,7 +12,7 @@ from coding_model_project.harbor.evaluation.benchmarks import benchmarks
 from coding_model_project.harbor.evaluation.scores import task_table
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.tasks import Refused, read_tasks, task_folders
-from coding_model_project.harbor.records import read_trials
+from coding_model_project.harbor.outcome import read_trials
 from tests.bench.trials import write_task
 from tests.tables import tables
 from tests.unit.harbor.folders import folder

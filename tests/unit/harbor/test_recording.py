@@ -12,8 +12,8 @@ from coding_model_project.harbor.outcome import (
     CollectedStatus,
     StepOutcome,
     TrialOutcome,
+    read_trials,
 )
-from coding_model_project.harbor.records import read_trials
 from tests.unit.harbor.folders import folder
 
 
