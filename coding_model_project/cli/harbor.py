@@ -235,14 +235,12 @@ def posttrain(
     The last line is JSON. With --all, benchmarks whose data is not available are skipped and listed.
     """
     from coding_model_project.harbor.export.exporting import check_new
-    from coding_model_project.harbor.posttrain.base_models import (
-        BASE_MODELS,
-        base_model,
-        folder_of,
-    )
     from coding_model_project.harbor.posttrain.benchmarks import (
+        BASE_MODELS,
         BENCHMARKS,
+        base_model,
         check_data_files,
+        folder_of,
         load_problems,
     )
     from coding_model_project.harbor.posttrain.benchmarks import benchmark as by_key

@@ -36,9 +36,9 @@ from coding_model_project.harbor.evaluation.job_folder import AGENT_VERSION, Job
 from coding_model_project.harbor.evaluation.models import BackendModel, ServedSession
 from coding_model_project.harbor.failures import REGISTRY_UNREACHABLE, AgentAskedNothing
 from coding_model_project.harbor.format.task import Task
-from coding_model_project.harbor.gateway.agent_session import Limits as SessionLimits
-from coding_model_project.harbor.gateway.agents import GatewayAgent, Work
+from coding_model_project.harbor.gateway.gateway_agent import GatewayAgent, Work
 from coding_model_project.harbor.gateway.serving import Gateway
+from coding_model_project.harbor.gateway.session import Limits as SessionLimits
 from coding_model_project.harbor.harbor_config import AgentConfig
 from coding_model_project.harbor.outcome import (
     CONFIG_FILE,

@@ -17,7 +17,6 @@ from coding_model_project.episodes.tool_calls import parse
 from coding_model_project.errors import GenerationError, HarborError, PromptError
 from coding_model_project.evaluation.backends.generation import Backend, Completion, Sampling
 from coding_model_project.grading.prompts import Message
-from coding_model_project.harbor.gateway.agent_session import AgentSession, Limits, Pending
 from coding_model_project.harbor.gateway.recorder import Generated, Turn
 from coding_model_project.harbor.gateway.requests import (
     Ask,
@@ -25,6 +24,7 @@ from coding_model_project.harbor.gateway.requests import (
     RequestError,
     read_reply,
 )
+from coding_model_project.harbor.gateway.session import AgentSession, Limits, Pending
 
 _TOO_LONG = re.compile(r"context|too (long|large)|max_tokens|maximum.*tokens|limit is", re.I)
 """A pattern of errors about conversations that leave no room for an answer."""

@@ -24,8 +24,7 @@ from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.export import exporting
-from coding_model_project.harbor.export.cases import problem_of
-from coding_model_project.harbor.export.verifier import PROGRAM_BYTES
+from coding_model_project.harbor.export.verifier import PROGRAM_BYTES, problem_of
 from coding_model_project.harbor.format.task import Step, Task
 from coding_model_project.harbor.rooms.rooms import PATH
 from coding_model_project.sandbox.embedded import EmbeddedSandbox

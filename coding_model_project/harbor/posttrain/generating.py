@@ -37,8 +37,7 @@ from coding_model_project.harbor.format.task_config import (
     VerifierMode,
 )
 from coding_model_project.harbor.posttrain import task_texts
-from coding_model_project.harbor.posttrain.base_models import TINY, BaseModel
-from coding_model_project.harbor.posttrain.benchmarks import Benchmark, Problems
+from coding_model_project.harbor.posttrain.benchmarks import TINY, BaseModel, Benchmark, Problems
 from coding_model_project.harbor.posttrain.verifier.language_judge import KEY, MODEL, URL
 from coding_model_project.harbor.posttrain.verifier.lineage import hashes_of
 from coding_model_project.harbor.posttrain.verifier.submission import Unfit, open_model

@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import NamedTuple
 
-from coding_model_project.harbor.posttrain.base_models import BaseModel
-from coding_model_project.harbor.posttrain.benchmarks import Benchmark
+from coding_model_project.harbor.posttrain.benchmarks import BaseModel, Benchmark
 from coding_model_project.harbor.rooms.image import PACKAGES_LABEL
 
 WORKSPACE, BASE, ARTIFACTS = "/app", "/models/base", "/logs/artifacts"

@@ -102,7 +102,7 @@ def _check_agent(config: DictConfig) -> None:
     if agent.folder is not None and not Path(agent.folder).expanduser().is_dir():
         raise ConfigError(f"coding.agent.folder={agent.folder}: no such folder")
     if agent.factory is not None:
-        from coding_model_project.harbor.gateway.agents import factory_of
+        from coding_model_project.harbor.gateway.gateway_agent import factory_of
 
         factory_of(agent.factory)
         if agent.place == AgentPlace.room:

@@ -26,7 +26,7 @@ from coding_model_project.errors import (
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.grading.verdict_rows import plain_verdict
 from coding_model_project.harbor.environment.base import Environment
-from coding_model_project.harbor.gateway.agents import GatewayAgent, Work
+from coding_model_project.harbor.gateway.gateway_agent import GatewayAgent, Work
 from coding_model_project.harbor.gateway.recorder import Generated, Trajectory
 from coding_model_project.harbor.gateway.requests import Ended, Message
 from coding_model_project.harbor.gateway.serving import Gateway

@@ -9,7 +9,7 @@ import pytest
 
 from coding_model_project.episodes.tool_calls import ToolCall
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.gateway.agents import GatewayAgent
+from coding_model_project.harbor.gateway.gateway_agent import GatewayAgent
 from coding_model_project.harbor.gateway.serving import Gateway
 from coding_model_project.harbor.gateway.session import Session
 from coding_model_project.harbor.harbor_config import AgentConfig, AgentPlace

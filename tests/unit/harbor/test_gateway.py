@@ -297,7 +297,7 @@ async def test_equal_requests_at_once_get_a_reply_each():
 
 
 async def test_a_stream_begins_before_the_reply_and_shows_signs_of_life(monkeypatch):
-    monkeypatch.setattr("coding_model_project.harbor.gateway.app._KEEP_ALIVE_S", 0.1)
+    monkeypatch.setattr("coding_model_project.harbor.gateway.serving._KEEP_ALIVE_S", 0.1)
     async with Served(Slow("Done.")) as served:
         body = {"messages": [USER], "stream": True}
         url = f"{served.url}/chat/completions"

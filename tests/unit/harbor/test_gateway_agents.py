@@ -19,7 +19,7 @@ from coding_model_project.errors import GenerationError, HarborError
 from coding_model_project.harbor.agents import AgentTimeoutError
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.gateway.agents import GatewayAgent
+from coding_model_project.harbor.gateway.gateway_agent import GatewayAgent
 from coding_model_project.harbor.gateway.serving import Gateway
 from coding_model_project.harbor.gateway.session import Session
 from coding_model_project.harbor.harbor_config import AgentConfig, AgentPlace
@@ -251,7 +251,7 @@ def test_other_clients_find_the_gateway_too(tmp_path, place):
 
 
 def test_an_agent_that_asks_on_after_its_last_reply_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("coding_model_project.harbor.gateway.agent_session._LAST_S", 0.5)
+    monkeypatch.setattr("coding_model_project.harbor.gateway.session._LAST_S", 0.5)
     body = """'{"messages": [{"role": "user", "content": "hi"}]}'"""
     ask = f'curl -s -H "x-api-key: $OPENAI_API_KEY" -d {body} $OPENAI_BASE_URL/chat/completions'
     config = AgentConfig(command=f"while true; do {ask}; sleep 0.2; done", total_s=300)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coding_model_project.episodes.tool_calls import bash_call
 from coding_model_project.harbor.gateway.chat import Chat
-from coding_model_project.harbor.gateway.matching import Reply, best
+from coding_model_project.harbor.gateway.recorder import Reply, best
 from coding_model_project.harbor.gateway.requests import Ask
 from coding_model_project.harbor.gateway.session import Session
 from coding_model_project.harbor.harbor_config import History

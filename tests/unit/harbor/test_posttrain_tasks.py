@@ -7,8 +7,7 @@ import pytest
 
 from coding_model_project.cli import main
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.posttrain.base_models import BASE_MODELS
-from coding_model_project.harbor.posttrain.benchmarks import BENCHMARKS
+from coding_model_project.harbor.posttrain.benchmarks import BASE_MODELS, BENCHMARKS
 from coding_model_project.synthetic.tinycode import generate
 from tests.tables import tables
 from tests.unit.harbor.posttrain_models import write_model

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,13 +26,13 @@ from coding_model_project.harbor.agents import (
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
 from coding_model_project.harbor.format.task import Step, Task
-from coding_model_project.harbor.gateway import host
-from coding_model_project.harbor.gateway.agent_session import AgentSession
-from coding_model_project.harbor.gateway.host import Exit
 from coding_model_project.harbor.gateway.requests import MODEL
 from coding_model_project.harbor.gateway.serving import Gateway
+from coding_model_project.harbor.gateway.session import AgentSession
 from coding_model_project.harbor.harbor_config import AgentConfig, AgentEnding, AgentPlace
 from coding_model_project.harbor.rooms.rooms import Room
+from coding_model_project.isolation.processes import TOKEN
+from coding_model_project.isolation.tether import tethered
 
 ROOM_PORT = 8321
 """The gateway's port on the loopback of a room."""
@@ -39,6 +41,11 @@ _IN_ROOM = "/tmp/agent"
 _TASK_FILE, _CODEX_HOME, _CODEX_FILE = "TASK.md", "codex", "codex/config.toml"
 _TAIL_CHARS = 1000
 _AGENT_ERRORS = (AgentTimeoutError, NonZeroAgentExitCodeError)
+
+
+Exit = tuple[int, str]
+"""The exit code of an agent's process, 128 plus the signal's number if a signal ended it, and the end of
+its output."""
 
 
 class Factory(Protocol):
@@ -119,9 +126,9 @@ class GatewayAgent:
         error = running.exception()
         ours = isinstance(error, CodingModelError) and not isinstance(error, _AGENT_ERRORS)
         if error is None:
-            code = running.result().code
-            work.exit_code, work.said = code, running.result().output[-_TAIL_CHARS:]
-            work.ending = AgentEnding.crashed if code else AgentEnding.done
+            work.exit_code, output = running.result()
+            work.said = output[-_TAIL_CHARS:]
+            work.ending = AgentEnding.crashed if work.exit_code else AgentEnding.done
         elif ours or not isinstance(error, Exception):  # else it is the agent's
             raise error
         else:
@@ -150,7 +157,7 @@ class GatewayAgent:
             finally:  # the agent may ignore its cancellation
                 lent.take_back()
                 working.cancel()
-        return Exit(code=0, output="")
+        return 0, ""
 
     async def _on_host(self, work: Work, task: Task, step: Step) -> Exit:
         config = self.config
@@ -161,7 +168,7 @@ class GatewayAgent:
             Path(own, _CODEX_FILE).write_text(_codex(url, work.session))
             env = {**_variables(url, work.session, own, task), "TMPDIR": own, **config.env}
             cwd = Path(config.folder) if config.folder else Path(own)
-            return await host.run(config.command, cwd=cwd, env=env)
+            return await _run_here(config.command, cwd=cwd, env=env)
 
     async def _in_room(self, work: Work, task: Task, step: Step, environment: Environment) -> Exit:
         config = self.config
@@ -186,7 +193,7 @@ class GatewayAgent:
                 max_output=2 * _TAIL_CHARS,
             )
         killed = f"killed: {ended.killed}\n" if ended.killed else ""
-        return Exit(code=ended.exit_code or int(bool(killed)), output=killed + ended.stdout.strip())
+        return ended.exit_code or int(bool(killed)), killed + ended.stdout.strip()
 
 
 class _Lent:
@@ -256,3 +263,69 @@ def factory_of(name: str) -> Any:
         ConfigError: the name does not resolve, or its value cannot be called.
     """
     return named_callable("coding.agent.factory", name, "package.module:Factory")
+
+
+_INHERITED = (
+    *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", TOKEN),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+)
+"""Variables that an agent inherits from this process: none of the training's credentials."""
+
+_GRACE_S = 2.0
+_KILL_S = 30.0
+"""Wall seconds to kill all of an agent's processes."""
+_TAIL_BYTES = 4000
+
+
+async def _run_here(command: str, *, cwd: Path, env: Mapping[str, str]) -> Exit:
+    """Run a command, tethered to this process (`isolation.tether`), until it and its descendants end.
+
+    If this is cancelled, they are ended: by SIGTERM first, then by SIGKILL.
+
+    Args:
+        env: variables in addition to the few inherited ones.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    process = await asyncio.create_subprocess_exec(
+        *tethered(["/bin/bash", "-c", command], grace_s=_GRACE_S),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=cwd,
+        env={**kept, **env},
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    tail = bytearray()
+    reading = asyncio.ensure_future(_read(process.stdout, tail))
+    try:
+        code = await process.wait()
+    finally:
+        await _end(process)
+        await asyncio.wait((reading,), timeout=_GRACE_S)
+        reading.cancel()
+    output = tail.decode("utf-8", "replace").strip()
+    return code if code >= 0 else 128 - code, output
+
+
+async def _read(output: asyncio.StreamReader, tail: bytearray) -> None:
+    """Read all output, and keep its end."""
+    while chunk := await output.read(1 << 16):
+        tail += chunk
+        del tail[:-_TAIL_BYTES]
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(_GRACE_S + _KILL_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
