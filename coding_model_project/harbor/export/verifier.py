@@ -54,9 +54,10 @@ CPU_GRACE = 2
 
 
 def problem_of(cases: Mapping[str, Any]) -> Problem:
-    """Return the problem in the content of cases.json, whose tests are those of our rows (`data.problems`).
+    """Return the problem in the content of cases.json.
 
-    The verifier carries this reader, and not theirs with its messages for people.
+    Its tests are those of our rows (`data.problems`). The verifier carries this reader, and not theirs
+    with its messages for people.
 
     Raises:
         ValueError, KeyError, TypeError: it is none.

@@ -38,9 +38,8 @@ from coding_model_project.harbor.format.task_config import (
 )
 from coding_model_project.harbor.posttrain import task_texts
 from coding_model_project.harbor.posttrain.benchmarks import TINY, BaseModel, Benchmark, Problems
-from coding_model_project.harbor.posttrain.verifier.language_judge import KEY, MODEL, URL
-from coding_model_project.harbor.posttrain.verifier.lineage import hashes_of
-from coding_model_project.harbor.posttrain.verifier.submission import Unfit, open_model
+from coding_model_project.harbor.posttrain.language_judge import KEY, MODEL, URL
+from coding_model_project.harbor.posttrain.submission import Unfit, hashes_of, open_model
 from coding_model_project.isolation.carried_source import PACKAGE
 from coding_model_project.types import Problem
 

@@ -117,7 +117,7 @@ from pathlib import Path
 
 sys.path.insert(0, "/opt/package")
 
-from coding_model_project.harbor.posttrain.agent_evaluate import main  # noqa: E402
+from coding_model_project.harbor.posttrain.scoring import main  # noqa: E402
 
 if __name__ == "__main__":
     main(Path(__file__).resolve().parent)

@@ -13,11 +13,16 @@ import pytest
 
 from coding_model_project.data.problems import problem_line
 from coding_model_project.errors import ConfigError
-from coding_model_project.harbor.posttrain.verifier import contamination, language_judge
-from coding_model_project.harbor.posttrain.verifier.judgements import JudgeError, Verdict
-from coding_model_project.harbor.posttrain.verifier.language_judge import MODEL, URL, Endpoint
-from coding_model_project.harbor.posttrain.verifier.left_files import Left, left_files
-from coding_model_project.harbor.posttrain.verifier.submission import Unfit, assemble, open_model
+from coding_model_project.harbor.posttrain import contamination, language_judge
+from coding_model_project.harbor.posttrain.language_judge import MODEL, URL, Endpoint
+from coding_model_project.harbor.posttrain.left_files import Left, left_files
+from coding_model_project.harbor.posttrain.submission import (
+    JudgeError,
+    Unfit,
+    Verdict,
+    assemble,
+    open_model,
+)
 from coding_model_project.types import Problem, Stdin, Test
 from tests.answering import answering
 from tests.unit.harbor.posttrain_models import write_model

@@ -76,7 +76,7 @@ def test_the_agent_gets_its_context_and_no_test_problem(tiny_task):
     assert not statements & set(tests)
     with tarfile.open(environment / "package.tar.gz") as archive:
         names = archive.getnames()
-    assert "coding_model_project/harbor/posttrain/agent_evaluate.py" in names
+    assert "coding_model_project/harbor/posttrain/scoring.py" in names
     assert not [name for name in names if "/tinycode/" in name]  # which could make the tests
 
 

@@ -19,17 +19,15 @@ from typing import Any
 
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import CodingModelError
-from coding_model_project.harbor.posttrain.verifier import contamination, language_judge, lineage
-from coding_model_project.harbor.posttrain.verifier.judgements import (
+from coding_model_project.harbor.posttrain import contamination, language_judge, submission
+from coding_model_project.harbor.posttrain.left_files import Left, left_files
+from coding_model_project.harbor.posttrain.scoring import DATASET, score
+from coding_model_project.harbor.posttrain.submission import (
     JudgeError,
     Judgement,
-    Verdict,
-)
-from coding_model_project.harbor.posttrain.verifier.left_files import Left, left_files
-from coding_model_project.harbor.posttrain.verifier.scoring import DATASET, score
-from coding_model_project.harbor.posttrain.verifier.submission import (
     Model,
     Unfit,
+    Verdict,
     assemble,
     open_model,
 )
@@ -45,7 +43,7 @@ _SUMMARIES = {
 }
 _JUDGED_BY = {
     CONTAMINATION: (contamination.JUDGE, language_judge.JUDGE),
-    DISALLOWED: (lineage.JUDGE, language_judge.JUDGE),
+    DISALLOWED: (submission.JUDGE, language_judge.JUDGE),
 }
 
 
@@ -127,12 +125,12 @@ def _judgements(
         try:
             if submitted is None:
                 raise Unfit(unfit)
-            return lineage.judge(submitted, Path(settings["base"]), siblings)
+            return submission.judge(submitted, Path(settings["base"]), siblings)
         except Unfit as error:
             reasons = (f"no model was submitted that can be evaluated: {error}",)
-            return Judgement(judge=lineage.JUDGE, verdict=Verdict.rejected, reasons=reasons)
+            return Judgement(judge=submission.JUDGE, verdict=Verdict.rejected, reasons=reasons)
 
-    found = [_judged(contamination.JUDGE, by_words), _judged(lineage.JUDGE, by_weights)]
+    found = [_judged(contamination.JUDGE, by_words), _judged(submission.JUDGE, by_weights)]
     try:
         endpoint = language_judge.Endpoint.of(os.environ)
     except CodingModelError as error:

@@ -35,8 +35,8 @@ from coding_model_project.data.dedup.search import (
 )
 from coding_model_project.data.problem_rows import problem_of
 from coding_model_project.data.problems import problem_line
-from coding_model_project.harbor.posttrain.verifier.judgements import Judgement, Verdict
-from coding_model_project.harbor.posttrain.verifier.left_files import Left
+from coding_model_project.harbor.posttrain.left_files import Left
+from coding_model_project.harbor.posttrain.submission import Judgement, Verdict
 from coding_model_project.row_readers import Malformed
 from coding_model_project.types import Problem
 
