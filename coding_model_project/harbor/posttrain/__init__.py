@@ -1,8 +1,7 @@
 """Post-training tasks: given a base model, hours and a benchmark, an agent submits better weights.
 
 benchmarks.py   the benchmarks, the problems that an agent may train on, and the base models
-generating.py   writes a task's folder
-task_texts.py   the folder's texts, most of them files of texts/
+generating.py   writes a task's folder, with the texts of texts/
 oracle.py       the reference solution of the tiny task: a plain PyTorch script
 
 verify.py         the program of tests/test.sh: judges, evaluates, and writes the reward last

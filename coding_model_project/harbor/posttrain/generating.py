@@ -5,6 +5,8 @@ task.toml             GPU, memory, storage, time-outs; the clock and the collect
 environment/          Dockerfile, evaluate.py, timer.sh, templates/, task_context/, package.tar.gz
 tests/                Dockerfile of the verifier's own environment, test.sh, the test problems, …
 solution/             for the tiny model only: a PyTorch script
+
+Most of its texts are files of texts/.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ import io
 import json
 import math
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, StrictUndefined
 
 from coding_model_project.data.problems import problem_line
 from coding_model_project.errors import ConfigError
@@ -36,12 +40,63 @@ from coding_model_project.harbor.format.task_config import (
     VerifierConfig,
     VerifierMode,
 )
-from coding_model_project.harbor.posttrain import task_texts
 from coding_model_project.harbor.posttrain.benchmarks import TINY, BaseModel, Benchmark, Problems
 from coding_model_project.harbor.posttrain.language_judge import KEY, MODEL, URL
 from coding_model_project.harbor.posttrain.submission import Unfit, hashes_of, open_model
+from coding_model_project.harbor.rooms.image import PACKAGES_LABEL
 from coding_model_project.isolation.carried_source import PACKAGE
 from coding_model_project.types import Problem
+
+_FOLDER = files("coding_model_project.harbor.posttrain")
+
+WORKSPACE, BASE, ARTIFACTS = "/app", "/models/base", "/logs/artifacts"
+TIMER = f"{ARTIFACTS}/timer"
+
+START_TIMER = f"mkdir -p {TIMER} && (test -s {TIMER}/started_at || date +%s > {TIMER}/started_at)"
+"""Health check: runs when the environment is up, just before the agent."""
+STOP_TIMER = f"mkdir -p {TIMER} && date +%s > {TIMER}/ended_at"
+"""Runs after the agent has ended."""
+
+_NEEDED = (
+    "torch", "transformers", "safetensors", "numpy", "scipy", "pyarrow", "orjson",
+    "omegaconf", "hydra-core", "pydantic", "pyyaml", "psutil", "httpx", "huggingface_hub", "jinja2",
+    "rich", "stamina", "typer", "tomli-w", "fsspec", "duckdb", "math-verify", "emoji",
+    "langdetect", "nltk", "syllapy",
+)  # fmt: skip
+
+
+EVALUATE = """\
+\"\"\"Scores a model as the benchmark is scored, on problems that you may see: see --help.\"\"\"
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, "/opt/package")
+
+from coding_model_project.harbor.posttrain.scoring import main  # noqa: E402
+
+if __name__ == "__main__":
+    main(Path(__file__).resolve().parent)
+"""
+
+
+class Template(NamedTuple):
+    """A chat template."""
+
+    file: str
+    stop: str
+    """The text that ends an answer."""
+
+
+_CHATML = Template("chatml.jinja", "<|im_end|>")
+TEMPLATES = {
+    "qwen3.jinja": _CHATML,
+    "smollm3.jinja": _CHATML,
+    "gemma3.jinja": Template("gemma.jinja", "<end_of_turn>"),
+    "tiny.jinja": _CHATML,
+}
+"""Chat templates by their files' names in a task."""
+
 
 MAX_HOURS = 1_000.0
 ORACLE_STEPS = 240
@@ -100,44 +155,46 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
     Raises:
         ConfigError: the task's folder exists, or a model's folder holds more than data.
     """
-    embeds_base = wanted.base is not None
-    context = _context(problems)
-    settings = _settings(wanted)
-    templates = {k: task_texts.text(v.file) for k, v in task_texts.TEMPLATES.items()}
+    context, settings = _context(problems), _json(_settings(wanted))
+    templates = {name: one.file for name, one in TEMPLATES.items()}
+    keys = ", ".join(f"`{key}`" for key in json.loads(problem_line(problems.test[0])))
+    render = _renderer(
+        model=wanted.model,
+        title=wanted.benchmark.title,
+        judged=wanted.benchmark.judged,
+        max_tokens=wanted.max_tokens,
+        base=BASE,
+        workspace=WORKSPACE,
+        timer=TIMER,
+        hours=f"{wanted.hours:g}",
+        seconds=round(wanted.hours * 3600),
+        steps=wanted.oracle_steps,
+        context=_listed(wanted, problems),
+        has_validation=bool(problems.validation),
+        missing=problems.missing,
+        keys=keys,
+        embeds_base=wanted.base is not None,
+        needed=" ".join(_NEEDED),
+        label=PACKAGES_LABEL,
+    )
     content: dict[str, str | bytes] = {
-        "instruction.md": task_texts.instruction(
-            wanted.benchmark,
-            wanted.model,
-            wanted.hours,
-            _listed(wanted, problems),
-            has_validation=bool(problems.validation),
-        ),
-        "environment/Dockerfile": task_texts.dockerfile(
-            wanted.model,
-            task_texts.AGENT_COPIES,
-            package_at="/opt/package",
-            embeds_base=embeds_base,
-        ),
-        "environment/evaluate.py": task_texts.EVALUATE,
-        "environment/timer.sh": task_texts.timer(wanted.hours),
+        "instruction.md": render("instruction.md"),
+        "environment/Dockerfile": render("Dockerfile.jinja", package_at="/opt/package"),
+        "environment/evaluate.py": EVALUATE,
+        "environment/timer.sh": render("timer.sh"),
         "environment/package.tar.gz": _package(),
-        **{f"environment/templates/{k}": v for k, v in templates.items()},
+        **{f"environment/templates/{k}": _text(file) for k, file in templates.items()},
         **{f"environment/task_context/{k}": v for k, v in context.items()},
-        "environment/task_context/settings.json": _json(settings),
-        "environment/task_context/README.md": _readme(wanted, problems),
-        "tests/Dockerfile": task_texts.dockerfile(
-            wanted.model,
-            task_texts.VERIFIER_COPIES,
-            package_at="/tests/package",
-            embeds_base=embeds_base,
-        ),
-        "tests/test.sh": task_texts.text("test.sh"),
+        "environment/task_context/settings.json": settings,
+        "environment/task_context/README.md": render("README.md"),
+        "tests/Dockerfile": render("Dockerfile.jinja", package_at="/tests/package", verifies=True),
+        "tests/test.sh": _text("test.sh"),
         "tests/package.tar.gz": _package(),
-        "tests/settings.json": _json(settings),
+        "tests/settings.json": settings,
         "tests/problems.jsonl": _lines(problems.test),
         "tests/allowed.jsonl": _lines((*problems.train, *problems.validation)),
         "tests/siblings.json": _json(_siblings(wanted)),
-        **{f"tests/templates/{k}": v for k, v in templates.items()},
+        **{f"tests/templates/{k}": _text(file) for k, file in templates.items()},
     }
     if wanted.base is not None:
         for path in sorted(_base(wanted.base).iterdir()):
@@ -145,10 +202,20 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
                 content[f"environment/base/{path.name}"] = path.read_bytes()
                 content[f"tests/base/{path.name}"] = path.read_bytes()
     if wanted.model.key == TINY and wanted.benchmark.key == "tinycode":
-        source = files("coding_model_project.harbor.posttrain").joinpath("oracle.py")
-        content["solution/solve.sh"] = task_texts.solve(wanted.oracle_steps)
-        content["solution/train.py"] = source.read_text("utf-8")
+        content["solution/solve.sh"] = render("solve.sh")
+        content["solution/train.py"] = _FOLDER.joinpath("oracle.py").read_text("utf-8")
     return write_task(out / wanted.name, _config(wanted), content)
+
+
+def _text(name: str) -> str:
+    """Return a file of the folder `texts`."""
+    return _FOLDER.joinpath("texts", name).read_text("utf-8")
+
+
+def _renderer(**fields: Any) -> Callable[..., str]:
+    """Return a function of a text's name, and more fields, that fills in the fields of a text."""
+    jinja = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    return lambda name, **more: jinja.from_string(_text(name)).render(**fields, **more)
 
 
 def _config(wanted: Wanted) -> TaskConfig:
@@ -175,20 +242,18 @@ def _config(wanted: Wanted) -> TaskConfig:
             "split": "test",
             RANGE_KEY: [0.0, 1.0],
         },
-        artifacts=(Artifact(source=task_texts.WORKSPACE),),
+        artifacts=(Artifact(source=WORKSPACE),),
         agent=AgentConfig(timeout_sec=wanted.hours * 3600),
         environment=replace(
             environment,
-            healthcheck=Healthcheck(
-                command=task_texts.START_TIMER, interval_sec=1.0, start_interval_sec=1.0
-            ),
+            healthcheck=Healthcheck(command=START_TIMER, interval_sec=1.0, start_interval_sec=1.0),
         ),
         verifier=VerifierConfig(
             timeout_sec=_VERIFIER_S,
             environment_mode=VerifierMode.separate,
             environment=environment,
             env={URL: f"${{{URL}:-}}", MODEL: f"${{{MODEL}:-}}", KEY: f"${{{KEY}:-}}"},
-            collect=(Collect(command=task_texts.STOP_TIMER),),
+            collect=(Collect(command=STOP_TIMER),),
         ),
     )
 
@@ -201,12 +266,12 @@ def _settings(wanted: Wanted) -> dict[str, Any]:
         "model": wanted.model.key,
         "model_name": wanted.model.name,
         "hours": wanted.hours,
-        "workspace": task_texts.WORKSPACE,
-        "base": task_texts.BASE,
-        "artifacts": task_texts.ARTIFACTS,
-        "left": [task_texts.WORKSPACE],
+        "workspace": WORKSPACE,
+        "base": BASE,
+        "artifacts": ARTIFACTS,
+        "left": [WORKSPACE],
         "template": wanted.model.template,
-        "stop": task_texts.TEMPLATES[wanted.model.template].stop,
+        "stop": TEMPLATES[wanted.model.template].stop,
         "asked": {
             "prompt": str(style),
             "max_tokens": wanted.max_tokens,
@@ -231,23 +296,6 @@ def _listed(wanted: Wanted, problems: Problems) -> str:
     return (
         "; ".join(parts) + "." if parts else f"no problems; bring your own {wanted.benchmark.key}."
     )
-
-
-def _readme(wanted: Wanted, problems: Problems) -> str:
-    lines = [
-        f"Problems for {wanted.benchmark.title}, one JSON object a line:",
-        "",
-        _listed(wanted, problems),
-    ]
-    if problems.missing:
-        lines += ["", f"Not at hand when the task was made: {', '.join(problems.missing)}."]
-    keys = ", ".join(f"`{key}`" for key in json.loads(problem_line(problems.test[0])))
-    lines += [
-        "",
-        f"The keys of a test problem are {keys}; `split` may be `validation` in yours.",
-        "`statement` is what a model is asked, `gold` holds reference solutions, `tests` the tests.",
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def _siblings(wanted: Wanted) -> dict[str, dict[str, str]]:
