@@ -17,7 +17,6 @@ from coding_model_project.harbor.environment.base import (
     ImageError,
     Killed,
 )
-from coding_model_project.harbor.environment.tree import of_files
 from coding_model_project.harbor.format.task import Step, Task, resolve_env
 
 SOLUTION = "/solution"
@@ -68,8 +67,8 @@ class Oracle:
         script = step.solution / "solve.sh"
         if not script.is_file() or task.files.ignored(script):
             raise FileNotFoundError(f"Solution script not found: {script}")
-        files = ((str(path), step.solution / path) for path in task.files.selected(step.solution))
-        await environment.write_tree(SOLUTION, of_files(files).executable("solve.sh"))
+        files = task.files.tree(step.solution).executable("solve.sh")
+        await environment.write_tree(SOLUTION, files)
         timeout_s = step.agent.timeout_sec
         whole_s = None if timeout_s is None else math.floor(timeout_s)
         ended = await environment.run_command(

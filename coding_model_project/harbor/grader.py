@@ -168,16 +168,12 @@ class HarborGrader:
         Raises:
             UngradableError: as `grade_code`; the candidate did not cause it.
         """
-        if isinstance(error, VerifierError):
-            if not await self._is_sound(task):
-                raise CheckerError(f"{task.path}: the verifier failed: {error}") from error
-            late = isinstance(error, VerifierTimeoutError)
-            return ErrorType.timeout if late else ErrorType.runtime_error
-        if isinstance(error, OSError):  # the candidate blocked a path that must be written
-            if not await self._is_sound(task):
-                raise CheckerError(f"{task.path}: {error}") from error
-            return ErrorType.runtime_error
-        raise error
+        if not isinstance(error, VerifierError | OSError):  # OSError: a path that must be written
+            raise error
+        if not await self._is_sound(task):
+            raise CheckerError(f"{task.path}: the verifier failed: {error}") from error
+        late = isinstance(error, VerifierTimeoutError)
+        return ErrorType.timeout if late else ErrorType.runtime_error
 
     async def _is_sound(self, task: Task) -> bool:
         if not task.has_solution:

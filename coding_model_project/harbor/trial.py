@@ -35,7 +35,7 @@ from coding_model_project.harbor.environment.base import (
     Environments,
 )
 from coding_model_project.harbor.environment.definition import one_network, refuse_other_services
-from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.failures import (
     VerifierError,
     VerifierTimeoutError,
@@ -304,8 +304,8 @@ class _Attempt:
     async def _prepare(self, step: Step, environment: Environment) -> None:
         """Write a step's own files, run its set-up, and wait for its health check."""
         if step.workdir is not None:
-            files = ((str(p), step.workdir / p) for p in self._task.files.selected(step.workdir))
-            await environment.write_tree(environment.workdir, of_files(files))
+            files = self._task.files.tree(step.workdir)
+            await environment.write_tree(environment.workdir, files)
             if (step.workdir / "setup.sh").exists():
                 script = f"{environment.workdir.rstrip('/')}/setup.sh"
                 ended = await environment.run_command(f"bash '{script}'", user=step.agent.user)

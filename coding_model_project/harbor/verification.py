@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import Environment, EnvironmentFailed, Killed
-from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.failures import VerifierError, VerifierTimeoutError
 from coding_model_project.harbor.format.reward_rules import (
     JSON_FILE,
@@ -82,8 +79,7 @@ async def verify(
     # Without tests of the task's, the verifier's image contains them.
     first = "" if step.tests else f"chmod +x {TESTS}/test.sh; "
     for folder in step.tests:
-        own = ((str(path), folder / path) for path in task.files.selected(folder))
-        await environment.write_tree(TESTS, of_files(own).executable("test.sh"))
+        await environment.write_tree(TESTS, task.files.tree(folder).executable("test.sh"))
     ran = await environment.run_command(
         f"{first}({TESTS}/test.sh) 2>&1",
         env=env,
@@ -103,7 +99,7 @@ async def verify(
                 f"the verifier did not end within {step.verifier.timeout_sec} s"
             )
         ended.verifier_files = await _verifier_files(environment)
-        found = _rewards(ended.verifier_files)
+        found = read_rewards(ended.verifier_files)
         check_range(found, task.reward_range)
         rewards = found
     except VerifierError as error:
@@ -127,18 +123,6 @@ async def _verifier_files(environment: Environment) -> Tree:
         return await environment.read_tree(VERIFIER_LOGS, MAX_KEPT_BYTES)
     except OSError:
         return await environment.read_tree(VERIFIER_LOGS, only=(JSON_FILE, TEXT_FILE))
-
-
-def _rewards(files: Tree) -> Rewards:
-    """Return the rewards in the verifier's files.
-
-    Raises:
-        VerifierError: there are none; the subclass has Harbor's name for the reason.
-    """
-    rewards = files.only((JSON_FILE, TEXT_FILE))
-    with TemporaryDirectory(prefix="rewards-") as folder:
-        tree.unpack(folder, rewards.entries, rewards.body)  # links too, which earn no reward
-        return read_rewards(Path(folder))
 
 
 # ── signs that a verifier lacked a network, a tool, an interpreter or a server ────────────────────

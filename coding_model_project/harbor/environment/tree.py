@@ -144,6 +144,11 @@ def of_files(files: Iterable[tuple[str, Path]]) -> Tree:
     return Tree(tuple(entries), b"".join(parts))
 
 
+def in_folder(folder: Path) -> list[tuple[str, Path]]:
+    """Return everything in a folder of the host, for `of_files`; each folder before its contents."""
+    return [(path.relative_to(folder).as_posix(), path) for path in sorted(folder.rglob("*"))]
+
+
 def pack(
     path: str,
     max_bytes: int,

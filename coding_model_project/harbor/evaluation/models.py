@@ -17,7 +17,7 @@ from coding_model_project.episodes.tool_calls import parse
 from coding_model_project.errors import GenerationError, HarborError, PromptError
 from coding_model_project.evaluation.backends.generation import Backend, Completion, Sampling
 from coding_model_project.grading.prompts import Message
-from coding_model_project.harbor.gateway.recorder import Generated, Turn
+from coding_model_project.harbor.gateway.recorder import Turn
 from coding_model_project.harbor.gateway.requests import (
     Ask,
     Ended,
@@ -170,9 +170,6 @@ class ServedSession(AgentSession):
         )
         return Turn(
             parent=place.after,
-            dropped=0,
-            added=(),
-            generated=Generated(ids=(), log_probs=None),
             said=place.new,
             tools=ask.tools,
             answer=answer,

@@ -25,7 +25,7 @@ from typing import Any
 
 from coding_model_project.contained import file_name
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.harbor.environment.tree import from_tar, keep, of_files, to_tar
+from coding_model_project.harbor.environment.tree import from_tar, in_folder, keep, of_files, to_tar
 from coding_model_project.harbor.failures import InvalidTask
 from coding_model_project.harbor.format.task import (
     CONFIG_FILE,
@@ -48,24 +48,13 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFolder:
-    """A folder that is, or should be, a task."""
-
-    path: Path
-    label: str
-    """Its name, with as many parent folders as are needed to make it unique."""
-    source: str
-    """The name of its data set; default: the given folder."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """A folder that is not a valid task."""
 
     path: Path
     reason: str
     label: str
-    """See `TaskFolder.label`."""
+    """Its name, with as many parent folders as are needed to make it unique."""
 
     def line(self) -> dict[str, Any]:
         """Return the object that `harbor grade` prints, with the keys of `TrialOutcome.line`."""
@@ -75,22 +64,10 @@ class Refused:
         return {**about, **missing, "reason": reason}
 
 
-def task_folders(
-    paths: Iterable[Path], source: str | None = None, say: Callable[[str], None] | None = None
-) -> list[TaskFolder]:
-    """Find tasks: each path itself if it is a task, else the tasks below it, sorted by name.
-
-    A folder without any task counts as a broken task. Skips folders whose names begin with "." or "_",
-    and folders that hold jobs or trials.
-
-    Args:
-        source: the data set's name; default: the name of the folder that contains it.
-        say: gets a line for each folder of jobs or trials, and each row that is no task.
-
-    Raises:
-        ConfigError: a path is neither a folder nor a file of tasks, or a folder that is empty or holds
-            results only.
-    """
+def _task_folders(
+    paths: Iterable[Path], source: str | None, say: Callable[[str], None] | None
+) -> list[tuple[Path, str]]:
+    """Return the folders of tasks, with the names of their data sets. See `read_tasks`."""
     found: list[tuple[Path, str]] = []
     for given in paths:
         path, name = given, source
@@ -117,11 +94,7 @@ def task_folders(
                 say(f"ignored {one}: it holds results of jobs and no task")
         inside = [task for one, tasks in below.items() for task in tasks or [one]]
         found += [(one, name or root.name) for one in sorted(inside, key=_sorting)]
-    labels = _labels([path for path, _ in found])
-    return [
-        TaskFolder(path=path, label=label, source=name)
-        for (path, name), label in zip(found, labels, strict=True)
-    ]
+    return found
 
 
 def _holds_results(path: Path) -> bool:
@@ -188,30 +161,37 @@ def read_tasks(
     source: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Iterator[Task | Refused]:
-    """Find task folders, then yield tasks and refused folders, reading each lazily.
+    """Find tasks, each path itself or those below it by name; then yield them, reading each lazily.
+
+    A folder without any task counts as a broken task. Skips folders whose names begin with "." or "_",
+    and folders that hold jobs or trials.
 
     Args:
         environ: the variables of this machine that tasks may have (`passed_variables`); a task that
             needs another one is refused. None passes none, and skips this check.
         oracle: whether the solutions will run, so that their variables are checked too.
         verifier_env: see `check_env`.
-        source, say: see `task_folders`.
+        source: the data set's name; default: the name of the folder that contains it.
+        say: gets a line for each folder of jobs or trials, and each row that is no task.
 
     Raises:
-        ConfigError: as `task_folders`.
+        ConfigError: a path is neither a folder nor a file of tasks, or a folder that is empty or holds
+            results only.
     """
-    folders = task_folders(paths, source, say)
+    folders = _task_folders(paths, source, say)
+    labels = _labels([path for path, _ in folders])
 
-    def read(folder: TaskFolder) -> Task | Refused:
+    def read(folder: tuple[Path, str], label: str) -> Task | Refused:
+        path, name = folder
         try:
-            task = replace(load_task(folder.path), environ=environ or {})
+            task = replace(load_task(path), environ=environ or {})
             if environ is not None:
                 check_env(task, oracle=oracle, verifier_env=verifier_env)
         except InvalidTask as error:
-            return Refused(path=folder.path, reason=str(error), label=folder.label)
-        return replace(task, label=folder.label, source=folder.source)
+            return Refused(path=path, reason=str(error), label=label)
+        return replace(task, label=label, source=name)
 
-    return map(read, folders)
+    return map(read, folders, labels)
 
 
 COLUMNS = ("path", "task_binary")
@@ -308,9 +288,7 @@ def pack(tasks: Iterable[Task], file: Path) -> int:
         connection.execute("CREATE TABLE tasks (path VARCHAR, task_binary BLOB)")
         n_tasks = 0
         for task in tasks:
-            paths = sorted(task.path.rglob("*"))
-            tree = of_files((path.relative_to(task.path).as_posix(), path) for path in paths)
-            packed = gzip.compress(to_tar(tree.safe()), mtime=0)
+            packed = gzip.compress(to_tar(of_files(in_folder(task.path)).safe()), mtime=0)
             connection.execute("INSERT INTO tasks VALUES (?, ?)", [task.label, packed])
             n_tasks += 1
         try:

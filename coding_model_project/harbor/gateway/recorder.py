@@ -169,12 +169,13 @@ class Turn:
     """A reply, and the tokens added to the conversation before it."""
 
     parent: Turn | None
-    dropped: int
+    dropped: int = 0
     """Tokens removed from the end of the parent's: some templates begin the next message with the
     tokens that end a reply."""
-    added: tuple[int, ...]
+    added: tuple[int, ...] = ()
     """Template tokens: a conversation's opening, or the messages since the parent's reply."""
-    generated: Generated
+    generated: Generated = Generated(ids=(), log_probs=None)
+    """Empty for a served model, whose tokens nobody trains on."""
     said: tuple[Message, ...]
     """The messages of `added`."""
     tools: tuple[Mapping[str, Any], ...]

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from coding_model_project.contained import UnsafeNameError, below
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import ImageError, NeedsContainer
-from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.environment.tree import Tree, in_folder, of_files
 
 _BASES = re.compile(r"(docker\.io/)?(library/)?(debian|ubuntu|python)(:[\w.-]+)?(@sha256:\w+)?")
 """Images that this machine's system stands in for. Versions are this machine's."""
@@ -109,7 +109,7 @@ def read_image(folder: Path, docker_image: str | None = None) -> Image:
     dockerfile = folder / "Dockerfile"
     if docker_image is not None and not dockerfile.exists():
         note = _stand_in(docker_image, "environment.docker_image")
-        files = Lay(path=".", files=of_files(_below(folder)))
+        files = Lay(path=".", files=of_files(in_folder(folder)))
         return Image(steps=(files,), notes=(note,))
     if (folder / ".dockerignore").exists():
         raise NeedsContainer(f"{folder / '.dockerignore'}: rooms copy files that it leaves out")
@@ -214,7 +214,7 @@ def _copied(one: Instruction, words: list[str], made: Image, folder: Path) -> La
     for source in sources:
         path = _source(one, source, folder)
         if path.is_dir():
-            files += (((target / name).as_posix().lstrip("/"), at) for name, at in _below(path))
+            files += (((target / name).as_posix().lstrip("/"), at) for name, at in in_folder(path))
         else:
             name = target / path.name if into else target
             files.append((name.as_posix().lstrip("/"), path))
@@ -252,9 +252,3 @@ def _path(one: Instruction, made: Image, given: str) -> str:
     if len(found) > _MAX_PATH:
         raise one.refused("is a longer path than the kernel accepts")
     return found
-
-
-def _below(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield everything in a folder, each folder before its contents."""
-    for path in sorted(folder.rglob("*")):
-        yield path.relative_to(folder).as_posix(), path

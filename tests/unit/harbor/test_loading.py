@@ -11,7 +11,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.evaluation.benchmarks import benchmarks
 from coding_model_project.harbor.evaluation.scores import task_table
 from coding_model_project.harbor.format.task import Task
-from coding_model_project.harbor.format.tasks import Refused, read_tasks, task_folders
+from coding_model_project.harbor.format.tasks import Refused, read_tasks
 from coding_model_project.harbor.outcome import read_trials
 from tests.bench.trials import write_task
 from tests.tables import tables
@@ -38,8 +38,7 @@ def test_tasks_that_share_a_name_are_told_apart(tmp_path):
         folder(tmp_path / uuid / "hello-world")
     for digest in DIGESTS:
         folder(tmp_path / "packages" / "org" / "other" / digest)
-    found = task_folders([tmp_path])
-    labels = [one.label for one in found]
+    labels = [one.label for one in read_tasks([tmp_path])]
     assert len(set(labels)) == 4
     assert labels[:2] == [f"{uuid}/hello-world" for uuid in UUIDS]
     assert load("mine", path=tmp_path / UUIDS[0]).problems[0].id == "mine/hello-world"

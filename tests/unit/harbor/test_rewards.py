@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+from coding_model_project.harbor.environment.tree import pack
 from coding_model_project.harbor.failures import VerifierError, exception_type, failure_cause
 from coding_model_project.harbor.format.reward_rules import (
     MAX_BYTES,
@@ -25,7 +26,7 @@ def outcome(tmp_path, text=None, json=None):
         if content is not None:
             (tmp_path / name).write_bytes(content)
     try:
-        return read_rewards(tmp_path)
+        return read_rewards(pack(str(tmp_path), 2 * MAX_BYTES, 9))
     except VerifierError as error:
         return exception_type(error)
 
@@ -75,8 +76,8 @@ def test_no_file_a_folder_a_link_and_a_pipe_are_no_rewards(tmp_path):
     reward.symlink_to(tmp_path / "elsewhere")
     assert outcome(tmp_path) == PARSE
     reward.unlink()
-    os.mkfifo(reward)
-    assert outcome(tmp_path) == PARSE
+    os.mkfifo(reward)  # which no environment gives out
+    assert outcome(tmp_path) == "RewardFileNotFoundError"
 
 
 def test_whole_numbers_stay_whole(tmp_path):
