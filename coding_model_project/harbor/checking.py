@@ -196,7 +196,12 @@ def _checked(
         why = f" ({': '.join(reasons)})" if worst.reward is None else ""
         problems.append(f"its own solution earns {earned}{why}, expected at least 1")
     runs = tuple(one.rewards if one.reward_valid else None for one in solved)
-    if len(counted := Counter(map(_shown, runs))) > 1:
+    if (
+        len(
+            counted := Counter("no valid reward" if one is None else str(dict(one)) for one in runs)
+        )
+        > 1
+    ):
         each = ", ".join(f"{number} × {rewards}" for rewards, number in counted.most_common())
         problems.append(
             f"its own solution earns different rewards in {len(runs)} runs: {each}; make solution and "
@@ -221,7 +226,3 @@ def _checked(
         forged=tuple(paid),
         failed=any(one.failed for one in (*solved, nothing, *forged.values())),
     )
-
-
-def _shown(rewards: Rewards | None) -> str:
-    return "no valid reward" if rewards is None else str(dict(rewards))

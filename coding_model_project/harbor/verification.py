@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 from coding_model_project.harbor.environment.base import Environment, EnvironmentFailed, Killed
-from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.failures import VerifierError, VerifierTimeoutError
 from coding_model_project.harbor.format.reward_rules import (
     JSON_FILE,
@@ -98,7 +97,11 @@ async def verify(
             raise VerifierTimeoutError(
                 f"the verifier did not end within {step.verifier.timeout_sec} s"
             )
-        ended.verifier_files = await _verifier_files(environment)
+        try:
+            ended.verifier_files = await environment.read_tree(VERIFIER_LOGS, MAX_KEPT_BYTES)
+        except OSError:  # too many or too large
+            rewards_only = (JSON_FILE, TEXT_FILE)
+            ended.verifier_files = await environment.read_tree(VERIFIER_LOGS, only=rewards_only)
         found = read_rewards(ended.verifier_files)
         check_range(found, task.reward_range)
         rewards = found
@@ -115,14 +118,6 @@ async def verify(
         gone = sorted(left - await environment.listening())
         ended.hindered = hindrance(ran.stdout, ran.exit_code, gone)
     return rewards
-
-
-async def _verifier_files(environment: Environment) -> Tree:
-    """Return the verifier's files, or only the reward files if all are too many or too large."""
-    try:
-        return await environment.read_tree(VERIFIER_LOGS, MAX_KEPT_BYTES)
-    except OSError:
-        return await environment.read_tree(VERIFIER_LOGS, only=(JSON_FILE, TEXT_FILE))
 
 
 # ── signs that a verifier lacked a network, a tool, an interpreter or a server ────────────────────

@@ -444,7 +444,8 @@ class Container(Environment):
     async def begin_verifier(self) -> None:
         """See `Environment.begin_verifier`."""
         try:
-            await self._restart()
+            await self._engine.detach("restart", "-t", "0", self._name)
+            await self._sh(ANEW)
         except EnvironmentFailed as error:
             if not self._has_run:
                 raise
@@ -453,10 +454,6 @@ class Container(Environment):
             raise OSError(f"the agent's container does not start again: {error}") from error
         self._out_of_memory = 0
         self._verifying = True
-
-    async def _restart(self) -> None:
-        await self._engine.detach("restart", "-t", "0", self._name)
-        await self._sh(ANEW)
 
     async def end_verifier(self) -> None:
         """See `Environment.end_verifier`."""

@@ -326,6 +326,10 @@ class HarborEnvironments(Environments):
         given = {name: value for name, value in asdict(config).items() if name in _TOLD}
         stated = {name: value for name, value in given.items() if value is not None}
         is_open = config.network_mode is NetworkMode.public
+        # Harbor's environment refuses a network that it cannot enforce.
+        policy = _harbors("models.task.config:NetworkPolicy")(
+            network_mode=config.network_mode.value, allowed_hosts=list(config.allowed_hosts or ())
+        )
         logs = tempfile.TemporaryDirectory(prefix="harbor-trial-")
         name = f"{folder.parent.name}__{uuid4().hex[:7]}"
         try:
@@ -337,7 +341,7 @@ class HarborEnvironments(Environments):
                 task_env_config=_harbors("models.task.config:EnvironmentConfig")(
                     **stated, env=dict(env)
                 ),
-                network_policy=None if is_open else _policy(config),
+                network_policy=None if is_open else policy,
             )
             await made.start(force_build=False)
         except Exception as error:
@@ -348,13 +352,6 @@ class HarborEnvironments(Environments):
         place = _HarborEnvironment(made, self.identity, env)
         place.logs = logs
         return await place.begun(config)
-
-
-def _policy(config: EnvironmentConfig) -> Any:
-    """Return the network that Harbor's environment has to enforce, which refuses it if it cannot."""
-    policy = _harbors("models.task.config:NetworkPolicy")
-    hosts = list(config.allowed_hosts or ())
-    return policy(network_mode=config.network_mode.value, allowed_hosts=hosts)
 
 
 def _harbors(name: str) -> Any:

@@ -217,7 +217,8 @@ class Evaluation(Job):
 
         agent = GatewayAgent(config=config, gateway=gateway, begin=begin)
         outcome = await trials.run(task, agent)
-        silent = next((one for one in agent.works if _is_silent(one)), None)
+        sessions = ((work, work.session) for work in agent.works)
+        silent = next((w for w, s in sessions if not s.recorder.turns and s.refused is None), None)
         if silent is not None and not outcome.errors:
             said = silent.said[-_SHOWN_CHARS:] or "it printed nothing"
             why = f"the agent ended ({silent.ending}) before it asked the model: {said!r}"
@@ -291,10 +292,6 @@ def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int], model: st
         )
         found.append(Worked(used=used, trajectory=trajectory))
     return found
-
-
-def _is_silent(work: Work) -> bool:
-    return not work.session.recorder.turns and work.session.refused is None
 
 
 def _of_agent(work: Work, model: str) -> Worked:

@@ -110,7 +110,7 @@ class Job:
         for step, own, work in reversed([*zip_longest(outcome.steps, task.steps, worked)]):
             if step is None:
                 continue
-            _keep(_place(folder, step), step, work)
+            _keep(folder if step.name is None else folder / "steps" / step.name, step, work)
             steps.insert(0, _step(step, Integrity.of(own), ends, work))  # counted back from the end
             ends -= timedelta(seconds=step.agent_s + step.verifier_s)
         if not outcome.steps and not task.has_steps:
@@ -230,10 +230,6 @@ def trial_name(task: Task) -> str:
     """Return the first 32 characters of the task folder's name, and 7 random ones."""
     suffix = "".join(secrets.choice(_ALPHABET) for _ in range(7))
     return f"{task.label.rpartition('/')[2][:32].rstrip('_-')}__{suffix}"
-
-
-def _place(folder: Path, step: StepOutcome) -> Path:
-    return folder if step.name is None else folder / "steps" / step.name
 
 
 def _parts(folder: Path) -> tuple[Path, Path, Path]:

@@ -58,7 +58,9 @@ def score(trials: Iterable[TrialResult]) -> Score:
             own.append(trial.reward)
     graded = [own for own in rewards.values() if own]
     passes = [[value >= _PASSES_AT for value in own] for own in graded]
-    ks = _ks(min(map(len, graded), default=0))
+    most = min(map(len, graded), default=0)
+    powers = {2**i for i in range(most.bit_length()) if 2**i <= most}
+    ks = sorted(powers | set(range(5, most + 1, 5)))
     rates = {k: [pass_at_k(len(own), sum(own), k) for own in passes] for k in ks}
     n_passed = sum(map(sum, passes))
     return Score(
@@ -280,8 +282,3 @@ def _by_key(trials: Iterable[TrialResult]) -> dict[str, list[TrialResult]]:
         parts = (trial.agent_info.name, model.name if model else None, trial.source or "adhoc")
         groups["__".join(part for part in parts if part is not None)].append(trial)
     return groups
-
-
-def _ks(most: int) -> list[int]:
-    powers = {2**i for i in range(most.bit_length()) if 2**i <= most}
-    return sorted(powers | set(range(5, most + 1, 5)))

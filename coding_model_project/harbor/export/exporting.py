@@ -147,7 +147,9 @@ def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
     if any(isinstance(test.input, Stdin) for test in problem.hidden_tests):
         _check_comparison(problem.comparison)
     names = _required(problem)
-    budget_s = min(_MOST_S, sum(_longest(problem) for _ in problem.hidden_tests))
+    # A test's computing time, with some slack for a slow machine.
+    longest_s = min(problem.limits.wall_s, 2 * problem.limits.cpu_s) + _START_S
+    budget_s = min(_MOST_S, longest_s * len(problem.hidden_tests))
     source, _, number = problem.id.partition("/")
     metadata = {
         EXPORTED: problem.id, "split": problem.split,
@@ -242,11 +244,6 @@ def _cases(problem: Problem, budget_s: float) -> dict[str, Any]:
         "isolation": problem.isolation,
         "tests": [test_to_json(test) for test in problem.hidden_tests],
     }
-
-
-def _longest(problem: Problem) -> float:
-    """Return the most seconds of one test: computing time, with some slack for a slow machine."""
-    return min(problem.limits.wall_s, 2 * problem.limits.cpu_s) + _START_S
 
 
 def _check_comparison(comparison: str) -> None:

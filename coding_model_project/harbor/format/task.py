@@ -131,7 +131,8 @@ def load_task(path: Path | str) -> Task:
         _check_folders(files, config)
         steps = tuple(read_step(files, config, step) for step in config.steps or (None,))
     except (InvalidTask, ValueError, OSError, RuntimeError) as error:
-        raise InvalidTask(f"{path}: {_reason(error)}") from error
+        key = f"{CONFIG_FILE}: " if isinstance(error, InvalidTask) else ""
+        raise InvalidTask(f"{path}: {key}{error}") from error
     declared = config.metadata.get(RANGE_KEY)
     if declared is not None and _range(declared) is None:
         warnings = (*warnings, f"ignored metadata.{RANGE_KEY}: expected [low, high]")
@@ -269,12 +270,6 @@ def _check_folders(files: TaskFiles, config: TaskConfig) -> None:
     steps = (f"steps/{step.name}" for step in config.steps or ())
     for name in ("environment", "tests", "solution", *steps):
         files.check_links(files.root / name)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, InvalidTask):
-        return f"{CONFIG_FILE}: {error}"
-    return str(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,10 @@ def _task_folders(
             if say is not None:
                 say(f"ignored {one}: it holds results of jobs and no task")
         inside = [task for one, tasks in below.items() for task in tasks or [one]]
-        found += [(one, name or root.name) for one in sorted(inside, key=_sorting)]
+        found += [
+            (one, name or root.name)
+            for one in sorted(inside, key=lambda one: (_name_parts(one)[-1], str(one)))
+        ]
     return found
 
 
@@ -130,10 +133,6 @@ def _name_parts(path: Path) -> tuple[str, ...]:
     """Return the folders that name a task, without the digest that ends a package's path."""
     parts = path.resolve().parts[1:]
     return parts[:-1] if len(parts) > 1 and _DIGEST.fullmatch(parts[-1]) else parts
-
-
-def _sorting(path: Path) -> tuple[str, str]:
-    return _name_parts(path)[-1], str(path)
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:

@@ -108,7 +108,9 @@ class GatewayAgent:
 
     async def _work(self, work: Work, task: Task, step: Step, environment: Environment) -> None:
         """Run the agent until it ends, has no replies or time left, or the infrastructure fails."""
-        running = asyncio.ensure_future(self._started(work, task, step, environment))
+        in_room = self.config.place is AgentPlace.room
+        kind = self._object if self.config.factory else self._in_room if in_room else self._on_host
+        running = asyncio.ensure_future(kind(work, task, step, environment))
         over = asyncio.ensure_future(work.session.over.wait())
         try:
             total_s, first = self.config.total_s, asyncio.FIRST_COMPLETED
@@ -136,13 +138,6 @@ class GatewayAgent:
             late = isinstance(error, AgentTimeoutError)
             work.ending = AgentEnding.time if late else AgentEnding.crashed
 
-    async def _started(self, work: Work, task: Task, step: Step, environment: Environment) -> Exit:
-        if self.config.factory is not None:
-            return await self._object(work, task, step, environment)
-        if self.config.place is AgentPlace.room:
-            return await self._in_room(work, task, step, environment)
-        return await self._on_host(work, task, step)
-
     # ── the three kinds ───────────────────────────────────────────────────────────────────────────
 
     async def _object(self, work: Work, task: Task, step: Step, environment: Environment) -> Exit:
@@ -159,7 +154,7 @@ class GatewayAgent:
                 working.cancel()
         return 0, ""
 
-    async def _on_host(self, work: Work, task: Task, step: Step) -> Exit:
+    async def _on_host(self, work: Work, task: Task, step: Step, _: Environment) -> Exit:
         config = self.config
         assert config.command is not None
         with self.gateway.open(work.session) as url, TemporaryDirectory(prefix="agent-") as own:

@@ -106,7 +106,9 @@ def _seen(message: Message) -> _Seen:
     """Return ids, calls, words of the thought, the text, and its words."""
     thought, text = _parts(message)
     ids = frozenset(call["id"] for call in message.get("tool_calls", ()))
-    return ids, _loose_calls(message), thought.split(), text, text.split()
+    # As any client may write them: numbers as JavaScript's, no arguments that are null.
+    calls = [(one["name"], _same_json(one["arguments"], _loose)) for one in _functions(message)]
+    return ids, calls, thought.split(), text, text.split()
 
 
 def _added(sent: Message, reply: Reply) -> str:
@@ -137,11 +139,6 @@ def _same_json(text: str, change: Callable[[Any], Any] = lambda value: value) ->
         return json.dumps(change(strict_json.loads(text)), sort_keys=True)
     except (ValueError, OverflowError):
         return text.strip()
-
-
-def _loose_calls(message: Message) -> list[tuple[str, str]]:
-    """Return calls as any client may write them: numbers as JavaScript's, no arguments that are null."""
-    return [(one["name"], _same_json(one["arguments"], _loose)) for one in _functions(message)]
 
 
 def _loose(value: Any) -> Any:

@@ -411,7 +411,8 @@ class Session(AgentSession):
     def _following(self, ask: Ask, place: Place, before: Sequence[int]) -> Following:
         messages, refused = for_template(place.messages), ""
         # Some templates allow the system's message at the beginning only.
-        for tried in (messages, [messages[0], *map(_as_user, messages[1:])]):
+        users = [one | {"role": "user"} if one["role"] == "system" else one for one in messages]
+        for tried in (messages, [messages[0], *users[1:]]):
             try:
                 if place.after is None:
                     return Following(added=self._codec.opening(tried, ask.tools))
@@ -439,7 +440,3 @@ class Session(AgentSession):
                 tokens=(n, most),
             )
         return min(left, limits.reply_tokens or left)
-
-
-def _as_user(message: Message) -> Message:
-    return {**message, "role": "user"} if message["role"] == "system" else message

@@ -20,6 +20,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ def judge(
             unread.append(f"{file.path}: {file.unread}")
             continue
         n_words += len(file.text) // 6
-        for owner, by, share in _found(file.text, known):
+        for owner, by, share in chain(_statements(file.text, known), _records(file.text, known)):
             hit = Hit(problems[owner].id, file.path, by, round(share, 3))
             known_by = hits.get((owner, file.path))
             if known_by is None or (known_by.by == "solution" and by != "solution"):
@@ -163,17 +164,9 @@ def _whole(problem: Problem) -> str:
     return " ".join(words_of(prose(problem.statement)))
 
 
-def _found(text: str, known: _Known) -> Iterator[tuple[int, str, float]]:
-    yield from _statements(_words(text), known)
-    yield from _records(text, known)
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.replace("\\n", "\n").lower())
-
-
-def _statements(words: Sequence[str], known: _Known) -> Iterator[tuple[int, str, float]]:
+def _statements(text: str, known: _Known) -> Iterator[tuple[int, str, float]]:
     """Find statements by runs of words that are close together."""
+    words = _WORD.findall(text.replace("\\n", "\n").lower())
     positions: dict[int, list[tuple[int, int]]] = defaultdict(list)
     hashes = ngrams(hashed(words), RUN_WORDS)
     if len(hashes) and known.runs:

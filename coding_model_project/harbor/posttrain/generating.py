@@ -17,6 +17,7 @@ import json
 import math
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
@@ -155,7 +156,10 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
     Raises:
         ConfigError: the task's folder exists, or a model's folder holds more than data.
     """
-    context, settings = _context(problems), _json(_settings(wanted))
+    settings = _json(_settings(wanted))
+    given = {"train.jsonl": problems.train, "validation.jsonl": problems.validation}
+    with _fit("--sibling"):
+        siblings = {name: hashes_of(open_model(path)) for name, path in wanted.siblings.items()}
     templates = {name: one.file for name, one in TEMPLATES.items()}
     keys = ", ".join(f"`{key}`" for key in json.loads(problem_line(problems.test[0])))
     render = _renderer(
@@ -184,7 +188,7 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
         "environment/timer.sh": render("timer.sh"),
         "environment/package.tar.gz": _package(),
         **{f"environment/templates/{k}": _text(file) for k, file in templates.items()},
-        **{f"environment/task_context/{k}": v for k, v in context.items()},
+        **{f"environment/task_context/{k}": _lines(v) for k, v in given.items() if v},
         "environment/task_context/settings.json": settings,
         "environment/task_context/README.md": render("README.md"),
         "tests/Dockerfile": render("Dockerfile.jinja", package_at="/tests/package", verifies=True),
@@ -193,11 +197,13 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
         "tests/settings.json": settings,
         "tests/problems.jsonl": _lines(problems.test),
         "tests/allowed.jsonl": _lines((*problems.train, *problems.validation)),
-        "tests/siblings.json": _json(_siblings(wanted)),
+        "tests/siblings.json": _json(siblings),
         **{f"tests/templates/{k}": _text(file) for k, file in templates.items()},
     }
     if wanted.base is not None:
-        for path in sorted(_base(wanted.base).iterdir()):
+        with _fit(f"--base={wanted.base}"):
+            files_of_base = sorted(open_model(wanted.base).folder.iterdir())
+        for path in files_of_base:
             if path.is_file():
                 content[f"environment/base/{path.name}"] = path.read_bytes()
                 content[f"tests/base/{path.name}"] = path.read_bytes()
@@ -280,11 +286,6 @@ def _settings(wanted: Wanted) -> dict[str, Any]:
     }
 
 
-def _context(problems: Problems) -> dict[str, bytes]:
-    found = {"train.jsonl": problems.train, "validation.jsonl": problems.validation}
-    return {name: _lines(members) for name, members in found.items() if members}
-
-
 def _listed(wanted: Wanted, problems: Problems) -> str:
     parts = []
     if problems.train:
@@ -298,28 +299,13 @@ def _listed(wanted: Wanted, problems: Problems) -> str:
     )
 
 
-def _siblings(wanted: Wanted) -> dict[str, dict[str, str]]:
-    """Return the matrix hashes of each sibling.
-
-    Raises:
-        ConfigError: a sibling's folder does not hold a model.
-    """
+@contextmanager
+def _fit(option: str) -> Iterator[None]:
+    """Raise ConfigError if an option's folder does not hold a model, or holds more than data."""
     try:
-        return {name: hashes_of(open_model(path)) for name, path in wanted.siblings.items()}
+        yield
     except Unfit as error:
-        raise ConfigError(f"--sibling: {error}") from error
-
-
-def _base(folder: Path) -> Path:
-    """Return the base model's folder.
-
-    Raises:
-        ConfigError: it holds more than data.
-    """
-    try:
-        return open_model(folder).folder
-    except Unfit as error:
-        raise ConfigError(f"--base={folder}: {error}") from error
+        raise ConfigError(f"{option}: {error}") from error
 
 
 def _lines(problems: tuple[Problem, ...]) -> bytes:

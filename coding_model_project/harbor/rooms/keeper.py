@@ -226,7 +226,10 @@ class _Phase:
                     )
                     answer, content = {"entries": packed.entries}, packed.body
                 case "listen":
-                    _listen(self._channel, request["port"])
+                    # A socket on this room's loopback, for the host to serve.
+                    with socket.create_server(("127.0.0.1", request["port"])) as listening:
+                        answered = [frames.encoded({})]
+                        socket.send_fds(self._channel, answered, [listening.fileno()])
                     return
                 case "alive":
                     pass
@@ -312,16 +315,6 @@ def _raise_loopback() -> None:
         flags = struct.unpack("16xh14x", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request))[0]
         request = struct.pack("16sh14x", b"lo", flags | _IFF_UP)
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
-
-
-def _listen(channel: socket.socket, port: int) -> None:
-    """Send the host a socket that listens on this room's loopback.
-
-    Raises:
-        OSError: the port is taken.
-    """
-    with socket.create_server(("127.0.0.1", port)) as listening:
-        socket.send_fds(channel, [frames.encoded({})], [listening.fileno()])
 
 
 def _be_init(ready: int, shell: Shell, max_processes: int) -> NoReturn:

@@ -375,8 +375,13 @@ class Room(Environment):
             OSError: the requested path does not exist or is not accessible.
             EnvironmentFailed: the room is lost.
         """
+
+        async def exchange() -> tuple[dict[str, Any], bytes]:
+            await self._send(request, body)
+            return await self._receive(wait_s)
+
         async with self._turn:
-            asking = asyncio.ensure_future(self._exchange(request, body, wait_s))
+            asking = asyncio.ensure_future(exchange())
             try:
                 head, content = await asyncio.shield(asking)
             except asyncio.CancelledError:
@@ -385,12 +390,6 @@ class Room(Environment):
         if "error" in head:
             raise _error(head["error"], head["message"])
         return head, content
-
-    async def _exchange(
-        self, request: dict[str, Any], body: bytes, wait_s: float | None
-    ) -> tuple[dict[str, Any], bytes]:
-        await self._send(request, body)
-        return await self._receive(wait_s)
 
     async def _interrupt(self, asking: asyncio.Task[Any], request: dict[str, Any]) -> None:
         """Interrupt a cancelled request, and read its answer so that it does not stay in the channel."""
