@@ -6,15 +6,23 @@ The base models are the original benchmark's, and a tiny one for machines withou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from coding_model_project.data.governance import role
 from coding_model_project.data.loaders import find, load
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.types import Problem
+
+FOLDER = files("coding_model_project.harbor.posttrain")
+
+TABLES: Mapping[str, Any] = yaml.safe_load(FOLDER.joinpath("tables.yaml").read_text("utf-8"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +33,7 @@ class Benchmark:
     title: str
     test: str
     """The name of the data set that scores are measured on."""
-    context: tuple[str, ...] = ()
+    context: Sequence[str] = ()
     """Names of the agent's data sets; missing ones are left out. Without validation problems, some of
     the training problems become such."""
     max_tokens: int = 4000
@@ -33,53 +41,7 @@ class Benchmark:
     """The rule for judging an answer, in words for the instruction."""
 
 
-BENCHMARKS = {
-    one.key: one
-    for one in (
-        Benchmark(
-            key="tinycode",
-            title="tinycode (small Python tasks)",
-            test="tinycode_test",
-            context=("tinycode_train", "tinycode_validation"),
-            max_tokens=1024,
-        ),
-        Benchmark(
-            key="humaneval",
-            title="HumanEval",
-            test="humaneval",
-            context=("mbpp_train", "mbpp_validation"),
-        ),
-        Benchmark(
-            key="mbpp",
-            title="MBPP (its test split)",
-            test="mbpp_test",
-            context=("mbpp_train", "mbpp_validation"),
-            judged="the program of the answer must pass all assertions",
-        ),
-        Benchmark(
-            key="gsm8k",
-            title="GSM8K (its test split)",
-            test="gsm8k_test",
-            context=("gsm8k_train",),
-            judged="the final answer must be right",
-        ),
-        Benchmark(
-            key="ifeval",
-            title="IFEval",
-            test="ifeval",
-            judged="the answer must follow all instructions of its prompt",
-        ),
-    )
-}
-
-_ELSEWHERE = {
-    "aime": "its problems, of huggingface.co/datasets/math-ai/aime25",
-    "arenahard": "its questions, of github.com/lmarena/arena-hard-auto, and a model that judges answers",
-    "bfcl": "its functions and checks, of the package bfcl-eval",
-    "gpqa": "its questions, of huggingface.co/datasets/Idavidrein/gpqa, whose terms must be accepted",
-    "healthbench": "its rubrics, of github.com/openai/simple-evals, and a model that judges answers",
-}
-"""Needs of PostTrainBench's other benchmarks, by the beginning of their names."""
+BENCHMARKS = {name: Benchmark(key=name, **row) for name, row in TABLES["benchmarks"].items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +64,9 @@ def benchmark(key: str) -> Benchmark:
     found = BENCHMARKS.get(key.lower())
     if found is None:
         name = re.sub(r"[^a-z0-9]", "", key.lower())
-        needs = next((one for start, one in _ELSEWHERE.items() if name.startswith(start)), None)
+        needs = next(
+            (one for start, one in TABLES["elsewhere"].items() if name.startswith(start)), None
+        )
         why = "no such benchmark" if needs is None else f"not supported, since it needs {needs}"
         raise ConfigError(f"--benchmark={key}: {why}; choose one of {', '.join(BENCHMARKS)}")
     return found
@@ -195,7 +159,7 @@ class BaseModel:
     """A base model and what a task needs to train and evaluate it."""
 
     key: str
-    hub: str | None
+    hub: str | None = None
     """Its name on the hub; None for the tiny model, whose folder is part of the task."""
     template: str
     """Its chat template's file, below templates/."""
@@ -214,26 +178,7 @@ class BaseModel:
         return self.hub or "the tiny model"
 
 
-BASE_MODELS = {
-    model.key: model
-    for model in (
-        BaseModel(key="qwen3-1.7b", hub="Qwen/Qwen3-1.7B-Base", template="qwen3.jinja"),
-        BaseModel(key="qwen3-4b", hub="Qwen/Qwen3-4B-Base", template="qwen3.jinja"),
-        BaseModel(key="smollm3-3b", hub="HuggingFaceTB/SmolLM3-3B-Base", template="smollm3.jinja"),
-        BaseModel(key="gemma3-4b", hub="google/gemma-3-4b-pt", template="gemma3.jinja"),
-        BaseModel(
-            key=TINY,
-            hub=None,
-            template="tiny.jinja",
-            engine="transformers",
-            gpus=0,
-            cpus=2,
-            memory_mb=4_096,
-            storage_mb=2_048,
-            longest_answer=96,
-        ),
-    )
-}
+BASE_MODELS = {name: BaseModel(key=name, **row) for name, row in TABLES["base_models"].items()}
 
 
 def base_model(key: str) -> BaseModel:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
@@ -41,14 +41,19 @@ from coding_model_project.harbor.format.task_config import (
     VerifierConfig,
     VerifierMode,
 )
-from coding_model_project.harbor.posttrain.benchmarks import TINY, BaseModel, Benchmark, Problems
+from coding_model_project.harbor.posttrain.benchmarks import (
+    FOLDER,
+    TABLES,
+    TINY,
+    BaseModel,
+    Benchmark,
+    Problems,
+)
 from coding_model_project.harbor.posttrain.language_judge import KEY, MODEL, URL
 from coding_model_project.harbor.posttrain.submission import Unfit, hashes_of, open_model
 from coding_model_project.harbor.rooms.image import PACKAGES_LABEL
 from coding_model_project.isolation.carried_source import PACKAGE
 from coding_model_project.types import Problem
-
-_FOLDER = files("coding_model_project.harbor.posttrain")
 
 WORKSPACE, BASE, ARTIFACTS = "/app", "/models/base", "/logs/artifacts"
 TIMER = f"{ARTIFACTS}/timer"
@@ -58,12 +63,11 @@ START_TIMER = f"mkdir -p {TIMER} && (test -s {TIMER}/started_at || date +%s > {T
 STOP_TIMER = f"mkdir -p {TIMER} && date +%s > {TIMER}/ended_at"
 """Runs after the agent has ended."""
 
-_NEEDED = (
-    "torch", "transformers", "safetensors", "numpy", "scipy", "pyarrow", "orjson",
-    "omegaconf", "hydra-core", "pydantic", "pyyaml", "psutil", "httpx", "huggingface_hub", "jinja2",
-    "rich", "stamina", "typer", "tomli-w", "fsspec", "duckdb", "math-verify", "emoji",
-    "langdetect", "nltk", "syllapy",
-)  # fmt: skip
+_NEEDED = """
+torch transformers safetensors numpy scipy pyarrow orjson omegaconf hydra-core pydantic pyyaml psutil
+httpx huggingface_hub jinja2 rich stamina typer tomli-w fsspec duckdb math-verify emoji langdetect
+nltk syllapy
+"""
 
 
 EVALUATE = """\
@@ -81,38 +85,10 @@ if __name__ == "__main__":
 """
 
 
-class Template(NamedTuple):
-    """A chat template."""
-
-    file: str
-    stop: str
-    """The text that ends an answer."""
-
-
-_CHATML = Template("chatml.jinja", "<|im_end|>")
-TEMPLATES = {
-    "qwen3.jinja": _CHATML,
-    "smollm3.jinja": _CHATML,
-    "gemma3.jinja": Template("gemma.jinja", "<end_of_turn>"),
-    "tiny.jinja": _CHATML,
-}
-"""Chat templates by their files' names in a task."""
-
-
 MAX_HOURS = 1_000.0
 ORACLE_STEPS = 240
 _VERIFIER_S, _BUILD_S = 18_000.0, 3_600.0
-_LEFT_OUT = (
-    "cli",
-    "configs",
-    "doctor",
-    "handover",
-    "integrations",
-    "launch",
-    "studies",
-    "synthetic",
-    "verl_ext",
-)
+_LEFT_OUT = "cli configs doctor handover integrations launch studies synthetic verl_ext"
 """Folders that neither verifier nor agent needs. `synthetic` could also generate the test problems."""
 _SUFFIXES = (".py", ".c", ".yaml", ".json", ".html", ".css", ".js", ".jinja")
 
@@ -160,7 +136,7 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
     given = {"train.jsonl": problems.train, "validation.jsonl": problems.validation}
     with _fit("--sibling"):
         siblings = {name: hashes_of(open_model(path)) for name, path in wanted.siblings.items()}
-    templates = {name: one.file for name, one in TEMPLATES.items()}
+    templates = {name: one["file"] for name, one in TABLES["templates"].items()}
     keys = ", ".join(f"`{key}`" for key in json.loads(problem_line(problems.test[0])))
     render = _renderer(
         model=wanted.model,
@@ -178,7 +154,7 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
         missing=problems.missing,
         keys=keys,
         embeds_base=wanted.base is not None,
-        needed=" ".join(_NEEDED),
+        needed=" ".join(_NEEDED.split()),
         label=PACKAGES_LABEL,
     )
     content: dict[str, str | bytes] = {
@@ -209,13 +185,13 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
                 content[f"tests/base/{path.name}"] = path.read_bytes()
     if wanted.model.key == TINY and wanted.benchmark.key == "tinycode":
         content["solution/solve.sh"] = render("solve.sh")
-        content["solution/train.py"] = _FOLDER.joinpath("oracle.py").read_text("utf-8")
+        content["solution/train.py"] = FOLDER.joinpath("oracle.py").read_text("utf-8")
     return write_task(out / wanted.name, _config(wanted), content)
 
 
 def _text(name: str) -> str:
     """Return a file of the folder `texts`."""
-    return _FOLDER.joinpath("texts", name).read_text("utf-8")
+    return FOLDER.joinpath("texts", name).read_text("utf-8")
 
 
 def _renderer(**fields: Any) -> Callable[..., str]:
@@ -277,7 +253,7 @@ def _settings(wanted: Wanted) -> dict[str, Any]:
         "artifacts": ARTIFACTS,
         "left": [WORKSPACE],
         "template": wanted.model.template,
-        "stop": TEMPLATES[wanted.model.template].stop,
+        "stop": TABLES["templates"][wanted.model.template]["stop"],
         "asked": {
             "prompt": str(style),
             "max_tokens": wanted.max_tokens,
@@ -336,6 +312,6 @@ def _sources() -> Iterator[tuple[str, Path]]:
     root = Path(str(files(PACKAGE)))
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
-        left_out = name.split("/")[0] in _LEFT_OUT
+        left_out = name.split("/")[0] in _LEFT_OUT.split()
         if path.is_file() and path.suffix in _SUFFIXES and not left_out:
             yield name, path

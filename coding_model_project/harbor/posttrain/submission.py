@@ -63,18 +63,10 @@ _MOST_JSON = 64 << 20
 _CODE_KEYS = ("auto_map", "custom_pipelines", "quantization_config", "trust_remote_code")
 """Keys of config.json that make a library load other code or other weights."""
 
-SHAPE_KEYS = (
-    "model_type",
-    "architectures",
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "tie_word_embeddings",
-)
+_SHAPE_KEYS = """
+model_type architectures vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads
+num_key_value_heads head_dim tie_word_embeddings
+"""
 """Keys of config.json that must equal the base model's where both have them."""
 
 
@@ -295,7 +287,7 @@ def judge(submitted: Model, base: Path, siblings: Mapping[str, Mapping[str, str]
 def _shape_reasons(submitted: Model, base: Model) -> list[str]:
     return [
         f"config.json: {key}={submitted.config[key]!r}, the base model's is {base.config[key]!r}"
-        for key in SHAPE_KEYS
+        for key in _SHAPE_KEYS.split()
         if key in submitted.config
         and key in base.config
         and submitted.config[key] != base.config[key]
