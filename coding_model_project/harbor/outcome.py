@@ -37,11 +37,7 @@ from coding_model_project.harbor.failures import (
     is_outage,
     is_unusable,
 )
-from coding_model_project.harbor.format.reward_rules import (
-    Rewards,
-    main_reward,
-    reward_valid,
-)
+from coding_model_project.harbor.format.reward_rules import Rewards, main_reward, reward_valid
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.harbor_config import Integrity
 from coding_model_project.redaction import redacted

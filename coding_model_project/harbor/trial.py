@@ -41,12 +41,7 @@ from coding_model_project.harbor.failures import (
     VerifierTimeoutError,
     VerifierUnusableError,
 )
-from coding_model_project.harbor.format.reward_rules import (
-    Rewards,
-    check_range,
-    combined,
-    unmet,
-)
+from coding_model_project.harbor.format.reward_rules import Rewards, check_range, combined, unmet
 from coding_model_project.harbor.format.task import (
     Step,
     Task,
@@ -101,7 +96,7 @@ class Trials:
         *,
         verifier_env: Mapping[str, str] | None = None,
     ) -> None:
-        self._environments = environments
+        self.environments = environments
         self.given_env = verifier_env or {}
         self._limiter = Limiter(_AT_ONCE)
         self._since, self._alone_s = time.monotonic(), 0.0
@@ -203,7 +198,7 @@ class Trials:
         env = resolve_env(config.env, environ)
         try:
             async with asyncio.timeout(config.build_timeout_sec):
-                environment = await self._environments.create(folder, config, env)
+                environment = await self.environments.create(folder, config, env)
         except TimeoutError as error:
             raise EnvironmentStartTimeoutError(
                 f"the environment did not start within {config.build_timeout_sec} s"
@@ -231,12 +226,6 @@ class Trials:
                 yield
         finally:
             self._alone_s += time.monotonic() - started
-
-    async def judged_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
-        """Return the verifier's rewards if the environments can compute them; None to run it."""
-        if self.given_env:
-            return None
-        return await self._environments.judge_apart(task, step, artifacts)
 
     def verifier_env(self, task: Task, step: Step) -> dict[str, str]:
         """Return a step's verifier variables: the task's, the step's, then the command line's."""
@@ -376,7 +365,9 @@ class _Attempt:
         artifacts = Tree()
         for one in ended.collected:
             artifacts += Tree() if one.found is None else one.found.at(one.path)
-        judged = await self._trials.judged_apart(self._task, step, artifacts)
+        judged: Judged | None = None
+        if not self._trials.given_env:  # else the verifier itself has to see these
+            judged = await self._trials.environments.judge_apart(self._task, step, artifacts)
         if judged is not None:
             ended.verifier_output = judged.said
             check_range(judged.rewards, self._task.reward_range)

@@ -157,15 +157,14 @@ def _variables(path: Path, given: object) -> dict[str, str]:
     Raises:
         ImageError: a value comes from the host, or the form is another one.
     """
-    pairs = given.items() if isinstance(given, Mapping) else map(_pair, _texts(given or ()))
+    words = (
+        [] if isinstance(given, Mapping) else [one.partition("=") for one in _texts(given or ())]
+    )
+    listed = ((name, value if equals else None) for name, equals, value in words)
+    pairs = given.items() if isinstance(given, Mapping) else listed
     found: dict[str, str] = {}
     for name, value in pairs:
         if value is None or "$" in str(value):
             raise _refused(path, f"main.environment.{name} from the host")
         found[str(name)] = str(value)
     return found
-
-
-def _pair(text: str) -> tuple[str, str | None]:
-    name, equals, value = text.partition("=")
-    return name, value if equals else None

@@ -127,7 +127,13 @@ class _Foreign(Environment):
         is_late = whole_s is not None and time.monotonic() - started >= whole_s - 1
         killed = None
         if code < 0:
-            if waiting.expired() or not (is_late and _is_timeout(failure)):
+            # An environment may tell of a timeout by any exception, or by none.
+            told = (
+                failure is None
+                or isinstance(failure, TimeoutError)
+                or any(word in str(failure).lower() for word in _TIMEOUT_WORDS)
+            )
+            if waiting.expired() or not (is_late and told):
                 why = _error_line(failure) if failure else (err or "").strip()[:400]
                 why = f"no answer within {whole_s} s" if waiting.expired() else why
                 raise EnvironmentFailed(f"{self._identity}: {why}") from failure
@@ -185,16 +191,6 @@ class _Foreign(Environment):
             return await result if inspect.isawaitable(result) else result
         except Exception as error:
             raise EnvironmentFailed(f"{self._identity}: {_error_line(error)}") from error
-
-
-def _is_timeout(failure: Exception | None) -> bool:
-    """Return whether a command that gave no exit code at its timeout was ended by that."""
-    words = str(failure).lower()
-    return (
-        failure is None
-        or isinstance(failure, TimeoutError)
-        or any(word in words for word in _TIMEOUT_WORDS)
-    )
 
 
 def _error_line(error: Exception) -> str:

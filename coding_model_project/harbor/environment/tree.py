@@ -9,7 +9,7 @@ import io
 import os
 import stat
 import tarfile
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -330,38 +330,24 @@ def from_tar(packed: bytes, max_bytes: int) -> Tree:
                 name = about.name.removeprefix("./")
                 if name in ("", "."):
                     continue
-                size = len(contents[_linked(about)]) if about.islnk() else about.size
-                members.add(name, size if _is_file(about) else 0, link=about.issym())
+                is_file, content = about.isreg() or about.islnk(), None
+                if about.islnk():
+                    content = contents[about.linkname.removeprefix("./")]
+                size = about.size if content is None else len(content)
+                members.add(name, size if is_file else 0, link=about.issym())
                 if about.isdir():
                     entries.append((name, "d", about.mode & 0o7777, 0))
                 elif about.issym():
                     entries.append((name, "l", 0o777, about.linkname))
-                elif _is_file(about):
-                    contents[name] = _content(archive, about, contents)
+                elif is_file:
+                    opened = archive.extractfile(about) if content is None else io.BytesIO(content)
+                    assert opened is not None
+                    contents[name] = opened.read()
                     parts.append(contents[name])
                     entries.append((name, "f", about.mode & 0o7777, len(parts[-1])))
     except (tarfile.TarError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
         raise OSError(f"not a readable tar file: {error}") from error
     return Tree(tuple(entries), b"".join(parts))
-
-
-def _is_file(about: tarfile.TarInfo) -> bool:
-    return about.isreg() or about.islnk()
-
-
-def _linked(about: tarfile.TarInfo) -> str:
-    return about.linkname.removeprefix("./")
-
-
-def _content(
-    archive: tarfile.TarFile, about: tarfile.TarInfo, contents: Mapping[str, bytes]
-) -> bytes:
-    """Return a file's content, that of an earlier member for a hard link."""
-    if about.islnk():
-        return contents[_linked(about)]
-    file = archive.extractfile(about)
-    assert file is not None
-    return file.read()
 
 
 # ── output of commands ────────────────────────────────────────────────────────────────────────────

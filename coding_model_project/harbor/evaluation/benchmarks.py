@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
+from typing import TypeGuard
 
 from coding_model_project.data.loaders import data_dir as folder_of_sets
 from coding_model_project.errors import ConfigError
@@ -102,40 +103,36 @@ def runnable_tasks(
     """
     if bool(task_dirs) == bool(named):
         raise ConfigError("harbor eval: pass either folders of tasks or --benchmark")
-    if not named:
-        given = ", ".join(map(str, task_dirs))
-        return _first(read_tasks(task_dirs, passed, say=say), environment, limit, given, say)
+    given: list[tuple[str, str | None, list[Path]]] = []
+    if named:
+        found = benchmarks(named, folder_of_sets(data_dir))
+        given += [(f"{OPTION}={name}", name, [folder]) for name, folder in found.items()]
+    else:
+        given.append((", ".join(map(str, task_dirs)), None, task_dirs))
     tasks: list[Task] = []
-    for name, folder in benchmarks(named, folder_of_sets(data_dir)).items():
-        given = f"{OPTION}={name}"
+    for label, name, folders in given:
         try:
-            read = read_tasks([folder], passed, source=name, say=say)
+            read = read_tasks(folders, passed, source=name, say=say)
         except ConfigError as error:
-            raise ConfigError(f"{given}: {error}") from error
-        tasks += _first(read, environment, limit, given, say)
+            raise (ConfigError(f"{label}: {error}") if name else error) from error
+        runnable = [one for one in read if _is_runnable(one, environment, say)]
+        if not runnable:
+            raise ConfigError(f"{label}: no runnable tasks")
+        tasks += runnable[:limit]
     return tasks
 
 
-def _first(
-    read: Iterable[Task | Refused],
-    environment: str,
-    limit: int | None,
-    given: str,
-    say: Callable[[str], None],
-) -> list[Task]:
-    tasks: list[Task] = []
-    for one in read:
-        if isinstance(one, Refused):
-            say(f"set aside: {one.reason}")
-            continue
+def _is_runnable(
+    one: Task | Refused, environment: str, say: Callable[[str], None]
+) -> TypeGuard[Task]:
+    reason = one.reason if isinstance(one, Refused) else None
+    if isinstance(one, Task):
         try:
             check_supported(environment, one)
         except ImageError as error:
-            say(f"set aside: {one.label}: {error}")
-            continue
-        tasks.append(one)
-        for warning in one.warnings:
-            say(f"{one.label}: {warning}")
-    if not tasks:
-        raise ConfigError(f"{given}: no runnable tasks")
-    return tasks[:limit]
+            reason = f"{one.label}: {error}"
+    for warning in one.warnings if isinstance(one, Task) and reason is None else ():
+        say(f"{one.label}: {warning}")
+    if reason is not None:
+        say(f"set aside: {reason}")
+    return reason is None

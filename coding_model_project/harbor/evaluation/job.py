@@ -287,10 +287,8 @@ def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int], model: st
                 "commands_s": round(sum(turn.command_s for turn in episode.turns), 3),
             },
         )
-        trajectory = of_episode(
-            episode, n_prompt, agent=BashAgent.name, version=AGENT_VERSION, model=model
-        )
-        found.append(Worked(used=used, trajectory=trajectory))
+        agent = {"name": BashAgent.name, "version": AGENT_VERSION, "model_name": model}
+        found.append(Worked(used=used, trajectory=of_episode(episode, n_prompt, agent)))
     return found
 
 
@@ -310,7 +308,5 @@ def _of_agent(work: Work, model: str) -> Worked:
             "ignored": sorted(session.ignored),
         },
     )
-    trajectory = of_conversations(
-        session.recorder, agent=GatewayAgent.name, version=AGENT_VERSION, model=model
-    )
-    return Worked(used=used, trajectory=trajectory)
+    agent = {"name": GatewayAgent.name, "version": AGENT_VERSION, "model_name": model}
+    return Worked(used=used, trajectory=of_conversations(session.recorder, agent))

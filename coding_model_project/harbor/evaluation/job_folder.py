@@ -120,7 +120,7 @@ class Job:
         model = agent.get("model_name")
         mode = None if task.has_steps else (task.config.verifier.mode or VerifierMode.shared)
         digest = task.digest()
-        config = {
+        config: dict[str, Any] = {
             "task": {"path": str(task.path), "source": task.source},
             "trial_name": folder.name,
             "trials_dir": str(self.folder),
@@ -156,7 +156,21 @@ class Job:
             "finished_at": finished.isoformat(),
         }
         write_json(folder / CONFIG_FILE, config)
-        write_json(folder / LOCK_FILE, _lock(task, config, digest, mode))
+        package = task.config.task
+        about = {
+            "name": task.name,
+            "version": package.version if package else None,
+            "type": "local",
+            "digest": f"sha256:{digest}",
+        }
+        lock = {
+            "schema_version": 2,
+            "task": {**about, **config["task"]},
+            "agent": config["agent"],
+            "environment": config["environment"],
+            "verifier": {"environment_mode": mode},
+        }
+        write_json(folder / LOCK_FILE, lock)
         if result.exception_info is not None:
             (folder / "exception.txt").write_text(result.exception_info.exception_traceback)
         write_json(folder / RESULT_FILE, {**plain(result), **unread})
@@ -204,26 +218,6 @@ def harbors_name(environment: str) -> dict[str, str]:
         ROOMS: "coding_model_project.harbor.rooms.rooms:Room",
     }
     return {"import_path": own.get(environment, environment)}
-
-
-def _lock(
-    task: Task, config: Mapping[str, Any], digest: str, mode: VerifierMode | None
-) -> dict[str, Any]:
-    """Return the contents of a trial's lock.json: its configuration, and what is known of the task."""
-    package = task.config.task
-    about = {
-        "name": task.name,
-        "version": package.version if package else None,
-        "type": "local",
-        "digest": f"sha256:{digest}",
-    }
-    return {
-        "schema_version": 2,
-        "task": {**about, **config["task"]},
-        "agent": config["agent"],
-        "environment": config["environment"],
-        "verifier": {"environment_mode": mode},
-    }
 
 
 def trial_name(task: Task) -> str:

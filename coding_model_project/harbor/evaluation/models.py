@@ -18,12 +18,7 @@ from coding_model_project.errors import GenerationError, HarborError, PromptErro
 from coding_model_project.evaluation.backends.generation import Backend, Completion, Sampling
 from coding_model_project.grading.prompts import Message
 from coding_model_project.harbor.gateway.recorder import Turn
-from coding_model_project.harbor.gateway.requests import (
-    Ask,
-    Ended,
-    RequestError,
-    read_reply,
-)
+from coding_model_project.harbor.gateway.requests import Ask, Ended, RequestError, read_reply
 from coding_model_project.harbor.gateway.session import AgentSession, Limits, Pending
 
 _TOO_LONG = re.compile(r"context|too (long|large)|max_tokens|maximum.*tokens|limit is", re.I)

@@ -89,7 +89,7 @@ class ExportedJudge:
     async def _started(self) -> ExecutionGrader | None:
         """Return the grader, started once; None if programs cannot run in the Python of rooms."""
         async with self._starting:
-            python = shutil.which("python3", path=PATH) or _own_python()
+            python = shutil.which("python3", path=f"{PATH}:{sys.base_prefix}/bin")
             if self._grader is None and not self._broken and python is not None:
                 try:
                     sandbox = EmbeddedSandbox(python=python)
@@ -113,11 +113,6 @@ class ExportedJudge:
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return known[1]
-
-
-def _own_python() -> str | None:
-    path = f"{sys.base_prefix}/bin/python3"
-    return path if os.access(path, os.X_OK) else None
 
 
 def _state(task: Task) -> object:

@@ -14,15 +14,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from coding_model_project.config_key import named_callable
 from coding_model_project.errors import CodingModelError, ConfigError, HarborError
-from coding_model_project.harbor.agents import (
-    Agent,
-    AgentTimeoutError,
-    NonZeroAgentExitCodeError,
-)
+from coding_model_project.harbor.agents import Agent, AgentTimeoutError, NonZeroAgentExitCodeError
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
 from coding_model_project.harbor.format.task import Step, Task
@@ -46,14 +42,6 @@ _AGENT_ERRORS = (AgentTimeoutError, NonZeroAgentExitCodeError)
 Exit = tuple[int, str]
 """The exit code of an agent's process, 128 plus the signal's number if a signal ended it, and the end of
 its output."""
-
-
-class Factory(Protocol):
-    """A callable that makes a Python agent."""
-
-    def __call__(self, *, base_url: str, api_key: str) -> Agent:
-        """Make a sample's agent, which calls `base_url` with `api_key`."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -144,8 +132,7 @@ class GatewayAgent:
         assert self.config.factory is not None
         lent = _Lent(environment)
         with self.gateway.open(work.session) as url:
-            make: Factory = factory_of(self.config.factory)
-            agent = make(base_url=url, api_key=work.session.key)
+            agent: Agent = factory_of(self.config.factory)(base_url=url, api_key=work.session.key)
             working = asyncio.ensure_future(agent.run(task, step, cast(Environment, lent)))
             try:
                 await asyncio.shield(working)
@@ -168,20 +155,24 @@ class GatewayAgent:
     async def _in_room(self, work: Work, task: Task, step: Step, environment: Environment) -> Exit:
         config = self.config
         assert config.command is not None
-        room = room_of(environment)
+        if not isinstance(environment, Room):
+            raise ConfigError(
+                "coding.agent.place=room: expected a room of this machine; set "
+                "coding.harbor.environment=rooms or coding.agent.place=host"
+            )
         url = f"http://127.0.0.1:{ROOM_PORT}/v1"
         variables = _variables(url, work.session, _IN_ROOM, task)
         asked = of_bytes(_TASK_FILE, step.instruction.encode("utf-8", "replace"))
         home = Tree(((_CODEX_HOME, "d", 0o777, 0),))  # the agent's user keeps its own files there
         codex = of_bytes(_CODEX_FILE, _codex(url, work.session).encode())
         try:
-            await room.write_tree(_IN_ROOM, asked + home + codex)
-            listening = await room.listen(ROOM_PORT)
+            await environment.write_tree(_IN_ROOM, asked + home + codex)
+            listening = await environment.listen(ROOM_PORT)
         except OSError as error:  # the task's fault: the agent has not started
             needs = f"the gateway needs port {ROOM_PORT} and {_IN_ROOM} in the room"
             raise HarborError(f"{needs}: {error}") from error
         async with self.gateway.on(listening, work.session):
-            ended = await room.run_command(
+            ended = await environment.run_command(
                 f"exec 2>&1\n{config.command}",
                 env={**variables, "IS_SANDBOX": "1", **config.env},
                 user=step.agent.user,
@@ -235,20 +226,6 @@ def _codex(url: str, session: AgentSession) -> str:
     provider = f'{{name = "gateway", base_url = "{url}", {key}, {wire}}}'
     model = f'model = "{MODEL}"\nmodel_context_window = {session.limits.context_tokens}\n'
     return f'{model}model_provider = "gateway"\nmodel_providers.gateway = {provider}\n'
-
-
-def room_of(environment: Environment) -> Room:
-    """Return the environment as a room.
-
-    Raises:
-        ConfigError: it is not one.
-    """
-    if isinstance(environment, Room):
-        return environment
-    raise ConfigError(
-        "coding.agent.place=room: expected a room of this machine; set "
-        "coding.harbor.environment=rooms or coding.agent.place=host"
-    )
 
 
 def factory_of(name: str) -> Any:

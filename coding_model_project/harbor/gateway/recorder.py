@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -329,10 +329,11 @@ def _trajectory(leaf: Turn, seen: set[int]) -> Trajectory:
             del column[len(column) - turn.dropped :]
         if turn.dropped:
             spans[-1] = (spans[-1][0], len(ids))
-        for token, trained, log_prob in _columns(turn, trained=id(turn) not in seen):
-            ids.append(token)
-            mask.append(trained)
-            log_probs.append(log_prob)
+        own, n, trained = turn.generated, len(turn.generated.ids), id(turn) not in seen
+        ids += (*turn.added, *own.ids)
+        mask += (*[0] * len(turn.added), *[int(trained)] * n)
+        given = own.log_probs if trained and own.log_probs is not None else [0.0] * n
+        log_probs += (*[0.0] * len(turn.added), *given)
         spans.append((len(ids) - len(turn.generated.ids), len(ids)))
         seen.add(id(turn))
     n = leaf.n_opening
@@ -344,12 +345,3 @@ def _trajectory(leaf: Turn, seen: set[int]) -> Trajectory:
         log_probs=log_probs[n:] if has_log_probs else None,
         spans=[(start - n, end - n) for start, end in spans],
     )
-
-
-def _columns(turn: Turn, *, trained: bool) -> Iterator[tuple[int, int, float]]:
-    """Yield a turn's tokens with their mask and log-probability, which is 0 where the mask is 0."""
-    for token in turn.added:
-        yield token, 0, 0.0
-    log_probs = turn.generated.log_probs or (0.0,) * len(turn.generated.ids)
-    for token, log_prob in zip(turn.generated.ids, log_probs, strict=True):
-        yield token, int(trained), log_prob if trained else 0.0

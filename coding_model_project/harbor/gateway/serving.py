@@ -22,12 +22,7 @@ from starlette.routing import Route
 
 from coding_model_project.harbor.gateway.chat import Chat
 from coding_model_project.harbor.gateway.messages import Messages, error_body
-from coding_model_project.harbor.gateway.requests import (
-    MODEL,
-    Exchange,
-    RequestError,
-    read_object,
-)
+from coding_model_project.harbor.gateway.requests import MODEL, Exchange, RequestError, read_object
 from coding_model_project.harbor.gateway.responses import Responses
 from coding_model_project.harbor.gateway.session import AgentSession, IsGone, Pending
 from coding_model_project.server.listening import BoundedServer, config_of

@@ -66,25 +66,22 @@ def score(
         sandbox=sandbox,
         force=False,
     )
+    backend: Backend
+    if asked["engine"] == "transformers":
+        from coding_model_project.evaluation.backends import transformers_backend
+
+        backend = transformers_backend.TransformersBackend(str(model))
+    else:
+        backend = simple_backend(evaluation, seed=1, on_cpu=False)
     recorded = {"run_dir": str(out), "seed": 1, "prompt": asked["prompt"]}
     parts = {"sandbox": asdict(sandbox), "evaluation": asdict(evaluation)}
     return evaluate(
         settings,
-        _backend(evaluation, str(model), asked["engine"]),
+        backend,
         config=OmegaConf.create({"coding": {**recorded, **parts}}),
         command=["harbor", "posttrain", "verifier"],
         say=say,
     )
-
-
-def _backend(config: EvaluationConfig, model: str, engine: str) -> Backend:
-    if engine == "transformers":
-        from coding_model_project.evaluation.backends.transformers_backend import (
-            TransformersBackend,
-        )
-
-        return TransformersBackend(model)
-    return simple_backend(config, seed=1, on_cpu=False)
 
 
 def main(folder: Path) -> None:

@@ -155,7 +155,12 @@ def _follow(made: Image | None, one: Instruction, folder: Path) -> Image:
             raise one.refused("comes before FROM")
         return Image(notes=(_stand_in(one.text.split(" ")[0], one.where),))
     if one.name == "RUN":
-        return replace(made, steps=(*made.steps, _command(one, made)))
+        if one.text.startswith(("[", "-")) or "<<" in one.text:
+            raise one.refused("rooms support one plain shell line only")
+        if found := _NAMES_SYSTEM.search(one.text):
+            raise one.refused(f"names {found[0]}, and rooms share this machine's system")
+        ran = Execute(instruction=one, cwd=made.workdir, env=dict(made.env), user=made.user)
+        return replace(made, steps=(*made.steps, ran))
     if one.name == "LABEL" and f"{PACKAGES_LABEL}=installed" in one.text.split():
         note = f"{one.where}: this project's installed modules are mounted, read-only"
         return replace(made, packages=True, notes=(*made.notes, note))
@@ -193,14 +198,6 @@ def _stand_in(image: str, where: str) -> str:
     if not _BASES.fullmatch(image):
         raise NeedsContainer(f"{where}: this machine's system does not stand in for {image}")
     return f"{where}: this machine's directories stand in for {image}"
-
-
-def _command(one: Instruction, made: Image) -> Execute:
-    if one.text.startswith(("[", "-")) or "<<" in one.text:
-        raise one.refused("rooms support one plain shell line only")
-    if found := _NAMES_SYSTEM.search(one.text):
-        raise one.refused(f"names {found[0]}, and rooms share this machine's system")
-    return Execute(instruction=one, cwd=made.workdir, env=dict(made.env), user=made.user)
 
 
 def _copied(one: Instruction, words: list[str], made: Image, folder: Path) -> Lay:

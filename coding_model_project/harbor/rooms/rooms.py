@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 import json
 import os
 import shlex
@@ -388,7 +387,8 @@ class Room(Environment):
                 await self._interrupt(asking, request)
                 raise
         if "error" in head:
-            raise _error(head["error"], head["message"])
+            kinds = {kind.__name__: kind for kind in OSError.__subclasses__()}
+            raise kinds.get(head["error"], OSError)(head["message"])
         return head, content
 
     async def _interrupt(self, asking: asyncio.Task[Any], request: dict[str, Any]) -> None:
@@ -447,10 +447,3 @@ class Room(Environment):
         if self._channel is None:
             raise EnvironmentFailed("the room is cleaned up")
         return self._channel
-
-
-def _error(name: str, message: str) -> OSError:
-    kind = getattr(builtins, name, OSError)
-    if not (isinstance(kind, type) and issubclass(kind, OSError)):
-        kind = OSError
-    return kind(message)
