@@ -21,7 +21,7 @@ from coding_model_project.runs.ungradable import read_ungradable
 from recipes.harbor.__main__ import RECIPE
 from tests.end_to_end.shell_world import taught_model
 from tests.end_to_end.test_harbor_training import prepared, steps_of
-from tests.unit.harbor.engines import PROGRAMS, engine, listed, write_image
+from tests.unit.harbor.places import PROGRAMS, engine, listed, write_image
 
 pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.soak, pytest.mark.timeout(1200)]
 

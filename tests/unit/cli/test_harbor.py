@@ -12,7 +12,7 @@ from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.tasks import Refused
 from coding_model_project.harbor.outcome import StepOutcome, TrialOutcome
 from tests.unit.harbor.folders import folder
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.places import run_in_environments
 
 EVAL = ["--base-url", "http://localhost:1/v1", "--model", "m", "--out", "job"]
 

@@ -16,9 +16,9 @@ from coding_model_project.harbor.harbor_config import AgentConfig, AgentPlace
 from coding_model_project.harbor.trial import Trials
 from tests.agent_recipes import installed
 from tests.tables import tables
-from tests.unit.harbor.engines import PROGRAMS, run_in_containers, write_image
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted
+from tests.unit.harbor.places import PROGRAMS, run_in_containers, write_image
 from tests.unit.harbor.test_gateway_agents import CHECK, trial
 
 CASES = tables("harbor")

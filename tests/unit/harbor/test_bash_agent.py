@@ -19,7 +19,7 @@ from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.trial import Trials
 from tests.tables import tables
 from tests.unit.harbor.folders import CHECK, folder
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.places import run_in_environments
 
 CASES = tables("harbor")
 

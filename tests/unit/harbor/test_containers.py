@@ -36,8 +36,8 @@ from coding_model_project.harbor.format.task_config import EnvironmentConfig, Ne
 from coding_model_project.harbor.trial import Trials
 from tests.tables import tables
 from tests.text_cases import sources
-from tests.unit.harbor.engines import engine, listed, run_in_containers, write_image
 from tests.unit.harbor.folders import CHECK, folder, program
+from tests.unit.harbor.places import engine, listed, run_in_containers, write_image
 
 SOURCES = sources(__file__)
 

@@ -16,7 +16,7 @@ from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Problem, Stdin, Test
 from tests.tables import tables
-from tests.unit.harbor.rooms import need_rooms, run_in_environments
+from tests.unit.harbor.places import need_rooms, run_in_environments
 
 CASES = tables("harbor")
 

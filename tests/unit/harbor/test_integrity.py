@@ -15,7 +15,7 @@ from coding_model_project.harbor.harbor_config import Accepted, Integrity, NotIs
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import Problem
 from tests.bench.trials import write_task
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.places import run_in_environments
 
 pytestmark = pytest.mark.sandbox
 

@@ -25,6 +25,7 @@ from coding_model_project.harbor.posttrain.submission import (
 )
 from coding_model_project.types import Problem, Stdin, Test
 from tests.answering import answering
+from tests.tables import tables
 from tests.unit.harbor.posttrain_models import write_model
 
 LONG = (
@@ -162,17 +163,7 @@ def test_links_are_not_followed(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
-    [
-        ("pytorch_model.bin", "x", "pytorch_model.bin"),
-        ("modeling_mine.py", "import os", "modeling_mine.py"),
-        ("model.pkl", "x", "model.pkl"),
-        ("adapter_config.json", "{}", "merge the adapter"),
-        ("config.json", '{"auto_map": {"AutoModel": "x.Y"}}', "auto_map"),
-        ("config.json", '{"quantization_config": {"quant_method": "x"}}', "quantization_config"),
-        ("config.json", "nonsense", "not JSON"),
-        ("config.json", "[" * 100_000, "not JSON"),
-        ("inner/model.safetensors", "x", "inner/model.safetensors"),
-    ],
+    [*tables("harbor")["submissions"], ("config.json", "[" * 100_000, "not JSON")],
 )
 def test_a_submission_is_data_only(name, content, said, tmp_path):
     folder = write_model(tmp_path / "final_model")

@@ -25,7 +25,7 @@ from coding_model_project.harbor.verification import hindrance
 from coding_model_project.types import ErrorType, Problem
 from tests.processes import below
 from tests.unit.harbor.folders import CHECK, folder
-from tests.unit.harbor.rooms import end_rooms, run_in_environments
+from tests.unit.harbor.places import end_rooms, run_in_environments
 
 pytestmark = pytest.mark.sandbox
 

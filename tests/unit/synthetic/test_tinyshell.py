@@ -28,7 +28,7 @@ from coding_model_project.synthetic.tinyshell.shell_files import (
     prepare_files,
     write_shell_task,
 )
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.places import run_in_environments
 
 
 def make_few(monkeypatch):
