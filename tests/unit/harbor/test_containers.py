@@ -36,7 +36,7 @@ from coding_model_project.harbor.format.task_config import EnvironmentConfig, Ne
 from coding_model_project.harbor.trial import Trials
 from tests.tables import tables
 from tests.text_cases import sources
-from tests.unit.harbor.folders import CHECK, folder, program
+from tests.unit.harbor.folders import folder, program, solvable
 from tests.unit.harbor.places import engine, listed, run_in_containers, write_image
 
 SOURCES = sources(__file__)
@@ -170,11 +170,7 @@ def test_a_container_has_its_images_user_and_variables_and_the_tasks_network_and
 def test_a_trial_earns_what_it_is_worth_and_a_killed_run_leaves_no_container(tmp_path):
     here = engine()
     daemon = "(while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.01; done) &\n"
-    task = folder(
-        tmp_path / "task",
-        tests__test_sh=CHECK,
-        solution__solve_sh=f"#!/bin/bash\necho 0 > answer\n{daemon}",
-    )
+    task = solvable(tmp_path / "task", solve=f"echo 0 > answer\n{daemon}")
     write_image(task / "environment")
 
     async def use(environments):

@@ -34,7 +34,7 @@ from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from tests import docs
 from tests.tables import tables
-from tests.unit.harbor.folders import CHECK, folder, program
+from tests.unit.harbor.folders import program, solvable
 from tests.unit.harbor.places import (
     engine,
     listed,
@@ -223,11 +223,7 @@ def test_a_huge_log_is_cut_and_no_background_process_is_waited_for(inside):
 def test_the_example_runs_trials_by_five_methods(tmp_path, example):
     if engine() != "podman":
         pytest.skip("the example is for podman")
-    task = folder(
-        tmp_path / "task",
-        tests__test_sh=CHECK,
-        solution__solve_sh="#!/bin/bash\necho 1 > answer\n",
-    )
+    task = solvable(tmp_path / "task", solve="echo 1 > answer")
     write_image(task / "environment")
     forges = "echo 0 > answer; (while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.1; done) &"
 
@@ -284,12 +280,8 @@ def test_an_image_is_built_once_for_its_content_and_warm_containers_are_gone_at_
 
 @pytest.mark.sandbox
 def test_a_verifier_of_its_own_in_a_container_is_isolated(tmp_path):
-    task = folder(
-        tmp_path / "task",
-        'artifacts = ["/app/answer"]\n[verifier]\nenvironment_mode = "separate"\n',
-        tests__test_sh=CHECK,
-        solution__solve_sh="#!/bin/bash\necho 0.5 > /app/answer\n",
-    )
+    toml = 'artifacts = ["/app/answer"]\n[verifier]\nenvironment_mode = "separate"\n'
+    task = solvable(tmp_path / "task", toml, "echo 0.5 > /app/answer")
     write_image(task / "environment")
     write_image(task / "tests", "COPY test.sh /tests/\n")
 
@@ -327,8 +319,7 @@ def an_engine(tmp_path, monkeypatch):
 
 def made(path, dockerfile):
     check = "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n"
-    files = {"tests__test_sh": check, "solution__solve_sh": "#!/bin/bash\n"}
-    return load_task(folder(path, environment__Dockerfile=dockerfile, **files))
+    return load_task(solvable(path, environment__Dockerfile=dockerfile, tests__test_sh=check))
 
 
 def outcomes(*tasks):

@@ -29,7 +29,7 @@ from tests import docs
 from tests.processes import below
 from tests.tables import tables
 from tests.text_cases import sources
-from tests.unit.harbor.folders import folder
+from tests.unit.harbor.folders import solvable
 from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted
 
 CASES = tables("harbor")
@@ -47,8 +47,7 @@ ITSELF = "import subprocess; said = subprocess.getoutput(command)"
 
 def trial(tmp_path: Path, config: AgentConfig, *replies, toml="", limits=ROOMY):
     """The outcome of a task, the work of the agent, and the policy that it talked to."""
-    task = folder(tmp_path / "task", toml, tests__test_sh=CHECK)
-    (task / "environment" / "Dockerfile").write_text("FROM debian\nWORKDIR /app\n")
+    task = solvable(tmp_path / "task", toml, tests__test_sh=CHECK)
     policy = replies[0] if isinstance(replies[0], Scripted) else Scripted(*replies)
 
     async def run():
