@@ -356,16 +356,15 @@ def read_trials(job: Path) -> tuple[TrialResult, ...]:
     Raises:
         DataError: a result cannot be read; the message names the file.
     """
-    return tuple(_read(path) for path in sorted(job.glob(f"*/{RESULT_FILE}")))
-
-
-def _read(path: Path) -> TrialResult:
-    try:
-        return _adapter().validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DataError(f"{path}: not a Harbor trial's result: {where}: {first['msg']}") from error
+    trials: list[TrialResult] = []
+    for path in sorted(job.glob(f"*/{RESULT_FILE}")):
+        try:
+            trials.append(_adapter().validate_json(path.read_bytes()))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise DataError(f"{path}: not a Harbor trial's result: {why}") from error
+    return tuple(trials)
 
 
 def plain(trial: TrialResult) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from coding_model_project.harbor.failures import (
     VerifierTimeoutError,
     VerifierUnusableError,
 )
-from coding_model_project.harbor.format.reward_rules import Rewards, check_range, combined, unmet
+from coding_model_project.harbor.format.reward_rules import Rewards, check_range, combined, meets
 from coding_model_project.harbor.format.task import (
     Step,
     Task,
@@ -233,12 +233,6 @@ class Trials:
         return resolve_verifier_env(step.verifier.env, task.environ, given)
 
 
-def _overlap(one: str, other: str) -> bool:
-    """Return whether two paths are the same, or one is within the other."""
-    first, second = PurePosixPath(one), PurePosixPath(other)
-    return first.is_relative_to(second) or second.is_relative_to(first)
-
-
 class _Attempt:
     """One trial in progress."""
 
@@ -261,7 +255,7 @@ class _Attempt:
                 if isinstance(outcome.error, EnvironmentFailed):
                     raise outcome.error
                 given_up = outcome.error is not None and outcome.rewards is None
-                if given_up or unmet(outcome.rewards, step.min_reward) is not None:
+                if given_up or not meets(outcome.rewards, step.min_reward):
                     return
                 if step is not task.steps[-1] and step.verifier_environment is None:
                     await environment.end_verifier()
@@ -337,7 +331,11 @@ class _Attempt:
             status = CollectedStatus.ok if found is not None else CollectedStatus.failed
             if found is not None and not found.entries and f"/{path}" == ARTIFACTS:
                 status = CollectedStatus.empty
-            if any(_overlap(destination, other.destination) for other in collected):
+            at, others = (
+                PurePosixPath(destination),
+                [PurePosixPath(o.destination) for o in collected],
+            )
+            if any(at.is_relative_to(other) or other.is_relative_to(at) for other in others):
                 status = CollectedStatus.skipped
             collected.append(
                 Collected(

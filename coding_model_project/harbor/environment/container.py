@@ -68,7 +68,6 @@ _OF_A_COMMAND = re.compile(r"while running runtime|did not complete successfully
 class Call:
     """A running call of the engine."""
 
-    process: Process
     stdout: Kept
     stderr: Kept
     ended: asyncio.Task[int]
@@ -220,7 +219,7 @@ class Engine:
         out, err = Kept(max_output), Kept(max_output)
         ended = asyncio.ensure_future(_to_the_end(process, stdin, out, err))
         try:
-            yield Call(process=process, stdout=out, stderr=err, ended=ended)
+            yield Call(stdout=out, stderr=err, ended=ended)
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):

@@ -77,10 +77,6 @@ class Tree:
 
         return self.kept(is_kept) if patterns else self
 
-    def only(self, names: Container[str]) -> Tree:
-        """Return the tree with these entries only."""
-        return self.kept(lambda entry: entry[0] in names)
-
     def executable(self, path: str) -> Tree:
         """Return the tree with one file executable for all users."""
         return Tree(
@@ -264,7 +260,9 @@ def unpack(target: str, entries: Sequence[Sequence[Any]], body: bytes) -> None:
             os.makedirs(path, exist_ok=True)
             modes.append((path, mode))
             continue
-        _make_way(path)
+        os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
         if kind == "l":
             os.symlink(extra, path)
             continue
@@ -272,12 +270,6 @@ def unpack(target: str, entries: Sequence[Sequence[Any]], body: bytes) -> None:
         at += extra
     for path, mode in reversed(modes):
         os.chmod(path, mode)
-
-
-def _make_way(path: str) -> None:
-    os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
-    with suppress(FileNotFoundError):
-        os.unlink(path)
 
 
 def _write(path: str, content: memoryview, mode: int) -> None:

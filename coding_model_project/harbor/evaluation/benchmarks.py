@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import TypeGuard
 
 from coding_model_project.data.loaders import data_dir as folder_of_sets
 from coding_model_project.errors import ConfigError
@@ -115,24 +114,20 @@ def runnable_tasks(
             read = read_tasks(folders, passed, source=name, say=say)
         except ConfigError as error:
             raise (ConfigError(f"{label}: {error}") if name else error) from error
-        runnable = [one for one in read if _is_runnable(one, environment, say)]
+        runnable: list[Task] = []
+        for one in read:
+            if isinstance(one, Refused):
+                say(f"set aside: {one.reason}")
+                continue
+            try:
+                check_supported(environment, one)
+            except ImageError as error:
+                say(f"set aside: {one.label}: {error}")
+                continue
+            runnable.append(one)
+            for warning in one.warnings:
+                say(f"{one.label}: {warning}")
         if not runnable:
             raise ConfigError(f"{label}: no runnable tasks")
         tasks += runnable[:limit]
     return tasks
-
-
-def _is_runnable(
-    one: Task | Refused, environment: str, say: Callable[[str], None]
-) -> TypeGuard[Task]:
-    reason = one.reason if isinstance(one, Refused) else None
-    if isinstance(one, Task):
-        try:
-            check_supported(environment, one)
-        except ImageError as error:
-            reason = f"{one.label}: {error}"
-    for warning in one.warnings if isinstance(one, Task) and reason is None else ():
-        say(f"{one.label}: {warning}")
-    if reason is not None:
-        say(f"set aside: {reason}")
-    return reason is None

@@ -45,11 +45,7 @@ from coding_model_project.harbor.outcome import (
 )
 
 AGENT_VERSION = "1"
-_OUTPUT_FILE, _MANIFEST_FILE, _TRAJECTORY_FILE = (
-    "test-stdout.txt",
-    "manifest.json",
-    "trajectory.json",
-)
+_OUTPUT_FILE, _MANIFEST_FILE = "test-stdout.txt", "manifest.json"
 _ALPHABET = "".join(sorted(set(string.ascii_letters + string.digits) - set("01IOl")))
 
 
@@ -238,7 +234,7 @@ def _keep(folder: Path, step: StepOutcome, work: Worked | None) -> None:
         part.mkdir(parents=True)
     tree.keep(agent, step.agent_files)
     if work is not None and work.trajectory is not None:
-        write_json(agent / _TRAJECTORY_FILE, work.trajectory)
+        write_json(agent / "trajectory.json", work.trajectory)
     tree.keep(verifier, step.verifier_files.without((_OUTPUT_FILE,)))
     (verifier / _OUTPUT_FILE).write_text(step.verifier_output)
     if step.rewards is not None:

@@ -53,7 +53,7 @@ def score(trials: Iterable[TrialResult]) -> Score:
     for trial in trials:
         own = rewards.setdefault(trial.task_key, [])
         if trial.reward is None:
-            errors[_cause(trial)] += 1
+            errors[counted_cause(trial.exceptions, trial.rewards)] += 1
         else:
             own.append(trial.reward)
     graded = [own for own in rewards.values() if own]
@@ -206,14 +206,11 @@ def _cells(trials: Sequence[TrialResult]) -> list[str]:
     ]
 
 
-def _cause(trial: TrialResult) -> str:
-    """Return why a trial has no valid reward."""
-    return counted_cause(trial.exceptions, trial.rewards)
-
-
 def _failures(trials: Iterable[TrialResult]) -> dict[str, int]:
     failed = [one for one in trials if one.reward is not None and one.reward < _PASSES_AT]
-    ends = ([None, *_endings(one)][-1] or _cause(one) for one in failed)
+    ends = (
+        [None, *_endings(one)][-1] or counted_cause(one.exceptions, one.rewards) for one in failed
+    )
     return dict(Counter(f"ended by {end}" for end in ends))
 
 

@@ -39,7 +39,6 @@ from coding_model_project.sandbox.carried.messages import (
 from coding_model_project.types import (
     Asserts,
     Call,
-    Execution,
     Isolation,
     Limits,
     Problem,
@@ -174,15 +173,11 @@ def _failures(
     for execution in executions_of(runner.frames(given["programs"][0]), task):
         if execution.status is Status.killed and oom_kills() > n_killed:
             raise OverloadError("the machine ran out of memory: the kernel killed a program")
-        failures.append(_failure(problem.tests[len(failures)], execution, problem))
+        finished = execution.status is Status.finished
+        passed = finished and is_right(problem.tests[len(failures)], execution, problem)
+        failures.append(None if passed else "wrong_answer" if finished else str(execution.status))
     lacking = len(problem.tests) - len(failures)
     return [*failures, *["the time for all tests is used up"] * lacking]
-
-
-def _failure(test: Test, execution: Execution, problem: Problem) -> str | None:
-    if execution.status is not Status.finished:
-        return str(execution.status)
-    return None if is_right(test, execution, problem) else "wrong_answer"
 
 
 def _write(path: str, text: str) -> None:

@@ -78,16 +78,13 @@ def combined(strategy: RewardStrategy | None, steps: Sequence[Rewards | None]) -
     return {key: sum(rewards.get(key, 0) for rewards in given) / len(given) for key in keys}
 
 
-def unmet(rewards: Rewards | None, min_reward: float | Mapping[str, float] | None) -> str | None:
-    """Return the reason not to run later steps, or None. A missing key meets no threshold."""
+def meets(rewards: Rewards | None, min_reward: float | Mapping[str, float] | None) -> bool:
+    """Return whether later steps may run. A missing key meets no threshold."""
     if min_reward is None:
-        return None
+        return True
     thresholds = min_reward if isinstance(min_reward, Mapping) else {MAIN_KEY: min_reward}
-    for key, threshold in thresholds.items():
-        actual = (rewards or {}).get(key, -math.inf)
-        if actual < threshold:
-            return f"{key} is {actual}, below min_reward {threshold}"
-    return None
+    given = rewards or {}
+    return not any(given.get(key, -math.inf) < least for key, least in thresholds.items())
 
 
 def reward_valid(rewards: Rewards | None, exceptions: Sequence[str]) -> bool:

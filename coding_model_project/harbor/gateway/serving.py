@@ -105,7 +105,9 @@ def make_app(sessions: Sessions, *, max_bytes: int) -> Starlette:
         session.admit()
         given = read_object(await _body(request, max_bytes))
         command, timeout_s = given.get("command"), given.get("timeout_s")
-        if not isinstance(command, str) or not _is_time(timeout_s):
+        is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
+        is_time = timeout_s is None or (is_number and timeout_s > 0)
+        if not isinstance(command, str) or not is_time:
             raise RequestError('send {"command": TEXT, "timeout_s": SECONDS or null}')
         ended = await session.run_command(command, timeout_s)
         killed = ended.killed and str(ended.killed)
@@ -191,11 +193,6 @@ async def _body(request: Request, max_bytes: int) -> bytes:
     return bytes(body)
 
 
-def _is_time(given: Any) -> bool:
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    return given is None or (is_number and given > 0)
-
-
 def _hash(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "replace")).digest()
 
@@ -232,17 +229,12 @@ class Gateway:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    @property
-    def base_url(self) -> str:
-        """The address for programs on this machine."""
-        return f"http://127.0.0.1:{self._port}/v1"
-
     @contextlib.contextmanager
     def open(self, session: AgentSession) -> Iterator[str]:
         """Accept a session's key on loopback; yields the address."""
         self._sessions.add(session)
         try:
-            yield self.base_url
+            yield f"http://127.0.0.1:{self._port}/v1"
         finally:
             self._sessions.remove(session)
 

@@ -19,7 +19,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -55,7 +55,7 @@ class Hit:
     """A test problem found in a file."""
 
     problem: str
-    path: str
+    file: str
     by: str
     share: float
 
@@ -104,13 +104,13 @@ def judge(
     solved = {owner for (owner, _), hit in hits.items() if hit.by == "solution"}
     counts = len(solved) >= max(3, MIN_SOLUTIONS * len(problems))
     found = [hit for hit in hits.values() if hit.by != "solution" or counts]
-    found.sort(key=lambda hit: (hit.path, hit.problem))
+    found.sort(key=lambda hit: (hit.file, hit.problem))
     affected = {hit.problem for hit in found}
     reasons = []
     if affected:
         reasons.append(
             f"{len(affected)} of {len(problems)} test problems are in what was left, such as "
-            f"{found[0].problem} in {found[0].path} (by its {found[0].by})"
+            f"{found[0].problem} in {found[0].file} (by its {found[0].by})"
         )
     if unread:
         reasons.append(f"{len(unread)} files cannot be read, such as {unread[0]}")
@@ -122,10 +122,7 @@ def judge(
             "files": n_files,
             "words": n_words,
             "problems_found": len(affected),
-            "found": [
-                {"problem": h.problem, "file": h.path, "by": h.by, "share": h.share}
-                for h in found[:_SHOWN]
-            ],
+            "found": [asdict(hit) for hit in found[:_SHOWN]],
             "solutions_found": len(solved),
             "unread": unread[:_SHOWN],
         },

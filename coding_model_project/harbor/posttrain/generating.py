@@ -70,21 +70,6 @@ nltk syllapy
 """
 
 
-EVALUATE = """\
-\"\"\"Scores a model as the benchmark is scored, on problems that you may see: see --help.\"\"\"
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, "/opt/package")
-
-from coding_model_project.harbor.posttrain.scoring import main  # noqa: E402
-
-if __name__ == "__main__":
-    main(Path(__file__).resolve().parent)
-"""
-
-
 MAX_HOURS = 1_000.0
 ORACLE_STEPS = 240
 _VERIFIER_S, _BUILD_S = 18_000.0, 3_600.0
@@ -160,7 +145,7 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
     content: dict[str, str | bytes] = {
         "instruction.md": render("instruction.md"),
         "environment/Dockerfile": render("Dockerfile.jinja", package_at="/opt/package"),
-        "environment/evaluate.py": EVALUATE,
+        "environment/evaluate.py": _text("evaluate.jinja"),
         "environment/timer.sh": render("timer.sh"),
         "environment/package.tar.gz": _package(),
         **{f"environment/templates/{k}": _text(file) for k, file in templates.items()},

@@ -84,13 +84,12 @@ def left_files(roots: Sequence[Path]) -> Iterator[Left]:
 def _read(path: Path) -> Iterator[Left]:
     try:
         size = path.stat().st_size
-        if size > MAX_FILE_BYTES and not _is_weights(path):
-            yield Left(path=str(path), unread=f"{size} bytes; at most {MAX_FILE_BYTES} are read")
-            return
         if _is_weights(path):
             yield Left(path=str(path), text=_header(path), weights=True)
-            return
-        yield from _texts(str(path), path.read_bytes(), 0)
+        elif size > MAX_FILE_BYTES:
+            yield Left(path=str(path), unread=f"{size} bytes; at most {MAX_FILE_BYTES} are read")
+        else:
+            yield from _texts(str(path), path.read_bytes(), 0)
     except _BROKEN as error:
         yield Left(path=str(path), unread=_reason(error))
 
@@ -129,8 +128,8 @@ def _is_weights(path: Path) -> bool:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(str(path), framework="numpy"):
-            return True
+        with safe_open(str(path), framework="numpy") as opened:
+            return bool(list(opened.keys()))
     except (SafetensorError, OSError):
         return False
 

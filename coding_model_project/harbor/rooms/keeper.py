@@ -109,7 +109,12 @@ def _phases(channel: socket.socket, shell: Shell, head: frames.Head) -> int:
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if code == _End.verify:
             try:
-                _cover(mounted, head["storage_mb"])
+                # Hide the candidate's folders. None of its processes lives at this point.
+                root.clear_ways((TESTS, LOGS))
+                sizes = ((TESTS, f"{head['storage_mb']}m", 0o755), (LOGS, _LOGS_SIZE, 0o777))
+                for path, size, mode in sizes:
+                    root.fresh(path, size, mode)
+                    mounted.append(path)
                 continue
             except OSError as error:
                 if error.errno in _OF_THE_MACHINE:
@@ -119,21 +124,6 @@ def _phases(channel: socket.socket, shell: Shell, head: frames.Head) -> int:
             return code
         while mounted:
             linux.unmount(mounted.pop())
-
-
-def _cover(mounted: list[str], tests_mb: int) -> None:
-    """Hide the candidate's /tests and /logs/verifier. None of its processes lives at this point.
-
-    Args:
-        mounted: gets the folders that are mounted over them.
-
-    Raises:
-        OSError: the candidate left what prevents it.
-    """
-    root.clear_ways((TESTS, LOGS))
-    for path, size, mode in ((TESTS, f"{tests_mb}m", 0o755), (LOGS, _LOGS_SIZE, 0o777)):
-        root.fresh(path, size, mode)
-        mounted.append(path)
 
 
 class _Phase:

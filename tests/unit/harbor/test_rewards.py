@@ -8,9 +8,9 @@ from coding_model_project.harbor.format.reward_rules import (
     MAX_BYTES,
     check_range,
     combined,
+    meets,
     read_rewards,
     reward_valid,
-    unmet,
 )
 from coding_model_project.harbor.format.task_config import RewardStrategy
 from tests.tables import tables
@@ -90,11 +90,9 @@ def test_rewards_of_steps(steps, mean, final):
 
 
 def test_a_threshold_that_is_missed_or_missing():
-    assert unmet({"reward": 0.5}, 0.5) is None
-    assert unmet({"reward": 0.4}, 0.5) == "reward is 0.4, below min_reward 0.5"
-    assert unmet({"other": 1}, {"other": 1, "reward": 0}) == "reward is -inf, below min_reward 0"
-    assert unmet(None, None) is None
-    assert unmet(None, -1e9) is not None
+    assert meets({"reward": 0.5}, 0.5) and not meets({"reward": 0.4}, 0.5)
+    assert not meets({"other": 1}, {"other": 1, "reward": 0})
+    assert meets(None, None) and not meets(None, -1e9)
 
 
 def test_what_only_the_agent_ended_still_measures_it():
