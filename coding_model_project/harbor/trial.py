@@ -229,8 +229,8 @@ class Trials:
 
     def verifier_env(self, task: Task, step: Step) -> dict[str, str]:
         """Return a step's verifier variables: the task's, the step's, then the command line's."""
-        given = resolve_env(self.given_env, os.environ)
-        return resolve_verifier_env(step.verifier.env, task.environ, given)
+        own = step.verifier.env
+        return resolve_verifier_env(own, task.environ, resolve_env(self.given_env, os.environ))
 
 
 class _Attempt:

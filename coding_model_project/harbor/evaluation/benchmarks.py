@@ -113,7 +113,9 @@ def runnable_tasks(
         try:
             read = read_tasks(folders, passed, source=name, say=say)
         except ConfigError as error:
-            raise (ConfigError(f"{label}: {error}") if name else error) from error
+            if name is None:
+                raise
+            raise ConfigError(f"{label}: {error}") from error
         runnable: list[Task] = []
         for one in read:
             if isinstance(one, Refused):

@@ -178,20 +178,15 @@ class Evaluation(Job):
         if self._asked.agent_config.on:
             outcome, worked = await self._by_agent(trials, backend, gateway, task, attempt)
         else:
-            outcome, worked = await self._by_bash(trials, backend, task, attempt)
+            calls = self._asked.calls
+            model = BackendModel(backend, self._asked.sampling, attempt, calls)
+            agent = BashAgent(model, self._asked.limits, calls)
+            outcome = await trials.run(task, agent)
+            worked = _worked(agent.episodes, model.prompt_tokens, self._asked.model)
         for error in outcome.errors:
             if isinstance(error, ConfigError):
                 raise error
         return self.add(outcome, worked, attempt=attempt)
-
-    async def _by_bash(
-        self, trials: Trials, backend: Backend, task: Task, attempt: int
-    ) -> tuple[TrialOutcome, list[Worked]]:
-        calls = self._asked.calls
-        model = BackendModel(backend, self._asked.sampling, attempt, calls)
-        agent = BashAgent(model, self._asked.limits, calls)
-        outcome = await trials.run(task, agent)
-        return outcome, _worked(agent.episodes, model.prompt_tokens, self._asked.model)
 
     async def _by_agent(
         self, trials: Trials, backend: Backend, gateway: Gateway, task: Task, attempt: int

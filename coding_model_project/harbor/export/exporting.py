@@ -145,7 +145,12 @@ def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
     if not problem.hidden_tests:
         raise _Unsuited("it has no hidden test")
     if any(isinstance(test.input, Stdin) for test in problem.hidden_tests):
-        _check_comparison(problem.comparison)
+        if problem.comparison == "checker":
+            raise _Unsuited("its outputs need a checker")
+        try:
+            output_rule(problem.comparison)
+        except DataError as error:
+            raise _Unsuited(str(error)) from None
     names = _required(problem)
     # A test's computing time, with some slack for a slow machine.
     longest_s = min(problem.limits.wall_s, 2 * problem.limits.cpu_s) + _START_S
@@ -244,15 +249,6 @@ def _cases(problem: Problem, budget_s: float) -> dict[str, Any]:
         "isolation": problem.isolation,
         "tests": [test_to_json(test) for test in problem.hidden_tests],
     }
-
-
-def _check_comparison(comparison: str) -> None:
-    if comparison == "checker":
-        raise _Unsuited("its outputs need a checker")
-    try:
-        output_rule(comparison)
-    except DataError as error:
-        raise _Unsuited(str(error)) from None
 
 
 @cache

@@ -333,6 +333,7 @@ def _trajectory(leaf: Turn, seen: set[int]) -> Trajectory:
         ids += (*turn.added, *own.ids)
         mask += (*[0] * len(turn.added), *[int(trained)] * n)
         given = own.log_probs if trained and own.log_probs is not None else [0.0] * n
+        assert len(given) == n
         log_probs += (*[0.0] * len(turn.added), *given)
         spans.append((len(ids) - len(turn.generated.ids), len(ids)))
         seen.add(id(turn))

@@ -83,10 +83,9 @@ def left_files(roots: Sequence[Path]) -> Iterator[Left]:
 
 def _read(path: Path) -> Iterator[Left]:
     try:
-        size = path.stat().st_size
         if _is_weights(path):
             yield Left(path=str(path), text=_header(path), weights=True)
-        elif size > MAX_FILE_BYTES:
+        elif (size := path.stat().st_size) > MAX_FILE_BYTES:
             yield Left(path=str(path), unread=f"{size} bytes; at most {MAX_FILE_BYTES} are read")
         else:
             yield from _texts(str(path), path.read_bytes(), 0)

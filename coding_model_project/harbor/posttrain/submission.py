@@ -252,7 +252,12 @@ def judge(submitted: Model, base: Path, siblings: Mapping[str, Mapping[str, str]
         tensors, vocabulary = dict(original.tensors()), _vocabulary(base)
     except Unfit as error:
         raise JudgeError(f"the base model {base} cannot be read: {error}") from error
-    reasons = [*_shape_reasons(submitted, original), *_tokenizer_reasons(submitted, vocabulary)]
+    reasons, own = _shape_reasons(submitted, original), _vocabulary(submitted.folder)
+    # A missing tokenizer counts as the base model's.
+    if own is not None and vocabulary is not None and own != vocabulary:
+        reasons.append(
+            f"the tokenizer differs from the base model's in {len(own ^ vocabulary)} tokens"
+        )
     distances, more = _distances(submitted, original, tensors, siblings)
     reasons += more
     total = sum(one["parameters"] for one in distances) or 1
@@ -292,14 +297,6 @@ def _shape_reasons(submitted: Model, base: Model) -> list[str]:
         and key in base.config
         and submitted.config[key] != base.config[key]
     ]
-
-
-def _tokenizer_reasons(submitted: Model, theirs: set[tuple[str, int]] | None) -> list[str]:
-    """Return reasons against the submitted tokenizer. A missing one counts as the base model's."""
-    own = _vocabulary(submitted.folder)
-    if own is None or theirs is None or own == theirs:
-        return []
-    return [f"the tokenizer differs from the base model's in {len(own ^ theirs)} tokens"]
 
 
 def _vocabulary(folder: Path) -> set[tuple[str, int]] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import json
 import os
 import shlex
@@ -387,8 +388,10 @@ class Room(Environment):
                 await self._interrupt(asking, request)
                 raise
         if "error" in head:
-            kinds = {kind.__name__: kind for kind in OSError.__subclasses__()}
-            raise kinds.get(head["error"], OSError)(head["message"])
+            kind = getattr(
+                builtins, head["error"], OSError
+            )  # steward's errors are these, or TooLarge
+            raise kind(head["message"])
         return head, content
 
     async def _interrupt(self, asking: asyncio.Task[Any], request: dict[str, Any]) -> None:
