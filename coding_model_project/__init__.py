@@ -24,15 +24,13 @@ if TYPE_CHECKING:
         SandboxError,
         UngradableError,
     )
-    from coding_model_project.harbor.environment.sandboxes import (
+    from coding_model_project.harbor.interface import (
         HarborSandbox,
+        HarborTask,
         SandboxFactory,
         SandboxResult,
-        harbor_sandbox,
-    )
-    from coding_model_project.harbor.interface import (
-        HarborTask,
         grade_harbor,
+        harbor_sandbox,
         load_harbor_tasks,
     )
     from coding_model_project.types import (
@@ -92,13 +90,15 @@ _HOMES = {
         "SandboxError",
         "UngradableError",
     ),
-    "harbor.environment.sandboxes": (
+    "harbor.interface": (
         "HarborSandbox",
+        "HarborTask",
         "SandboxFactory",
         "SandboxResult",
+        "grade_harbor",
         "harbor_sandbox",
+        "load_harbor_tasks",
     ),
-    "harbor.interface": ("HarborTask", "grade_harbor", "load_harbor_tasks"),
     "types": (
         "Asserts",
         "Call",

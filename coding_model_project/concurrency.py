@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 _Item = TypeVar("_Item")
 _Done = TypeVar("_Done")
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 async def each(
@@ -78,3 +79,38 @@ async def in_order(
         for one in running:
             one.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+class Once(Generic[_Key, _Done]):
+    """A cache that computes each key's value on first use. All waiters get a failure; it is not cached.
+
+    Args:
+        max_values: maximum number of cached values; the oldest is evicted.
+    """
+
+    def __init__(self, max_values: int) -> None:
+        self._max_values = max_values
+        self._made: dict[_Key, asyncio.Task[_Done]] = {}
+
+    async def get(self, key: _Key, make: Callable[[], Coroutine[Any, Any, _Done]]) -> _Done:
+        """Return the key's value, which `make` computes if it is not cached.
+
+        Raises:
+            Exception: as `make`.
+        """
+        if key not in self._made:
+            while len(self._made) >= self._max_values:
+                del self._made[next(iter(self._made))]
+            made = self._made[key] = asyncio.ensure_future(make())
+            made.add_done_callback(_retrieve)
+        try:
+            return await asyncio.shield(self._made[key])
+        except Exception:
+            self._made.pop(key, None)
+            raise
+
+
+def _retrieve(made: asyncio.Task[Any]) -> None:
+    """Mark an exception as seen, which asyncio would print if all waiters were cancelled."""
+    if not made.cancelled():
+        made.exception()

@@ -443,7 +443,7 @@ class Verdict:
     """True for a verdict on the public tests, which may be shown to a model; the hidden tests may not."""
     integrity: str = "isolated"
     """"in_process" if the candidate's code shared a process with its judge: a problem's harness, or a
-    Harbor verifier (`harbor.integrity`)."""
+    Harbor verifier (`harbor.harbor_config.Integrity`)."""
     judge_s: float = 0.0
     """Wall-clock seconds of judging; 0 for a cached verdict."""
     cached: bool = False

@@ -122,7 +122,7 @@ def _no_judge_is_left_in_the_background():
 def _rooms_end_with_their_module():
     """Other tests count the keepers of rooms."""
     yield
-    if (rooms := sys.modules.get("tests.unit.harbor.rooms")) is not None:
+    if (rooms := sys.modules.get("tests.unit.harbor.places")) is not None:
         rooms.end_rooms()
 
 

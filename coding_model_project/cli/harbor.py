@@ -46,12 +46,12 @@ async def grade(
     code 2 if there are no tasks, 3 if an environment failed, which leaves its task ungraded.
     """
     from coding_model_project.harbor.agents import Agent, Oracle, Script
+    from coding_model_project.harbor.checking import Totals
+    from coding_model_project.harbor.checking import grade as grade_tasks
     from coding_model_project.harbor.environment.factory import environments_of
     from coding_model_project.harbor.evaluation.job_folder import Job
     from coding_model_project.harbor.format.task import passed_variables
     from coding_model_project.harbor.format.tasks import Refused, read_tasks
-    from coding_model_project.harbor.grade_tasks import Totals
-    from coding_model_project.harbor.grade_tasks import grade as grade_tasks
     from coding_model_project.harbor.trial import Trials
 
     if oracle and script is not None:
@@ -114,9 +114,9 @@ async def check(
     A task's own solution must earn the same reward of at least 1 in every run. Doing nothing and known
     forgeries must earn less. Exit code 1 if a task has a problem, 3 if an environment failed.
     """
+    from coding_model_project.harbor.checking import FORGERS
     from coding_model_project.harbor.checking import check as check_tasks
     from coding_model_project.harbor.environment.factory import environments_of
-    from coding_model_project.harbor.forging import FORGERS
     from coding_model_project.harbor.format.task import passed_variables
     from coding_model_project.harbor.format.tasks import read_tasks
     from coding_model_project.harbor.trial import Trials
@@ -151,7 +151,7 @@ def results(
     The last line is JSON.
     """
     from coding_model_project.harbor.evaluation.scores import scores
-    from coding_model_project.harbor.records import read_trials
+    from coding_model_project.harbor.outcome import read_trials
 
     trials = read_trials(job)
     if not trials:
@@ -184,9 +184,9 @@ def pack(
     Other programs for RL read such files, and so do all commands here that take tasks. Invalid tasks are
     named on standard error and left out. The last line is JSON. Exit code 1 if there are any.
     """
-    from coding_model_project.harbor.format.packed import pack as write
     from coding_model_project.harbor.format.task import Task
     from coding_model_project.harbor.format.tasks import Refused, read_tasks
+    from coding_model_project.harbor.format.tasks import pack as write
 
     read = list(read_tasks(task_dirs, say=warn))
     refused = [one for one in read if isinstance(one, Refused)]
@@ -235,14 +235,12 @@ def posttrain(
     The last line is JSON. With --all, benchmarks whose data is not available are skipped and listed.
     """
     from coding_model_project.harbor.export.exporting import check_new
-    from coding_model_project.harbor.posttrain.base_models import (
-        BASE_MODELS,
-        base_model,
-        folder_of,
-    )
     from coding_model_project.harbor.posttrain.benchmarks import (
+        BASE_MODELS,
         BENCHMARKS,
+        base_model,
         check_data_files,
+        folder_of,
         load_problems,
     )
     from coding_model_project.harbor.posttrain.benchmarks import benchmark as by_key
@@ -310,8 +308,8 @@ def _remarks(outcome) -> list[str]:
 @app.command()
 async def clean() -> None:
     """Remove the images that tasks left in podman and docker, and containers of killed runs."""
-    from coding_model_project.harbor.containers.containers import ContainerEnvironments
     from coding_model_project.harbor.environment.base import ENGINES, EnvironmentFailed
+    from coding_model_project.harbor.environment.containers import ContainerEnvironments
 
     for program in ENGINES:
         try:

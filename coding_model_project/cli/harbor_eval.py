@@ -18,7 +18,7 @@ from coding_model_project.episodes.bash import Limits
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
-from coding_model_project.harbor.agent_config import AgentConfig, AgentPlace, OverflowRule
+from coding_model_project.harbor.harbor_config import AgentConfig, AgentPlace, OverflowRule
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation

@@ -1,13 +1,22 @@
-"""Agents that solve a task: the reference solution, a script, or any class with the same method."""
+"""Agents that solve a task: its solution, a script, a model in a shell, or any class with `Agent.run`."""
 
 from __future__ import annotations
 
+import asyncio
 import math
+import time
+from dataclasses import replace
 from typing import Protocol
 
+from coding_model_project.episodes.bash import ContextOverflow, Ending, Episode, Limits, Model
+from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import HarborError
-from coding_model_project.harbor.environment.base import CommandResult, Environment, Killed
-from coding_model_project.harbor.environment.tree import of_files
+from coding_model_project.harbor.environment.base import (
+    CommandResult,
+    Environment,
+    ImageError,
+    Killed,
+)
 from coding_model_project.harbor.format.task import Step, Task, resolve_env
 
 SOLUTION = "/solution"
@@ -58,8 +67,8 @@ class Oracle:
         script = step.solution / "solve.sh"
         if not script.is_file() or task.files.ignored(script):
             raise FileNotFoundError(f"Solution script not found: {script}")
-        files = ((str(path), step.solution / path) for path in task.files.selected(step.solution))
-        await environment.write_tree(SOLUTION, of_files(files).executable("solve.sh"))
+        files = task.files.tree(step.solution).executable("solve.sh")
+        await environment.write_tree(SOLUTION, files)
         timeout_s = step.agent.timeout_sec
         whole_s = None if timeout_s is None else math.floor(timeout_s)
         ended = await environment.run_command(
@@ -123,3 +132,60 @@ def check_ended(ended: CommandResult) -> None:
     """
     if ended.killed in (Killed.memory, Killed.processes):
         raise NonZeroAgentExitCodeError(f"the command reached its limit of {ended.killed}")
+
+
+class BashAgent:
+    """An agent that runs one episode of a model per step. See `agents.Agent`.
+
+    Each trial needs its own; `episodes` holds those of its steps.
+    """
+
+    name = "bash"
+
+    def __init__(self, model: Model, limits: Limits, calls: Calls = Calls.block) -> None:
+        self._model, self._limits, self._calls = model, limits, calls
+        self.episodes: list[Episode] = []
+
+    async def run(self, task: Task, step: Step, environment: Environment) -> None:
+        """See `Agent.run`.
+
+        Raises:
+            ImageError: the task offers its agent more than a shell.
+            EnvironmentFailed: the environment is lost.
+            Exception: as `Model.reply`.
+        """
+        for key in ("mcp_servers", "skills_dir"):
+            if getattr(task.config.environment, key):
+                raise ImageError(
+                    f"environment.{key} is not supported by the bash agent; use an agent that takes it "
+                    "(coding.agent.command, --agent)"
+                )
+        episode = Episode(
+            step.instruction,
+            environment,
+            self._limits,
+            calls=self._calls,
+            user=step.agent.user,
+        )
+        self.episodes.append(episode)
+        try:
+            while episode.ending is None:
+                await self._turn(episode)
+        except asyncio.CancelledError:  # the task's own time limit
+            episode.end(Ending.time)
+            raise
+
+    async def _turn(self, episode: Episode) -> None:
+        left_s = episode.seconds_left
+        deadline = asyncio.timeout(None if math.isinf(left_s) else left_s)
+        started = time.monotonic()
+        try:
+            async with deadline:
+                reply = await self._model.reply(episode.messages, episode.tokens_left)
+        except ContextOverflow:
+            return episode.end(Ending.context)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            return episode.end(Ending.time)
+        return await episode.take(replace(reply, seconds=time.monotonic() - started))

@@ -1,21 +1,129 @@
-"""Checks that a task is fit to train on: its solution passes, doing nothing fails, no forgery pays."""
+"""Many tasks at once: graded, or checked for whether they are fit to train on.
+
+A task is fit if its solution passes, doing nothing fails, and no known forgery pays. Forgeries are agents
+that do not do the task. Those that need a program to hide in run the task's own solution first, then
+replace its files. An invalid task is reported and does not stop the rest.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any
 
+import yaml
+
 from coding_model_project.concurrency import in_order
-from coding_model_project.harbor.agents import Agent, Oracle, Script
-from coding_model_project.harbor.forging import FORGERS, Forger
+from coding_model_project.harbor.agents import Agent, NonZeroAgentExitCodeError, Oracle, Script
+from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.format.reward_rules import Rewards
-from coding_model_project.harbor.format.task import Task
+from coding_model_project.harbor.format.task import Step, Task
 from coding_model_project.harbor.format.tasks import Refused
-from coding_model_project.harbor.integrity import Integrity
+from coding_model_project.harbor.harbor_config import Integrity
 from coding_model_project.harbor.outcome import TrialOutcome
 from coding_model_project.harbor.trial import Trials
+
+
+@dataclass(slots=True, kw_only=True)
+class Totals:
+    """Counts of graded tasks by main reward, or by the reason that it is invalid."""
+
+    tasks: int = 0
+    full: int = 0
+    """Number of tasks that earned a reward of 1 or more."""
+    partial: int = 0
+    invalid: Counter[str] = field(default_factory=Counter)
+    short: list[str] = field(default_factory=list)
+    """Names of the tasks that earned a valid reward below 1."""
+    without: list[str] = field(default_factory=list)
+    """Names of the tasks without a valid reward, such as refused ones."""
+    in_process: list[str] = field(default_factory=list)
+    """Names of the tasks whose reward the agent's code may have forged."""
+    failed: bool = False
+    """True if an environment failed."""
+
+    def add(self, graded: TrialOutcome | Refused) -> None:
+        self.tasks += 1
+        if isinstance(graded, Refused):
+            self.invalid["refused"] += 1
+            self.without.append(graded.label)
+            return
+        name, reward = graded.task.label, graded.reward
+        self.failed = self.failed or graded.failed
+        if graded.rewards is not None and graded.integrity is Integrity.in_process:
+            self.in_process.append(name)
+        if reward is None:
+            self.invalid[graded.cause] += 1
+            self.without.append(name)
+        elif reward >= 1:
+            self.full += 1
+        else:
+            self.partial += reward > 0
+            self.short.append(name)
+
+    def __str__(self) -> str:
+        n_invalid = self.invalid.total()
+        nothing = self.tasks - self.full - self.partial - n_invalid
+        causes = ", ".join(f"{cause} {n}" for cause, n in self.invalid.most_common())
+        return (
+            f"{self.tasks} tasks: reward 1: {self.full}, partial: {self.partial}, 0: {nothing}, "
+            f"invalid: {n_invalid}{f' ({causes})' if causes else ''}"
+        )
+
+
+def grade(
+    work: Iterable[tuple[Task | Refused, Agent]], trials: Trials, *, concurrency: int
+) -> AsyncIterator[TrialOutcome | Refused]:
+    """Run agents on tasks concurrently, and yield the results in the order of the tasks."""
+
+    async def one(given: tuple[Task | Refused, Agent]) -> TrialOutcome | Refused:
+        task, agent = given
+        return task if isinstance(task, Refused) else await trials.run(task, agent)
+
+    return in_order(work, one, at_once=concurrency)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forger:
+    """An agent that tries one forgery. See `agents.Agent`."""
+
+    name: str
+    script: str
+    solves_first: bool = False
+    """True if the task's own solution runs first, and the script replaces its files."""
+
+    async def run(self, task: Task, step: Step, environment: Environment) -> None:
+        """See `Agent.run`."""
+        if self.solves_first:
+            await environment.run_command("touch /tmp/.before; sleep 0.02", timeout_s=10)
+            await Oracle().run(task, step, environment)
+        try:
+            await Script(self.script).run(task, step, environment)
+        except NonZeroAgentExitCodeError:
+            return  # the forgery did what it could
+
+
+def _read_forgers() -> Iterator[Forger]:
+    """Read the forgeries, in the order of their runs."""
+    file = files("coding_model_project.harbor").joinpath("forgeries.yaml")
+    given = yaml.safe_load(file.read_text("utf-8"))
+
+    def filled(script: str, **more: str) -> str:
+        parts = {**given["parts"], **more}
+        found = re.sub(r"@(\w+)@", lambda match: parts[match[1]], script)
+        return found if found == script else filled(found, **more)
+
+    for name, script in given["scripts"].items():
+        yield Forger(name=name, script=filled(script))
+    for name, programs in given["programs"].items():
+        yield Forger(name=name, script=filled(given["replace"], **programs), solves_first=True)
+
+
+FORGERS = tuple(_read_forgers())
+"""All forgeries of forgeries.yaml."""
 
 RUNS = 3
 """Number of runs of a task's own solution, which must all earn the same reward."""
@@ -88,7 +196,12 @@ def _checked(
         why = f" ({': '.join(reasons)})" if worst.reward is None else ""
         problems.append(f"its own solution earns {earned}{why}, expected at least 1")
     runs = tuple(one.rewards if one.reward_valid else None for one in solved)
-    if len(counted := Counter(map(_shown, runs))) > 1:
+    if (
+        len(
+            counted := Counter("no valid reward" if one is None else str(dict(one)) for one in runs)
+        )
+        > 1
+    ):
         each = ", ".join(f"{number} × {rewards}" for rewards, number in counted.most_common())
         problems.append(
             f"its own solution earns different rewards in {len(runs)} runs: {each}; make solution and "
@@ -113,7 +226,3 @@ def _checked(
         forged=tuple(paid),
         failed=any(one.failed for one in (*solved, nothing, *forged.values())),
     )
-
-
-def _shown(rewards: Rewards | None) -> str:
-    return "no valid reward" if rewards is None else str(dict(rewards))

@@ -99,7 +99,16 @@ class HarborGrader:
         """
         if code is None:
             return self._verdict(problem, code=None, extraction=extraction, results=())
-        return await self._judged(problem, _agent(problem, code), extraction, lambda: code)
+        agent: Agent
+        if problem.language == "bash":
+            agent = Script(code)
+        elif problem.language == "python":
+            agent = SolutionFile(SOLUTION_FILE, code)
+        else:
+            raise DataError(
+                f"problem {problem.id}: language={problem.language}, Harbor tasks take python or bash"
+            )
+        return await self._judged(problem, agent, extraction, lambda: code)
 
     async def grade_agent(self, problem: Problem, agent: Agent, work: Callable[[], str]) -> Verdict:
         """Judge an agent's work on a task, in the environment in which it worked.
@@ -168,23 +177,17 @@ class HarborGrader:
         Raises:
             UngradableError: as `grade_code`; the candidate did not cause it.
         """
-        if isinstance(error, VerifierError):
-            if not await self._is_sound(task):
-                raise CheckerError(f"{task.path}: the verifier failed: {error}") from error
-            late = isinstance(error, VerifierTimeoutError)
-            return ErrorType.timeout if late else ErrorType.runtime_error
-        if isinstance(error, OSError):  # the candidate blocked a path that must be written
-            if not await self._is_sound(task):
-                raise CheckerError(f"{task.path}: {error}") from error
-            return ErrorType.runtime_error
-        raise error
-
-    async def _is_sound(self, task: Task) -> bool:
-        if not task.has_solution:
-            return False
-        async with self._limiter.shared():
-            control = await (await self._started()).control(task)
-        return control.reward_valid and control.hindered is None
+        if not isinstance(error, VerifierError | OSError):  # OSError: a path that must be written
+            raise error
+        is_sound = False
+        if task.has_solution:
+            async with self._limiter.shared():
+                control = await (await self._started()).control(task)
+            is_sound = control.reward_valid and control.hindered is None
+        if not is_sound:
+            raise CheckerError(f"{task.path}: the verifier failed: {error}") from error
+        late = isinstance(error, VerifierTimeoutError)
+        return ErrorType.timeout if late else ErrorType.runtime_error
 
     async def _run(self, task: Task, agent: Agent) -> TrialOutcome:
         """Run a trial.
@@ -228,18 +231,3 @@ class HarborGrader:
             passed = passed_variables(self._where.pass_env, "coding.harbor.pass_env")
             self._tasks[problem.task] = replace(load_task(Path(problem.task)), environ=passed)
         return self._tasks[problem.task]
-
-
-def _agent(problem: Problem, code: str) -> Agent:
-    """Return the agent that runs or writes a problem's code.
-
-    Raises:
-        DataError: Harbor tasks do not support the problem's language.
-    """
-    if problem.language == "bash":
-        return Script(code)
-    if problem.language == "python":
-        return SolutionFile(SOLUTION_FILE, code)
-    raise DataError(
-        f"problem {problem.id}: language={problem.language}, Harbor tasks take python or bash"
-    )

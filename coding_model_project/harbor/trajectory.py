@@ -24,12 +24,13 @@ _SOURCES = {"user": "user", "assistant": "agent"}
 
 
 def of_episode(
-    episode: Episode, prompt_tokens: Sequence[int], *, agent: str, version: str, model: str | None
+    episode: Episode, prompt_tokens: Sequence[int], agent: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return an episode as a trajectory: its opening messages, then a step per reply with its outcome.
 
     Args:
         prompt_tokens: the prompt tokens of each reply.
+        agent: "name", "version" and "model_name".
     """
     steps = [_said(one) for one in episode.messages[:2]]
     counted = [*prompt_tokens, *[0] * (len(episode.turns) - len(prompt_tokens))]
@@ -53,15 +54,13 @@ def of_episode(
     return {
         "schema_version": _SCHEMA,
         "session_id": str(uuid4()),
-        "agent": _agent(agent, version, model),
+        "agent": agent,
         **_steps(steps),
         "extra": {"ending": episode.ending},
     }
 
 
-def of_conversations(
-    recorder: Recorder, *, agent: str, version: str, model: str | None
-) -> dict[str, Any] | None:
+def of_conversations(recorder: Recorder, agent: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return an agent's longest conversation, with the others in it; None if the model never replied."""
     session = str(uuid4())
     found = [
@@ -69,10 +68,7 @@ def of_conversations(
             "schema_version": _SCHEMA,
             "trajectory_id": f"conversation-{number}",
             "session_id": session,
-            "agent": {
-                **_agent(agent, version, model),
-                **({"tool_definitions": [*end.tools]} if end.tools else {}),
-            },
+            "agent": {**agent, **({"tool_definitions": [*end.tools]} if end.tools else {})},
             **_steps(_conversation(end)),
         }
         for number, end in enumerate(recorder.ends(), 1)
@@ -81,10 +77,6 @@ def of_conversations(
         return None
     first, *others = found
     return {**first, **({"subagent_trajectories": others} if others else {})}
-
-
-def _agent(name: str, version: str, model: str | None) -> dict[str, Any]:
-    return {"name": name, "version": version, **({"model_name": model} if model else {})}
 
 
 def _steps(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

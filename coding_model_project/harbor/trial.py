@@ -19,6 +19,7 @@ from os.path import normpath
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from coding_model_project.concurrency import Once
 from coding_model_project.errors import HarborError
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.harbor.agents import (
@@ -34,19 +35,13 @@ from coding_model_project.harbor.environment.base import (
     Environments,
 )
 from coding_model_project.harbor.environment.definition import one_network, refuse_other_services
-from coding_model_project.harbor.environment.once import Once
-from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.failures import (
     VerifierError,
     VerifierTimeoutError,
     VerifierUnusableError,
 )
-from coding_model_project.harbor.format.reward_rules import (
-    Rewards,
-    check_range,
-    combined,
-    unmet,
-)
+from coding_model_project.harbor.format.reward_rules import Rewards, check_range, combined, meets
 from coding_model_project.harbor.format.task import (
     Step,
     Task,
@@ -101,7 +96,7 @@ class Trials:
         *,
         verifier_env: Mapping[str, str] | None = None,
     ) -> None:
-        self._environments = environments
+        self.environments = environments
         self.given_env = verifier_env or {}
         self._limiter = Limiter(_AT_ONCE)
         self._since, self._alone_s = time.monotonic(), 0.0
@@ -203,7 +198,7 @@ class Trials:
         env = resolve_env(config.env, environ)
         try:
             async with asyncio.timeout(config.build_timeout_sec):
-                environment = await self._environments.create(folder, config, env)
+                environment = await self.environments.create(folder, config, env)
         except TimeoutError as error:
             raise EnvironmentStartTimeoutError(
                 f"the environment did not start within {config.build_timeout_sec} s"
@@ -232,22 +227,10 @@ class Trials:
         finally:
             self._alone_s += time.monotonic() - started
 
-    async def judged_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
-        """Return the verifier's rewards if the environments can compute them; None to run it."""
-        if self.given_env:
-            return None
-        return await self._environments.judge_apart(task, step, artifacts)
-
     def verifier_env(self, task: Task, step: Step) -> dict[str, str]:
         """Return a step's verifier variables: the task's, the step's, then the command line's."""
-        given = resolve_env(self.given_env, os.environ)
-        return resolve_verifier_env(step.verifier.env, task.environ, given)
-
-
-def _overlap(one: str, other: str) -> bool:
-    """Return whether two paths are the same, or one is within the other."""
-    first, second = PurePosixPath(one), PurePosixPath(other)
-    return first.is_relative_to(second) or second.is_relative_to(first)
+        own = step.verifier.env
+        return resolve_verifier_env(own, task.environ, resolve_env(self.given_env, os.environ))
 
 
 class _Attempt:
@@ -272,7 +255,7 @@ class _Attempt:
                 if isinstance(outcome.error, EnvironmentFailed):
                     raise outcome.error
                 given_up = outcome.error is not None and outcome.rewards is None
-                if given_up or unmet(outcome.rewards, step.min_reward) is not None:
+                if given_up or not meets(outcome.rewards, step.min_reward):
                     return
                 if step is not task.steps[-1] and step.verifier_environment is None:
                     await environment.end_verifier()
@@ -304,8 +287,8 @@ class _Attempt:
     async def _prepare(self, step: Step, environment: Environment) -> None:
         """Write a step's own files, run its set-up, and wait for its health check."""
         if step.workdir is not None:
-            files = ((str(p), step.workdir / p) for p in self._task.files.selected(step.workdir))
-            await environment.write_tree(environment.workdir, of_files(files))
+            files = self._task.files.tree(step.workdir)
+            await environment.write_tree(environment.workdir, files)
             if (step.workdir / "setup.sh").exists():
                 script = f"{environment.workdir.rstrip('/')}/setup.sh"
                 ended = await environment.run_command(f"bash '{script}'", user=step.agent.user)
@@ -348,7 +331,11 @@ class _Attempt:
             status = CollectedStatus.ok if found is not None else CollectedStatus.failed
             if found is not None and not found.entries and f"/{path}" == ARTIFACTS:
                 status = CollectedStatus.empty
-            if any(_overlap(destination, other.destination) for other in collected):
+            at, others = (
+                PurePosixPath(destination),
+                [PurePosixPath(o.destination) for o in collected],
+            )
+            if any(at.is_relative_to(other) or other.is_relative_to(at) for other in others):
                 status = CollectedStatus.skipped
             collected.append(
                 Collected(
@@ -376,7 +363,9 @@ class _Attempt:
         artifacts = Tree()
         for one in ended.collected:
             artifacts += Tree() if one.found is None else one.found.at(one.path)
-        judged = await self._trials.judged_apart(self._task, step, artifacts)
+        judged: Judged | None = None
+        if not self._trials.given_env:  # else the verifier itself has to see these
+            judged = await self._trials.environments.judge_apart(self._task, step, artifacts)
         if judged is not None:
             ended.verifier_output = judged.said
             check_range(judged.rewards, self._task.reward_range)

@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import Environment, EnvironmentFailed, Killed
-from coding_model_project.harbor.environment.tree import Tree, of_files
 from coding_model_project.harbor.failures import VerifierError, VerifierTimeoutError
 from coding_model_project.harbor.format.reward_rules import (
     JSON_FILE,
@@ -82,8 +78,7 @@ async def verify(
     # Without tests of the task's, the verifier's image contains them.
     first = "" if step.tests else f"chmod +x {TESTS}/test.sh; "
     for folder in step.tests:
-        own = ((str(path), folder / path) for path in task.files.selected(folder))
-        await environment.write_tree(TESTS, of_files(own).executable("test.sh"))
+        await environment.write_tree(TESTS, task.files.tree(folder).executable("test.sh"))
     ran = await environment.run_command(
         f"{first}({TESTS}/test.sh) 2>&1",
         env=env,
@@ -102,8 +97,12 @@ async def verify(
             raise VerifierTimeoutError(
                 f"the verifier did not end within {step.verifier.timeout_sec} s"
             )
-        ended.verifier_files = await _verifier_files(environment)
-        found = _rewards(ended.verifier_files)
+        try:
+            ended.verifier_files = await environment.read_tree(VERIFIER_LOGS, MAX_KEPT_BYTES)
+        except OSError:  # too many or too large
+            rewards_only = (JSON_FILE, TEXT_FILE)
+            ended.verifier_files = await environment.read_tree(VERIFIER_LOGS, only=rewards_only)
+        found = read_rewards(ended.verifier_files)
         check_range(found, task.reward_range)
         rewards = found
     except VerifierError as error:
@@ -119,26 +118,6 @@ async def verify(
         gone = sorted(left - await environment.listening())
         ended.hindered = hindrance(ran.stdout, ran.exit_code, gone)
     return rewards
-
-
-async def _verifier_files(environment: Environment) -> Tree:
-    """Return the verifier's files, or only the reward files if all are too many or too large."""
-    try:
-        return await environment.read_tree(VERIFIER_LOGS, MAX_KEPT_BYTES)
-    except OSError:
-        return await environment.read_tree(VERIFIER_LOGS, only=(JSON_FILE, TEXT_FILE))
-
-
-def _rewards(files: Tree) -> Rewards:
-    """Return the rewards in the verifier's files.
-
-    Raises:
-        VerifierError: there are none; the subclass has Harbor's name for the reason.
-    """
-    rewards = files.only((JSON_FILE, TEXT_FILE))
-    with TemporaryDirectory(prefix="rewards-") as folder:
-        tree.unpack(folder, rewards.entries, rewards.body)  # links too, which earn no reward
-        return read_rewards(Path(folder))
 
 
 # ── signs that a verifier lacked a network, a tool, an interpreter or a server ────────────────────

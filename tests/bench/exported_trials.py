@@ -27,7 +27,7 @@ from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.export.exporting import export
 from coding_model_project.harbor.format.task import Task, load_task
-from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
+from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import Problem
 from tests.bench.exported import FORMS, problem

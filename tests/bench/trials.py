@@ -21,7 +21,7 @@ from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import SandboxError
 from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
+from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.sandbox.benchmark import cpu_s
 

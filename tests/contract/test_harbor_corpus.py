@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from coding_model_project.harbor.environment.tree import pack
 from coding_model_project.harbor.failures import InvalidTask, VerifierError, exception_type
 from coding_model_project.harbor.format.reward_rules import read_rewards
 from coding_model_project.harbor.format.task import check_env, load_task
@@ -87,7 +88,7 @@ def test_reward_files_are_read_as_by_harbor(corpus, tmp_path):
         script = script.replace(b"/logs/verifier", os.fsencode(logs))
         subprocess.run(["bash", "-c", script], check=False)  # printf and redirection only
         try:
-            got, said = read_rewards(logs), None
+            got, said = read_rewards(pack(str(logs), 1 << 20, 9)), None
         except VerifierError as error:
             got, said = None, exception_type(error)
         assert (said, same_rewards(wanted["rewards"], got)) == (wanted["exception"], True), name

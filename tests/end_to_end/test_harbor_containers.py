@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.harbor.agents import Oracle
-from coding_model_project.harbor.containers.containers import ContainerEnvironments
+from coding_model_project.harbor.environment.containers import ContainerEnvironments
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
+from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
@@ -21,7 +21,7 @@ from coding_model_project.runs.ungradable import read_ungradable
 from recipes.harbor.__main__ import RECIPE
 from tests.end_to_end.shell_world import taught_model
 from tests.end_to_end.test_harbor_training import prepared, steps_of
-from tests.unit.harbor.engines import PROGRAMS, engine, listed, write_image
+from tests.unit.harbor.places import PROGRAMS, engine, listed, write_image
 
 pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.soak, pytest.mark.timeout(1200)]
 

@@ -14,7 +14,7 @@ from coding_model_project.harbor.agents import Oracle, Script
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.environment.tree import of_files
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
+from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 
 pytestmark = [pytest.mark.e2e, pytest.mark.verl, pytest.mark.soak, pytest.mark.timeout(1200)]

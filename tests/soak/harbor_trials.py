@@ -17,9 +17,9 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from coding_model_project.harbor.agents import Oracle
+from coding_model_project.harbor.checking import grade
 from coding_model_project.harbor.format.task import Task, load_task
-from coding_model_project.harbor.grade_tasks import grade
-from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
+from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.progress import progress_bar
 from tests.bench.trials import TRIVIAL, write_task

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory, gettempdir
 
 import psutil
 
-from coding_model_project.harbor.records import read_trials
+from coding_model_project.harbor.outcome import read_trials
 from tests.bench.trials import TRIVIAL, write_task
 from tests.completion_server import CompletionServer, serving
 from tests.soak.remains import Remains

@@ -67,7 +67,7 @@ _HARBOR = "coding_model_project.harbor.loader:problems"
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 """A path that is a function of the user's instead, "package.module:function"."""
 _PACKED_TASKS = {"path", "task_binary"}
-"""Columns of a file of Harbor tasks (`harbor.format.packed`)."""
+"""Columns of a file of Harbor tasks (`harbor.format.tasks`)."""
 
 
 def _yours(name: str, source: str) -> Loader:

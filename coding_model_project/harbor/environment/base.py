@@ -15,15 +15,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 from coding_model_project.errors import HarborError, SandboxError
-from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
-from coding_model_project.harbor.environment.tree import Tree, of_bytes
+from coding_model_project.harbor.environment.tree import Tree, from_tar, of_bytes, to_tar
 from coding_model_project.harbor.failures import BUILD_FAILED, REGISTRY_UNREACHABLE
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import Judged
-    from coding_model_project.harbor.format.task import Task
+    from coding_model_project.harbor.format.task import Step, Task
     from coding_model_project.harbor.format.task_config import EnvironmentConfig, Healthcheck
-    from coding_model_project.harbor.step import Step
 
 DEFAULT_MEMORY_MB = 2048
 DEFAULT_STORAGE_MB = 2048
@@ -147,15 +145,6 @@ class CommandResult:
     @property
     def timed_out(self) -> bool:
         return self.killed in (Killed.timeout, Killed.starved)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resources:
-    """Resource limits of an environment."""
-
-    memory_mb: int = DEFAULT_MEMORY_MB
-    storage_mb: int = DEFAULT_STORAGE_MB
-    processes: int = DEFAULT_PROCESSES
 
 
 class Environment(ABC):

@@ -157,15 +157,13 @@ def _variables(path: Path, given: object) -> dict[str, str]:
     Raises:
         ImageError: a value comes from the host, or the form is another one.
     """
-    pairs = given.items() if isinstance(given, Mapping) else map(_pair, _texts(given or ()))
+    pairs = dict(given) if isinstance(given, Mapping) else dict[str, str | None]()
+    for text in () if isinstance(given, Mapping) else _texts(given or ()):
+        name, equals, value = text.partition("=")
+        pairs[name] = value if equals else None
     found: dict[str, str] = {}
-    for name, value in pairs:
+    for name, value in pairs.items():
         if value is None or "$" in str(value):
             raise _refused(path, f"main.environment.{name} from the host")
         found[str(name)] = str(value)
     return found
-
-
-def _pair(text: str) -> tuple[str, str | None]:
-    name, equals, value = text.partition("=")
-    return name, value if equals else None

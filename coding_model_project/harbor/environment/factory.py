@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Self
 
 from coding_model_project.config_key import named_callable
 from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
-from coding_model_project.harbor.containers.container_engine import Engine
-from coding_model_project.harbor.containers.containers import ContainerEnvironments
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import (
     ENGINES,
@@ -26,16 +24,17 @@ from coding_model_project.harbor.environment.base import (
     ImageError,
     NeedsContainer,
 )
+from coding_model_project.harbor.environment.container import Engine
+from coding_model_project.harbor.environment.containers import ContainerEnvironments
 from coding_model_project.harbor.environment.definition import defined
 from coding_model_project.harbor.environment.foreign import FactoryEnvironments, HarborEnvironments
 from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
-from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments, planned
+from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments, planned
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import Judged
-    from coding_model_project.harbor.format.task import Task
-    from coding_model_project.harbor.step import Step
+    from coding_model_project.harbor.format.task import Step, Task
 
 _HARBOR_PREFIX = "harbor:"
 

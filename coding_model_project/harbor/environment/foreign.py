@@ -14,7 +14,7 @@ import time
 from abc import abstractmethod
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -35,9 +35,11 @@ from coding_model_project.harbor.environment.base import (
     Killed,
     prepared,
 )
-from coding_model_project.harbor.environment.output import bounded, error_line
-from coding_model_project.harbor.environment.sandboxes import SandboxFactory
+from coding_model_project.harbor.environment.tree import bounded
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
+
+SandboxFactory = Callable[[Path, int], Awaitable[Any]]
+"""Makes a sandbox (`interface.HarborSandbox`) from a task's environment/ folder and seconds."""
 
 LIFETIME_S = 4 * 3600
 """The lifetime that factories get: seconds until a sandbox may end, whoever still uses it."""
@@ -125,8 +127,14 @@ class _Foreign(Environment):
         is_late = whole_s is not None and time.monotonic() - started >= whole_s - 1
         killed = None
         if code < 0:
-            if waiting.expired() or not (is_late and _is_timeout(failure)):
-                why = error_line(failure) if failure else (err or "").strip()[:400]
+            # An environment may tell of a timeout by any exception, or by none.
+            told = (
+                failure is None
+                or isinstance(failure, TimeoutError)
+                or any(word in str(failure).lower() for word in _TIMEOUT_WORDS)
+            )
+            if waiting.expired() or not (is_late and told):
+                why = _error_line(failure) if failure else (err or "").strip()[:400]
                 why = f"no answer within {whole_s} s" if waiting.expired() else why
                 raise EnvironmentFailed(f"{self._identity}: {why}") from failure
             code, killed = _KILLED, Killed.timeout
@@ -182,17 +190,12 @@ class _Foreign(Environment):
         try:
             return await result if inspect.isawaitable(result) else result
         except Exception as error:
-            raise EnvironmentFailed(f"{self._identity}: {error_line(error)}") from error
+            raise EnvironmentFailed(f"{self._identity}: {_error_line(error)}") from error
 
 
-def _is_timeout(failure: Exception | None) -> bool:
-    """Return whether a command that gave no exit code at its timeout was ended by that."""
-    words = str(failure).lower()
-    return (
-        failure is None
-        or isinstance(failure, TimeoutError)
-        or any(word in words for word in _TIMEOUT_WORDS)
-    )
+def _error_line(error: Exception) -> str:
+    """Return another program's exception on one line of at most 400 characters."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:400]
 
 
 # ── sandbox factories ─────────────────────────────────────────────────────────────────────────────────
@@ -213,7 +216,7 @@ class FactoryEnvironments(Environments):
         try:
             sandbox = await self._factory(folder, self._lifetime_s)
         except Exception as error:
-            raise EnvironmentFailed(f"{self.identity}: {error_line(error)}") from error
+            raise EnvironmentFailed(f"{self.identity}: {_error_line(error)}") from error
         made = _FactoryEnvironment(sandbox, self.identity, env)
         made.notes = tuple(
             f"environment.{name} is not passed to the sandbox factory"
@@ -307,7 +310,7 @@ class HarborEnvironments(Environments):
         except (ValueError, ImportError, AttributeError, TypeError) as error:
             known = ", ".join(sorted(one.value for one in types))
             raise ConfigError(
-                f"coding.harbor.environment=harbor:{kind}: {error_line(error)}; use module:Class or "
+                f"coding.harbor.environment=harbor:{kind}: {_error_line(error)}; use module:Class or "
                 f"one of Harbor's: {known}"
             ) from error
         self.identity = f"harbor/harbor:{kind}"
@@ -319,6 +322,10 @@ class HarborEnvironments(Environments):
         given = {name: value for name, value in asdict(config).items() if name in _TOLD}
         stated = {name: value for name, value in given.items() if value is not None}
         is_open = config.network_mode is NetworkMode.public
+        # Harbor's environment refuses a network that it cannot enforce.
+        policy = _harbors("models.task.config:NetworkPolicy")(
+            network_mode=config.network_mode.value, allowed_hosts=list(config.allowed_hosts or ())
+        )
         logs = tempfile.TemporaryDirectory(prefix="harbor-trial-")
         name = f"{folder.parent.name}__{uuid4().hex[:7]}"
         try:
@@ -330,24 +337,17 @@ class HarborEnvironments(Environments):
                 task_env_config=_harbors("models.task.config:EnvironmentConfig")(
                     **stated, env=dict(env)
                 ),
-                network_policy=None if is_open else _policy(config),
+                network_policy=None if is_open else policy,
             )
             await made.start(force_build=False)
         except Exception as error:
             logs.cleanup()
             if isinstance(error, ValueError) and not is_open:  # Harbor's refusal
-                raise ImageError(f"{self.identity}: {error_line(error)}") from error
-            raise EnvironmentFailed(f"{self.identity}: {error_line(error)}") from error
+                raise ImageError(f"{self.identity}: {_error_line(error)}") from error
+            raise EnvironmentFailed(f"{self.identity}: {_error_line(error)}") from error
         place = _HarborEnvironment(made, self.identity, env)
         place.logs = logs
         return await place.begun(config)
-
-
-def _policy(config: EnvironmentConfig) -> Any:
-    """Return the network that Harbor's environment has to enforce, which refuses it if it cannot."""
-    policy = _harbors("models.task.config:NetworkPolicy")
-    hosts = list(config.allowed_hosts or ())
-    return policy(network_mode=config.network_mode.value, allowed_hosts=hosts)
 
 
 def _harbors(name: str) -> Any:

@@ -1,12 +1,14 @@
-"""Files for transfer into and out of an environment: a list of entries, and their joined contents.
+"""What goes into and comes out of an environment: trees of files, also as tar files, and bounded output.
 
 Both ends use this module. It never follows a link out of the folder that it packs.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import stat
+import tarfile
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +20,9 @@ from coding_model_project.contained import Members, UnsafeNameError, in_root, le
 
 Entry = tuple[str, str, int, int | str]
 """Path, kind ("d", "f" or "l"), permissions, and the file's size or the link's target."""
+
+MAX_ENTRIES = 20_000
+"""Most files, folders and links of a tree that comes out of an environment."""
 
 _CHUNK = 1 << 20
 _MOST_FOLDERS = 200
@@ -71,10 +76,6 @@ class Tree:
             return not any(fnmatch(part, one) for one in patterns for part in parts)
 
         return self.kept(is_kept) if patterns else self
-
-    def only(self, names: Container[str]) -> Tree:
-        """Return the tree with these entries only."""
-        return self.kept(lambda entry: entry[0] in names)
 
     def executable(self, path: str) -> Tree:
         """Return the tree with one file executable for all users."""
@@ -137,6 +138,11 @@ def of_files(files: Iterable[tuple[str, Path]]) -> Tree:
             parts.append(path.read_bytes())
             entries.append((name, "f", stat.S_IMODE(found.st_mode), len(parts[-1])))
     return Tree(tuple(entries), b"".join(parts))
+
+
+def in_folder(folder: Path) -> list[tuple[str, Path]]:
+    """Return everything in a folder of the host, for `of_files`; each folder before its contents."""
+    return [(path.relative_to(folder).as_posix(), path) for path in sorted(folder.rglob("*"))]
 
 
 def pack(
@@ -254,7 +260,9 @@ def unpack(target: str, entries: Sequence[Sequence[Any]], body: bytes) -> None:
             os.makedirs(path, exist_ok=True)
             modes.append((path, mode))
             continue
-        _make_way(path)
+        os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
         if kind == "l":
             os.symlink(extra, path)
             continue
@@ -262,12 +270,6 @@ def unpack(target: str, entries: Sequence[Sequence[Any]], body: bytes) -> None:
         at += extra
     for path, mode in reversed(modes):
         os.chmod(path, mode)
-
-
-def _make_way(path: str) -> None:
-    os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
-    with suppress(FileNotFoundError):
-        os.unlink(path)
 
 
 def _write(path: str, content: memoryview, mode: int) -> None:
@@ -279,3 +281,115 @@ def _write(path: str, content: memoryview, mode: int) -> None:
         os.fchmod(fd, mode)
     finally:
         os.close(fd)
+
+
+# ── tar files, which images can unpack and pack themselves ────────────────────────────────────────
+
+
+def to_tar(tree: Tree) -> bytes:
+    """Return a tree as a tar file; root owns all files."""
+    made, at = io.BytesIO(), 0
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, kind, mode, extra in tree.entries:
+            about = tarfile.TarInfo(name)
+            about.mode = mode
+            body = None
+            match kind, extra:
+                case "d", _:
+                    about.type = tarfile.DIRTYPE
+                case "l", str(target):
+                    about.type, about.linkname = tarfile.SYMTYPE, target
+                case _, int(size):
+                    about.size, body = size, io.BytesIO(tree.body[at : at + size])
+                    at += size
+            archive.addfile(about, body)
+    return made.getvalue()
+
+
+def from_tar(packed: bytes, max_bytes: int) -> Tree:
+    """Return the tree in a tar file, whose writer may be hostile: an agent may replace a room's `tar`.
+
+    Raises:
+        OSError: the file is damaged or compressed, a name leads out of the tree, or there is too much.
+    """
+    entries: list[Entry] = []
+    parts: list[bytes] = []
+    contents: dict[str, bytes] = {}
+    members = Members(MAX_ENTRIES, max_bytes)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
+            for about in archive:
+                name = about.name.removeprefix("./")
+                if name in ("", "."):
+                    continue
+                is_file, content = about.isreg() or about.islnk(), None
+                if about.islnk():
+                    content = contents[about.linkname.removeprefix("./")]
+                size = about.size if content is None else len(content)
+                members.add(name, size if is_file else 0, link=about.issym())
+                if about.isdir():
+                    entries.append((name, "d", about.mode & 0o7777, 0))
+                elif about.issym():
+                    entries.append((name, "l", 0o777, about.linkname))
+                elif is_file:
+                    opened = archive.extractfile(about) if content is None else io.BytesIO(content)
+                    assert opened is not None
+                    contents[name] = opened.read()
+                    parts.append(contents[name])
+                    entries.append((name, "f", about.mode & 0o7777, len(parts[-1])))
+    except (tarfile.TarError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
+        raise OSError(f"not a readable tar file: {error}") from error
+    return Tree(tuple(entries), b"".join(parts))
+
+
+# ── output of commands ────────────────────────────────────────────────────────────────────────────
+
+
+class Kept:
+    """A buffer that keeps the beginning and the end of a command's output, up to a number of bytes."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._half = max(1, max_bytes // 2)
+        self._head, self._tail = bytearray(), bytearray()
+        self._lost = 0
+
+    def add(self, chunk: bytes) -> None:
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += chunk[:room]
+            chunk = chunk[room:]
+        self._tail += chunk
+        if len(self._tail) > 2 * self._half:
+            self._trim()
+
+    def _trim(self) -> None:
+        excess = len(self._tail) - self._half
+        if excess > 0:
+            self._lost += excess
+            del self._tail[:excess]
+
+    def take(self) -> tuple[bytes, int]:
+        """Return the kept bytes, and the number of dropped bytes between its halves."""
+        self._trim()
+        return bytes(self._head + self._tail), self._lost
+
+    def forget(self) -> None:
+        """Drop the kept bytes."""
+        self._head, self._tail = bytearray(), bytearray()
+
+
+def bounded(text: str | None, max_bytes: int) -> str:
+    """Return a text's beginning and end, as `Kept` keeps them."""
+    kept = Kept(max_bytes)
+    kept.add((text or "").encode("utf-8", "surrogateescape"))
+    return shown(*kept.take(), max_bytes)
+
+
+def shown(kept: bytes, lost: int, max_bytes: int) -> str:
+    """Return kept bytes as text, with a note in the middle on how much was dropped there."""
+    if not lost:
+        return kept.decode("utf-8", "replace")
+    half = max(1, max_bytes // 2)
+    head, tail = kept[:half], kept[half:]
+    note = f"\n[… {lost} bytes left out …]\n"
+    return head.decode("utf-8", "replace") + note + tail.decode("utf-8", "replace")

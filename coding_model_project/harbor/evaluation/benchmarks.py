@@ -102,40 +102,34 @@ def runnable_tasks(
     """
     if bool(task_dirs) == bool(named):
         raise ConfigError("harbor eval: pass either folders of tasks or --benchmark")
-    if not named:
-        given = ", ".join(map(str, task_dirs))
-        return _first(read_tasks(task_dirs, passed, say=say), environment, limit, given, say)
+    given: list[tuple[str, str | None, list[Path]]] = []
+    if named:
+        found = benchmarks(named, folder_of_sets(data_dir))
+        given += [(f"{OPTION}={name}", name, [folder]) for name, folder in found.items()]
+    else:
+        given.append((", ".join(map(str, task_dirs)), None, task_dirs))
     tasks: list[Task] = []
-    for name, folder in benchmarks(named, folder_of_sets(data_dir)).items():
-        given = f"{OPTION}={name}"
+    for label, name, folders in given:
         try:
-            read = read_tasks([folder], passed, source=name, say=say)
+            read = read_tasks(folders, passed, source=name, say=say)
         except ConfigError as error:
-            raise ConfigError(f"{given}: {error}") from error
-        tasks += _first(read, environment, limit, given, say)
+            if name is None:
+                raise
+            raise ConfigError(f"{label}: {error}") from error
+        runnable: list[Task] = []
+        for one in read:
+            if isinstance(one, Refused):
+                say(f"set aside: {one.reason}")
+                continue
+            try:
+                check_supported(environment, one)
+            except ImageError as error:
+                say(f"set aside: {one.label}: {error}")
+                continue
+            runnable.append(one)
+            for warning in one.warnings:
+                say(f"{one.label}: {warning}")
+        if not runnable:
+            raise ConfigError(f"{label}: no runnable tasks")
+        tasks += runnable[:limit]
     return tasks
-
-
-def _first(
-    read: Iterable[Task | Refused],
-    environment: str,
-    limit: int | None,
-    given: str,
-    say: Callable[[str], None],
-) -> list[Task]:
-    tasks: list[Task] = []
-    for one in read:
-        if isinstance(one, Refused):
-            say(f"set aside: {one.reason}")
-            continue
-        try:
-            check_supported(environment, one)
-        except ImageError as error:
-            say(f"set aside: {one.label}: {error}")
-            continue
-        tasks.append(one)
-        for warning in one.warnings:
-            say(f"{one.label}: {warning}")
-    if not tasks:
-        raise ConfigError(f"{given}: no runnable tasks")
-    return tasks[:limit]

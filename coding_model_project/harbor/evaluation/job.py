@@ -1,7 +1,7 @@
 """A resumable Harbor job: a model attempts a folder of Harbor tasks, with the bash agent or a command.
 
     JOB/config.json, lock.json, result.json   the job's own files in Harbor's format
-    JOB/TASK__7chars/result.json              a finished trial; written last and atomically (`records`)
+    JOB/TASK__7chars/result.json              a finished trial; written last and atomically (`outcome`)
 
 The trials' folders are the only journal: Harbor's own commands read them, and a second one could
 contradict them. Resuming after a kill removes the folders without a result and runs their trials again;
@@ -30,21 +30,21 @@ from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.evaluation.backends.generation import Backend, Sampling
 from coding_model_project.evaluation.results import refuse_another
 from coding_model_project.grading.limiter import CircuitBreaker
-from coding_model_project.harbor.agent_config import AgentConfig
-from coding_model_project.harbor.bash_agent import BashAgent
+from coding_model_project.harbor.agents import BashAgent
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.evaluation.job_folder import AGENT_VERSION, Job, Worked
 from coding_model_project.harbor.evaluation.models import BackendModel, ServedSession
 from coding_model_project.harbor.failures import REGISTRY_UNREACHABLE, AgentAskedNothing
 from coding_model_project.harbor.format.task import Task
-from coding_model_project.harbor.gateway.agent_session import Limits as SessionLimits
-from coding_model_project.harbor.gateway.agents import GatewayAgent, Work
+from coding_model_project.harbor.gateway.gateway_agent import GatewayAgent, Work
 from coding_model_project.harbor.gateway.serving import Gateway
-from coding_model_project.harbor.outcome import TrialOutcome
-from coding_model_project.harbor.records import (
+from coding_model_project.harbor.gateway.session import Limits as SessionLimits
+from coding_model_project.harbor.harbor_config import AgentConfig
+from coding_model_project.harbor.outcome import (
     CONFIG_FILE,
     RESULT_FILE,
     AgentResult,
+    TrialOutcome,
     TrialResult,
     read_trials,
 )
@@ -178,20 +178,15 @@ class Evaluation(Job):
         if self._asked.agent_config.on:
             outcome, worked = await self._by_agent(trials, backend, gateway, task, attempt)
         else:
-            outcome, worked = await self._by_bash(trials, backend, task, attempt)
+            calls = self._asked.calls
+            model = BackendModel(backend, self._asked.sampling, attempt, calls)
+            agent = BashAgent(model, self._asked.limits, calls)
+            outcome = await trials.run(task, agent)
+            worked = _worked(agent.episodes, model.prompt_tokens, self._asked.model)
         for error in outcome.errors:
             if isinstance(error, ConfigError):
                 raise error
         return self.add(outcome, worked, attempt=attempt)
-
-    async def _by_bash(
-        self, trials: Trials, backend: Backend, task: Task, attempt: int
-    ) -> tuple[TrialOutcome, list[Worked]]:
-        calls = self._asked.calls
-        model = BackendModel(backend, self._asked.sampling, attempt, calls)
-        agent = BashAgent(model, self._asked.limits, calls)
-        outcome = await trials.run(task, agent)
-        return outcome, _worked(agent.episodes, model.prompt_tokens, self._asked.model)
 
     async def _by_agent(
         self, trials: Trials, backend: Backend, gateway: Gateway, task: Task, attempt: int
@@ -217,7 +212,8 @@ class Evaluation(Job):
 
         agent = GatewayAgent(config=config, gateway=gateway, begin=begin)
         outcome = await trials.run(task, agent)
-        silent = next((one for one in agent.works if _is_silent(one)), None)
+        sessions = ((work, work.session) for work in agent.works)
+        silent = next((w for w, s in sessions if not s.recorder.turns and s.refused is None), None)
         if silent is not None and not outcome.errors:
             said = silent.said[-_SHOWN_CHARS:] or "it printed nothing"
             why = f"the agent ended ({silent.ending}) before it asked the model: {said!r}"
@@ -286,15 +282,9 @@ def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int], model: st
                 "commands_s": round(sum(turn.command_s for turn in episode.turns), 3),
             },
         )
-        trajectory = of_episode(
-            episode, n_prompt, agent=BashAgent.name, version=AGENT_VERSION, model=model
-        )
-        found.append(Worked(used=used, trajectory=trajectory))
+        agent = {"name": BashAgent.name, "version": AGENT_VERSION, "model_name": model}
+        found.append(Worked(used=used, trajectory=of_episode(episode, n_prompt, agent)))
     return found
-
-
-def _is_silent(work: Work) -> bool:
-    return not work.session.recorder.turns and work.session.refused is None
 
 
 def _of_agent(work: Work, model: str) -> Worked:
@@ -313,7 +303,5 @@ def _of_agent(work: Work, model: str) -> Worked:
             "ignored": sorted(session.ignored),
         },
     )
-    trajectory = of_conversations(
-        session.recorder, agent=GatewayAgent.name, version=AGENT_VERSION, model=model
-    )
-    return Worked(used=used, trajectory=trajectory)
+    agent = {"name": GatewayAgent.name, "version": AGENT_VERSION, "model_name": model}
+    return Worked(used=used, trajectory=of_conversations(session.recorder, agent))

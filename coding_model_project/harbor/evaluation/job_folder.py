@@ -1,4 +1,4 @@
-"""A writer of a job's folder in Harbor's format: its trials (`records`), and the job's own files."""
+"""A writer of a job's folder in Harbor's format: its trials (`outcome`), and the job's own files."""
 
 from __future__ import annotations
 
@@ -25,29 +25,27 @@ from coding_model_project.harbor.evaluation.scores import job_stats
 from coding_model_project.harbor.format.reward_rules import JSON_FILE, Rewards
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.task_config import VerifierMode
-from coding_model_project.harbor.integrity import Integrity
-from coding_model_project.harbor.outcome import CollectedStatus, StepOutcome, TrialOutcome
-from coding_model_project.harbor.records import (
+from coding_model_project.harbor.harbor_config import Integrity
+from coding_model_project.harbor.outcome import (
     CONFIG_FILE,
     LOCK_FILE,
     RESULT_FILE,
     AgentInfo,
     AgentResult,
+    CollectedStatus,
     ExceptionInfo,
     ModelInfo,
+    StepOutcome,
     StepResult,
     Timing,
+    TrialOutcome,
     TrialResult,
     VerifierResult,
     plain,
 )
 
 AGENT_VERSION = "1"
-_OUTPUT_FILE, _MANIFEST_FILE, _TRAJECTORY_FILE = (
-    "test-stdout.txt",
-    "manifest.json",
-    "trajectory.json",
-)
+_OUTPUT_FILE, _MANIFEST_FILE = "test-stdout.txt", "manifest.json"
 _ALPHABET = "".join(sorted(set(string.ascii_letters + string.digits) - set("01IOl")))
 
 
@@ -108,7 +106,7 @@ class Job:
         for step, own, work in reversed([*zip_longest(outcome.steps, task.steps, worked)]):
             if step is None:
                 continue
-            _keep(_place(folder, step), step, work)
+            _keep(folder if step.name is None else folder / "steps" / step.name, step, work)
             steps.insert(0, _step(step, Integrity.of(own), ends, work))  # counted back from the end
             ends -= timedelta(seconds=step.agent_s + step.verifier_s)
         if not outcome.steps and not task.has_steps:
@@ -118,7 +116,7 @@ class Job:
         model = agent.get("model_name")
         mode = None if task.has_steps else (task.config.verifier.mode or VerifierMode.shared)
         digest = task.digest()
-        config = {
+        config: dict[str, Any] = {
             "task": {"path": str(task.path), "source": task.source},
             "trial_name": folder.name,
             "trials_dir": str(self.folder),
@@ -154,7 +152,21 @@ class Job:
             "finished_at": finished.isoformat(),
         }
         write_json(folder / CONFIG_FILE, config)
-        write_json(folder / LOCK_FILE, _lock(task, config, digest, mode))
+        package = task.config.task
+        about = {
+            "name": task.name,
+            "version": package.version if package else None,
+            "type": "local",
+            "digest": f"sha256:{digest}",
+        }
+        lock = {
+            "schema_version": 2,
+            "task": {**about, **config["task"]},
+            "agent": config["agent"],
+            "environment": config["environment"],
+            "verifier": {"environment_mode": mode},
+        }
+        write_json(folder / LOCK_FILE, lock)
         if result.exception_info is not None:
             (folder / "exception.txt").write_text(result.exception_info.exception_traceback)
         write_json(folder / RESULT_FILE, {**plain(result), **unread})
@@ -204,34 +216,10 @@ def harbors_name(environment: str) -> dict[str, str]:
     return {"import_path": own.get(environment, environment)}
 
 
-def _lock(
-    task: Task, config: Mapping[str, Any], digest: str, mode: VerifierMode | None
-) -> dict[str, Any]:
-    """Return the contents of a trial's lock.json: its configuration, and what is known of the task."""
-    package = task.config.task
-    about = {
-        "name": task.name,
-        "version": package.version if package else None,
-        "type": "local",
-        "digest": f"sha256:{digest}",
-    }
-    return {
-        "schema_version": 2,
-        "task": {**about, **config["task"]},
-        "agent": config["agent"],
-        "environment": config["environment"],
-        "verifier": {"environment_mode": mode},
-    }
-
-
 def trial_name(task: Task) -> str:
     """Return the first 32 characters of the task folder's name, and 7 random ones."""
     suffix = "".join(secrets.choice(_ALPHABET) for _ in range(7))
     return f"{task.label.rpartition('/')[2][:32].rstrip('_-')}__{suffix}"
-
-
-def _place(folder: Path, step: StepOutcome) -> Path:
-    return folder if step.name is None else folder / "steps" / step.name
 
 
 def _parts(folder: Path) -> tuple[Path, Path, Path]:
@@ -246,7 +234,7 @@ def _keep(folder: Path, step: StepOutcome, work: Worked | None) -> None:
         part.mkdir(parents=True)
     tree.keep(agent, step.agent_files)
     if work is not None and work.trajectory is not None:
-        write_json(agent / _TRAJECTORY_FILE, work.trajectory)
+        write_json(agent / "trajectory.json", work.trajectory)
     tree.keep(verifier, step.verifier_files.without((_OUTPUT_FILE,)))
     (verifier / _OUTPUT_FILE).write_text(step.verifier_output)
     if step.rewards is not None:

@@ -17,14 +17,9 @@ from coding_model_project.episodes.tool_calls import parse
 from coding_model_project.errors import GenerationError, HarborError, PromptError
 from coding_model_project.evaluation.backends.generation import Backend, Completion, Sampling
 from coding_model_project.grading.prompts import Message
-from coding_model_project.harbor.gateway.agent_session import AgentSession, Limits, Pending
-from coding_model_project.harbor.gateway.recorder import Generated, Turn
-from coding_model_project.harbor.gateway.requests import (
-    Ask,
-    Ended,
-    RequestError,
-    read_reply,
-)
+from coding_model_project.harbor.gateway.recorder import Turn
+from coding_model_project.harbor.gateway.requests import Ask, Ended, RequestError, read_reply
+from coding_model_project.harbor.gateway.session import AgentSession, Limits, Pending
 
 _TOO_LONG = re.compile(r"context|too (long|large)|max_tokens|maximum.*tokens|limit is", re.I)
 """A pattern of errors about conversations that leave no room for an answer."""
@@ -170,9 +165,6 @@ class ServedSession(AgentSession):
         )
         return Turn(
             parent=place.after,
-            dropped=0,
-            added=(),
-            generated=Generated(ids=(), log_probs=None),
             said=place.new,
             tools=ask.tools,
             answer=answer,

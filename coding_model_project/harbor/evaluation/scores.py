@@ -19,10 +19,9 @@ from rich.table import Table
 from coding_model_project.episodes.bash import Ending
 from coding_model_project.evaluation.statistics.intervals import pass_at_k, rate_interval
 from coding_model_project.evaluation.tables import table_text
-from coding_model_project.harbor.agent_config import OverflowRule
 from coding_model_project.harbor.failures import counted_cause
-from coding_model_project.harbor.integrity import Integrity
-from coding_model_project.harbor.records import ExceptionInfo, TrialResult
+from coding_model_project.harbor.harbor_config import Integrity, OverflowRule
+from coding_model_project.harbor.outcome import ExceptionInfo, TrialResult
 
 _PASSES_AT = 1.0
 
@@ -54,12 +53,14 @@ def score(trials: Iterable[TrialResult]) -> Score:
     for trial in trials:
         own = rewards.setdefault(trial.task_key, [])
         if trial.reward is None:
-            errors[_cause(trial)] += 1
+            errors[counted_cause(trial.exceptions, trial.rewards)] += 1
         else:
             own.append(trial.reward)
     graded = [own for own in rewards.values() if own]
     passes = [[value >= _PASSES_AT for value in own] for own in graded]
-    ks = _ks(min(map(len, graded), default=0))
+    most = min(map(len, graded), default=0)
+    powers = {2**i for i in range(most.bit_length()) if 2**i <= most}
+    ks = sorted(powers | set(range(5, most + 1, 5)))
     rates = {k: [pass_at_k(len(own), sum(own), k) for own in passes] for k in ks}
     n_passed = sum(map(sum, passes))
     return Score(
@@ -155,7 +156,7 @@ def _costs(trials: Sequence[TrialResult]) -> dict[str, Any]:
 
 
 def _integrity(trials: Sequence[TrialResult]) -> dict[str, Any]:
-    """Return the trials with a valid reward, and pass@1, per integrity (`harbor.integrity`)."""
+    """Return the trials with a valid reward, and pass@1, per integrity (`Integrity`)."""
     groups: dict[str, list[TrialResult]] = defaultdict(list)
     for trial in trials:
         if trial.reward is not None and trial.verifier_result is not None:
@@ -205,14 +206,11 @@ def _cells(trials: Sequence[TrialResult]) -> list[str]:
     ]
 
 
-def _cause(trial: TrialResult) -> str:
-    """Return why a trial has no valid reward."""
-    return counted_cause(trial.exceptions, trial.rewards)
-
-
 def _failures(trials: Iterable[TrialResult]) -> dict[str, int]:
     failed = [one for one in trials if one.reward is not None and one.reward < _PASSES_AT]
-    ends = ([None, *_endings(one)][-1] or _cause(one) for one in failed)
+    ends = (
+        [None, *_endings(one)][-1] or counted_cause(one.exceptions, one.rewards) for one in failed
+    )
     return dict(Counter(f"ended by {end}" for end in ends))
 
 
@@ -281,8 +279,3 @@ def _by_key(trials: Iterable[TrialResult]) -> dict[str, list[TrialResult]]:
         parts = (trial.agent_info.name, model.name if model else None, trial.source or "adhoc")
         groups["__".join(part for part in parts if part is not None)].append(trial)
     return groups
-
-
-def _ks(most: int) -> list[int]:
-    powers = {2**i for i in range(most.bit_length()) if 2**i <= most}
-    return sorted(powers | set(range(5, most + 1, 5)))

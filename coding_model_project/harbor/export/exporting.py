@@ -30,7 +30,7 @@ from coding_model_project.data.problems import test_to_json
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.compare import output_rule
 from coding_model_project.grading.prelude import with_prelude
-from coding_model_project.harbor.format.task import RANGE_KEY
+from coding_model_project.harbor.format.task import RANGE_KEY, write_task
 from coding_model_project.harbor.format.task_config import (
     Artifact,
     Package,
@@ -38,7 +38,6 @@ from coding_model_project.harbor.format.task_config import (
     VerifierConfig,
     VerifierMode,
 )
-from coding_model_project.harbor.format.writing import write_task
 from coding_model_project.harbor.loader import EXPORTED
 from coding_model_project.isolation.carried_source import carried
 from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
@@ -146,9 +145,16 @@ def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
     if not problem.hidden_tests:
         raise _Unsuited("it has no hidden test")
     if any(isinstance(test.input, Stdin) for test in problem.hidden_tests):
-        _check_comparison(problem.comparison)
+        if problem.comparison == "checker":
+            raise _Unsuited("its outputs need a checker")
+        try:
+            output_rule(problem.comparison)
+        except DataError as error:
+            raise _Unsuited(str(error)) from None
     names = _required(problem)
-    budget_s = min(_MOST_S, sum(_longest(problem) for _ in problem.hidden_tests))
+    # A test's computing time, with some slack for a slow machine.
+    longest_s = min(problem.limits.wall_s, 2 * problem.limits.cpu_s) + _START_S
+    budget_s = min(_MOST_S, longest_s * len(problem.hidden_tests))
     source, _, number = problem.id.partition("/")
     metadata = {
         EXPORTED: problem.id, "split": problem.split,
@@ -243,20 +249,6 @@ def _cases(problem: Problem, budget_s: float) -> dict[str, Any]:
         "isolation": problem.isolation,
         "tests": [test_to_json(test) for test in problem.hidden_tests],
     }
-
-
-def _longest(problem: Problem) -> float:
-    """Return the most seconds of one test: computing time, with some slack for a slow machine."""
-    return min(problem.limits.wall_s, 2 * problem.limits.cpu_s) + _START_S
-
-
-def _check_comparison(comparison: str) -> None:
-    if comparison == "checker":
-        raise _Unsuited("its outputs need a checker")
-    try:
-        output_rule(comparison)
-    except DataError as error:
-        raise _Unsuited(str(error)) from None
 
 
 @cache

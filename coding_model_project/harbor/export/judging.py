@@ -24,8 +24,7 @@ from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.export import exporting
-from coding_model_project.harbor.export.cases import problem_of
-from coding_model_project.harbor.export.verifier import PROGRAM_BYTES
+from coding_model_project.harbor.export.verifier import PROGRAM_BYTES, problem_of
 from coding_model_project.harbor.format.task import Step, Task
 from coding_model_project.harbor.rooms.rooms import PATH
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
@@ -90,7 +89,7 @@ class ExportedJudge:
     async def _started(self) -> ExecutionGrader | None:
         """Return the grader, started once; None if programs cannot run in the Python of rooms."""
         async with self._starting:
-            python = shutil.which("python3", path=PATH) or _own_python()
+            python = shutil.which("python3", path=f"{PATH}:{sys.base_prefix}/bin")
             if self._grader is None and not self._broken and python is not None:
                 try:
                     sandbox = EmbeddedSandbox(python=python)
@@ -114,11 +113,6 @@ class ExportedJudge:
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return known[1]
-
-
-def _own_python() -> str | None:
-    path = f"{sys.base_prefix}/bin/python3"
-    return path if os.access(path, os.X_OK) else None
 
 
 def _state(task: Task) -> object:

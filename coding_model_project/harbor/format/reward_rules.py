@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from coding_model_project import strict_json
+from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.failures import (
     RewardFileEmptyError,
     RewardFileNotFoundError,
@@ -30,15 +30,16 @@ MAX_BYTES = 1 << 20
 MAIN_KEY = "reward"
 
 
-def read_rewards(folder: Path) -> Rewards:
-    """Read the rewards in a verifier's log folder.
+def read_rewards(files: Tree) -> Rewards:
+    """Read the rewards in a verifier's files, those of /logs/verifier.
 
     Raises:
         VerifierError: the files are invalid; the subclass has Harbor's name for the reason.
     """
+    kinds = {entry[0]: entry[1] for entry in files.entries}
     for name, parse in ((JSON_FILE, _from_json), (TEXT_FILE, _from_text)):
-        if (folder / name).is_symlink() or (folder / name).exists():
-            return parse(_read(folder, name))
+        if name in kinds:
+            return parse(_text(files, name, kinds[name]))
     raise RewardFileNotFoundError(f"the verifier wrote neither {JSON_FILE} nor {TEXT_FILE}")
 
 
@@ -77,16 +78,13 @@ def combined(strategy: RewardStrategy | None, steps: Sequence[Rewards | None]) -
     return {key: sum(rewards.get(key, 0) for rewards in given) / len(given) for key in keys}
 
 
-def unmet(rewards: Rewards | None, min_reward: float | Mapping[str, float] | None) -> str | None:
-    """Return the reason not to run later steps, or None. A missing key meets no threshold."""
+def meets(rewards: Rewards | None, min_reward: float | Mapping[str, float] | None) -> bool:
+    """Return whether later steps may run. A missing key meets no threshold."""
     if min_reward is None:
-        return None
+        return True
     thresholds = min_reward if isinstance(min_reward, Mapping) else {MAIN_KEY: min_reward}
-    for key, threshold in thresholds.items():
-        actual = (rewards or {}).get(key, -math.inf)
-        if actual < threshold:
-            return f"{key} is {actual}, below min_reward {threshold}"
-    return None
+    given = rewards or {}
+    return not any(given.get(key, -math.inf) < least for key, least in thresholds.items())
 
 
 def reward_valid(rewards: Rewards | None, exceptions: Sequence[str]) -> bool:
@@ -98,26 +96,23 @@ def reward_valid(rewards: Rewards | None, exceptions: Sequence[str]) -> bool:
     return bool(rewards) and all(failure_cause(name).reward_valid for name in exceptions)
 
 
-def _read(folder: Path, name: str) -> str:
-    """Return a reward file's text. Follows no links or devices, since the verifier fills the folder.
+def _text(files: Tree, name: str, kind: str) -> str:
+    """Return a reward file's text. Follows no links, since the verifier fills the folder.
 
     Raises:
         VerifierError: it is empty, not a regular file, not UTF-8, or larger than `MAX_BYTES`.
     """
-    path = folder / name
-    if path.is_symlink():
+    if kind == "l":
         raise VerifierOutputParseError(f"{name} is a link")
-    if path.is_dir():
+    if kind == "d":
         raise RewardIsDirectoryError(f"{name} is a directory")
-    if not path.is_file():
-        raise VerifierOutputParseError(f"{name} is not a regular file")
-    size = path.stat().st_size
-    if size == 0:
+    content = files.file(name)
+    if not content:
         raise RewardFileEmptyError(f"{name} is empty")
-    if size > MAX_BYTES:
-        raise VerifierOutputParseError(f"{name} has {size} bytes, more than {MAX_BYTES}")
+    if len(content) > MAX_BYTES:
+        raise VerifierOutputParseError(f"{name} has {len(content)} bytes, more than {MAX_BYTES}")
     try:
-        return path.read_text(encoding="utf-8")
+        return content.decode()
     except UnicodeDecodeError as error:
         raise VerifierOutputParseError(f"{name} is not UTF-8: {error}") from error
 

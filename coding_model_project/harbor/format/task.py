@@ -12,41 +12,39 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.contained import below
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.failures import InvalidTask, MissingVariable
-from coding_model_project.harbor.format.task_config import TaskConfig, TaskOS, parse_config
-from coding_model_project.harbor.format.task_files import Patterns, TaskFiles
-from coding_model_project.harbor.step import (
-    IMAGE_FILES,
-    INSTRUCTION_FILE,
-    Step,
-    has_image,
-    read_step,
+from coding_model_project.harbor.format.task_config import (
+    AgentConfig,
+    Artifact,
+    EnvironmentConfig,
+    Healthcheck,
+    StepConfig,
+    TaskConfig,
+    TaskOS,
+    VerifierConfig,
+    VerifierMode,
+    parse_config,
+    toml,
 )
+from coding_model_project.harbor.format.task_files import Patterns, TaskFiles
 
-__all__ = [
-    "Step",
-    "Task",
-    "check_env",
-    "load_task",
-    "passed_variables",
-    "resolve_env",
-    "resolve_verifier_env",
-    "withheld",
-]
-
-CONFIG_FILE = "task.toml"
+CONFIG_FILE, INSTRUCTION_FILE = "task.toml", "instruction.md"
+IMAGE_FILES = ("Dockerfile", "docker-compose.yaml")
 RANGE_KEY = "reward_range"
 
 _HASHED = (CONFIG_FILE, INSTRUCTION_FILE, "README.md", "trajectory.json")
 _NOT_HASHED = ("__pycache__/", "*.pyc", ".DS_Store", "*.swp", "*.swo", "*~")
 """Patterns of files to leave out of the hash, unless the task has its own .gitignore."""
 
+_CANARY = re.compile(r"(<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
 
 
@@ -133,7 +131,8 @@ def load_task(path: Path | str) -> Task:
         _check_folders(files, config)
         steps = tuple(read_step(files, config, step) for step in config.steps or (None,))
     except (InvalidTask, ValueError, OSError, RuntimeError) as error:
-        raise InvalidTask(f"{path}: {_reason(error)}") from error
+        key = f"{CONFIG_FILE}: " if isinstance(error, InvalidTask) else ""
+        raise InvalidTask(f"{path}: {key}{error}") from error
     declared = config.metadata.get(RANGE_KEY)
     if declared is not None and _range(declared) is None:
         warnings = (*warnings, f"ignored metadata.{RANGE_KEY}: expected [low, high]")
@@ -273,7 +272,164 @@ def _check_folders(files: TaskFiles, config: TaskConfig) -> None:
         files.check_links(files.root / name)
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, InvalidTask):
-        return f"{CONFIG_FILE}: {error}"
-    return str(error)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One turn of agent and verifier. A task without [[steps]] is one step without a name.
+
+    The task's settings fill in whatever the step leaves out.
+    """
+
+    name: str | None
+    instruction: str
+    agent: AgentConfig
+    verifier: VerifierConfig
+    """`env` merges the task's and the step's variables; `mode` selects where the verifier runs."""
+    verifier_environment: EnvironmentConfig | None
+    """Environment of a separate verifier; None if it runs in the agent's environment."""
+    verifier_image: Path | None
+    """Build folder of a separate verifier's environment: tests/ if it has its own image, else
+    environment/."""
+    tests: tuple[Path, ...]
+    """Folders copied over /tests in this order, limited to their `Task.files.selected`."""
+    test_script: Path | None
+    """test.sh in one of `tests`; None if the verifier's image contains /tests/test.sh."""
+    solution: Path
+    """Folder that the oracle copies over /solution; it, or its solve.sh, may not exist."""
+    workdir: Path | None = None
+    """Files copied over the working directory before the agent starts; their setup.sh then runs."""
+    min_reward: float | Mapping[str, float] | None = None
+    healthcheck: Healthcheck | None = None
+    """Health check after the step's set-up, in addition to the environment's own."""
+    artifacts: tuple[Artifact, ...] = ()
+
+
+def read_step(files: TaskFiles, config: TaskConfig, step: StepConfig | None) -> Step:
+    """Read a step, with the task's settings as defaults.
+
+    Raises:
+        ValueError, OSError: its instruction or its test script is missing or ignored.
+    """
+    root = files.root
+    folder = root if step is None else root / "steps" / step.name
+    instruction = strip_canary(files.text(folder / INSTRUCTION_FILE))
+    given = step or StepConfig(name="all", agent=config.agent, verifier=config.verifier)
+    test_folders = tuple(dict.fromkeys((folder / "tests", root / "tests")))
+    apart = given.verifier.mode or config.verifier.mode or VerifierMode.shared
+    environment, image, bundled = None, None, False
+    if apart is VerifierMode.separate:
+        environment, image, bundled = _verifier_environment(config, given, test_folders, root)
+    solution, workdir = folder / "solution", folder / "workdir"
+    return Step(
+        name=None if step is None else step.name,
+        instruction=instruction,
+        agent=_agent(config, given.agent),
+        verifier=_verifier(config, given.verifier, environment or config.environment),
+        verifier_environment=environment,
+        verifier_image=image,
+        tests=() if bundled else tuple(one for one in reversed(test_folders) if one.exists()),
+        test_script=None if bundled else _test_script(files, test_folders),
+        solution=solution if solution.exists() else root / "solution",
+        workdir=workdir if step is not None and workdir.exists() else None,
+        min_reward=given.min_reward,
+        healthcheck=given.healthcheck,
+        artifacts=(*config.artifacts, *given.artifacts),
+    )
+
+
+def _agent(config: TaskConfig, given: AgentConfig) -> AgentConfig:
+    timeout_sec = config.agent.timeout_sec if given.timeout_sec is None else given.timeout_sec
+    return AgentConfig(
+        timeout_sec=timeout_sec,
+        user=config.agent.user if given.user is None else given.user,
+        **_network(given, config.agent, config.environment),
+    )
+
+
+def _verifier(
+    config: TaskConfig, given: VerifierConfig, environment: EnvironmentConfig
+) -> VerifierConfig:
+    return replace(
+        given,
+        env={**config.verifier.env, **given.env},
+        user=config.verifier.user if given.user is None else given.user,
+        **_network(given, config.verifier, environment),
+    )
+
+
+def _network(*levels: AgentConfig | VerifierConfig | EnvironmentConfig) -> dict[str, Any]:
+    """Return mode and hosts of the first level that sets a mode."""
+    first = next(level for level in levels if level.network_mode is not None)
+    return {"network_mode": first.network_mode, "allowed_hosts": first.allowed_hosts or None}
+
+
+def _verifier_environment(
+    config: TaskConfig, step: StepConfig, test_folders: tuple[Path, ...], root: Path
+) -> tuple[EnvironmentConfig, Path, bool]:
+    """Return a separate verifier's environment, its image's folder, and whether that has the tests."""
+    settings = step.verifier.environment or config.verifier.environment or config.environment
+    levels = (step.verifier.environment, config.verifier.environment)[-len(test_folders) :]
+    for level, folder in zip(levels, test_folders, strict=True):
+        image = level.docker_image if level is not None else None
+        if image or has_image(folder):
+            return replace(settings, docker_image=image), folder, True
+    image = config.environment.docker_image
+    return replace(settings, docker_image=image), root / "environment", False
+
+
+def _test_script(files: TaskFiles, folders: tuple[Path, ...]) -> Path:
+    script = next((f / "test.sh" for f in folders if (f / "test.sh").exists()), None)
+    if script is None:
+        raise ValueError(f"{(folders[0] / 'test.sh').relative_to(files.root)} is missing")
+    if files.ignored(script):
+        raise ValueError(f"{script.relative_to(files.root)} is excluded by .harborignore")
+    return script
+
+
+def has_image(folder: Path) -> bool:
+    """Return whether a folder defines an image."""
+    return any(map(Path.is_file, map(folder.joinpath, IMAGE_FILES)))
+
+
+def strip_canary(text: str) -> str:
+    """Return an instruction without its leading canary comments and blank lines."""
+    lines = text.split("\n")
+    while lines and _CANARY.fullmatch(lines[0].strip()):
+        del lines[0]
+    while lines and not lines[0].strip():
+        del lines[0]
+    return "\n".join(lines)
+
+
+def write_task(folder: Path, config: TaskConfig, files: Mapping[str, str | bytes]) -> Task:
+    """Write a task's folder atomically.
+
+    Args:
+        files: contents by path in the folder, such as "instruction.md" and "tests/test.sh", written byte
+            for byte; files that end in .sh become executable. `config` becomes task.toml.
+
+    Returns:
+        The task, read back from the folder.
+
+    Raises:
+        ConfigError: the folder exists.
+        UnsafeNameError: a path leads out of it.
+        InvalidTask: the result is not a task, for example without tests/test.sh; nothing is written.
+    """
+    if folder.exists():
+        raise ConfigError(f"{folder} exists; remove it or choose another folder")
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        for name, content in {**files, CONFIG_FILE: toml(config)}.items():
+            _write(below(partial, name), content)
+        load_task(partial)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return load_task(folder)
+
+
+def _write(path: Path, content: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    path.chmod(0o755 if path.suffix == ".sh" else 0o644)

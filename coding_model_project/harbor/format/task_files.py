@@ -9,6 +9,7 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec
 
 from coding_model_project.contained import leaves
+from coding_model_project.harbor.environment.tree import Tree, of_files
 
 IGNORE_FILE = ".harborignore"
 """File name that applies in tests/ and solution/ of a task or step and below, but nowhere else."""
@@ -104,6 +105,10 @@ class TaskFiles:
         if folder.is_dir() and not self.ignored(folder):
             visit(folder)
         return tuple(found)
+
+    def tree(self, folder: Path) -> Tree:
+        """Return the files of a folder that go into an environment. Raises OSError as `of_files`."""
+        return of_files((str(path), folder / path) for path in self.selected(folder))
 
     def check_links(self, path: Path) -> None:
         """Raise if a link at or below `path` is invalid.

@@ -5,23 +5,35 @@ Supported layouts:
     ROOT/TASK/                      a data set, as Harbor downloads it by default
     ROOT/SHORTUUID/TASK/            Harbor's cache, ~/.cache/harbor/tasks
     ROOT/packages/ORG/TASK/DIGEST/  the same, of published packages
-    FILE.parquet                    packed tasks (`packed`), which are unpacked beside it
+    FILE.parquet                    packed tasks, which are unpacked beside it. Each row has `path` and
+                                    `task_binary`, a tar file of the folder, usually with gzip
 """
 
 from __future__ import annotations
 
+import gzip
+import os
 import re
+import shutil
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
-from coding_model_project.errors import ConfigError
+from coding_model_project.contained import file_name
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.harbor.environment.tree import from_tar, in_folder, keep, of_files, to_tar
 from coding_model_project.harbor.failures import InvalidTask
-from coding_model_project.harbor.format.packed import unpacked
-from coding_model_project.harbor.format.task import CONFIG_FILE, Task, check_env, load_task
-from coding_model_project.harbor.step import INSTRUCTION_FILE
+from coding_model_project.harbor.format.task import (
+    CONFIG_FILE,
+    INSTRUCTION_FILE,
+    Task,
+    check_env,
+    load_task,
+)
 
 _DEEPEST = 4
 """Maximum folders between a root and a task, as for a published package in Harbor's cache."""
@@ -36,24 +48,13 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFolder:
-    """A folder that is, or should be, a task."""
-
-    path: Path
-    label: str
-    """Its name, with as many parent folders as are needed to make it unique."""
-    source: str
-    """The name of its data set; default: the given folder."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """A folder that is not a valid task."""
 
     path: Path
     reason: str
     label: str
-    """See `TaskFolder.label`."""
+    """Its name, with as many parent folders as are needed to make it unique."""
 
     def line(self) -> dict[str, Any]:
         """Return the object that `harbor grade` prints, with the keys of `TrialOutcome.line`."""
@@ -63,22 +64,10 @@ class Refused:
         return {**about, **missing, "reason": reason}
 
 
-def task_folders(
-    paths: Iterable[Path], source: str | None = None, say: Callable[[str], None] | None = None
-) -> list[TaskFolder]:
-    """Find tasks: each path itself if it is a task, else the tasks below it, sorted by name.
-
-    A folder without any task counts as a broken task. Skips folders whose names begin with "." or "_",
-    and folders that hold jobs or trials.
-
-    Args:
-        source: the data set's name; default: the name of the folder that contains it.
-        say: gets a line for each folder of jobs or trials, and each row that is no task.
-
-    Raises:
-        ConfigError: a path is neither a folder nor a file of tasks, or a folder that is empty or holds
-            results only.
-    """
+def _task_folders(
+    paths: Iterable[Path], source: str | None, say: Callable[[str], None] | None
+) -> list[tuple[Path, str]]:
+    """Return the folders of tasks, with the names of their data sets. See `read_tasks`."""
     found: list[tuple[Path, str]] = []
     for given in paths:
         path, name = given, source
@@ -104,12 +93,11 @@ def task_folders(
             if say is not None:
                 say(f"ignored {one}: it holds results of jobs and no task")
         inside = [task for one, tasks in below.items() for task in tasks or [one]]
-        found += [(one, name or root.name) for one in sorted(inside, key=_sorting)]
-    labels = _labels([path for path, _ in found])
-    return [
-        TaskFolder(path=path, label=label, source=name)
-        for (path, name), label in zip(found, labels, strict=True)
-    ]
+        found += [
+            (one, name or root.name)
+            for one in sorted(inside, key=lambda one: (_name_parts(one)[-1], str(one)))
+        ]
+    return found
 
 
 def _holds_results(path: Path) -> bool:
@@ -147,10 +135,6 @@ def _name_parts(path: Path) -> tuple[str, ...]:
     return parts[:-1] if len(parts) > 1 and _DIGEST.fullmatch(parts[-1]) else parts
 
 
-def _sorting(path: Path) -> tuple[str, str]:
-    return _name_parts(path)[-1], str(path)
-
-
 def _labels(paths: Sequence[Path]) -> list[str]:
     """Return a unique name for each path, with more of the path if shorter names collide."""
     names, labels = [_name_parts(path) for path in paths], [""] * len(paths)
@@ -176,27 +160,138 @@ def read_tasks(
     source: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Iterator[Task | Refused]:
-    """Find task folders, then yield tasks and refused folders, reading each lazily.
+    """Find tasks, each path itself or those below it by name; then yield them, reading each lazily.
+
+    A folder without any task counts as a broken task. Skips folders whose names begin with "." or "_",
+    and folders that hold jobs or trials.
 
     Args:
         environ: the variables of this machine that tasks may have (`passed_variables`); a task that
             needs another one is refused. None passes none, and skips this check.
         oracle: whether the solutions will run, so that their variables are checked too.
         verifier_env: see `check_env`.
-        source, say: see `task_folders`.
+        source: the data set's name; default: the name of the folder that contains it.
+        say: gets a line for each folder of jobs or trials, and each row that is no task.
 
     Raises:
-        ConfigError: as `task_folders`.
+        ConfigError: a path is neither a folder nor a file of tasks, or a folder that is empty or holds
+            results only.
     """
-    folders = task_folders(paths, source, say)
+    folders = _task_folders(paths, source, say)
+    labels = _labels([path for path, _ in folders])
 
-    def read(folder: TaskFolder) -> Task | Refused:
+    def read(folder: tuple[Path, str], label: str) -> Task | Refused:
+        path, name = folder
         try:
-            task = replace(load_task(folder.path), environ=environ or {})
+            task = replace(load_task(path), environ=environ or {})
             if environ is not None:
                 check_env(task, oracle=oracle, verifier_env=verifier_env)
         except InvalidTask as error:
-            return Refused(path=folder.path, reason=str(error), label=folder.label)
-        return replace(task, label=folder.label, source=folder.source)
+            return Refused(path=path, reason=str(error), label=label)
+        return replace(task, label=label, source=name)
 
-    return map(read, folders)
+    return map(read, folders, labels)
+
+
+COLUMNS = ("path", "task_binary")
+_MAX_TASK_BYTES = 512 << 20
+"""Maximum size of an unpacked task."""
+
+_GZIP_MAGIC, _GZIP = b"\x1f\x8b", 31
+"""A gzip file's first bytes (RFC 1952), and zlib's `wbits` for one."""
+
+
+def unpacked(file: Path, say: Callable[[str], None] | None = None) -> Path:
+    """Return the folder beside a Parquet file with its tasks, unpacked on first use.
+
+    Args:
+        say: gets a line for each row that is no task's folder; such a row leaves an empty folder.
+
+    Raises:
+        ConfigError: it is not such a file, or the folder cannot be written.
+    """
+    # Imported here, since only such files need what reads all data sets.
+    from coding_model_project.data.json_files import file_hash
+    from coding_model_project.data.loaders.files import read_rows
+
+    try:
+        target = file.with_name(f"{file.name}.{file_hash(file)[:12]}")
+        if target.is_dir():
+            return target
+        partial = Path(mkdtemp(prefix=f".{file.name}.", dir=file.parent))
+    except OSError as error:
+        raise ConfigError(f"{file}: its tasks cannot be unpacked beside it: {error}") from error
+    try:
+        for where, row in read_rows(file, COLUMNS):
+            if not isinstance(row, dict) or not row.keys() >= set(COLUMNS):
+                raise DataError(f"{where}: expected the columns {' and '.join(COLUMNS)}")
+            _unpack(partial, str(row["path"]), row["task_binary"], where, say)
+        partial.chmod(0o755)
+        partial.rename(target)
+    except (DataError, OSError) as error:
+        if not target.is_dir():  # another process may have been first
+            raise ConfigError(
+                f"{file}: expected a Parquet file of Harbor tasks: {error}"
+            ) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return target
+
+
+def _unpack(
+    folder: Path, path: str, packed: object, where: str, say: Callable[[str], None] | None
+) -> None:
+    task = folder / (file_name(path).lstrip("._") or "task")
+    if task.exists():
+        raise DataError(f"{where}: {path!r} is the name of an earlier task, too")
+    task.mkdir()
+    try:
+        if not isinstance(packed, bytes):
+            raise DataError("task_binary is not binary")
+        tree = from_tar(_plain(packed), _MAX_TASK_BYTES)
+        if tree.safe() != tree:
+            raise DataError("a link leads out of the task")
+    except (DataError, OSError, zlib.error) as error:
+        if say is not None:
+            say(f"{where}: {path!r} is no task: {error}")
+        return
+    keep(task, tree)
+
+
+def _plain(packed: bytes) -> bytes:
+    """Return a tar file without its compression.
+
+    Raises:
+        DataError, zlib.error: it is damaged or too large.
+    """
+    if packed[:2] != _GZIP_MAGIC:
+        return packed
+    unzip = zlib.decompressobj(_GZIP)
+    plain = unzip.decompress(packed, _MAX_TASK_BYTES)
+    if not unzip.eof:
+        raise DataError(f"it is cut off, or unpacks to more than {_MAX_TASK_BYTES:,} bytes")
+    return plain
+
+
+def pack(tasks: Iterable[Task], file: Path) -> int:
+    """Write tasks to a new Parquet file, and return their number. The same tasks give the same rows.
+
+    Raises:
+        ConfigError: the file exists, or cannot be written.
+    """
+    import duckdb
+
+    if file.exists():
+        raise ConfigError(f"--out={file}: exists; pass a new file")
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute("CREATE TABLE tasks (path VARCHAR, task_binary BLOB)")
+        n_tasks = 0
+        for task in tasks:
+            packed = gzip.compress(to_tar(of_files(in_folder(task.path)).safe()), mtime=0)
+            connection.execute("INSERT INTO tasks VALUES (?, ?)", [task.label, packed])
+            n_tasks += 1
+        try:
+            connection.table("tasks").write_parquet(os.fspath(file))
+        except duckdb.Error as error:
+            raise ConfigError(f"--out={file}: cannot be written: {error}") from error
+    return n_tasks

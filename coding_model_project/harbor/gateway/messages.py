@@ -104,7 +104,8 @@ def _messages(reading: Reading) -> list[Message]:
     messages: list[Message] = []
     system = reading.get("system")
     if isinstance(system, list):
-        system = [one for one in system if not _is_billing(one)]
+        texts = ((one, one.get("text") if isinstance(one, dict) else "") for one in system)
+        system = [one for one, text in texts if not str(text).startswith(_BILLING)]
     if system:
         messages.append({"role": "system", "content": reading.content(system, "system")})
     for at, one in enumerate(requests.items_of(reading.get("messages"), "messages")):
@@ -119,10 +120,6 @@ def _messages(reading: Reading) -> list[Message]:
         else:
             raise wrong(f"messages[{at}].role", f"must be user or assistant, not {role!r:.60}")
     return messages
-
-
-def _is_billing(block: Any) -> bool:
-    return isinstance(block, dict) and str(block.get("text")).startswith(_BILLING)
 
 
 def _add_assistant(message: Message, blocks: list[dict[str, Any]], where: str) -> None:

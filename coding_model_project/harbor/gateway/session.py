@@ -1,17 +1,304 @@
-"""An agent's session with a policy, whose tokens are recorded."""
+"""One agent's requests: its key, its limits, its replies on their way, and its shell.
+
+`Session` is one with a policy, whose tokens are recorded.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from coding_model_project.episodes.tool_calls import for_template
+from coding_model_project.errors import CodingModelError, HarborError
+from coding_model_project.harbor.environment.base import CommandResult, Environment
 from coding_model_project.harbor.gateway import requests
-from coding_model_project.harbor.gateway.agent_session import AgentSession, Limits, Pending
-from coding_model_project.harbor.gateway.recorder import Generated, Place, Turn
-from coding_model_project.harbor.gateway.requests import Ask, Message, RequestError, read_reply
+from coding_model_project.harbor.gateway.recorder import Generated, Place, Recorder, Turn
+from coding_model_project.harbor.gateway.requests import (
+    Answer,
+    Ask,
+    Message,
+    RequestError,
+    read_reply,
+)
+from coding_model_project.harbor.harbor_config import AgentEnding, History
+
+_KEY_BYTES = 32
+_REQUESTS_PER_TURN, _MORE_REQUESTS = 4, 100
+_FLOODED = "rate_limit_error"
+_MOST_IGNORED = 64
+_LAST_S = 10.0
+"""Seconds that an agent has to end after it learned that its replies are used up."""
+IsGone = Callable[[], Awaitable[bool]]
+"""Returns whether a client has disconnected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of one sample's agent."""
+
+    turns: int = 50
+    """Most replies, in all conversations together."""
+    reply_tokens: int | None = None
+    """Most tokens of one reply; None allows what the conversation has left."""
+    prompt_tokens: int = 4096
+    """Most tokens of a conversation's opening."""
+    response_tokens: int = 4096
+    """Most tokens of a conversation after its opening."""
+    context_tokens: int = 8192
+    """Most tokens of a conversation."""
+    at_once: int = 8
+    """Most requests in progress."""
+    command_s: float = 60.0
+    """Wall seconds of one /v1/shell command."""
+    output_bytes: int = 65_536
+    """Bytes kept of each stream of such a command."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Pending:
+    """A reply on its way to a client, whose place another client with an equal request can take."""
+
+    key: tuple[Any, ...]
+    place: Place
+    is_gone: IsGone | None
+    prompt_tokens: asyncio.Future[int]
+    """Done when nothing but the policy's reply is missing."""
+    task: asyncio.Task[Turn] = field(init=False)
+
+
+class AgentSession(ABC):
+    """One sample's agent, which sends `key` with each request. Subclasses make the replies.
+
+    Args:
+        environment: where /v1/shell runs commands; None disables it.
+        user: the user of these commands.
+        history: see `coding.agent.history`.
+        wishes: see `coding.agent.wishes`.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        environment: Environment | None = None,
+        user: str | int | None = None,
+        history: History = History.recorded,
+        wishes: bool = True,
+    ) -> None:
+        self.key = secrets.token_urlsafe(_KEY_BYTES)
+        self.limits, self.wishes = limits, wishes
+        self.recorder = Recorder(history)
+        self.failure: CodingModelError | None = None
+        """An infrastructure failure, after which nothing is known about the agent."""
+        self.over = asyncio.Event()
+        """Set when the agent is to be ended: after a failure, and soon after it used up its replies."""
+        self.refused: AgentEnding | None = None
+        """The limit that rejected the last request."""
+        self.ignored: set[str] = set()
+        """Names of options in requests that had no effect."""
+        self.commands: list[float] = []
+        """Wall seconds of each of the agent's /v1/shell commands."""
+        self._environment, self._user = environment, user
+        self._shell = asyncio.Lock()
+        self._running: set[asyncio.Task[Turn]] = set()
+        self._undelivered: list[Pending] = []
+        self._n_requests = self._n_begun = 0
+        self._open = True
+
+    @abstractmethod
+    async def _reply(self, ask: Ask, pending: Pending) -> Turn:
+        """Make a reply, and call `_accept` as soon as the request is known to get one.
+
+        Raises:
+            RequestError: the request is refused.
+            CodingModelError: the model failed; the sample is dropped.
+        """
+
+    @abstractmethod
+    async def _count(self, ask: Ask) -> int:
+        """Return the number of a request's tokens.
+
+        Raises:
+            RequestError: it cannot be counted.
+        """
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether requests get replies."""
+        return self._open and self.failure is None
+
+    async def close(self) -> None:
+        """Reject further requests, and wait until the model stops generating."""
+        self._open = False
+        if self._running:
+            await asyncio.gather(*self._running, return_exceptions=True)
+
+    def admit(self) -> None:
+        """Count a request.
+
+        Raises:
+            RequestError: the sample is over, or the agent has sent too many requests.
+        """
+        self._check_open()
+        self._n_requests += 1
+        if self._n_requests > _REQUESTS_PER_TURN * self.limits.turns + _MORE_REQUESTS:
+            raise RequestError("too many requests of this sample", status=429, kind=_FLOODED)
+
+    @property
+    def n_undelivered(self) -> int:
+        """Tokens of generated replies that no client has received."""
+        done = [one.task for one in self._undelivered if one.task.done()]
+        return sum(one.result().answer.completion_tokens for one in done if not one.exception())
+
+    async def begin(self, ask: Ask, is_gone: IsGone | None = None) -> Pending:
+        """Begin a reply, or take over that of an equal request whose client is gone.
+
+        Raises:
+            RequestError: there will be no reply; the message is for the client.
+        """
+        self._check_open()
+        self.ignored |= set(sorted(ask.ignored)[: _MOST_IGNORED - len(self.ignored)])
+        place = self.recorder.find(ask)
+        key = (place.at, ask.calls_tools, ask.one_call, ask.max_tokens, ask.stop)
+        checked = asyncio.get_running_loop().create_future()
+        pending = Pending(key=key, place=place, is_gone=is_gone, prompt_tokens=checked)
+        if (abandoned := await self._abandoned(pending)) is not None:
+            pending = abandoned
+        else:
+            self._start(ask, pending)
+        either = (pending.task, pending.prompt_tokens)
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if pending.task.done():
+            pending.task.result()  # raises what the checks found
+        return pending
+
+    async def finish(self, pending: Pending, is_gone: IsGone | None = None) -> Answer:
+        """Return a reply once it is generated, and record it as delivered.
+
+        Raises:
+            RequestError: there is no reply for this client.
+        """
+        # Shielded, so that generated tokens are recorded even if the client disconnects.
+        turn = await asyncio.shield(pending.task)
+        gone = is_gone is not None and await is_gone()
+        if not self.is_open or gone or pending.is_gone is not is_gone:
+            raise _over()
+        self._undelivered.remove(pending)
+        self.recorder.add(pending.place, turn)
+        return turn.answer
+
+    async def count(self, ask: Ask) -> int:
+        """Return the number of a request's tokens.
+
+        Raises:
+            RequestError: there is no such number.
+        """
+        self._check_open()
+        return await self._count(ask)
+
+    async def run_command(self, command: str, timeout_s: float | None = None) -> CommandResult:
+        """Run a command in the agent's environment.
+
+        Raises:
+            RequestError: there is no environment, or it failed.
+        """
+        self._check_open()
+        if self._environment is None:
+            said = "no shell: this agent runs in its environment"
+            raise RequestError(said, status=404, code="no_shell")
+        allowed_s = self.limits.command_s if timeout_s is None else timeout_s
+        async with self._shell:
+            started = time.monotonic()
+            try:
+                return await self._environment.run_command(
+                    command,
+                    timeout_s=min(allowed_s, self.limits.command_s),
+                    user=self._user,
+                    max_output=self.limits.output_bytes,
+                )
+            except CodingModelError as error:
+                raise self._fail(error) from error
+            finally:
+                self.commands.append(time.monotonic() - started)
+
+    # ── one reply ─────────────────────────────────────────────────────────────────────────────────
+
+    def _accept(self, pending: Pending, prompt_tokens: int) -> None:
+        """Note that nothing but the model's reply is missing."""
+        self.refused = None
+        pending.prompt_tokens.set_result(prompt_tokens)
+
+    def _too_long(self, message: str, tokens: tuple[int, int] | None = None) -> RequestError:
+        """Return the error of a request that does not fit into the context."""
+        self.refused = AgentEnding.context
+        code = "context_length_exceeded"
+        return RequestError(message, code=code, param="messages", tokens=tokens)
+
+    async def _abandoned(self, new: Pending) -> Pending | None:
+        """Return the pending reply to an equal request whose client is gone, now the new client's."""
+        for one in list(self._undelivered):
+            left = one.is_gone
+            if one.key == new.key and left is not None and await left() and one.is_gone is left:
+                one.is_gone = new.is_gone
+                return one
+        return None
+
+    def _start(self, ask: Ask, pending: Pending) -> None:
+        if len(self._running) >= self.limits.at_once:
+            raise RequestError("too many requests at once", status=429, kind=_FLOODED)
+        pending.task = asyncio.ensure_future(self._accounted(ask, pending))
+        self._running.add(pending.task)
+        self._undelivered.append(pending)
+
+        def ended(task: asyncio.Task[Turn]) -> None:
+            self._running.discard(task)
+            if task.cancelled() or task.exception() is not None:
+                self._undelivered.remove(pending)
+
+        pending.task.add_done_callback(ended)
+
+    async def _accounted(self, ask: Ask, pending: Pending) -> Turn:
+        turns = self.limits.turns
+        if self._n_begun >= turns:
+            self.refused = AgentEnding.turns
+            asyncio.get_running_loop().call_later(_LAST_S, self.over.set)
+            used_up = f"the sample's {turns} replies are used up"
+            raise RequestError(used_up, status=403, code="turns_used_up")
+        self._n_begun += 1
+        try:
+            return await self._reply(ask, pending)
+        except RequestError:
+            self._n_begun -= 1
+            raise
+        except CodingModelError as error:
+            raise self._fail(error) from error
+        except Exception as error:
+            raise self._fail(HarborError(f"the gateway failed: {error!r:.300}")) from error
+
+    def _check_open(self) -> None:
+        if self.failure is not None:
+            raise _unavailable()
+        if not self._open:
+            raise _over()
+
+    def _fail(self, error: CodingModelError) -> RequestError:
+        self.failure = self.failure or error
+        self.over.set()
+        return _unavailable()
+
+
+def _over() -> RequestError:
+    return RequestError("the sample is over", status=401, kind="authentication_error")
+
+
+def _unavailable() -> RequestError:
+    """Return an error that hides the cause from the client."""
+    return RequestError("the model or the environment is gone", status=503, kind="server_error")
 
 
 class Policy(Protocol):
@@ -124,7 +411,8 @@ class Session(AgentSession):
     def _following(self, ask: Ask, place: Place, before: Sequence[int]) -> Following:
         messages, refused = for_template(place.messages), ""
         # Some templates allow the system's message at the beginning only.
-        for tried in (messages, [messages[0], *map(_as_user, messages[1:])]):
+        users = [one | {"role": "user"} if one["role"] == "system" else one for one in messages]
+        for tried in (messages, [messages[0], *users[1:]]):
             try:
                 if place.after is None:
                     return Following(added=self._codec.opening(tried, ask.tools))
@@ -152,7 +440,3 @@ class Session(AgentSession):
                 tokens=(n, most),
             )
         return min(left, limits.reply_tokens or left)
-
-
-def _as_user(message: Message) -> Message:
-    return {**message, "role": "user"} if message["role"] == "system" else message

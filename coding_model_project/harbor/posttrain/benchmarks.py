@@ -1,17 +1,28 @@
-"""Benchmarks of post-training tasks, and the problems that an agent may train on."""
+"""What post-training tasks are made of: benchmarks, problems that an agent may train on, and base models.
+
+The base models are the original benchmark's, and a tiny one for machines without a GPU.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from coding_model_project.data.governance import role
 from coding_model_project.data.loaders import find, load
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.types import Problem
+
+FOLDER = files("coding_model_project.harbor.posttrain")
+
+TABLES: Mapping[str, Any] = yaml.safe_load(FOLDER.joinpath("tables.yaml").read_text("utf-8"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +33,7 @@ class Benchmark:
     title: str
     test: str
     """The name of the data set that scores are measured on."""
-    context: tuple[str, ...] = ()
+    context: Sequence[str] = ()
     """Names of the agent's data sets; missing ones are left out. Without validation problems, some of
     the training problems become such."""
     max_tokens: int = 4000
@@ -30,53 +41,7 @@ class Benchmark:
     """The rule for judging an answer, in words for the instruction."""
 
 
-BENCHMARKS = {
-    one.key: one
-    for one in (
-        Benchmark(
-            key="tinycode",
-            title="tinycode (small Python tasks)",
-            test="tinycode_test",
-            context=("tinycode_train", "tinycode_validation"),
-            max_tokens=1024,
-        ),
-        Benchmark(
-            key="humaneval",
-            title="HumanEval",
-            test="humaneval",
-            context=("mbpp_train", "mbpp_validation"),
-        ),
-        Benchmark(
-            key="mbpp",
-            title="MBPP (its test split)",
-            test="mbpp_test",
-            context=("mbpp_train", "mbpp_validation"),
-            judged="the program of the answer must pass all assertions",
-        ),
-        Benchmark(
-            key="gsm8k",
-            title="GSM8K (its test split)",
-            test="gsm8k_test",
-            context=("gsm8k_train",),
-            judged="the final answer must be right",
-        ),
-        Benchmark(
-            key="ifeval",
-            title="IFEval",
-            test="ifeval",
-            judged="the answer must follow all instructions of its prompt",
-        ),
-    )
-}
-
-_ELSEWHERE = {
-    "aime": "its problems, of huggingface.co/datasets/math-ai/aime25",
-    "arenahard": "its questions, of github.com/lmarena/arena-hard-auto, and a model that judges answers",
-    "bfcl": "its functions and checks, of the package bfcl-eval",
-    "gpqa": "its questions, of huggingface.co/datasets/Idavidrein/gpqa, whose terms must be accepted",
-    "healthbench": "its rubrics, of github.com/openai/simple-evals, and a model that judges answers",
-}
-"""Needs of PostTrainBench's other benchmarks, by the beginning of their names."""
+BENCHMARKS = {name: Benchmark(key=name, **row) for name, row in TABLES["benchmarks"].items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +64,9 @@ def benchmark(key: str) -> Benchmark:
     found = BENCHMARKS.get(key.lower())
     if found is None:
         name = re.sub(r"[^a-z0-9]", "", key.lower())
-        needs = next((one for start, one in _ELSEWHERE.items() if name.startswith(start)), None)
+        needs = next(
+            (one for start, one in TABLES["elsewhere"].items() if name.startswith(start)), None
+        )
         why = "no such benchmark" if needs is None else f"not supported, since it needs {needs}"
         raise ConfigError(f"--benchmark={key}: {why}; choose one of {', '.join(BENCHMARKS)}")
     return found
@@ -181,3 +148,63 @@ def load_problems(
     return Problems(
         test=test, train=tuple(train), validation=tuple(validation), missing=tuple(missing)
     )
+
+
+TINY = "tiny"
+DEFAULT_TINY = Path("data/tinycode/base")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseModel:
+    """A base model and what a task needs to train and evaluate it."""
+
+    key: str
+    hub: str | None = None
+    """Its name on the hub; None for the tiny model, whose folder is part of the task."""
+    template: str
+    """Its chat template's file, below templates/."""
+    engine: str = "vllm"
+    """The evaluation's generation back end: `vllm` or `transformers`."""
+    gpus: int = 1
+    cpus: int = 8
+    memory_mb: int = 65_536
+    storage_mb: int = 102_400
+    longest_answer: int = 1 << 20
+    """Most tokens of an answer, if the benchmark allows more."""
+
+    @property
+    def name(self) -> str:
+        """The model's name in the agent's instruction."""
+        return self.hub or "the tiny model"
+
+
+BASE_MODELS = {name: BaseModel(key=name, **row) for name, row in TABLES["base_models"].items()}
+
+
+def base_model(key: str) -> BaseModel:
+    """Return a model by its key.
+
+    Raises:
+        ConfigError: there is no such model; the message lists the known ones.
+    """
+    found = BASE_MODELS.get(key.lower())
+    if found is None:
+        raise ConfigError(f"--model={key}: no such model; choose one of {', '.join(BASE_MODELS)}")
+    return found
+
+
+def folder_of(model: BaseModel, given: Path | None) -> Path | None:
+    """Return the folder of a base model to embed in the task; None if the image downloads it.
+
+    Raises:
+        ConfigError: it is missing, or does not hold a model.
+    """
+    if model.hub is not None and given is None:
+        return None
+    folder = given or DEFAULT_TINY
+    if not (folder / "config.json").is_file() or not list(folder.glob("*.safetensors")):
+        raise ConfigError(
+            f"--base={folder}: no base model (config.json and safetensors files); make the tiny one with "
+            "`data prepare tinycode --base-model`"
+        )
+    return folder

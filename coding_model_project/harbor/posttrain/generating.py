@@ -5,6 +5,8 @@ task.toml             GPU, memory, storage, time-outs; the clock and the collect
 environment/          Dockerfile, evaluate.py, timer.sh, templates/, task_context/, package.tar.gz
 tests/                Dockerfile of the verifier's own environment, test.sh, the test problems, …
 solution/             for the tiny model only: a PyTorch script
+
+Most of its texts are files of texts/.
 """
 
 from __future__ import annotations
@@ -14,17 +16,20 @@ import io
 import json
 import math
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, StrictUndefined
+
 from coding_model_project.data.problems import problem_line
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.harbor.format.task import RANGE_KEY, Task
+from coding_model_project.harbor.format.task import RANGE_KEY, Task, write_task
 from coding_model_project.harbor.format.task_config import (
     AgentConfig,
     Artifact,
@@ -36,30 +41,39 @@ from coding_model_project.harbor.format.task_config import (
     VerifierConfig,
     VerifierMode,
 )
-from coding_model_project.harbor.format.writing import write_task
-from coding_model_project.harbor.posttrain import task_texts
-from coding_model_project.harbor.posttrain.base_models import TINY, BaseModel
-from coding_model_project.harbor.posttrain.benchmarks import Benchmark, Problems
-from coding_model_project.harbor.posttrain.verifier.language_judge import KEY, MODEL, URL
-from coding_model_project.harbor.posttrain.verifier.lineage import hashes_of
-from coding_model_project.harbor.posttrain.verifier.submission import Unfit, open_model
+from coding_model_project.harbor.posttrain.benchmarks import (
+    FOLDER,
+    TABLES,
+    TINY,
+    BaseModel,
+    Benchmark,
+    Problems,
+)
+from coding_model_project.harbor.posttrain.language_judge import KEY, MODEL, URL
+from coding_model_project.harbor.posttrain.submission import Unfit, hashes_of, open_model
+from coding_model_project.harbor.rooms.image import PACKAGES_LABEL
 from coding_model_project.isolation.carried_source import PACKAGE
 from coding_model_project.types import Problem
+
+WORKSPACE, BASE, ARTIFACTS = "/app", "/models/base", "/logs/artifacts"
+TIMER = f"{ARTIFACTS}/timer"
+
+START_TIMER = f"mkdir -p {TIMER} && (test -s {TIMER}/started_at || date +%s > {TIMER}/started_at)"
+"""Health check: runs when the environment is up, just before the agent."""
+STOP_TIMER = f"mkdir -p {TIMER} && date +%s > {TIMER}/ended_at"
+"""Runs after the agent has ended."""
+
+_NEEDED = """
+torch transformers safetensors numpy scipy pyarrow orjson omegaconf hydra-core pydantic pyyaml psutil
+httpx huggingface_hub jinja2 rich stamina typer tomli-w fsspec duckdb math-verify emoji langdetect
+nltk syllapy
+"""
+
 
 MAX_HOURS = 1_000.0
 ORACLE_STEPS = 240
 _VERIFIER_S, _BUILD_S = 18_000.0, 3_600.0
-_LEFT_OUT = (
-    "cli",
-    "configs",
-    "doctor",
-    "handover",
-    "integrations",
-    "launch",
-    "studies",
-    "synthetic",
-    "verl_ext",
-)
+_LEFT_OUT = "cli configs doctor handover integrations launch studies synthetic verl_ext"
 """Folders that neither verifier nor agent needs. `synthetic` could also generate the test problems."""
 _SUFFIXES = (".py", ".c", ".yaml", ".json", ".html", ".css", ".js", ".jinja")
 
@@ -103,55 +117,72 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
     Raises:
         ConfigError: the task's folder exists, or a model's folder holds more than data.
     """
-    embeds_base = wanted.base is not None
-    context = _context(problems)
-    settings = _settings(wanted)
-    templates = {k: task_texts.text(v.file) for k, v in task_texts.TEMPLATES.items()}
+    settings = _json(_settings(wanted))
+    given = {"train.jsonl": problems.train, "validation.jsonl": problems.validation}
+    with _fit("--sibling"):
+        siblings = {name: hashes_of(open_model(path)) for name, path in wanted.siblings.items()}
+    templates = {name: one["file"] for name, one in TABLES["templates"].items()}
+    keys = ", ".join(f"`{key}`" for key in json.loads(problem_line(problems.test[0])))
+    render = _renderer(
+        model=wanted.model,
+        title=wanted.benchmark.title,
+        judged=wanted.benchmark.judged,
+        max_tokens=wanted.max_tokens,
+        base=BASE,
+        workspace=WORKSPACE,
+        timer=TIMER,
+        hours=f"{wanted.hours:g}",
+        seconds=round(wanted.hours * 3600),
+        steps=wanted.oracle_steps,
+        context=_listed(wanted, problems),
+        has_validation=bool(problems.validation),
+        missing=problems.missing,
+        keys=keys,
+        embeds_base=wanted.base is not None,
+        needed=" ".join(_NEEDED.split()),
+        label=PACKAGES_LABEL,
+    )
     content: dict[str, str | bytes] = {
-        "instruction.md": task_texts.instruction(
-            wanted.benchmark,
-            wanted.model,
-            wanted.hours,
-            _listed(wanted, problems),
-            has_validation=bool(problems.validation),
-        ),
-        "environment/Dockerfile": task_texts.dockerfile(
-            wanted.model,
-            task_texts.AGENT_COPIES,
-            package_at="/opt/package",
-            embeds_base=embeds_base,
-        ),
-        "environment/evaluate.py": task_texts.EVALUATE,
-        "environment/timer.sh": task_texts.timer(wanted.hours),
+        "instruction.md": render("instruction.md"),
+        "environment/Dockerfile": render("Dockerfile.jinja", package_at="/opt/package"),
+        "environment/evaluate.py": _text("evaluate.jinja"),
+        "environment/timer.sh": render("timer.sh"),
         "environment/package.tar.gz": _package(),
-        **{f"environment/templates/{k}": v for k, v in templates.items()},
-        **{f"environment/task_context/{k}": v for k, v in context.items()},
-        "environment/task_context/settings.json": _json(settings),
-        "environment/task_context/README.md": _readme(wanted, problems),
-        "tests/Dockerfile": task_texts.dockerfile(
-            wanted.model,
-            task_texts.VERIFIER_COPIES,
-            package_at="/tests/package",
-            embeds_base=embeds_base,
-        ),
-        "tests/test.sh": task_texts.text("test.sh"),
+        **{f"environment/templates/{k}": _text(file) for k, file in templates.items()},
+        **{f"environment/task_context/{k}": _lines(v) for k, v in given.items() if v},
+        "environment/task_context/settings.json": settings,
+        "environment/task_context/README.md": render("README.md"),
+        "tests/Dockerfile": render("Dockerfile.jinja", package_at="/tests/package", verifies=True),
+        "tests/test.sh": _text("test.sh"),
         "tests/package.tar.gz": _package(),
-        "tests/settings.json": _json(settings),
+        "tests/settings.json": settings,
         "tests/problems.jsonl": _lines(problems.test),
         "tests/allowed.jsonl": _lines((*problems.train, *problems.validation)),
-        "tests/siblings.json": _json(_siblings(wanted)),
-        **{f"tests/templates/{k}": v for k, v in templates.items()},
+        "tests/siblings.json": _json(siblings),
+        **{f"tests/templates/{k}": _text(file) for k, file in templates.items()},
     }
     if wanted.base is not None:
-        for path in sorted(_base(wanted.base).iterdir()):
+        with _fit(f"--base={wanted.base}"):
+            files_of_base = sorted(open_model(wanted.base).folder.iterdir())
+        for path in files_of_base:
             if path.is_file():
                 content[f"environment/base/{path.name}"] = path.read_bytes()
                 content[f"tests/base/{path.name}"] = path.read_bytes()
     if wanted.model.key == TINY and wanted.benchmark.key == "tinycode":
-        source = files("coding_model_project.harbor.posttrain").joinpath("oracle.py")
-        content["solution/solve.sh"] = task_texts.solve(wanted.oracle_steps)
-        content["solution/train.py"] = source.read_text("utf-8")
+        content["solution/solve.sh"] = render("solve.sh")
+        content["solution/train.py"] = FOLDER.joinpath("oracle.py").read_text("utf-8")
     return write_task(out / wanted.name, _config(wanted), content)
+
+
+def _text(name: str) -> str:
+    """Return a file of the folder `texts`."""
+    return FOLDER.joinpath("texts", name).read_text("utf-8")
+
+
+def _renderer(**fields: Any) -> Callable[..., str]:
+    """Return a function of a text's name, and more fields, that fills in the fields of a text."""
+    jinja = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    return lambda name, **more: jinja.from_string(_text(name)).render(**fields, **more)
 
 
 def _config(wanted: Wanted) -> TaskConfig:
@@ -178,20 +209,18 @@ def _config(wanted: Wanted) -> TaskConfig:
             "split": "test",
             RANGE_KEY: [0.0, 1.0],
         },
-        artifacts=(Artifact(source=task_texts.WORKSPACE),),
+        artifacts=(Artifact(source=WORKSPACE),),
         agent=AgentConfig(timeout_sec=wanted.hours * 3600),
         environment=replace(
             environment,
-            healthcheck=Healthcheck(
-                command=task_texts.START_TIMER, interval_sec=1.0, start_interval_sec=1.0
-            ),
+            healthcheck=Healthcheck(command=START_TIMER, interval_sec=1.0, start_interval_sec=1.0),
         ),
         verifier=VerifierConfig(
             timeout_sec=_VERIFIER_S,
             environment_mode=VerifierMode.separate,
             environment=environment,
             env={URL: f"${{{URL}:-}}", MODEL: f"${{{MODEL}:-}}", KEY: f"${{{KEY}:-}}"},
-            collect=(Collect(command=task_texts.STOP_TIMER),),
+            collect=(Collect(command=STOP_TIMER),),
         ),
     )
 
@@ -204,23 +233,18 @@ def _settings(wanted: Wanted) -> dict[str, Any]:
         "model": wanted.model.key,
         "model_name": wanted.model.name,
         "hours": wanted.hours,
-        "workspace": task_texts.WORKSPACE,
-        "base": task_texts.BASE,
-        "artifacts": task_texts.ARTIFACTS,
-        "left": [task_texts.WORKSPACE],
+        "workspace": WORKSPACE,
+        "base": BASE,
+        "artifacts": ARTIFACTS,
+        "left": [WORKSPACE],
         "template": wanted.model.template,
-        "stop": task_texts.TEMPLATES[wanted.model.template].stop,
+        "stop": TABLES["templates"][wanted.model.template]["stop"],
         "asked": {
             "prompt": str(style),
             "max_tokens": wanted.max_tokens,
             "engine": wanted.model.engine,
         },
     }
-
-
-def _context(problems: Problems) -> dict[str, bytes]:
-    found = {"train.jsonl": problems.train, "validation.jsonl": problems.validation}
-    return {name: _lines(members) for name, members in found.items() if members}
 
 
 def _listed(wanted: Wanted, problems: Problems) -> str:
@@ -236,45 +260,13 @@ def _listed(wanted: Wanted, problems: Problems) -> str:
     )
 
 
-def _readme(wanted: Wanted, problems: Problems) -> str:
-    lines = [
-        f"Problems for {wanted.benchmark.title}, one JSON object a line:",
-        "",
-        _listed(wanted, problems),
-    ]
-    if problems.missing:
-        lines += ["", f"Not at hand when the task was made: {', '.join(problems.missing)}."]
-    keys = ", ".join(f"`{key}`" for key in json.loads(problem_line(problems.test[0])))
-    lines += [
-        "",
-        f"The keys of a test problem are {keys}; `split` may be `validation` in yours.",
-        "`statement` is what a model is asked, `gold` holds reference solutions, `tests` the tests.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _siblings(wanted: Wanted) -> dict[str, dict[str, str]]:
-    """Return the matrix hashes of each sibling.
-
-    Raises:
-        ConfigError: a sibling's folder does not hold a model.
-    """
+@contextmanager
+def _fit(option: str) -> Iterator[None]:
+    """Raise ConfigError if an option's folder does not hold a model, or holds more than data."""
     try:
-        return {name: hashes_of(open_model(path)) for name, path in wanted.siblings.items()}
+        yield
     except Unfit as error:
-        raise ConfigError(f"--sibling: {error}") from error
-
-
-def _base(folder: Path) -> Path:
-    """Return the base model's folder.
-
-    Raises:
-        ConfigError: it holds more than data.
-    """
-    try:
-        return open_model(folder).folder
-    except Unfit as error:
-        raise ConfigError(f"--base={folder}: {error}") from error
+        raise ConfigError(f"{option}: {error}") from error
 
 
 def _lines(problems: tuple[Problem, ...]) -> bytes:
@@ -305,6 +297,6 @@ def _sources() -> Iterator[tuple[str, Path]]:
     root = Path(str(files(PACKAGE)))
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
-        left_out = name.split("/")[0] in _LEFT_OUT
+        left_out = name.split("/")[0] in _LEFT_OUT.split()
         if path.is_file() and path.suffix in _SUFFIXES and not left_out:
             yield name, path

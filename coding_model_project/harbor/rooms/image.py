@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from coding_model_project.contained import UnsafeNameError, below
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import ImageError, NeedsContainer
-from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.environment.tree import Tree, in_folder, of_files
 
 _BASES = re.compile(r"(docker\.io/)?(library/)?(debian|ubuntu|python)(:[\w.-]+)?(@sha256:\w+)?")
 """Images that this machine's system stands in for. Versions are this machine's."""
@@ -109,7 +109,7 @@ def read_image(folder: Path, docker_image: str | None = None) -> Image:
     dockerfile = folder / "Dockerfile"
     if docker_image is not None and not dockerfile.exists():
         note = _stand_in(docker_image, "environment.docker_image")
-        files = Lay(path=".", files=of_files(_below(folder)))
+        files = Lay(path=".", files=of_files(in_folder(folder)))
         return Image(steps=(files,), notes=(note,))
     if (folder / ".dockerignore").exists():
         raise NeedsContainer(f"{folder / '.dockerignore'}: rooms copy files that it leaves out")
@@ -155,7 +155,12 @@ def _follow(made: Image | None, one: Instruction, folder: Path) -> Image:
             raise one.refused("comes before FROM")
         return Image(notes=(_stand_in(one.text.split(" ")[0], one.where),))
     if one.name == "RUN":
-        return replace(made, steps=(*made.steps, _command(one, made)))
+        if one.text.startswith(("[", "-")) or "<<" in one.text:
+            raise one.refused("rooms support one plain shell line only")
+        if found := _NAMES_SYSTEM.search(one.text):
+            raise one.refused(f"names {found[0]}, and rooms share this machine's system")
+        ran = Execute(instruction=one, cwd=made.workdir, env=dict(made.env), user=made.user)
+        return replace(made, steps=(*made.steps, ran))
     if one.name == "LABEL" and f"{PACKAGES_LABEL}=installed" in one.text.split():
         note = f"{one.where}: this project's installed modules are mounted, read-only"
         return replace(made, packages=True, notes=(*made.notes, note))
@@ -195,14 +200,6 @@ def _stand_in(image: str, where: str) -> str:
     return f"{where}: this machine's directories stand in for {image}"
 
 
-def _command(one: Instruction, made: Image) -> Execute:
-    if one.text.startswith(("[", "-")) or "<<" in one.text:
-        raise one.refused("rooms support one plain shell line only")
-    if found := _NAMES_SYSTEM.search(one.text):
-        raise one.refused(f"names {found[0]}, and rooms share this machine's system")
-    return Execute(instruction=one, cwd=made.workdir, env=dict(made.env), user=made.user)
-
-
 def _copied(one: Instruction, words: list[str], made: Image, folder: Path) -> Lay:
     if len(words) < 2:
         raise one.refused("needs a source and a destination")
@@ -214,7 +211,7 @@ def _copied(one: Instruction, words: list[str], made: Image, folder: Path) -> La
     for source in sources:
         path = _source(one, source, folder)
         if path.is_dir():
-            files += (((target / name).as_posix().lstrip("/"), at) for name, at in _below(path))
+            files += (((target / name).as_posix().lstrip("/"), at) for name, at in in_folder(path))
         else:
             name = target / path.name if into else target
             files.append((name.as_posix().lstrip("/"), path))
@@ -252,9 +249,3 @@ def _path(one: Instruction, made: Image, given: str) -> str:
     if len(found) > _MAX_PATH:
         raise one.refused("is a longer path than the kernel accepts")
     return found
-
-
-def _below(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield everything in a folder, each folder before its contents."""
-    for path in sorted(folder.rglob("*")):
-        yield path.relative_to(folder).as_posix(), path

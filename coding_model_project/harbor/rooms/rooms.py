@@ -1,4 +1,4 @@
-"""The host's side of rooms, which implements the protocol `Environment`."""
+"""The host's side of rooms: the factory that makes them, and a room as an `Environment`."""
 
 from __future__ import annotations
 
@@ -6,30 +6,42 @@ import asyncio
 import builtins
 import json
 import os
+import shlex
 import socket
 import struct
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from coding_model_project.concurrency import Once
+from coding_model_project.grading.base import ROOMS
 from coding_model_project.harbor.environment.base import (
+    DEFAULT_MEMORY_MB,
+    DEFAULT_PROCESSES,
+    DEFAULT_STORAGE_MB,
     MAX_FILE_BYTES,
     CommandResult,
     Environment,
     EnvironmentFailed,
+    Environments,
     Killed,
-    Resources,
+    NeedsContainer,
     prepared,
 )
-from coding_model_project.harbor.environment.output import shown
-from coding_model_project.harbor.environment.tree import Tree, of_bytes
-from coding_model_project.harbor.rooms.image import Image
+from coding_model_project.harbor.environment.definition import defined
+from coding_model_project.harbor.environment.tree import Tree, of_bytes, shown
+from coding_model_project.harbor.format.task_config import EnvironmentConfig
+from coding_model_project.harbor.rooms.image import Image, Lay, read_image
 from coding_model_project.harbor.rooms.root import CLEARING_S, interpreter_folder, packages_folder
 from coding_model_project.isolation.child import Helper
 from coding_model_project.isolation.proc_files import longest_s
 from coding_model_project.sandbox.embedded import frames
+
+if TYPE_CHECKING:
+    from coding_model_project.harbor.export.judging import ExportedJudge, Judged
+    from coding_model_project.harbor.format.task import Step, Task
 
 _START_S = 60.0
 _ANSWER_S = 60.0
@@ -45,18 +57,42 @@ _ENV = {"PATH": PATH, "LANG": "C.UTF-8", "HOSTNAME": "room", "PYTHONNOUSERSITE":
 
 _WITH_PACKAGES = {"PATH": f"{interpreter_folder()}/bin:{PATH}", "PYTHONPATH": packages_folder()}
 
+_KEPT_IMAGES = 64
+_SHOWN_CHARS = 400
 
-class Rooms:
-    """A factory of rooms on this machine. An async context manager; exiting ends every room.
+
+def planned(folder: Path, config: EnvironmentConfig) -> Image:
+    """Return the definition of an environment's image. Starts nothing.
+
+    Raises:
+        NeedsContainer: rooms do not support the environment.
+        ImageError: no engine can build it either.
+    """
+    if config.gpus:
+        raise NeedsContainer("environment.gpus: rooms have no accelerators")
+    return read_image(folder, config.docker_image)
+
+
+class EmbeddedEnvironments(Environments):
+    """A factory of environments in this machine's namespaces. See `base.Environments`.
+
+    It makes images once, and a room for each trial. A room's network is only its own loopback, whatever
+    the task's network_mode. Otherwise rewards would depend on which hosts a task reaches that day.
 
     Args:
         agent: a folder that rooms mount at /opt/agent, read-only.
+        shortcuts: judge exported tasks without running their verifiers (`harbor.export.judging`).
     """
 
-    def __init__(self, agent: Path | None = None) -> None:
-        self._agent = agent
+    identity = f"harbor/{ROOMS}"
+
+    def __init__(self, agent: Path | None = None, shortcuts: bool = True) -> None:
+        self._agent, self._shortcuts = agent and agent.resolve(), shortcuts
+        self._exported: ExportedJudge | None = None
+        self._stack = AsyncExitStack()
         self._keeper: Helper | None = None
         self._restarting = asyncio.Lock()
+        self._images: Once[tuple[Path, str | None], tuple[Image, Tree]] = Once(_KEPT_IMAGES)
 
     async def __aenter__(self) -> Self:
         """Start the keeper.
@@ -66,6 +102,93 @@ class Rooms:
         """
         await self._start()
         return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await self._stack.aclose()
+        finally:
+            keeper, self._keeper = self._keeper, None
+            if keeper is not None:
+                await asyncio.to_thread(keeper.stop)
+
+    async def judge_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
+        """See `Environments.judge_apart`."""
+        if not self._shortcuts:
+            return None
+        if self._exported is None:
+            # Imported here: it takes longer than most commands, and few tasks need it.
+            from coding_model_project.harbor.export.judging import ExportedJudge
+
+            self._exported = ExportedJudge()
+            self._stack.push_async_exit(self._exported)
+        return await self._exported.judge(task, step, artifacts)
+
+    async def create(
+        self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
+    ) -> Environment:
+        """See `Environments.create`."""
+        config = defined(folder, config, env)
+        limits = {
+            "memory_mb": config.memory_mb or DEFAULT_MEMORY_MB,
+            "storage_mb": config.storage_mb or DEFAULT_STORAGE_MB,
+        }
+
+        async def make() -> tuple[Image, Tree]:
+            image = planned(folder, config)
+            async with asyncio.timeout(config.build_timeout_sec):
+                return image, await self._made(image, limits)
+
+        image, files = await self._images.get((folder, config.docker_image), make)
+        own = replace(
+            image, workdir=config.workdir or image.workdir, env={**image.env, **config.env}
+        )
+        return await self._room(own, files, limits)
+
+    async def _made(self, image: Image, limits: Mapping[str, int]) -> Tree:
+        """Return an image's files, which are made in a room if it has commands.
+
+        Raises:
+            NeedsContainer: a command failed.
+            EnvironmentFailed: the room was lost.
+        """
+        if all(isinstance(step, Lay) for step in image.steps):
+            return image.files
+        room = await self._room(Image(packages=image.packages), Tree(), limits)
+        try:
+            for step in image.steps:
+                if isinstance(step, Lay):
+                    await room.write_tree(step.path, step.files)
+                    continue
+                line = step.instruction
+                command = shlex.join(("/bin/sh", "-c", line.text))
+                ended = await room.run_command(command, cwd=step.cwd, env=step.env, user=step.user)
+                if ended.exit_code != 0:
+                    output = (ended.stderr or ended.stdout).strip()[-_SHOWN_CHARS:]
+                    raise line.refused(
+                        f"exited with code {ended.exit_code} in a room, which has no network and no "
+                        f"other programs than this machine's: {output}"
+                    )
+            return await room.changes()
+        finally:
+            await room.cleanup()
+
+    async def _room(self, image: Image, files: Tree, limits: Mapping[str, int]) -> Room:
+        """Create a room.
+
+        Args:
+            files: copied over the root; they include what the image's commands have made.
+
+        Raises:
+            EnvironmentFailed: it could not be created.
+        """
+        if self._keeper is None:
+            raise EnvironmentFailed(
+                "the keeper is not started; use `async with` on the environments"
+            )
+        head = {**limits, "processes": DEFAULT_PROCESSES, "packages": image.packages}
+        room = Room(await self._ask(self._keeper, head), image, files)
+        await prepared(room)
+        return room
 
     async def _start(self) -> None:
         """Start the keeper. It dies at the latest with the thread that starts it."""
@@ -82,27 +205,6 @@ class Rooms:
                 "the tasks in containers: --environment docker"
             ) from error
         self._keeper = keeper
-
-    async def __aexit__(self, *_: object) -> None:
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None:
-            await asyncio.to_thread(keeper.stop)
-
-    async def create(self, image: Image, files: Tree, resources: Resources) -> Room:
-        """Create a room.
-
-        Args:
-            files: copied over the root; they include what the image's commands have made.
-
-        Raises:
-            EnvironmentFailed: it could not be created.
-        """
-        if self._keeper is None:
-            raise EnvironmentFailed("the keeper is not started; use `async with Rooms()`")
-        head = {**asdict(resources), "packages": image.packages}
-        room = Room(await self._ask(self._keeper, head), image, files, resources.processes)
-        await prepared(room)
-        return room
 
     async def _ask(self, keeper: Helper, room: dict[str, Any]) -> socket.socket:
         """Return a channel to a new steward. Restart the keeper if it is gone."""
@@ -129,12 +231,10 @@ class Rooms:
 class Room(Environment):
     """One room, served by its steward. See `Environment`."""
 
-    def __init__(
-        self, channel: socket.socket, image: Image, files: Tree, max_processes: int
-    ) -> None:
+    def __init__(self, channel: socket.socket, image: Image, files: Tree) -> None:
         channel.setblocking(False)
         self._channel: socket.socket | None = channel
-        self._files, self._max_processes = files, max_processes
+        self._files = files
         self.workdir, self.user = image.workdir, image.user
         self.env = {**_ENV, **(_WITH_PACKAGES if image.packages else {}), **image.env}
         self.tests, self.notes = files.within("tests"), image.notes
@@ -171,7 +271,6 @@ class Room(Environment):
             "timeout_s": timeout_s,
             "user": user,
             "max_output": max_output,
-            "processes": self._max_processes,
         }
         wait_s = None if timeout_s is None else longest_s(timeout_s) + _ANSWER_S
         head, body = await self._ask({"do": "run", "command": what}, wait_s=wait_s)
@@ -276,22 +375,24 @@ class Room(Environment):
             OSError: the requested path does not exist or is not accessible.
             EnvironmentFailed: the room is lost.
         """
+
+        async def exchange() -> tuple[dict[str, Any], bytes]:
+            await self._send(request, body)
+            return await self._receive(wait_s)
+
         async with self._turn:
-            asking = asyncio.ensure_future(self._exchange(request, body, wait_s))
+            asking = asyncio.ensure_future(exchange())
             try:
                 head, content = await asyncio.shield(asking)
             except asyncio.CancelledError:
                 await self._interrupt(asking, request)
                 raise
         if "error" in head:
-            raise _error(head["error"], head["message"])
+            kind = getattr(
+                builtins, head["error"], OSError
+            )  # steward's errors are these, or TooLarge
+            raise kind(head["message"])
         return head, content
-
-    async def _exchange(
-        self, request: dict[str, Any], body: bytes, wait_s: float | None
-    ) -> tuple[dict[str, Any], bytes]:
-        await self._send(request, body)
-        return await self._receive(wait_s)
 
     async def _interrupt(self, asking: asyncio.Task[Any], request: dict[str, Any]) -> None:
         """Interrupt a cancelled request, and read its answer so that it does not stay in the channel."""
@@ -349,10 +450,3 @@ class Room(Environment):
         if self._channel is None:
             raise EnvironmentFailed("the room is cleaned up")
         return self._channel
-
-
-def _error(name: str, message: str) -> OSError:
-    kind = getattr(builtins, name, OSError)
-    if not (isinstance(kind, type) and issubclass(kind, OSError)):
-        kind = OSError
-    return kind(message)

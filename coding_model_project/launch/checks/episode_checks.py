@@ -15,11 +15,10 @@ from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
 from coding_model_project.grading.observation import can_repair
-from coding_model_project.harbor.agent_config import AgentPlace, Trained
 from coding_model_project.harbor.environment.base import ENGINES, EnvironmentFailed, ImageError
 from coding_model_project.harbor.environment.factory import check_supported, environments_of
 from coding_model_project.harbor.format.task import Task, load_task, passed_variables
-from coding_model_project.harbor.integrity import Accepted, Integrity
+from coding_model_project.harbor.harbor_config import Accepted, AgentPlace, Integrity, Trained
 from coding_model_project.types import GradedBy, Problem
 
 
@@ -103,7 +102,7 @@ def _check_agent(config: DictConfig) -> None:
     if agent.folder is not None and not Path(agent.folder).expanduser().is_dir():
         raise ConfigError(f"coding.agent.folder={agent.folder}: no such folder")
     if agent.factory is not None:
-        from coding_model_project.harbor.gateway.agents import factory_of
+        from coding_model_project.harbor.gateway.gateway_agent import factory_of
 
         factory_of(agent.factory)
         if agent.place == AgentPlace.room:
@@ -226,7 +225,7 @@ def _check_named(config: DictConfig, problems: Sequence[Problem]) -> None:
 
 def _check_engine(program: str) -> None:
     """Raise ConfigError if a container engine is not installed or does not answer."""
-    from coding_model_project.harbor.containers.container_engine import Engine
+    from coding_model_project.harbor.environment.container import Engine
 
     try:
         asyncio.run(Engine(program).find())

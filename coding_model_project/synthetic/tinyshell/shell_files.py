@@ -35,9 +35,8 @@ from coding_model_project.episodes.tool_calls import (
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import Message, PromptStyle
 from coding_model_project.harbor.environment.base import CommandResult
-from coding_model_project.harbor.format.task import RANGE_KEY
+from coding_model_project.harbor.format.task import RANGE_KEY, write_task
 from coding_model_project.harbor.format.task_config import Package, TaskConfig, VerifierConfig
-from coding_model_project.harbor.format.writing import write_task
 from coding_model_project.synthetic.prepare import MANIFEST, write_set
 from coding_model_project.synthetic.tiny_model import DrawnCorpus, TinyModelConfig, pretrain_once
 from coding_model_project.synthetic.tinyshell.shell_generator import (

@@ -32,9 +32,9 @@ from coding_model_project.errors import (
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.grading.prompts import Message
 from coding_model_project.grading.verdict_rows import plain_verdict
-from coding_model_project.harbor.bash_agent import BashAgent
+from coding_model_project.harbor.agents import BashAgent
 from coding_model_project.harbor.grader import HarborGrader
-from coding_model_project.harbor.integrity import require
+from coding_model_project.harbor.harbor_config import require
 from coding_model_project.launch.checks.episode_checks import reply_tokens
 from coding_model_project.verl_ext.loops.conversation import (
     Answer,

@@ -25,9 +25,8 @@ from coding_model_project.errors import (
 )
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.grading.verdict_rows import plain_verdict
-from coding_model_project.harbor.agent_config import Trained
 from coding_model_project.harbor.environment.base import Environment
-from coding_model_project.harbor.gateway.agents import GatewayAgent, Work
+from coding_model_project.harbor.gateway.gateway_agent import GatewayAgent, Work
 from coding_model_project.harbor.gateway.recorder import Generated, Trajectory
 from coding_model_project.harbor.gateway.requests import Ended, Message
 from coding_model_project.harbor.gateway.serving import Gateway
@@ -38,7 +37,7 @@ from coding_model_project.harbor.gateway.session import (
     TemplateRefused,
 )
 from coding_model_project.harbor.grader import HarborGrader
-from coding_model_project.harbor.integrity import require
+from coding_model_project.harbor.harbor_config import Trained, require
 from coding_model_project.launch.checks.episode_checks import task_environment
 from coding_model_project.verl_ext.loops.conversation import Rollout, RunLoop, Sampling, only
 from coding_model_project.verl_ext.rewards.judging import (

@@ -22,7 +22,7 @@ from coding_model_project.errors import ConfigError, DataError, UngradableError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.grading.rewards import reward_function
 from coding_model_project.grading.shaping import Answer, Shaping, shaped
-from coding_model_project.harbor.integrity import Integrity, require
+from coding_model_project.harbor.harbor_config import Integrity, require
 from coding_model_project.types import ERROR_GROUPS, Problem, Verdict
 from coding_model_project.verl_ext.rewards.judging import JudgePool, ModelsTurn, leaving_out
 from coding_model_project.verl_ext.rewards.on_node import OnNode

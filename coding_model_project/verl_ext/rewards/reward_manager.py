@@ -24,8 +24,7 @@ from coding_model_project.grading.brief import brief
 from coding_model_project.grading.rewards import discounted, reward_function
 from coding_model_project.grading.shaping import Answer, Shaping, shaped
 from coding_model_project.grading.verdict_rows import verdict_of
-from coding_model_project.harbor.agent_config import AgentEnding
-from coding_model_project.harbor.integrity import Integrity, require
+from coding_model_project.harbor.harbor_config import AgentEnding, Integrity, require
 from coding_model_project.types import ERROR_GROUPS, Problem, Reward, Verdict
 from coding_model_project.verl_ext.rewards.judging import (
     AGENT,

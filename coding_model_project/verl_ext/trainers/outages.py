@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from coding_model_project.errors import SandboxError
-from coding_model_project.harbor.integrity import NotIsolatedError
+from coding_model_project.harbor.harbor_config import NotIsolatedError
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.ungradable import Ungradable, last_reason, read_attempt
 

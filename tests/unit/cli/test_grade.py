@@ -12,7 +12,7 @@ from coding_model_project.errors import SandboxError
 from coding_model_project.types import Harness, Instruction, Problem
 from tests.fakes import stdin_problem
 from tests.unit.harbor.folders import folder
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.places import run_in_environments
 
 
 def verdicts(text):

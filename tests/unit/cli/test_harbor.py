@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 import coding_model_project.cli as cli
+from coding_model_project.harbor.checking import Totals
 from coding_model_project.harbor.failures import RewardFileNotFoundError, VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.tasks import Refused
-from coding_model_project.harbor.grade_tasks import Totals
 from coding_model_project.harbor.outcome import StepOutcome, TrialOutcome
-from tests.unit.harbor.folders import folder
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.folders import folder, solvable
+from tests.unit.harbor.places import need_rooms
 
 EVAL = ["--base-url", "http://localhost:1/v1", "--model", "m", "--out", "job"]
 
@@ -96,25 +96,13 @@ def test_results_among_tasks_are_ignored_and_alone_they_are_no_tasks(tmp_path, c
         assert "holds results of jobs and no Harbor task" in capsys.readouterr().err
 
 
-def made(path, solve):
-    image = "FROM python:3.12-slim\nWORKDIR /app\n"
-    test = "#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt\n"
-    solution = f"#!/bin/bash\n{solve}\n"
-    return folder(
-        path, environment__Dockerfile=image, tests__test_sh=test, solution__solve_sh=solution
-    )
-
-
 @pytest.mark.sandbox
 def test_exit_codes_and_totals_for_real(tmp_path, capsys):
-    async def nothing(_):
-        return None
-
-    run_in_environments(nothing)  # skips where there are no rooms
-    made(tmp_path / "tasks" / "good", "echo 1 > answer")
+    need_rooms()
+    solvable(tmp_path / "tasks" / "good", solve="echo 1 > answer")
     tasks = str(tmp_path / "tasks")
     assert cli.main(["harbor", "grade", tasks]) == 0
-    made(tmp_path / "tasks" / "half", "echo 0.5 > answer")
+    solvable(tmp_path / "tasks" / "half", solve="echo 0.5 > answer")
     folder(tmp_path / "tasks" / "refused", "[task]\nname = 'no-org'\n")
     capsys.readouterr()
     out = tmp_path / "job"
@@ -139,15 +127,12 @@ def test_exit_codes_and_totals_for_real(tmp_path, capsys):
 
 @pytest.mark.sandbox
 def test_a_line_says_why_a_task_earns_less_than_1(tmp_path, capsys):
-    async def nothing(_):
-        return None
-
-    run_in_environments(nothing)  # skips where there are no rooms
+    need_rooms()
     tasks = tmp_path / "tasks"
-    made(tasks / "good", "echo 1 > answer")
-    wrong = made(tasks / "wrong", "echo 0 > answer")
+    solvable(tasks / "good", solve="echo 1 > answer")
+    wrong = solvable(tasks / "wrong", solve="echo 0 > answer")
     (wrong / "tests" / "test.sh").write_text("echo 3 of 4; echo 0 > /logs/verifier/reward.txt\n")
-    unbuilt = made(tasks / "unbuilt", "true")
+    unbuilt = solvable(tasks / "unbuilt", solve="true")
     (unbuilt / "environment" / "Dockerfile").write_text("FROM python:3.12-slim\nRUN exit 7\n")
     folder(tasks / "refused", "[task]\nname = 'no-org'\n")
     assert cli.main(["harbor", "grade", str(tasks), "--environment", "rooms"]) == 1

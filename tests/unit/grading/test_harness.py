@@ -8,7 +8,7 @@ import pytest
 from coding_model_project.data.loaders import LOADERS
 from coding_model_project.data.loaders.humaneval_x import harness
 from coding_model_project.errors import ConfigError
-from coding_model_project.harbor.integrity import Accepted, NotIsolatedError, require
+from coding_model_project.harbor.harbor_config import Accepted, NotIsolatedError, require
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded import tiers
 from coding_model_project.sandbox.embedded.languages import toolchains

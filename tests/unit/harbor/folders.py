@@ -13,6 +13,15 @@ CHECK = "#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt\n"
 """A verifier whose reward is what the agent wrote."""
 
 
+def solvable(path: Path, toml: str = "", solve: str = "", **changes: str) -> Path:
+    """Write a task for rooms that `solve` solves; its reward is what the agent writes to /app/answer."""
+    image = "FROM debian\nWORKDIR /app\n"
+    files = {"environment__Dockerfile": image, "tests__test_sh": CHECK}
+    return folder(
+        path, toml, **{**files, "solution__solve_sh": f"#!/bin/bash\n{solve}\n", **changes}
+    )
+
+
 def program(path: Path, text: str) -> Path:
     """Write a shell script that can be executed, such as one that stands in for a container engine."""
     path.parent.mkdir(parents=True, exist_ok=True)

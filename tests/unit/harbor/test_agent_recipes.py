@@ -8,17 +8,17 @@ import shutil
 import pytest
 
 from coding_model_project.episodes.tool_calls import ToolCall
-from coding_model_project.harbor.agent_config import AgentConfig, AgentPlace
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.gateway.agents import GatewayAgent
+from coding_model_project.harbor.gateway.gateway_agent import GatewayAgent
 from coding_model_project.harbor.gateway.serving import Gateway
 from coding_model_project.harbor.gateway.session import Session
+from coding_model_project.harbor.harbor_config import AgentConfig, AgentPlace
 from coding_model_project.harbor.trial import Trials
 from tests.agent_recipes import installed
 from tests.tables import tables
-from tests.unit.harbor.engines import PROGRAMS, run_in_containers, write_image
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted
+from tests.unit.harbor.places import PROGRAMS, run_in_containers, write_image
 from tests.unit.harbor.test_gateway_agents import CHECK, trial
 
 CASES = tables("harbor")

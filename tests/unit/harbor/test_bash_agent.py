@@ -13,13 +13,13 @@ from coding_model_project.episodes.bash import (
     Reply,
     command_of,
 )
-from coding_model_project.harbor.bash_agent import BashAgent
+from coding_model_project.harbor.agents import BashAgent
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.trial import Trials
 from tests.tables import tables
-from tests.unit.harbor.folders import CHECK, folder
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.folders import folder, solvable
+from tests.unit.harbor.places import run_in_environments
 
 CASES = tables("harbor")
 
@@ -52,8 +52,7 @@ def said(*replies: str | Exception | Reply):
 
 
 def trial(path: Path, model, limits: Limits | None = None, toml: str = ""):
-    task = folder(path, toml, tests__test_sh=CHECK)
-    (task / "environment" / "Dockerfile").write_text("FROM debian\nWORKDIR /app\n")
+    task = solvable(path, toml)
     agent = BashAgent(model, limits or Limits())
 
     async def use(environments):

@@ -21,25 +21,23 @@ import pytest
 
 from coding_model_project import cli
 from coding_model_project.harbor.agents import Oracle
-from coding_model_project.harbor.containers.container import Container
-from coding_model_project.harbor.containers.container_engine import Engine, is_unreachable
-from coding_model_project.harbor.containers.containers import ContainerEnvironments
 from coding_model_project.harbor.environment.base import (
     EnvironmentFailed,
     ImageError,
     Killed,
     RegistryUnreachable,
 )
+from coding_model_project.harbor.environment.container import Container, Engine, is_unreachable
+from coding_model_project.harbor.environment.containers import ContainerEnvironments
 from coding_model_project.harbor.environment.definition import one_network
-from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
-from coding_model_project.harbor.environment.tree import Tree, of_bytes, of_files
+from coding_model_project.harbor.environment.tree import Tree, from_tar, of_bytes, of_files, to_tar
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
 from coding_model_project.harbor.trial import Trials
 from tests.tables import tables
 from tests.text_cases import sources
-from tests.unit.harbor.engines import engine, listed, run_in_containers, write_image
-from tests.unit.harbor.folders import CHECK, folder, program
+from tests.unit.harbor.folders import folder, program, solvable
+from tests.unit.harbor.places import engine, listed, run_in_containers, write_image
 
 SOURCES = sources(__file__)
 
@@ -172,11 +170,7 @@ def test_a_container_has_its_images_user_and_variables_and_the_tasks_network_and
 def test_a_trial_earns_what_it_is_worth_and_a_killed_run_leaves_no_container(tmp_path):
     here = engine()
     daemon = "(while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.01; done) &\n"
-    task = folder(
-        tmp_path / "task",
-        tests__test_sh=CHECK,
-        solution__solve_sh=f"#!/bin/bash\necho 0 > answer\n{daemon}",
-    )
+    task = solvable(tmp_path / "task", solve=f"echo 0 > answer\n{daemon}")
     write_image(task / "environment")
 
     async def use(environments):

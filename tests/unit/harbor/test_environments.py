@@ -1,4 +1,4 @@
-"""Environments of users: the docs' example of one, wrong names, and a limit per node."""
+"""Environments: what all promise, the docs' example of one, wrong names, a limit per node, and `auto`."""
 
 import asyncio
 import importlib
@@ -9,28 +9,40 @@ import sys
 import pytest
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.grading.base import TaskEnvironment
+from coding_model_project.grading.base import AUTO, TaskEnvironment
 from coding_model_project.harbor.agents import Oracle, Script
-from coding_model_project.harbor.containers.containers import ContainerEnvironments, NodeLimit
 from coding_model_project.harbor.environment.base import (
     Environment,
     EnvironmentFailed,
+    ImageError,
     Killed,
     prepared,
 )
-from coding_model_project.harbor.environment.factory import environments_of
+from coding_model_project.harbor.environment.containers import ContainerEnvironments, NodeLimit
+from coding_model_project.harbor.environment.factory import (
+    check_supported,
+    environments_of,
+    lacking_engine,
+)
 from coding_model_project.harbor.environment.foreign import FactoryEnvironments
-from coding_model_project.harbor.environment.sandboxes import HarborSandbox
 from coding_model_project.harbor.environment.tree import of_bytes
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
-from coding_model_project.harbor.integrity import Integrity
+from coding_model_project.harbor.harbor_config import Integrity
+from coding_model_project.harbor.interface import HarborSandbox
+from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from tests import docs
 from tests.tables import tables
-from tests.unit.harbor.engines import engine, listed, run_in_containers, write_image
-from tests.unit.harbor.folders import CHECK, folder
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.folders import program, solvable
+from tests.unit.harbor.places import (
+    engine,
+    listed,
+    need_rooms,
+    run_in_containers,
+    run_in_environments,
+    write_image,
+)
 
 CASES = tables("harbor")
 
@@ -66,7 +78,7 @@ def test_a_limit_of_a_node_holds_over_processes_and_ends_with_them(tmp_path):
     mine = limit.free()
     program = (
         "import sys, time; from pathlib import Path\n"
-        "from coding_model_project.harbor.containers.containers import NodeLimit\n"
+        "from coding_model_project.harbor.environment.containers import NodeLimit\n"
         f"place = NodeLimit(2, Path({str(tmp_path)!r})).free()\n"
         "print(place is not None, flush=True); time.sleep(60)\n"
     )
@@ -211,11 +223,7 @@ def test_a_huge_log_is_cut_and_no_background_process_is_waited_for(inside):
 def test_the_example_runs_trials_by_five_methods(tmp_path, example):
     if engine() != "podman":
         pytest.skip("the example is for podman")
-    task = folder(
-        tmp_path / "task",
-        tests__test_sh=CHECK,
-        solution__solve_sh="#!/bin/bash\necho 1 > answer\n",
-    )
+    task = solvable(tmp_path / "task", solve="echo 1 > answer")
     write_image(task / "environment")
     forges = "echo 0 > answer; (while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.1; done) &"
 
@@ -272,12 +280,8 @@ def test_an_image_is_built_once_for_its_content_and_warm_containers_are_gone_at_
 
 @pytest.mark.sandbox
 def test_a_verifier_of_its_own_in_a_container_is_isolated(tmp_path):
-    task = folder(
-        tmp_path / "task",
-        'artifacts = ["/app/answer"]\n[verifier]\nenvironment_mode = "separate"\n',
-        tests__test_sh=CHECK,
-        solution__solve_sh="#!/bin/bash\necho 0.5 > /app/answer\n",
-    )
+    toml = 'artifacts = ["/app/answer"]\n[verifier]\nenvironment_mode = "separate"\n'
+    task = solvable(tmp_path / "task", toml, "echo 0.5 > /app/answer")
     write_image(task / "environment")
     write_image(task / "tests", "COPY test.sh /tests/\n")
 
@@ -287,3 +291,116 @@ def test_a_verifier_of_its_own_in_a_container_is_isolated(tmp_path):
     outcome = run_in_containers(use)
     assert (outcome.error, outcome.rewards) == (None, {"reward": 0.5})
     assert outcome.integrity is Integrity.isolated
+
+
+STAGES = "FROM golang:1.24 AS made\nFROM debian\nCOPY --from=made /a /a\n"
+
+
+@pytest.fixture
+def no_engine(tmp_path, monkeypatch):
+    (tmp_path / "none").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    lacking_engine.cache_clear()
+    yield
+    lacking_engine.cache_clear()
+
+
+@pytest.fixture
+def an_engine(tmp_path, monkeypatch):
+    """A container engine that responds, and builds nothing."""
+    made = program(
+        tmp_path / "bin/podman", '[ "$1" = ps ] && exit 0; echo builds nothing >&2; exit 1'
+    )
+    monkeypatch.setenv("PATH", f"{made.parent}:{os.environ['PATH']}")
+    lacking_engine.cache_clear()
+    yield
+    lacking_engine.cache_clear()
+
+
+def made(path, dockerfile):
+    check = "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n"
+    return load_task(solvable(path, environment__Dockerfile=dockerfile, tests__test_sh=check))
+
+
+def outcomes(*tasks):
+    async def use():
+        async with environments_of(TaskEnvironment()) as environments:
+            trials = Trials(environments)
+            return [await trials.run(task, Oracle()) for task in tasks]
+
+    need_rooms()
+    return asyncio.run(use())
+
+
+@pytest.mark.sandbox
+def test_without_an_engine_simple_tasks_run_and_others_say_how_to_get_one(tmp_path, no_engine):
+    simple = made(tmp_path / "simple", "FROM debian\nWORKDIR /app\n")
+    fails = made(tmp_path / "fails", "FROM debian\nRUN apt-get install -y jq\n")
+    stages = made(tmp_path / "stages", STAGES)
+    first, *others = outcomes(simple, fails, stages, fails)
+    assert (first.error, first.rewards) == (None, {"reward": 1.0})
+    places = ("Dockerfile:2: RUN", "Dockerfile:1", "Dockerfile:2")
+    for one, where in zip(others, places, strict=True):
+        assert one.exception == "SandboxBuildFailedError" and one.rewards is None
+        assert where in str(one.error) and "apt-get install podman" in str(one.error)
+
+
+@pytest.mark.sandbox
+def test_with_an_engine_it_builds_what_rooms_cannot_and_what_fetches_its_tools(tmp_path, an_engine):
+    """Rooms have no network, and so no verdict for a verifier that needs one."""
+    fails = made(tmp_path / "fails", "FROM debian\nRUN false\n")
+    task = made(tmp_path / "t", "FROM debian\n")
+    script = task.path / "tests" / "test.sh"
+    script.write_text(f"#!/bin/bash\n# curl x\necho uvx; true || curl -s x\n{script.read_text()}")
+    for ended in outcomes(fails, task):
+        assert ended.exception == "SandboxBuildFailedError"
+        assert "podman build: builds nothing" in str(ended.error)
+    assert f"since {script}:3: curl needs a network" in str(ended.error)
+
+
+@pytest.mark.sandbox
+def test_an_engine_that_does_not_respond_is_an_outage_of_one_task(tmp_path, monkeypatch):
+    """The next task looks again: engines are busy at times."""
+    again = tmp_path / "again"
+    busy = f"[ -e {again} ] && exit 0; touch {again}; echo too busy >&2; exit 1"
+    script = f'[ "$1" = ps ] && {{ {busy}; }}; echo builds nothing >&2; exit 1'
+    podman = program(tmp_path / "bin/podman", script)
+    program(tmp_path / "bin/docker", "echo no daemon >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{podman.parent}:{os.environ['PATH']}")
+    stages = made(tmp_path / "stages", STAGES)
+    first, second = outcomes(stages, stages)
+    assert isinstance(first.error, EnvironmentFailed)
+    assert "too busy" in str(first.error) and "no daemon" in str(first.error)
+    assert isinstance(second.error, ImageError) and "builds nothing" in str(second.error)
+
+
+@pytest.mark.sandbox
+def test_without_an_engine_it_is_tried_in_a_room(tmp_path, no_engine):
+    task = made(tmp_path / "t", "FROM debian\n")
+    script = task.path / "tests" / "test.sh"
+    script.write_text(f"#!/bin/bash\npip install x; true\n{script.read_text()}")
+    (ended,) = outcomes(task)
+    assert (ended.error, ended.rewards) == (None, {"reward": 1.0})
+
+
+def test_a_task_that_cannot_run_is_known_before_the_start(tmp_path, no_engine):
+    check_supported(AUTO, made(tmp_path / "simple", "FROM debian\n"))
+    with pytest.raises(ImageError, match=r"golang.*no engine is here.*apt-get install podman"):
+        check_supported(AUTO, made(tmp_path / "stages", STAGES))
+
+
+def test_with_an_engine_that_task_can_run(tmp_path, an_engine):
+    check_supported(AUTO, made(tmp_path / "stages", STAGES))
+
+
+def test_a_machine_with_neither_says_so(no_engine, monkeypatch):
+    async def fails(_):
+        raise EnvironmentFailed("this machine cannot make rooms")
+
+    async def use():
+        async with environments_of(TaskEnvironment()):
+            pass
+
+    monkeypatch.setattr(EmbeddedEnvironments, "__aenter__", fails)
+    with pytest.raises(EnvironmentFailed, match="cannot make rooms"):
+        asyncio.run(use())

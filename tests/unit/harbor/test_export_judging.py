@@ -12,11 +12,12 @@ from coding_model_project.harbor.agents import Script, SolutionFile
 from coding_model_project.harbor.export.exporting import export
 from coding_model_project.harbor.export.judging import ExportedJudge
 from coding_model_project.harbor.format.task import Task, load_task
-from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
+from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Problem, Stdin, Test
 from tests.tables import tables
-from tests.unit.harbor.rooms import need_rooms, run_in_environments
+from tests.text_cases import text_cases
+from tests.unit.harbor.places import need_rooms, run_in_environments
 
 CASES = tables("harbor")
 
@@ -51,42 +52,14 @@ SHARED = problem(
     *(Test(Asserts(f"assert f() == {n}", "f")) for n in (1, 2, 3)), isolation=Isolation.shared,
 )  # fmt: skip
 
-PROGRAMS: dict[str, tuple[Problem, list[bytes | str]]] = {
-    "script": (SCRIPT, [
-        ADD, "print(3)", "print(3)\nraise SystemExit(1)", "print('3 ')\nprint()", "def f(:", "",
-        "n = input()\nwhile n[3:]: pass\nprint(3)", "import time; time.sleep(9)",
-        "while True: print('x' * 1000)",
-        "x = bytearray(1 << 31)", "import os; os.kill(os.getpid(), 9)", "print(3, end='\\0')",
-        "import sys; sys.stdout.buffer.write(b'3\\xff')", "import sys; print(3); sys.stdout.close()",
-        "import os; print(3 if os.environ.get('PYTHONHASHSEED') == '0' else 4)",
-        "import subprocess as s; print(s.run(['echo', '3'], capture_output=True).stdout.decode())",
-        "import threading; threading.Thread(target=print, args=(3,)).start()",
-        "# coding: latin-1\nprint(3 if len('\xe9') == 2 else 0)".encode(),
-        b"\xef\xbb\xbfprint(3)", b"print('\xff')", b"print(3)\r\nprint(0) if 0 else None\r",
-        "import sys; sys.setrecursionlimit(10**6)\ndef f(n): return n and f(n - 1)\nf(10**5); print(3)",
-    ]),
-    "calls": (CALLS, [
-        CALLS.gold[0], "def f(xs): return {'n': [2, 0.5]}", "def f(xs): return {'n': (2, 0.5000001)}",
-        "def f(xs): return {'n': (True, 0.5)}", "def g(xs): return 0", "def f(xs): 1 / 0",
-        "class E:\n    def __eq__(s, o): return True\ndef f(xs): return E()",
-        "import os\ndef f(xs): os._exit(0)", "import sys\ndef f(xs): sys.exit(0)",
-        "def f(xs):\n    print('noise' * 9)\n    return {'n': (len(xs), 0.5)}",
-        "def f(xs):\n    while not xs: pass", "f = lambda xs: {'n': (len(xs), 0.5)}",
-        "def f(xs):\n    yield 1", "def f(*xs, **k): return {'n': (len(xs[0]), 0.5)}",
-        "def f(xs): return {'n': (len(xs), float('nan'))}", "print(1)\nraise SystemExit",
-    ]),
-    "asserts": (ASSERTS, [
-        ASSERTS.gold[0], ASSERTS.gold[0].replace("+ 1", "+ 2"), "import os\nos._exit(0)",
-        "class P:\n    def __init__(s, a): s.a = a\ndef f(p):\n    return p.a + (1 if p.a < 3 else 9)",
-        "class E:\n    def __eq__(s, o): return True\ndef f(p): return E()\nP = int", "P = int",
-        "P = int\ndef f(p): return p + 1", "import time\nP = int\ndef f(p): time.sleep(9)",
-        "import builtins\nbuiltins.AssertionError = None\nP = int\ndef f(p): return 0",
-    ]),
-    "shared": (SHARED, [
-        SHARED.gold[0], "def f(): return 1",
-        "def f(n=[]):\n    n.append(1)\n    while n[2:]: pass\n    return len(n)",
-    ]),
-}  # fmt: skip
+PROBLEMS = {"script": SCRIPT, "calls": CALLS, "asserts": ASSERTS, "shared": SHARED}
+WRITTEN = text_cases(__file__, "export_programs.txt")
+ODD: dict[str, list[bytes | str]] = {
+    "script": [
+        *("", "# coding: latin-1\nprint(3 if len('\xe9') == 2 else 0)".encode()),
+        *(b"\xef\xbb\xbfprint(3)", b"print('\xff')", b"print(3)\r\nprint(0) if 0 else None\r"),
+    ]
+}
 
 
 def judged(folder: Path, tried: Sequence[tuple[Problem, bytes | str]], *, shortcuts: bool):
@@ -127,9 +100,11 @@ class Written:
         await environment.write_file("/app/solution.py", self._content)
 
 
-@pytest.mark.parametrize("form", PROGRAMS)
+@pytest.mark.parametrize("form", PROBLEMS)
 def test_programs_earn_what_the_verifier_gives(tmp_path, form):
-    given, programs = PROGRAMS[form]
+    given = PROBLEMS[form]
+    programs = [given.gold[0], *(text for _, mark, text in WRITTEN if mark == form)]
+    programs += ODD.get(form, [])
     found = both_ways(tmp_path / "all", [(given, program) for program in programs])
     # On a busy machine a program may get too little time for a verdict: such are tried again.
     doubted = [(given, program) for program, slow, fast in found if slow != fast]

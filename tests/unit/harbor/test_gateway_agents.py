@@ -16,19 +16,20 @@ import pytest
 
 from coding_model_project.episodes.tool_calls import bash_call
 from coding_model_project.errors import GenerationError, HarborError
-from coding_model_project.harbor.agent_config import AgentConfig, AgentPlace
 from coding_model_project.harbor.agents import AgentTimeoutError
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.gateway.agents import GatewayAgent
+from coding_model_project.harbor.gateway.gateway_agent import GatewayAgent
 from coding_model_project.harbor.gateway.serving import Gateway
 from coding_model_project.harbor.gateway.session import Session
-from coding_model_project.harbor.rooms.environments import EmbeddedEnvironments
+from coding_model_project.harbor.harbor_config import AgentConfig, AgentPlace
+from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
+from tests import docs
 from tests.processes import below
 from tests.tables import tables
 from tests.text_cases import sources
-from tests.unit.harbor.folders import folder
+from tests.unit.harbor.folders import solvable
 from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted
 
 CASES = tables("harbor")
@@ -46,8 +47,7 @@ ITSELF = "import subprocess; said = subprocess.getoutput(command)"
 
 def trial(tmp_path: Path, config: AgentConfig, *replies, toml="", limits=ROOMY):
     """The outcome of a task, the work of the agent, and the policy that it talked to."""
-    task = folder(tmp_path / "task", toml, tests__test_sh=CHECK)
-    (task / "environment" / "Dockerfile").write_text("FROM debian\nWORKDIR /app\n")
+    task = solvable(tmp_path / "task", toml, tests__test_sh=CHECK)
     policy = replies[0] if isinstance(replies[0], Scripted) else Scripted(*replies)
 
     async def run():
@@ -251,7 +251,7 @@ def test_other_clients_find_the_gateway_too(tmp_path, place):
 
 
 def test_an_agent_that_asks_on_after_its_last_reply_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("coding_model_project.harbor.gateway.agent_session._LAST_S", 0.5)
+    monkeypatch.setattr("coding_model_project.harbor.gateway.session._LAST_S", 0.5)
     body = """'{"messages": [{"role": "user", "content": "hi"}]}'"""
     ask = f'curl -s -H "x-api-key: $OPENAI_API_KEY" -d {body} $OPENAI_BASE_URL/chat/completions'
     config = AgentConfig(command=f"while true; do {ask}; sleep 0.2; done", total_s=300)
@@ -274,3 +274,24 @@ def test_an_engine_that_is_gone_ends_the_agent_and_is_no_ending(tmp_path):
     outcome, work, _ = trial(tmp_path, config, GenerationError("no engine"))
     assert isinstance(outcome.error, GenerationError) and work.ending is None
     assert outcome.steps[0].rewards is None and outcome.wall_s < 30
+
+
+PAGE = docs.ROOT / "docs" / "harbor-agents.md"
+
+
+def block(beginning: str) -> str:
+    (found,) = [one.text for one in docs.blocks(PAGE) if one.text.startswith(beginning)]
+    return found
+
+
+def test_the_pages_agent_works_by_native_tool_calls(tmp_path):
+    (tmp_path / "my_agent.py").write_text(block("# my_agent.py\n"))
+    config = AgentConfig(command=f"{sys.executable} my_agent.py", folder=str(tmp_path))
+    wrong = '<tool_call>\n{"name": "bash", "arguments": {"cmd": 1}}\n</tool_call>'
+    right = bash_call("echo 1 > answer; echo hi; exit 3").text()
+    outcome, work, policy = trial(tmp_path, config, wrong, right, "Done.")
+    assert work.ending == "done" and outcome.rewards == {"reward": 1.0}, work
+    (only,) = work.session.recorder.trajectories(9)
+    said = "".join(map(chr, only.response))
+    assert "<tool>no command: 'command'\n" in said and "<tool>exit code 3\nhi\n" in said
+    assert only.trained == sum(len(made.ids) for made in policy.generated)

@@ -10,12 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coding_model_project.episodes.tool_calls import bash_call
-from coding_model_project.harbor.agent_config import History
 from coding_model_project.harbor.gateway.chat import Chat
-from coding_model_project.harbor.gateway.matching import Reply, best
+from coding_model_project.harbor.gateway.recorder import Reply, best
 from coding_model_project.harbor.gateway.requests import Ask
 from coding_model_project.harbor.gateway.session import Session
+from coding_model_project.harbor.harbor_config import History
+from tests.tables import tables
 from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted, reply
+
+CASES = tables("harbor")
 
 TOOL = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -200,37 +203,9 @@ def test_other_tools_begin_another_conversation_and_the_longest_comes_last():
     assert [one.trained for one in recorder.trajectories(at_most=1)] == [7]
 
 
-def assistant(text, *calls, **more):
-    entries = [
-        {"id": id, "function": {"name": name, "arguments": arguments}}
-        for id, name, arguments in calls
-    ]
-    return {"role": "assistant", "content": text, "tool_calls": entries, **more}
-
-
-MADE = assistant("I look.", ("call_1", "run", '{"s": 20.0, "x": null}'), reasoning_content="Hm.")
-SAID = assistant("Now.\n<code>ls", reasoning_content="Hm.")
-
-
-@pytest.mark.parametrize(
-    ("made", "sent", "added"),
-    [
-        (MADE, assistant("", ("call_1", "unknown", "[]")), ""),
-        (MADE, assistant("I look.", ("mine", "run", '{"s": 20}')), ""),
-        (MADE, assistant("", ("mine", "run", '{"s": 20}')), ""),
-        (MADE, assistant("I look.", ("mine", "run", '{"s": 21}')), None),
-        (MADE, assistant("I look."), None),
-        (SAID, assistant("<think>Hm. </think>\n\nNow. <code>ls"), ""),
-        (SAID, assistant("Now.\n<code>ls</code>"), ""),
-        (SAID, assistant("Now.\n<code>ls</code>\nRan."), "Ran."),
-        (SAID, assistant("Now."), ""),
-        (SAID, assistant("Hm.\n\nNow.\n<code>ls"), ""),
-        (SAID, assistant("", reasoning_content="Now.\n<code>ls"), ""),
-        (SAID, assistant(""), None),
-        (SAID, assistant("Another."), None),
-    ],
-)
+@pytest.mark.parametrize(("made", "sent", "added"), CASES["replies sent back"])
 def test_a_reply_is_known_however_a_client_writes_it(made, sent, added):
+    made = CASES["replies"][made]
     reply = Reply(message=made, text="Now.\n<code>ls</code>")
     found = best(sent, [reply], History.recorded)
     assert (None if found is None else found.added) == added

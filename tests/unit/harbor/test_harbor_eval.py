@@ -12,12 +12,11 @@ import pytest
 
 from coding_model_project.cli import main
 from coding_model_project.episodes.tool_calls import BASH_TOOL, ToolCall, bash_call
-from coding_model_project.harbor.records import TrialResult, read_trials
+from coding_model_project.harbor.outcome import TrialResult, read_trials
 from tests.bench.trials import TRIVIAL, write_task
 from tests.completion_server import CompletionServer, serving
 from tests.tables import tables
-from tests.unit.harbor.engines import engine
-from tests.unit.harbor.rooms import need_rooms
+from tests.unit.harbor.places import engine, need_rooms
 from tests.unit.harbor.test_containers import Registry, registry
 from tests.unit.harbor.test_gateway_agents import ITSELF, SHELL, agent_in
 

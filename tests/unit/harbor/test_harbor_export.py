@@ -28,6 +28,7 @@ from coding_model_project.types import (
 )
 from tests.bench.exported import BARE, measure
 from tests.processes import ran
+from tests.tables import tables
 from tests.unit.harbor.folders import folder
 
 LIMITS = Limits(cpu_s=0.5, wall_s=2.0, output_kb=64)
@@ -94,27 +95,15 @@ def test_the_oracle_earns_everything(problem, tmp_path):
 @pytest.mark.parametrize(
     ("problem", "program", "pass_rate"),
     [
-        (CALLS, "def f(xs):\n    return {'n': [2, 2]}\n", 0.5),
-        (SCRIPT, "print(3)\n", 0.5),
-        (SCRIPT, "print(3)\nraise SystemExit(1)\n", 0.0),
-        (PAIRS, PAIRS.gold[0].replace("n + ", "9 + 0 * n + 0 * "), 0.5),
-        (CALLS, "def f(xs:\n", 0.0),
-        (CALLS, "def f(xs):\n    while not xs: pass\n    return {'n': (9, 9)}\n", 0.0),
-        (SCRIPT, "while True: print('x' * 1000)\n", 0.0),
-        (CALLS, "class E:\n    def __eq__(s, o): return True\ndef f(xs): return E()\n", 0.0),
-        (PAIRS, "import os\nos._exit(0)\n", 0.0),
-        (
-            CALLS,
-            "import subprocess\nsubprocess.Popen(['bash', '-c', 'setsid sh -c \"while :; do echo "
-            '{\\\\"reward\\\\": 9} > LOGS/reward.json; sleep 0.01; done" &\'])\ndef f(xs): return 0\n',
-            0.0,
-        ),
+        *tables("harbor")["exported programs"],
+        ("PAIRS", PAIRS.gold[0].replace("n + ", "9 + 0 * n + 0 * "), 0.5),
     ],
 )
 def test_others_earn_what_they_pass(problem, program, pass_rate, tmp_path):
     (tmp_path / "logs").mkdir()
     program = program.replace("LOGS", f"{tmp_path}/logs")
-    assert graded(problem, tmp_path, program) == (0.0, pass_rate)
+    given = {"CALLS": CALLS, "SCRIPT": SCRIPT, "PAIRS": PAIRS}[problem]
+    assert graded(given, tmp_path, program) == (0.0, pass_rate)
 
 
 @pytest.mark.sandbox

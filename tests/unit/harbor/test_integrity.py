@@ -11,11 +11,11 @@ from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.checking import check
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.grader import HarborGrader
-from coding_model_project.harbor.integrity import Accepted, Integrity, NotIsolatedError, require
+from coding_model_project.harbor.harbor_config import Accepted, Integrity, NotIsolatedError, require
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import Problem
 from tests.bench.trials import write_task
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.places import run_in_environments
 
 pytestmark = pytest.mark.sandbox
 

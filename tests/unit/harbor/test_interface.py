@@ -10,19 +10,16 @@ import coding_model_project as cmp
 from coding_model_project.cli import main
 from coding_model_project.harbor import interface
 from tests.text_cases import sources
-from tests.unit.harbor.folders import CHECK, folder
+from tests.unit.harbor.folders import CHECK, folder, solvable
 
 SOURCES = sources(__file__)
-
-IMAGE = "FROM debian\nWORKDIR /app\n"
 
 pytestmark = pytest.mark.sandbox
 
 
 def task(path, **changes):
     """Write a task whose reward is what its agent writes to /app/answer."""
-    given = {"environment__Dockerfile": IMAGE, "tests__test_sh": CHECK, **changes}
-    return folder(path, **{"instruction_md": f"{path.name}\n", **given})
+    return solvable(path, **{"instruction_md": f"{path.name}\n", **changes})
 
 
 def test_tasks_of_a_folder_or_of_harbors_cache(tmp_path, monkeypatch):
@@ -43,7 +40,7 @@ def test_tasks_of_a_folder_or_of_harbors_cache(tmp_path, monkeypatch):
 
 def test_an_agent_works_in_a_sandbox_and_is_judged(tmp_path):
     for name in ("right", "wrong", "idle"):
-        task(tmp_path / name, solution__solve_sh="#!/bin/bash\necho 1 > answer\n")
+        task(tmp_path / name, solve="echo 1 > answer")
     tasks = cmp.load_harbor_tasks(tmp_path)
 
     async def agent(one, sandbox):
@@ -130,8 +127,7 @@ def test_a_command_takes_a_sandbox_factory_by_name(tmp_path, monkeypatch, capsys
     toml = '[agent]\ntimeout_sec = 10\n[environment]\ncpus = 2\n[verifier.env]\nV = "w"\n'
     for name, line in {"right": "echo 1 > answer", "slow": "sleep 600"}.items():
         verifies = CHECK.replace("cat", '[ "$V" = w ] && cat')
-        solution = f"#!/bin/bash\n{line}\n"
-        task(tmp_path / "t" / name, toml=toml, tests__test_sh=verifies, solution__solve_sh=solution)
+        task(tmp_path / "t" / name, toml=toml, tests__test_sh=verifies, solve=line)
     job, script = tmp_path / "job", tmp_path / "script.sh"
     command = ["harbor", "grade", str(tmp_path / "t"), "--environment", "my_factories:factory"]
     assert main([*command, "--json", "--out", str(job)]) == 1

@@ -13,13 +13,19 @@ import pytest
 
 from coding_model_project.data.problems import problem_line
 from coding_model_project.errors import ConfigError
-from coding_model_project.harbor.posttrain.verifier import contamination, language_judge
-from coding_model_project.harbor.posttrain.verifier.judgements import JudgeError, Verdict
-from coding_model_project.harbor.posttrain.verifier.language_judge import MODEL, URL, Endpoint
-from coding_model_project.harbor.posttrain.verifier.left_files import Left, left_files
-from coding_model_project.harbor.posttrain.verifier.submission import Unfit, assemble, open_model
+from coding_model_project.harbor.posttrain import contamination, language_judge
+from coding_model_project.harbor.posttrain.language_judge import MODEL, URL, Endpoint
+from coding_model_project.harbor.posttrain.left_files import Left, left_files
+from coding_model_project.harbor.posttrain.submission import (
+    JudgeError,
+    Unfit,
+    Verdict,
+    assemble,
+    open_model,
+)
 from coding_model_project.types import Problem, Stdin, Test
 from tests.answering import answering
+from tests.tables import tables
 from tests.unit.harbor.posttrain_models import write_model
 
 LONG = (
@@ -157,17 +163,7 @@ def test_links_are_not_followed(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
-    [
-        ("pytorch_model.bin", "x", "pytorch_model.bin"),
-        ("modeling_mine.py", "import os", "modeling_mine.py"),
-        ("model.pkl", "x", "model.pkl"),
-        ("adapter_config.json", "{}", "merge the adapter"),
-        ("config.json", '{"auto_map": {"AutoModel": "x.Y"}}', "auto_map"),
-        ("config.json", '{"quantization_config": {"quant_method": "x"}}', "quantization_config"),
-        ("config.json", "nonsense", "not JSON"),
-        ("config.json", "[" * 100_000, "not JSON"),
-        ("inner/model.safetensors", "x", "inner/model.safetensors"),
-    ],
+    [*tables("harbor")["submissions"], ("config.json", "[" * 100_000, "not JSON")],
 )
 def test_a_submission_is_data_only(name, content, said, tmp_path):
     folder = write_model(tmp_path / "final_model")

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from coding_model_project.harbor.posttrain.verifier import lineage
-from coding_model_project.harbor.posttrain.verifier.judgements import JudgeError, Verdict
-from coding_model_project.harbor.posttrain.verifier.submission import Unfit, open_model
+from coding_model_project.harbor.posttrain import submission
+from coding_model_project.harbor.posttrain.submission import JudgeError, Unfit, Verdict, open_model
 from tests.unit.harbor.posttrain_models import TOKENIZER, weights, write_model
 
 pytestmark = pytest.mark.verl
@@ -19,7 +18,7 @@ def base(tmp_path):
 
 
 def judged(folder, base, siblings=None):
-    return lineage.judge(open_model(folder), base, siblings or {})
+    return submission.judge(open_model(folder), base, siblings or {})
 
 
 def moved(by, seed=1):
@@ -94,7 +93,7 @@ def test_another_tokenizer_or_shape_in_the_configuration_is_rejected(base, tmp_p
 
 def test_a_sibling_is_known_by_one_matrix(base, tmp_path):
     sibling = write_model(tmp_path / "instruct", moved(0.01))
-    hashes = {"instruct": lineage.hashes_of(open_model(sibling))}
+    hashes = {"instruct": submission.hashes_of(open_model(sibling))}
     assert judged(base, base, hashes).verdict is Verdict.accepted
     mine = moved(0.02, seed=2) | {LAYER: moved(0.01)[LAYER]}
     found = judged(write_model(tmp_path / "mine", mine), base, hashes)

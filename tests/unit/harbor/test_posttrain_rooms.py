@@ -4,12 +4,12 @@ import gzip
 
 import pytest
 
-from coding_model_project.harbor.environment.tar_files import from_tar
+from coding_model_project.harbor.environment.tree import from_tar
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from coding_model_project.harbor.posttrain.generating import _package
 from coding_model_project.harbor.rooms.image import PACKAGES_LABEL
 from tests.text_cases import sources
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.places import run_in_environments
 
 SOURCES = sources(__file__)
 

@@ -7,8 +7,7 @@ import pytest
 
 from coding_model_project.cli import main
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.harbor.posttrain.base_models import BASE_MODELS
-from coding_model_project.harbor.posttrain.benchmarks import BENCHMARKS
+from coding_model_project.harbor.posttrain.benchmarks import BASE_MODELS, BENCHMARKS
 from coding_model_project.synthetic.tinycode import generate
 from tests.tables import tables
 from tests.unit.harbor.posttrain_models import write_model
@@ -77,7 +76,7 @@ def test_the_agent_gets_its_context_and_no_test_problem(tiny_task):
     assert not statements & set(tests)
     with tarfile.open(environment / "package.tar.gz") as archive:
         names = archive.getnames()
-    assert "coding_model_project/harbor/posttrain/agent_evaluate.py" in names
+    assert "coding_model_project/harbor/posttrain/scoring.py" in names
     assert not [name for name in names if "/tinycode/" in name]  # which could make the tests
 
 

@@ -15,7 +15,7 @@ from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from tests.processes import below
 from tests.tables import tables
 from tests.text_cases import sources
-from tests.unit.harbor.rooms import end_rooms, run_in_environments
+from tests.unit.harbor.places import end_rooms, run_in_environments
 
 CASES = tables("harbor")
 

@@ -24,23 +24,17 @@ from coding_model_project.harbor.trial import Trials
 from coding_model_project.harbor.verification import hindrance
 from coding_model_project.types import ErrorType, Problem
 from tests.processes import below
-from tests.unit.harbor.folders import CHECK, folder
-from tests.unit.harbor.rooms import end_rooms, run_in_environments
+from tests.unit.harbor.folders import CHECK, solvable
+from tests.unit.harbor.places import end_rooms, run_in_environments
 
 pytestmark = pytest.mark.sandbox
 
 POORER = Path(__file__).parents[1] / "sandbox" / "poorer.py"
-IMAGE = "FROM python:3.12-slim\nWORKDIR /app\n"
+IMAGE = "FROM debian\nWORKDIR /app\n"
 
 
-def made(
-    path: Path, toml: str = "", solve: str = "echo 1 > answer", test: str = CHECK, **more
-) -> Path:
-    made = folder(path, toml, tests__test_sh=test, **more)
-    (made / "environment" / "Dockerfile").write_text(IMAGE)
-    (made / "solution").mkdir(exist_ok=True)
-    (made / "solution" / "solve.sh").write_text(f"#!/bin/bash\n{solve}\n")
-    return made
+def made(path: Path, toml: str = "", solve: str = "echo 1 > answer", test: str = CHECK) -> Path:
+    return solvable(path, toml, solve, tests__test_sh=test)
 
 
 def outcome(task: Path, agent=None, environ=None, **settings):

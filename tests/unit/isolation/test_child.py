@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from coding_model_project.harbor.environment.base import EnvironmentFailed
-from coding_model_project.harbor.rooms.rooms import Rooms
+from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.isolation import child
 from coding_model_project.isolation.child import Helper, interrupting, start_child
 from coding_model_project.sandbox.embedded import frames
@@ -148,7 +148,7 @@ def test_rooms_open_beside_many_files_of_their_host():
 
 
 async def _open_rooms():
-    async with Rooms():
+    async with EmbeddedEnvironments():
         pass
 
 

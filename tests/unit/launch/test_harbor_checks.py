@@ -5,8 +5,7 @@ from omegaconf import OmegaConf
 
 from coding_model_project.episodes.bash_config import BashConfig
 from coding_model_project.errors import ConfigError
-from coding_model_project.harbor.agent_config import AgentConfig
-from coding_model_project.harbor.integrity import HarborConfig
+from coding_model_project.harbor.harbor_config import AgentConfig, HarborConfig
 from coding_model_project.launch.checks import episode_checks
 from coding_model_project.types import Problem
 from tests.unit.harbor.folders import folder

@@ -13,7 +13,7 @@ from coding_model_project.data.training.training_files import (
 from coding_model_project.episodes.bash_config import BashConfig
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.harbor.agent_config import AgentConfig
+from coding_model_project.harbor.harbor_config import AgentConfig
 from coding_model_project.launch.checks import problem_checks
 from coding_model_project.types import Problem, Stdin, Test
 

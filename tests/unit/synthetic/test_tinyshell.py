@@ -18,8 +18,7 @@ from coding_model_project.episodes.tool_calls import (
     parse,
 )
 from coding_model_project.errors import ConfigError
-from coding_model_project.harbor.agents import Oracle, Script
-from coding_model_project.harbor.bash_agent import BashAgent
+from coding_model_project.harbor.agents import BashAgent, Oracle, Script
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.synthetic.tiny_model import TinyModelConfig, train_tokenizer
@@ -29,7 +28,7 @@ from coding_model_project.synthetic.tinyshell.shell_files import (
     prepare_files,
     write_shell_task,
 )
-from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.places import run_in_environments
 
 
 def make_few(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.harbor.integrity import NotIsolatedError
+from coding_model_project.harbor.harbor_config import NotIsolatedError
 from coding_model_project.runs.ungradable import Ungradable, note
 
 pytestmark = pytest.mark.verl

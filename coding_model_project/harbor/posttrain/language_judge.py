@@ -13,12 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.harbor.posttrain.verifier.judgements import (
-    JudgeError,
-    Judgement,
-    Verdict,
-)
-from coding_model_project.harbor.posttrain.verifier.left_files import Left
+from coding_model_project.harbor.posttrain.left_files import Left
+from coding_model_project.harbor.posttrain.submission import JudgeError, Judgement, Verdict
 
 JUDGE = "language_model"
 URL, MODEL, KEY = "POSTTRAIN_JUDGE_URL", "POSTTRAIN_JUDGE_MODEL", "POSTTRAIN_JUDGE_KEY"

@@ -16,9 +16,8 @@ from typing import Any, Self
 import orjson
 import psutil
 
+from coding_model_project.concurrency import Once
 from coding_model_project.contained import open_lock, private_folder
-from coding_model_project.harbor.containers.container import STAY, Container
-from coding_model_project.harbor.containers.container_engine import Engine, is_unreachable, one_line
 from coding_model_project.harbor.environment.base import (
     DEFAULT_MEMORY_MB,
     DEFAULT_PROCESSES,
@@ -28,10 +27,15 @@ from coding_model_project.harbor.environment.base import (
     ImageError,
     RegistryUnreachable,
 )
+from coding_model_project.harbor.environment.container import (
+    STAY,
+    Container,
+    Engine,
+    is_unreachable,
+    one_line,
+)
 from coding_model_project.harbor.environment.definition import defined
-from coding_model_project.harbor.environment.once import Once
-from coding_model_project.harbor.environment.tar_files import from_tar
-from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.environment.tree import Tree, from_tar, in_folder, of_files
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
 
 _KEPT_IMAGES = 1024
@@ -233,9 +237,7 @@ class ContainerEnvironments(Environments):
         if (folder / "Dockerfile").exists() or image is None:
             image = await self._by_content(folder, config.build_timeout_sec)
         else:
-            files = of_files(
-                (p.relative_to(folder).as_posix(), p) for p in sorted(folder.rglob("*"))
-            )
+            files = of_files(in_folder(folder))
             if (await self._engine.run("image", "inspect", image))[0] != 0:
                 await self._made(image, ("pull", "--quiet", image), config.build_timeout_sec)
         shown = await self._engine.ask("image", "inspect", "--format", "{{json .Config}}", image)
@@ -251,8 +253,7 @@ class ContainerEnvironments(Environments):
 
     async def _by_content(self, folder: Path, timeout_s: float) -> str:
         """Return the image of a folder's content, built if missing; its tag is the content's hash."""
-        paths = ((path.relative_to(folder).as_posix(), path) for path in sorted(folder.rglob("*")))
-        files = await asyncio.to_thread(lambda: of_files(paths))
+        files = await asyncio.to_thread(lambda: of_files(in_folder(folder)))
         name = f"{_IMAGES}:{sha256(repr(files.entries).encode() + files.body).hexdigest()[:32]}"
         if (await self._engine.run("image", "inspect", name))[0] != 0:
             await self._refuse_heredocs(folder / "Dockerfile")

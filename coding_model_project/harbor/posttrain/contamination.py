@@ -19,7 +19,8 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,8 @@ from coding_model_project.data.dedup.search import (
 )
 from coding_model_project.data.problem_rows import problem_of
 from coding_model_project.data.problems import problem_line
-from coding_model_project.harbor.posttrain.verifier.judgements import Judgement, Verdict
-from coding_model_project.harbor.posttrain.verifier.left_files import Left
+from coding_model_project.harbor.posttrain.left_files import Left
+from coding_model_project.harbor.posttrain.submission import Judgement, Verdict
 from coding_model_project.row_readers import Malformed
 from coding_model_project.types import Problem
 
@@ -54,7 +55,7 @@ class Hit:
     """A test problem found in a file."""
 
     problem: str
-    path: str
+    file: str
     by: str
     share: float
 
@@ -95,7 +96,7 @@ def judge(
             unread.append(f"{file.path}: {file.unread}")
             continue
         n_words += len(file.text) // 6
-        for owner, by, share in _found(file.text, known):
+        for owner, by, share in chain(_statements(file.text, known), _records(file.text, known)):
             hit = Hit(problems[owner].id, file.path, by, round(share, 3))
             known_by = hits.get((owner, file.path))
             if known_by is None or (known_by.by == "solution" and by != "solution"):
@@ -103,13 +104,13 @@ def judge(
     solved = {owner for (owner, _), hit in hits.items() if hit.by == "solution"}
     counts = len(solved) >= max(3, MIN_SOLUTIONS * len(problems))
     found = [hit for hit in hits.values() if hit.by != "solution" or counts]
-    found.sort(key=lambda hit: (hit.path, hit.problem))
+    found.sort(key=lambda hit: (hit.file, hit.problem))
     affected = {hit.problem for hit in found}
     reasons = []
     if affected:
         reasons.append(
             f"{len(affected)} of {len(problems)} test problems are in what was left, such as "
-            f"{found[0].problem} in {found[0].path} (by its {found[0].by})"
+            f"{found[0].problem} in {found[0].file} (by its {found[0].by})"
         )
     if unread:
         reasons.append(f"{len(unread)} files cannot be read, such as {unread[0]}")
@@ -121,10 +122,7 @@ def judge(
             "files": n_files,
             "words": n_words,
             "problems_found": len(affected),
-            "found": [
-                {"problem": h.problem, "file": h.path, "by": h.by, "share": h.share}
-                for h in found[:_SHOWN]
-            ],
+            "found": [asdict(hit) for hit in found[:_SHOWN]],
             "solutions_found": len(solved),
             "unread": unread[:_SHOWN],
         },
@@ -163,17 +161,9 @@ def _whole(problem: Problem) -> str:
     return " ".join(words_of(prose(problem.statement)))
 
 
-def _found(text: str, known: _Known) -> Iterator[tuple[int, str, float]]:
-    yield from _statements(_words(text), known)
-    yield from _records(text, known)
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.replace("\\n", "\n").lower())
-
-
-def _statements(words: Sequence[str], known: _Known) -> Iterator[tuple[int, str, float]]:
+def _statements(text: str, known: _Known) -> Iterator[tuple[int, str, float]]:
     """Find statements by runs of words that are close together."""
+    words = _WORD.findall(text.replace("\\n", "\n").lower())
     positions: dict[int, list[tuple[int, int]]] = defaultdict(list)
     hashes = ngrams(hashed(words), RUN_WORDS)
     if len(hashes) and known.runs:

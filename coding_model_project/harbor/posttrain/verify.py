@@ -19,17 +19,14 @@ from typing import Any
 
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import CodingModelError
-from coding_model_project.harbor.posttrain.verifier import contamination, language_judge, lineage
-from coding_model_project.harbor.posttrain.verifier.judgements import (
-    JudgeError,
+from coding_model_project.harbor.posttrain import contamination, language_judge, submission
+from coding_model_project.harbor.posttrain.left_files import Left, left_files
+from coding_model_project.harbor.posttrain.scoring import DATASET, score
+from coding_model_project.harbor.posttrain.submission import (
     Judgement,
-    Verdict,
-)
-from coding_model_project.harbor.posttrain.verifier.left_files import Left, left_files
-from coding_model_project.harbor.posttrain.verifier.scoring import DATASET, score
-from coding_model_project.harbor.posttrain.verifier.submission import (
     Model,
     Unfit,
+    Verdict,
     assemble,
     open_model,
 )
@@ -45,30 +42,28 @@ _SUMMARIES = {
 }
 _JUDGED_BY = {
     CONTAMINATION: (contamination.JUDGE, language_judge.JUDGE),
-    DISALLOWED: (lineage.JUDGE, language_judge.JUDGE),
+    DISALLOWED: (submission.JUDGE, language_judge.JUDGE),
 }
 
 
 def main(arguments: list[str]) -> int:
     """Verify, and return 0 if a reward was written."""
-    tests, logs = map(Path, arguments)
-    logs.mkdir(parents=True, exist_ok=True)
-    settings = json.loads((tests / "settings.json").read_text())
     with tempfile.TemporaryDirectory(prefix="verify-", ignore_cleanup_errors=True) as folder:
-        return _verify(settings, tests, logs, Path(folder))
+        return _verify(*map(Path, (*arguments, folder)))
 
 
-def _verify(settings: dict[str, Any], tests: Path, logs: Path, work: Path) -> int:
+def _verify(tests: Path, logs: Path, work: Path) -> int:
+    logs.mkdir(parents=True, exist_ok=True)
+    settings: dict[str, Any] = json.loads((tests / "settings.json").read_text())
     workspace, base = Path(settings["workspace"]), Path(settings["base"])
     template = (tests / "templates" / settings["template"]).read_text()
     problems, stop = tests / "problems.jsonl", settings["stop"]
-    unfit: str | None = None
-    submitted: Model | None = None
+    submitted: Model | Unfit
     try:
         submitted = open_model(workspace / SUBMISSION)
     except Unfit as error:
-        unfit = str(error)
-    judgements = _judgements(settings, tests, submitted, unfit)
+        submitted = error
+    judgements = _judgements(settings, tests, submitted)
     missing = [one for one in judgements if one.verdict is Verdict.missing]
     rejected = [one for one in judgements if one.verdict is Verdict.rejected]
     _write_judgements(logs, judgements)
@@ -88,7 +83,7 @@ def _verify(settings: dict[str, Any], tests: Path, logs: Path, work: Path) -> in
         own = assemble(open_model(base), base, template, stop, work / "base")
         metrics["base"] = score(own, problems, work / "base_evaluation", asked, say=_say)[DATASET]
         chosen = metrics["base"]
-        if not rejected and submitted is not None:
+        if not rejected and isinstance(submitted, Model):
             model = assemble(submitted, base, template, stop, work / "model")
             metrics["submission"] = chosen = score(
                 model, problems, work / "evaluation", asked, say=_say
@@ -108,9 +103,7 @@ def _verify(settings: dict[str, Any], tests: Path, logs: Path, work: Path) -> in
     return 0
 
 
-def _judgements(
-    settings: dict[str, Any], tests: Path, submitted: Model | None, unfit: str | None
-) -> list[Judgement]:
+def _judgements(settings: dict[str, Any], tests: Path, submitted: Model | Unfit) -> list[Judgement]:
     """Return every judge's verdict, or the reason why it is missing."""
     left: list[Left] = []
 
@@ -125,42 +118,39 @@ def _judgements(
     def by_weights() -> Judgement:
         siblings = json.loads((tests / "siblings.json").read_text())
         try:
-            if submitted is None:
-                raise Unfit(unfit)
-            return lineage.judge(submitted, Path(settings["base"]), siblings)
+            if isinstance(submitted, Unfit):
+                raise submitted
+            return submission.judge(submitted, Path(settings["base"]), siblings)
         except Unfit as error:
             reasons = (f"no model was submitted that can be evaluated: {error}",)
-            return Judgement(judge=lineage.JUDGE, verdict=Verdict.rejected, reasons=reasons)
+            return Judgement(judge=submission.JUDGE, verdict=Verdict.rejected, reasons=reasons)
 
-    found = [_judged(contamination.JUDGE, by_words), _judged(lineage.JUDGE, by_weights)]
-    try:
+    def by_model() -> Judgement | None:
         endpoint = language_judge.Endpoint.of(os.environ)
-    except CodingModelError as error:
-        reasons = (str(error),)
-        missing = Judgement(judge=language_judge.JUDGE, verdict=Verdict.missing, reasons=reasons)
-        return [*found, missing]
-    if endpoint is not None:
-        found.append(
-            _judged(
-                language_judge.JUDGE,
-                lambda: language_judge.judge(
-                    endpoint, left, model=settings["model_name"], benchmark=settings["title"]
-                ),
-            )
-        )
-    return found
+        if endpoint is None:
+            return None
+        names = {"model": settings["model_name"], "benchmark": settings["title"]}
+        return language_judge.judge(endpoint, left, **names)
+
+    judges = {
+        contamination.JUDGE: by_words,
+        submission.JUDGE: by_weights,
+        language_judge.JUDGE: by_model,
+    }
+    found = [_judged(name, judge) for name, judge in judges.items()]
+    return [one for one in found if one is not None]
 
 
-def _judged(name: str, judge: Callable[[], Judgement]) -> Judgement:
+def _judged(name: str, judge: Callable[[], Judgement | None]) -> Judgement | None:
     """Run a judge. If it fails in any way, its verdict is missing."""
     try:
         return judge()
-    except JudgeError as error:
-        return Judgement(judge=name, verdict=Verdict.missing, reasons=(str(error),))
+    except CodingModelError as error:
+        reason = str(error)
     except Exception as error:  # noqa: BLE001 - a failed judge must never count as accepting
         traceback.print_exc()
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        return Judgement(judge=name, verdict=Verdict.missing, reasons=(reason,))
+    return Judgement(judge=name, verdict=Verdict.missing, reasons=(reason,))
 
 
 def _write_judgements(logs: Path, judgements: list[Judgement]) -> None:

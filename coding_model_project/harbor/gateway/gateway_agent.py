@@ -8,29 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from coding_model_project.config_key import named_callable
 from coding_model_project.errors import CodingModelError, ConfigError, HarborError
-from coding_model_project.harbor.agent_config import AgentConfig, AgentEnding, AgentPlace
-from coding_model_project.harbor.agents import (
-    Agent,
-    AgentTimeoutError,
-    NonZeroAgentExitCodeError,
-)
+from coding_model_project.harbor.agents import Agent, AgentTimeoutError, NonZeroAgentExitCodeError
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
 from coding_model_project.harbor.format.task import Step, Task
-from coding_model_project.harbor.gateway import host
-from coding_model_project.harbor.gateway.agent_session import AgentSession
-from coding_model_project.harbor.gateway.host import Exit
 from coding_model_project.harbor.gateway.requests import MODEL
 from coding_model_project.harbor.gateway.serving import Gateway
+from coding_model_project.harbor.gateway.session import AgentSession
+from coding_model_project.harbor.harbor_config import AgentConfig, AgentEnding, AgentPlace
 from coding_model_project.harbor.rooms.rooms import Room
+from coding_model_project.isolation.processes import TOKEN
+from coding_model_project.isolation.tether import tethered
 
 ROOM_PORT = 8321
 """The gateway's port on the loopback of a room."""
@@ -41,12 +39,9 @@ _TAIL_CHARS = 1000
 _AGENT_ERRORS = (AgentTimeoutError, NonZeroAgentExitCodeError)
 
 
-class Factory(Protocol):
-    """A callable that makes a Python agent."""
-
-    def __call__(self, *, base_url: str, api_key: str) -> Agent:
-        """Make a sample's agent, which calls `base_url` with `api_key`."""
-        ...
+Exit = tuple[int, str]
+"""The exit code of an agent's process, 128 plus the signal's number if a signal ended it, and the end of
+its output."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,7 +96,9 @@ class GatewayAgent:
 
     async def _work(self, work: Work, task: Task, step: Step, environment: Environment) -> None:
         """Run the agent until it ends, has no replies or time left, or the infrastructure fails."""
-        running = asyncio.ensure_future(self._started(work, task, step, environment))
+        in_room = self.config.place is AgentPlace.room
+        kind = self._object if self.config.factory else self._in_room if in_room else self._on_host
+        running = asyncio.ensure_future(kind(work, task, step, environment))
         over = asyncio.ensure_future(work.session.over.wait())
         try:
             total_s, first = self.config.total_s, asyncio.FIRST_COMPLETED
@@ -119,9 +116,9 @@ class GatewayAgent:
         error = running.exception()
         ours = isinstance(error, CodingModelError) and not isinstance(error, _AGENT_ERRORS)
         if error is None:
-            code = running.result().code
-            work.exit_code, work.said = code, running.result().output[-_TAIL_CHARS:]
-            work.ending = AgentEnding.crashed if code else AgentEnding.done
+            work.exit_code, output = running.result()
+            work.said = output[-_TAIL_CHARS:]
+            work.ending = AgentEnding.crashed if work.exit_code else AgentEnding.done
         elif ours or not isinstance(error, Exception):  # else it is the agent's
             raise error
         else:
@@ -129,30 +126,22 @@ class GatewayAgent:
             late = isinstance(error, AgentTimeoutError)
             work.ending = AgentEnding.time if late else AgentEnding.crashed
 
-    async def _started(self, work: Work, task: Task, step: Step, environment: Environment) -> Exit:
-        if self.config.factory is not None:
-            return await self._object(work, task, step, environment)
-        if self.config.place is AgentPlace.room:
-            return await self._in_room(work, task, step, environment)
-        return await self._on_host(work, task, step)
-
     # ── the three kinds ───────────────────────────────────────────────────────────────────────────
 
     async def _object(self, work: Work, task: Task, step: Step, environment: Environment) -> Exit:
         assert self.config.factory is not None
         lent = _Lent(environment)
         with self.gateway.open(work.session) as url:
-            make: Factory = factory_of(self.config.factory)
-            agent = make(base_url=url, api_key=work.session.key)
+            agent: Agent = factory_of(self.config.factory)(base_url=url, api_key=work.session.key)
             working = asyncio.ensure_future(agent.run(task, step, cast(Environment, lent)))
             try:
                 await asyncio.shield(working)
             finally:  # the agent may ignore its cancellation
                 lent.take_back()
                 working.cancel()
-        return Exit(code=0, output="")
+        return 0, ""
 
-    async def _on_host(self, work: Work, task: Task, step: Step) -> Exit:
+    async def _on_host(self, work: Work, task: Task, step: Step, _: Environment) -> Exit:
         config = self.config
         assert config.command is not None
         with self.gateway.open(work.session) as url, TemporaryDirectory(prefix="agent-") as own:
@@ -161,32 +150,36 @@ class GatewayAgent:
             Path(own, _CODEX_FILE).write_text(_codex(url, work.session))
             env = {**_variables(url, work.session, own, task), "TMPDIR": own, **config.env}
             cwd = Path(config.folder) if config.folder else Path(own)
-            return await host.run(config.command, cwd=cwd, env=env)
+            return await _run_here(config.command, cwd=cwd, env=env)
 
     async def _in_room(self, work: Work, task: Task, step: Step, environment: Environment) -> Exit:
         config = self.config
         assert config.command is not None
-        room = room_of(environment)
+        if not isinstance(environment, Room):
+            raise ConfigError(
+                "coding.agent.place=room: expected a room of this machine; set "
+                "coding.harbor.environment=rooms or coding.agent.place=host"
+            )
         url = f"http://127.0.0.1:{ROOM_PORT}/v1"
         variables = _variables(url, work.session, _IN_ROOM, task)
         asked = of_bytes(_TASK_FILE, step.instruction.encode("utf-8", "replace"))
         home = Tree(((_CODEX_HOME, "d", 0o777, 0),))  # the agent's user keeps its own files there
         codex = of_bytes(_CODEX_FILE, _codex(url, work.session).encode())
         try:
-            await room.write_tree(_IN_ROOM, asked + home + codex)
-            listening = await room.listen(ROOM_PORT)
+            await environment.write_tree(_IN_ROOM, asked + home + codex)
+            listening = await environment.listen(ROOM_PORT)
         except OSError as error:  # the task's fault: the agent has not started
             needs = f"the gateway needs port {ROOM_PORT} and {_IN_ROOM} in the room"
             raise HarborError(f"{needs}: {error}") from error
         async with self.gateway.on(listening, work.session):
-            ended = await room.run_command(
+            ended = await environment.run_command(
                 f"exec 2>&1\n{config.command}",
                 env={**variables, "IS_SANDBOX": "1", **config.env},
                 user=step.agent.user,
                 max_output=2 * _TAIL_CHARS,
             )
         killed = f"killed: {ended.killed}\n" if ended.killed else ""
-        return Exit(code=ended.exit_code or int(bool(killed)), output=killed + ended.stdout.strip())
+        return ended.exit_code or int(bool(killed)), killed + ended.stdout.strip()
 
 
 class _Lent:
@@ -235,20 +228,6 @@ def _codex(url: str, session: AgentSession) -> str:
     return f'{model}model_provider = "gateway"\nmodel_providers.gateway = {provider}\n'
 
 
-def room_of(environment: Environment) -> Room:
-    """Return the environment as a room.
-
-    Raises:
-        ConfigError: it is not one.
-    """
-    if isinstance(environment, Room):
-        return environment
-    raise ConfigError(
-        "coding.agent.place=room: expected a room of this machine; set "
-        "coding.harbor.environment=rooms or coding.agent.place=host"
-    )
-
-
 def factory_of(name: str) -> Any:
     """Return the callable that makes agents.
 
@@ -256,3 +235,69 @@ def factory_of(name: str) -> Any:
         ConfigError: the name does not resolve, or its value cannot be called.
     """
     return named_callable("coding.agent.factory", name, "package.module:Factory")
+
+
+_INHERITED = (
+    *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", TOKEN),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+)
+"""Variables that an agent inherits from this process: none of the training's credentials."""
+
+_GRACE_S = 2.0
+_KILL_S = 30.0
+"""Wall seconds to kill all of an agent's processes."""
+_TAIL_BYTES = 4000
+
+
+async def _run_here(command: str, *, cwd: Path, env: Mapping[str, str]) -> Exit:
+    """Run a command, tethered to this process (`isolation.tether`), until it and its descendants end.
+
+    If this is cancelled, they are ended: by SIGTERM first, then by SIGKILL.
+
+    Args:
+        env: variables in addition to the few inherited ones.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    process = await asyncio.create_subprocess_exec(
+        *tethered(["/bin/bash", "-c", command], grace_s=_GRACE_S),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=cwd,
+        env={**kept, **env},
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    tail = bytearray()
+    reading = asyncio.ensure_future(_read(process.stdout, tail))
+    try:
+        code = await process.wait()
+    finally:
+        await _end(process)
+        await asyncio.wait((reading,), timeout=_GRACE_S)
+        reading.cancel()
+    output = tail.decode("utf-8", "replace").strip()
+    return code if code >= 0 else 128 - code, output
+
+
+async def _read(output: asyncio.StreamReader, tail: bytearray) -> None:
+    """Read all output, and keep its end."""
+    while chunk := await output.read(1 << 16):
+        tail += chunk
+        del tail[:-_TAIL_BYTES]
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(_GRACE_S + _KILL_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

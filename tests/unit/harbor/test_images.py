@@ -1,12 +1,22 @@
-"""Images of rooms: what a simple Dockerfile becomes, and what is refused by its name."""
+"""Images of rooms, and compose files of one service: what is followed, and what is refused by name."""
 
 from pathlib import Path
 
 import pytest
 
 from coding_model_project.harbor.environment.base import ImageError, NeedsContainer
+from coding_model_project.harbor.environment.definition import defined
+from coding_model_project.harbor.format.task_config import (
+    EnvironmentConfig,
+    NetworkMode,
+    TaskOS,
+    Tpu,
+)
 from coding_model_project.harbor.rooms.image import Execute, Image, Lay, read_image
+from tests.tables import tables
 from tests.text_cases import sources
+
+CASES = tables("harbor")
 
 SOURCES = sources(__file__)
 
@@ -41,29 +51,7 @@ def test_what_is_followed(tmp_path):
     assert "stand in for python:3.12-slim" in "\n".join(made.notes)
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("COPY --from=base /a /b", "COPY: rooms do not support its variables, options or form"),
-        ("COPY *.txt /", r"COPY: \*.txt: rooms do not support patterns"),
-        ("COPY data.txt /usr/local/bin/tool", "COPY: /usr/local/bin/tool is in a folder of the system"),
-        ("COPY <<EOF /app/x", "COPY: rooms do not support"),
-        ("COPY data.txt $HOME/", "COPY: rooms do not support"),
-        ("ADD https://example.org/x /", "ADD: rooms support one FROM"),
-        ("ARG A=1", "ARG: rooms support"),
-        ("ENV PATH=/opt/venv/bin:$PATH", "ENV: rooms do not support its variables"),
-        ("ENV OLD style value", "ENV: rooms support NAME=VALUE only"),
-        ("RUN --mount=type=cache,target=/x true", "RUN: rooms support one plain shell line only"),
-        ("RUN <<EOF", "RUN: rooms support one plain shell line only"),
-        ('RUN ["true"]', "RUN: rooms support one plain shell line only"),
-        ("RUN ln -s /usr/bin/python3 /opt/python", "RUN: names /usr"),
-        ("RUN echo '127.0.0.1 a.test' >>/etc/hosts", "RUN: names /etc"),
-        ('ENTRYPOINT ["/start.sh"]', "ENTRYPOINT: rooms support"),
-        ("FROM debian", "FROM: rooms support one FROM"),
-        ("FORM debian", "FORM: rooms support"),
-        ("WORKDIR " + "a/" * 4_000, "WORKDIR: is a longer path"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("line", "says"), CASES["dockerfile lines"])
 def test_what_needs_a_container_names_line_instruction_and_the_way_out(tmp_path, line, says):
     with pytest.raises(NeedsContainer, match=f"Dockerfile:3: {says}.*--environment podman"):
         planned(tmp_path / "environment", f"FROM debian:12\n\n{line}\n")
@@ -98,3 +86,39 @@ def test_files_that_a_dockerignore_leaves_out_are_not_copied(tmp_path):
 def test_a_huge_dockerfile_is_refused(tmp_path):
     with pytest.raises(ImageError, match="Dockerfile"):
         planned(tmp_path, "FROM debian\n" + "#" * (2 << 20))
+
+
+ONE_SERVICE = SOURCES["one service"]
+
+
+def of_compose(folder, text, **config):
+    (folder / "Dockerfile").write_text("FROM debian\n")
+    (folder / "docker-compose.yaml").write_text(text)
+    return defined(folder, EnvironmentConfig(**config), {"SIZE": "2"})
+
+
+def test_a_compose_file_of_main_alone_gives_variables_and_a_folder(tmp_path):
+    made = of_compose(tmp_path, ONE_SERVICE)
+    assert (made.env, made.workdir) == ({"COLOUR": "blue", "SIZE": "2"}, "/srv")
+    assert of_compose(tmp_path, ONE_SERVICE, workdir="/own").workdir == "/own"
+    added = "services: {main: {environment: [COLOUR=red]}}"  # Harbor's own `main` has the build
+    assert of_compose(tmp_path, added).env == {"COLOUR": "red", "SIZE": "2"}
+
+
+@pytest.mark.parametrize(("change", "says"), CASES["compose file"])
+def test_what_a_compose_file_needs_besides_is_named(tmp_path, change, says):
+    with pytest.raises(ImageError, match=says):
+        of_compose(tmp_path, ONE_SERVICE.replace(*change))
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"network_mode": NetworkMode.allowlist, "allowed_hosts": ("a.org",)}, "allowlist"),
+        ({"tpu": Tpu(type="v5e", topology="2x4")}, "tpu"),
+        ({"os": TaskOS.windows}, "os = 'windows'"),
+    ],
+)
+def test_what_nothing_here_provides_is_one_line(tmp_path, config, says):
+    with pytest.raises(ImageError, match=rf"environment\..*{says}.*harbor run -e docker"):
+        defined(tmp_path, EnvironmentConfig(**config), {})

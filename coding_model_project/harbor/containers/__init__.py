@@ -1,1 +1,0 @@
-"""Environments in containers of a container engine."""
