@@ -13,14 +13,13 @@ No check executes any part of a response, and each takes time linear in its leng
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
-from coding_model_project.errors import UngradableError
-from coding_model_project.grading.instructions.kinds import TABLE, Kind, kind_named, read_arguments
-from coding_model_project.grading.instructions.tokens import UnreadableResponse
-
-KINDS: frozenset[str] = frozenset(TABLE)
-"""All kinds, by their publishers' names."""
+from coding_model_project.errors import DataError, UngradableError
+from coding_model_project.grading.instructions.arguments import arguments_of
+from coding_model_project.grading.instructions.kinds import IN_ORDER, KINDS, Check
+from coding_model_project.grading.instructions.text import UnreadableResponse
 
 MAX_CHARS = 500_000
 """Maximum length of a response; a longer one follows no instruction. It keeps checks fast, and no model's
@@ -33,7 +32,7 @@ def check_arguments(kind: str, arguments: Mapping[str, Any]) -> None:
     Raises:
         DataError: the kind is unknown, or an argument is missing, unknown or wrong.
     """
-    read_arguments(kind, arguments)
+    _read(kind, arguments)
 
 
 def follows(kind: str, arguments: Mapping[str, Any], response: str) -> bool:
@@ -49,7 +48,7 @@ def follows(kind: str, arguments: Mapping[str, Any], response: str) -> bool:
         NotInstalledError: the kind needs a library that only the extra "instructions" installs.
         UngradableError: the check timed out because this machine is overloaded.
     """
-    return _follows(kind_named(kind), read_arguments(kind, arguments), response)
+    return _follows(*_read(kind, arguments), response)
 
 
 def follows_loosely(kind: str, arguments: Mapping[str, Any], response: str) -> bool:
@@ -58,15 +57,46 @@ def follows_loosely(kind: str, arguments: Mapping[str, Any], response: str) -> b
     The variants omit the first line, the last line, both or neither, each with and without asterisks, so
     that "Sure, here it is:" or bold type does not fail a response. Arguments and errors: see `follows`.
     """
-    found, read = kind_named(kind), read_arguments(kind, arguments)
-    return any(_follows(found, read, variant) for variant in dict.fromkeys(_variants(response)))
+    read = _read(kind, arguments)
+    return any(_follows(*read, variant) for variant in dict.fromkeys(_variants(response)))
 
 
-def _follows(kind: Kind, arguments: Mapping[str, Any], response: str) -> bool:
+def _read(name: str, arguments: Mapping[str, Any]) -> tuple[Check, dict[str, Any]]:
+    """Return a kind's check, and the arguments converted for it, without those that are None.
+
+    Raises:
+        DataError: see `check_arguments`.
+    """
+    if name not in KINDS:
+        near = get_close_matches(str(name), KINDS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(KINDS))}"
+        raise DataError(f"instruction kind {name!r:.60} is unknown{hint}")
+    check = KINDS[name]
+    taken = arguments_of(check)
+    given = {key: value for key, value in arguments.items() if value is not None}
+    unknown = [key for key in given if key not in taken]
+    missing = [key for key in taken if key not in given]
+    if unknown or missing:
+        verb, keys = ("does not take", unknown) if unknown else ("needs", missing)
+        takes = ", ".join(taken) or "none"
+        raise DataError(f"instruction {name} {verb} {', '.join(map(str, keys))}; it takes {takes}")
+    read = {}
+    for key, argument in taken.items():
+        read[key] = argument.read(given[key])
+        if read[key] is None:
+            value = f"{key}={given[key]!r:.60}"
+            raise DataError(f"instruction {name}: {value} is not {argument.expected}")
+    low, high = IN_ORDER.get(check, ("", ""))
+    if low and read[low] > read[high]:
+        raise DataError(f"instruction {name}: {low}={read[low]} is more than {high}={read[high]}")
+    return check, read
+
+
+def _follows(check: Check, arguments: Mapping[str, Any], response: str) -> bool:
     if len(response) > MAX_CHARS or not response.strip():
         return False
     try:
-        return kind.check(response, **arguments)
+        return check(response, **arguments)
     except UnreadableResponse:
         return False
     except TimeoutError as error:  # NLTK limits each of its patterns to five seconds

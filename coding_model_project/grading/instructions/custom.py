@@ -9,8 +9,12 @@ import string
 import unicodedata
 from itertools import pairwise
 
-from coding_model_project.grading.instructions.text import EDGES, sentences, without_punctuation
-from coding_model_project.grading.instructions.wordlists import word_list
+from coding_model_project.grading.instructions.text import (
+    EDGES,
+    sentences,
+    without_punctuation,
+    word_list,
+)
 
 _DIGITS = re.compile(r"\d+")
 _MULTIPLES = [str(number) for number in range(14, 51, 7)]

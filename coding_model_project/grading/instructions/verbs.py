@@ -7,7 +7,7 @@ is equally often a noun, such as "answer", is a verb if the next word can start 
 
 from __future__ import annotations
 
-from coding_model_project.grading.instructions.wordlists import word_set
+from coding_model_project.grading.instructions.text import word_set
 
 _AUXILIARIES = word_set("""
     am are aren be been being did didn do does doesn doing don done had hadn has hasn have haven
