@@ -14,7 +14,7 @@ from typing import Literal, Self, overload
 from coding_model_project.background import Background
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError, SandboxError, UngradableError
-from coding_model_project.grading.batch import judge_completions
+from coding_model_project.grading.base import judge_completions
 from coding_model_project.grading.extract import extract_for
 from coding_model_project.grading.judge import AnyGrader, start_graders
 from coding_model_project.grading.wellformed import check_problem

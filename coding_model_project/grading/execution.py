@@ -9,18 +9,21 @@ from typing import Any
 
 from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.grading import checker
-from coding_model_project.grading.answer_rules import inputs_of, is_right
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.brief import clip, shown_value
-from coding_model_project.grading.compare import OUTPUT_RULES, Tolerance
-from coding_model_project.grading.entry_points import is_entry_point
+from coding_model_project.grading.cache import PerProblem
+from coding_model_project.grading.compare import (
+    OUTPUT_RULES,
+    VALUE_RULES,
+    Tolerance,
+    inputs_of,
+    is_right,
+)
+from coding_model_project.grading.extract import is_entry_point
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
-from coding_model_project.grading.per_problem import PerProblem
 from coding_model_project.grading.prelude import with_prelude
 from coding_model_project.grading.readings import SecondReading
-from coding_model_project.grading.retries import Retries
-from coding_model_project.grading.time_limits import with_limit
-from coding_model_project.grading.value_rules import VALUE_RULES
+from coding_model_project.grading.retries import Retries, with_limit
 from coding_model_project.grading.wellformed import asserts_fault, never_rejects
 from coding_model_project.sandbox.base import Sandbox, SharesCalls, identity_of
 from coding_model_project.types import (

@@ -22,8 +22,7 @@ from coding_model_project.grading.base import (
 from coding_model_project.grading.harness import HarnessGrader
 from coding_model_project.grading.maths.final_answer import AnswerRule
 from coding_model_project.grading.maths.gsm8k_answer import GSM8K
-from coding_model_project.grading.predictions.answer import PredictionRule
-from coding_model_project.grading.predictions.grader import PredictionGrader
+from coding_model_project.grading.predictions import PredictionGrader, PredictionRule
 from coding_model_project.row_readers import (
     Reader,
     fail,

@@ -13,8 +13,13 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import Rule, is_one_block
 from coding_model_project.grading.kinds import KINDS
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.grading.reward_config import LengthBonus, RewardConfig, ShapingConfig
-from coding_model_project.grading.rewards import RewardKind, reward_function
+from coding_model_project.grading.rewards import (
+    LengthBonus,
+    RewardConfig,
+    RewardKind,
+    ShapingConfig,
+    reward_function,
+)
 from coding_model_project.types import Problem, Reward, Verdict
 
 

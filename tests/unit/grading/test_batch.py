@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from coding_model_project.errors import DataError, UngradableError
-from coding_model_project.grading.batch import judge_completions
+from coding_model_project.grading.base import judge_completions
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.types import Execution, Status, Verdict

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coding_model_project.grading.fences import Fences
-from coding_model_project.grading.info_strings import language_of
+from coding_model_project.grading.fences import Fences, language_of
 from tests.tables import tables
 
 CASES = tables("fences")

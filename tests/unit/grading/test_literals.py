@@ -14,7 +14,7 @@ from coding_model_project.grading.literals import (
     TooLong,
     syntax_tree,
 )
-from coding_model_project.grading.predictions.answer import answer_text
+from coding_model_project.grading.predictions import answer_text
 
 FIELDS = "x=f'" + "{a}" * 60_000 + "'\n x = = \n"
 HOSTILE = {

@@ -217,7 +217,7 @@ def test_a_box_that_was_cut_off_is_wrong(text):
 def is_right(gold: str, text: str) -> bool:
     """Judge a text as `MathGrader` does, but in this process."""
     from coding_model_project.grading.maths.equal_answers import equal
-    from coding_model_project.grading.maths.notation import normal
+    from coding_model_project.grading.maths.final_answer import normal
 
     if (found := final_answer(text)) is None:
         return False

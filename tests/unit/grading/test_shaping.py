@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import extract
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.grading.reward_config import LengthBonus, RewardConfig, ShapingConfig
-from coding_model_project.grading.rewards import RewardKind, reward_function
+from coding_model_project.grading.rewards import (
+    LengthBonus,
+    RewardConfig,
+    RewardKind,
+    ShapingConfig,
+    reward_function,
+)
 from coding_model_project.grading.shaping import (
     PARTS,
     Answer,
