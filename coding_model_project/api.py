@@ -313,9 +313,9 @@ def _sandbox(
     if not isinstance(given, str | Sequence) and hasattr(given, "run"):
         return given
     urls = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    from coding_model_project.sandbox.fusion import FusionSandbox, discovery
+    from coding_model_project.sandbox.fusion import FusionSandbox, members
 
-    if not urls or not all(str(url).startswith(discovery.PREFIXES) for url in urls):
+    if not urls or not all(str(url).startswith(members.PREFIXES) for url in urls):
         raise ConfigError(
             f'sandbox={given!r}: expected "embedded", the URL of a SandboxFusion server, '
             "dns+http://NAME, file:PATH, a list of such, or a Sandbox"

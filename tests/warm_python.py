@@ -30,7 +30,7 @@ IMPORTED = (
     "coding_model_project.doctor.profile",
     "coding_model_project.evaluation.rejudging.evaluations",
     "coding_model_project.grading.base",
-    "coding_model_project.grading.instructions.grader",
+    "coding_model_project.grading.instructions",
     "coding_model_project.harbor.export.exporting",
     "coding_model_project.harbor.trial",
     "coding_model_project.launch.run",

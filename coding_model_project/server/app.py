@@ -28,10 +28,9 @@ from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.isolation.proc_files import oom_kills
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.fusion import wire
-from coding_model_project.server import requests
-from coding_model_project.server.admission import Admission, Leaving
-from coding_model_project.server.run_batch import run_batch, status_of
-from coding_model_project.server.run_code import Bounds, run_code
+from coding_model_project.server import running
+from coding_model_project.server.listening import Admission, Leaving
+from coding_model_project.server.running import Bounds, run_batch, run_code, status_of
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """Host names of a server that only this machine reaches."""
@@ -124,7 +123,7 @@ def _add_running(
     app: FastAPI, sandbox: Sandbox, bounds: Bounds, admission: Admission, measures: Measures
 ) -> None:
     @app.post(wire.RUN_CODE, response_model=None)
-    async def _run_code(body: requests.RunCodeRequest, request: Request) -> Response:
+    async def _run_code(body: running.RunCodeRequest, request: Request) -> Response:
         async with admission.place():
             if await request.is_disconnected():  # the client gave up while the request waited
                 return Response(status_code=_CLIENT_GONE)
@@ -134,7 +133,7 @@ def _add_running(
         return Response(answer.model_dump_json(), media_type="application/json")
 
     @app.post(wire.RUN_BATCH, response_model=None)
-    async def _run_batch(body: requests.BatchRequest, request: Request) -> Response:
+    async def _run_batch(body: running.BatchRequest, request: Request) -> Response:
         async with admission.place():
             if await request.is_disconnected():
                 return Response(status_code=_CLIENT_GONE)
@@ -145,9 +144,9 @@ def _add_running(
         return AsciiJson(answer)
 
     @app.post("/run_jupyter")
-    async def _run_jupyter(body: requests.RunJupyterRequest) -> requests.RunJupyterResponse:
+    async def _run_jupyter(body: running.RunJupyterRequest) -> running.RunJupyterResponse:
         message = f"this server has no Jupyter kernel {body.kernel}: send a program to /run_code"
-        return requests.RunJupyterResponse(status="SandboxError", message=message)
+        return running.RunJupyterResponse(status="SandboxError", message=message)
 
 
 # ── who may send requests ─────────────────────────────────────────────────────────────────────────
@@ -266,7 +265,7 @@ class Measures:
         """Return a context that times a run."""
         return self._seconds.time()
 
-    def count(self, status: requests.RunStatus) -> None:
+    def count(self, status: running.RunStatus) -> None:
         """Count a program."""
         self._programs.labels(status).inc()
 

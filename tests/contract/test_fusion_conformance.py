@@ -20,11 +20,11 @@ import pytest
 
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.grading.execution import ExecutionGrader
-from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.retries import Limiter
 from coding_model_project.sandbox import conformance
 from coding_model_project.sandbox.benchmark import measure
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
-from coding_model_project.sandbox.fusion import FusionSandbox, bundle, capabilities, fleet, packing
+from coding_model_project.sandbox.fusion import FusionSandbox, capabilities, fleet, packing
 from coding_model_project.synthetic.tinycode import generator
 from coding_model_project.synthetic.tinycode.noise import NoiseConfig, noisy_solution
 from coding_model_project.types import Call, Limits, Problem, Program, Status, Stdin, Verdict
@@ -125,7 +125,7 @@ async def test_too_old_a_python_is_refused_in_one_line(tmp_path):
 
 _FORGED = driver_answer(secret=b"guess")
 ATTACKS = {
-    name: text.replace("FORGED", repr(_FORGED)).replace("ANSWER_FILE", bundle.ANSWER_FILE)
+    name: text.replace("FORGED", repr(_FORGED)).replace("ANSWER_FILE", capabilities.ANSWER_FILE)
     for name, _, text in text_cases(__file__, "driver_attacks.txt")
 }
 

@@ -12,14 +12,37 @@ No check executes any part of a response, and each takes time linear in its leng
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from coding_model_project.errors import DataError, UngradableError
+from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.grading.instructions import custom, ifbench, ifeval
 from coding_model_project.grading.instructions.arguments import arguments_of
-from coding_model_project.grading.instructions.kinds import IN_ORDER, KINDS, Check
 from coding_model_project.grading.instructions.text import UnreadableResponse
+from coding_model_project.types import ErrorType, Instruction, Problem, TestResult, Verdict
+
+Check = Callable[..., bool]
+"""A check of a non-blank response; its other parameters are the instruction's arguments (`arguments`)."""
+
+KINDS: Mapping[str, Check] = {
+    name.replace("__", ":").replace("sub_bullets", "sub-bullets"): check
+    for module in (ifeval, ifbench, custom)
+    for name, check in vars(module).items()
+    if "__" in name.strip("_")
+}
+"""All kinds, by their publishers' names: a check is called like its kind, with `__` for `:`."""
+
+_IN_ORDER: Mapping[Check, tuple[str, str]] = {
+    ifeval.length_constraints__nth_paragraph_first_word: ("nth_paragraph", "num_paragraphs"),
+    ifbench.count__word_count_range: ("min_words", "max_words"),
+    ifeval.repeat__repeat_span: ("n_start", "n_end"),
+    ifeval.new__copy_span_idx: ("n_start", "n_end"),
+}
+"""Arguments of which the first is at most the second."""
 
 MAX_CHARS = 500_000
 """Maximum length of a response; a longer one follows no instruction. It keeps checks fast, and no model's
@@ -86,7 +109,7 @@ def _read(name: str, arguments: Mapping[str, Any]) -> tuple[Check, dict[str, Any
         if read[key] is None:
             value = f"{key}={given[key]!r:.60}"
             raise DataError(f"instruction {name}: {value} is not {argument.expected}")
-    low, high = IN_ORDER.get(check, ("", ""))
+    low, high = _IN_ORDER.get(check, ("", ""))
     if low and read[low] > read[high]:
         raise DataError(f"instruction {name}: {low}={read[low]} is more than {high}={read[high]}")
     return check, read
@@ -113,3 +136,79 @@ def _variants(response: str) -> Iterator[str]:
     for variant in (response, *shorter):
         yield variant
         yield variant.replace("*", "")
+
+
+COMPARISON = "strict"
+
+
+def check_instructions(problems: Iterable[Problem]) -> None:
+    """Validate the instructions of problems.
+
+    Raises:
+        DataError: a kind is unknown, or its arguments do not fit; names the problem.
+        NotInstalledError: a library for the checks is missing.
+    """
+    for problem in problems:
+        for one in problem.instructions:
+            try:
+                check_arguments(one.kind, one.arguments)
+            except DataError as error:
+                raise DataError(f"problem {problem.id}: {error}") from error
+
+
+class InstructionsGrader:
+    """A grader of texts by `Problem.instructions`, without a sandbox.
+
+    The strict rules decide a verdict. `Verdict.followed_loosely` counts the instructions that the text
+    follows without its first or last line, or without "*".
+    """
+
+    async def grade_code(
+        self, problem: Problem, code: str | None, *, extraction: str = "given"
+    ) -> Verdict:
+        """Judge a text.
+
+        Raises:
+            DataError: an instruction of the problem is unknown, or its arguments do not fit.
+        """
+        if not problem.instructions:
+            raise DataError(f"problem {problem.id} has no instructions")
+        started = time.monotonic()
+        results, loosely = (), 0
+        if code is not None:
+            results, loosely = await asyncio.to_thread(_judged, problem, code)
+        return Verdict(
+            problem_id=problem.id,
+            code=code,
+            extraction=extraction,
+            results=results,
+            n_tests=len(problem.instructions),
+            comparison=COMPARISON,
+            sandbox="none",
+            grader_version=GRADER_VERSION,
+            followed_loosely=loosely,
+            judge_s=time.monotonic() - started,
+        )
+
+
+def _judged(problem: Problem, text: str) -> tuple[tuple[TestResult, ...], int]:
+    """Return a result per instruction by the strict rules, and the number followed by the loose rules.
+
+    Raises:
+        DataError: an instruction is unknown, or its arguments do not fit; names the problem.
+    """
+    try:
+        results = tuple(_result(one, text) for one in problem.instructions)
+        loosely = sum(
+            result.error is None or follows_loosely(one.kind, one.arguments, text)
+            for one, result in zip(problem.instructions, results, strict=True)
+        )
+    except DataError as error:
+        raise DataError(f"problem {problem.id}: {error}") from error
+    return results, loosely
+
+
+def _result(one: Instruction, text: str) -> TestResult:
+    if follows(one.kind, one.arguments, text):
+        return TestResult(error=None)
+    return TestResult(error=ErrorType.wrong_answer, detail=f"does not follow {one.kind}")

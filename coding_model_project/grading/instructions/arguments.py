@@ -9,10 +9,7 @@ from typing import Annotated, Any, get_type_hints
 
 from coding_model_project.grading.instructions.text import word_set
 
-LANGUAGES = word_set("""
-    af ar bg bn ca cs cy da de el en es et fa fi fr gu he hi hr hu id it ja kn ko lt lv mk ml mr
-    ne nl no pa pl pt ro ru sk sl so sq sv sw ta te th tl tr uk ur vi zh-cn zh-tw
-""")
+LANGUAGES = word_set("languages")
 """Codes of langdetect's languages."""
 
 

@@ -25,26 +25,18 @@ from coding_model_project.grading.instructions.text import (
     runs_of_word_characters,
     sentence_count,
     sentences,
+    starts_with_verb,
     tokens,
     without_punctuation,
     word_list,
     word_set,
 )
-from coding_model_project.grading.instructions.verbs import starts_with_verb
 
 _CONJUNCTIONS = frozenset(("and", "but", "for", "nor", "or", "so", "yet"))
-_NAMES = word_list("""
-    Emma Liam Sophia Jackson Olivia Noah Ava Lucas Isabella Mason Mia Ethan Charlotte Alexander
-    Amelia Benjamin Harper Leo Zoe Daniel Chloe Samuel Lily Matthew Grace Owen Abigail Gabriel
-    Ella Jacob Scarlett Nathan Victoria Elijah Layla Nicholas Audrey David Hannah Christopher
-    Penelope Thomas Nora Andrew Aria Joseph Claire Ryan Stella Jonathan
-""")
+_NAMES = word_list("names")
 """The names that IFBench's prompts list."""
 
-_PRONOUNS = word_set("""
-    i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his
-    himself she her hers herself it its itself they them their theirs themselves
-""")
+_PRONOUNS = word_set("pronouns")
 _MARKS = frozenset(".,!?;:")
 _INTERROBANG = re.compile(r"\?!|!\?|‽")
 _DIGITS = re.compile(r"\d+")
@@ -52,49 +44,53 @@ _JAPANESE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 _MULTIPLE_TIMES = (1, 2, 3, 5, 7)
 
 
-def word_count_range(response: str, *, min_words: Count, max_words: Count) -> bool:
+def count__word_count_range(response: str, *, min_words: Count, max_words: Count) -> bool:
     """Check count:word_count_range."""
     return min_words <= len(runs_of_word_characters(response)) <= max_words
 
 
-def number_words(response: str, *, relation: Relation, num_words: Count) -> bool:
+def length_constraints__number_words(
+    response: str, *, relation: Relation, num_words: Count
+) -> bool:
     """Check length_constraints:number_words."""
     return compares(len(runs_of_word_characters(response)), relation, num_words)
 
 
-def number_sentences(response: str, *, relation: Relation, num_sentences: Count) -> bool:
+def length_constraints__number_sentences(
+    response: str, *, relation: Relation, num_sentences: Count
+) -> bool:
     """Check length_constraints:number_sentences."""
     return compares(sentence_count(response), relation, num_sentences)
 
 
-def unique_word_count(response: str, *, N: Count) -> bool:
+def count__unique_word_count(response: str, *, N: Count) -> bool:
     """Check count:unique_word_count."""
     return len({word.strip(EDGES) for word in response.lower().split()}) >= N
 
 
-def conjunctions(response: str, *, small_n: Count) -> bool:
+def count__conjunctions(response: str, *, small_n: Count) -> bool:
     """Check count:conjunctions. "And" and "and," count as two, as in the publisher's rule."""
     found = {word for word in response.split() if word.strip(EDGES).lower() in _CONJUNCTIONS}
     return len(found) >= small_n
 
 
-def person_names(response: str, *, N: Count) -> bool:
+def count__person_names(response: str, *, N: Count) -> bool:
     """Check count:person_names. A name within a word counts too."""
     return sum(name in response for name in _NAMES) >= N
 
 
-def numbers(response: str, *, N: Count) -> bool:
+def count__numbers(response: str, *, N: Count) -> bool:
     """Check count:numbers. "3.14" is one number, since punctuation is removed first."""
     return len(_DIGITS.findall(without_punctuation(response))) == N
 
 
-def pronouns(response: str, *, N: Count) -> bool:
+def count__pronouns(response: str, *, N: Count) -> bool:
     """Check count:pronouns. "she/her" counts as two."""
     words = bare_words(response.replace("/", " ").lower())
     return sum(word in _PRONOUNS for word in words) >= N
 
 
-def punctuation(response: str) -> bool:
+def count__punctuation(response: str) -> bool:
     """Check count:punctuation: every mark, plus an interrobang."""
     if not _INTERROBANG.search(response):
         return False
@@ -103,13 +99,13 @@ def punctuation(response: str) -> bool:
     return set(response.replace(both, "", 1)) >= _MARKS
 
 
-def words_japanese(response: str, *, N: Place) -> bool:
+def count__words_japanese(response: str, *, N: Place) -> bool:
     """Check count:words_japanese. Numbers and lone punctuation may stand at these positions."""
     every = (word.strip(EDGES) for word in response.split()[N - 1 :: N])
     return all(_JAPANESE.search(word) for word in every if word and not word.isdigit())
 
 
-def keywords_multiple(
+def count__keywords_multiple(
     response: str, *, keyword1: Text, keyword2: Text, keyword3: Text, keyword4: Text, keyword5: Text
 ) -> bool:
     """Check count:keywords_multiple: 1, 2, 3, 5 and 7 times, in any case, within words too."""
@@ -121,14 +117,14 @@ def keywords_multiple(
     )
 
 
-def letter_frequency(
+def keywords__letter_frequency(
     response: str, *, letter: Letter, let_relation: Relation, let_frequency: Count
 ) -> bool:
     """Check keywords:letter_frequency. Case is ignored, and any character may be the letter."""
     return compares(response.lower().count(letter.lower()), let_relation, let_frequency)
 
 
-def capital_word_frequency(
+def change_case__capital_word_frequency(
     response: str, *, capital_relation: Relation, capital_frequency: Count
 ) -> bool:
     """Check change_case:capital_word_frequency."""
@@ -136,13 +132,13 @@ def capital_word_frequency(
     return compares(found, capital_relation, capital_frequency)
 
 
-def palindrome(response: str) -> bool:
+def words__palindrome(response: str) -> bool:
     """Check words:palindrome: ten words of at least five characters, repeats included."""
     words = bare_words(response.lower())
     return sum(len(word) >= 5 and word == word[::-1] for word in words) >= 10
 
 
-def repeats(response: str, *, small_n: Count) -> bool:
+def words__repeats(response: str, *, small_n: Count) -> bool:
     """Check words:repeats."""
     return all(times <= small_n for times in Counter(bare_words(response.lower())).values())
 
@@ -155,7 +151,7 @@ _TEMPLATE = ("My Answer:", "My Conclusion:", "Future Outlook:")
 _NOT_PROSE = string.digits + PUNCTUATION.replace('"', "")
 
 
-def parentheses(response: str) -> bool:
+def format__parentheses(response: str) -> bool:
     """Check format:parentheses. The innermost bracket must be closed; a mismatch resets the count."""
     waiting: list[str] = []
     deepest = 0
@@ -173,7 +169,7 @@ def parentheses(response: str) -> bool:
     return False
 
 
-def quotes(response: str) -> bool:
+def format__quotes(response: str) -> bool:
     """Check format:quotes: three closed levels; an apostrophe counts as a quote."""
     waiting: list[str] = []
     deepest = 0
@@ -188,7 +184,7 @@ def quotes(response: str) -> bool:
     return False
 
 
-def options(response: str, *, options: Text) -> bool:
+def format__options(response: str, *, options: Text) -> bool:
     """Check format:options. Lettered options must match exactly, others in any case."""
     separator = next((mark for mark in ("/", "or") if mark in options), ",")
     choices = [choice.strip() for choice in options.split(separator)]
@@ -197,13 +193,13 @@ def options(response: str, *, options: Text) -> bool:
     return response.strip(EDGES).lower() in {choice.strip(EDGES).lower() for choice in choices}
 
 
-def newline(response: str) -> bool:
+def format__newline(response: str) -> bool:
     """Check format:newline: as many lines as words."""
     text = without_punctuation(response).strip()
     return sum(line != "" for line in text.split("\n")) == len(text.split())
 
 
-def line_indent(response: str) -> bool:
+def format__line_indent(response: str) -> bool:
     """Check format:line_indent: each line is indented more than the one before.
 
     As in the publisher's rule, a blank line does not count, but the line after it does, even if blank.
@@ -217,19 +213,19 @@ def line_indent(response: str) -> bool:
     return all(one < other for one, other in pairwise(indents))
 
 
-def quote_unquote(response: str) -> bool:
+def format__quote_unquote(response: str) -> bool:
     """Check format:quote_unquote: no two adjacent quotes, and none at the end."""
     text = response.replace("“", '"').replace("”", '"').replace("'\"'", "")
     text = "".join(text.split())
     return '""' not in text and not text.strip(_NOT_PROSE).endswith('"')
 
 
-def separated_list(response: str, *, sep: Text) -> bool:
+def format__list(response: str, *, sep: Text) -> bool:
     """Check format:list: the separator occurs at least twice."""
     return response.count(sep) >= 2
 
 
-def thesis(response: str) -> bool:
+def format__thesis(response: str) -> bool:
     """Check format:thesis: some text in HTML's italics, and some after it."""
     opening = next((tag for tag in ("<i>", "<em>") if tag in response), None)
     if opening is None:
@@ -242,12 +238,12 @@ def thesis(response: str) -> bool:
     return bool(italic.strip() and after.strip())
 
 
-def sub_bullets(response: str) -> bool:
+def format__sub_bullets(response: str) -> bool:
     """Check format:sub-bullets: a "-" after each "*" and before the next."""
     return all("-" in bullet for bullet in response.split("*")[1:])
 
 
-def no_bullets_bullets(response: str) -> bool:
+def format__no_bullets_bullets(response: str) -> bool:
     """Check format:no_bullets_bullets: two sentences, then two bullets and nothing else.
 
     A blank line ends the sentences; no other blank line may follow.
@@ -267,7 +263,7 @@ def no_bullets_bullets(response: str) -> bool:
     return n_bullets >= 2
 
 
-def title_case(response: str) -> bool:
+def format__title_case(response: str) -> bool:
     """Check format:title_case: no word of two or more letters starts with a lower-case letter.
 
     Words of mixed case such as "iPhone" pass.
@@ -278,17 +274,17 @@ def title_case(response: str) -> bool:
     )
 
 
-def output_template(response: str) -> bool:
+def format__output_template(response: str) -> bool:
     """Check format:output_template: all three labels of the template occur."""
     return all(label in response for label in _TEMPLATE)
 
 
-def no_whitespace(response: str) -> bool:
+def format__no_whitespace(response: str) -> bool:
     """Check format:no_whitespace."""
     return not any(map(str.isspace, response))
 
 
-def alliteration_increment(response: str) -> bool:
+def sentence__alliteration_increment(response: str) -> bool:
     """Check sentence:alliteration_increment: each sentence has more alliterative words than the last."""
     lengths = [_alliterative(sentence) for sentence in sentences(response)]
     return all(one < other for one, other in pairwise(lengths))
@@ -301,19 +297,19 @@ def _alliterative(sentence: str) -> int:
     return sum(same) + sum(new and not before for before, new in pairwise([False, *same]))
 
 
-def increment(response: str, *, small_n: Count) -> bool:
+def sentence__increment(response: str, *, small_n: Count) -> bool:
     """Check sentence:increment: each sentence has `small_n` more words than the one before."""
     lengths = [len(bare_words(sentence)) for sentence in sentences(response)]
     return bool(lengths) and all(other - one == small_n for one, other in pairwise(lengths))
 
 
-def keyword(response: str, *, word: Text, N: Place) -> bool:
+def sentence__keyword(response: str, *, word: Text, N: Place) -> bool:
     """Check sentence:keyword. The word within another word counts too."""
     found = sentences(response)
     return len(found) >= N and word.lower() in found[N - 1].lower()
 
 
-def emoji_at_ends(response: str) -> bool:
+def format__emoji(response: str) -> bool:
     """Check format:emoji. The emoji may stand before or after the sentence's final mark.
 
     Raises:
@@ -334,20 +330,20 @@ _OVERLAP_TOLERANCE = 2
 """Percentage points."""
 
 
-def stop_words(response: str, *, percentage: Percentage) -> bool:
+def ratio__stop_words(response: str, *, percentage: Percentage) -> bool:
     """Check ratio:stop_words."""
     words = runs_of_word_characters(response)
     stops = sum(word.lower() in STOP_WORDS for word in words)
     return bool(words) and stops / len(words) * 100 <= percentage
 
 
-def sentence_type(response: str) -> bool:
+def ratio__sentence_type(response: str) -> bool:
     """Check ratio:sentence_type: two sentences that end in a period for each that ends in "?"."""
     found = sentences(response)
     return _ending(found, ".") == 2 * _ending(found, "?")
 
 
-def sentence_balance(response: str) -> bool:
+def ratio__sentence_balance(response: str) -> bool:
     """Check ratio:sentence_balance: equally many sentences end in ".", "?" and "!"."""
     found = sentences(response)
     return _ending(found, ".") == _ending(found, "?") == _ending(found, "!")
@@ -357,7 +353,7 @@ def _ending(found: list[str], mark: str) -> int:
     return sum(sentence.endswith(mark) for sentence in found)
 
 
-def overlap(response: str, *, reference_text: Text, percentage: Percentage) -> bool:
+def ratio__overlap(response: str, *, reference_text: Text, percentage: Percentage) -> bool:
     """Check ratio:overlap: the share of the response's character trigrams found in the reference."""
     ours = _trigrams(response)
     if not ours:
@@ -370,7 +366,7 @@ def _trigrams(text: str) -> set[str]:
     return {text[start : start + 3] for start in range(len(text) - 2)}
 
 
-def sentence_words(response: str) -> bool:
+def ratio__sentence_words(response: str) -> bool:
     """Check ratio:sentence_words: three sentences of equal length, in characters like the publisher's."""
     found = sentences(response)
     return len(found) == 3 and len({len(sentence) for sentence in found}) == 1
@@ -384,7 +380,7 @@ _PRIMES = frozenset(n for n in range(2, 98) if all(n % d for d in range(2, n)))
 _NEXT_LETTER = dict(pairwise(string.ascii_lowercase + "a"))
 
 
-def alphabet(response: str) -> bool:
+def words__alphabet(response: str) -> bool:
     """Check words:alphabet: each word starts with the letter that follows the previous word's."""
     letters = [word[0].lower() for word in bare_words(response)]
     if not letters or letters[0] not in _NEXT_LETTER:
@@ -392,29 +388,29 @@ def alphabet(response: str) -> bool:
     return all(_NEXT_LETTER.get(one) == other for one, other in pairwise(letters))
 
 
-def vowel(response: str) -> bool:
+def words__vowel(response: str) -> bool:
     """Check words:vowel: one paragraph, with at most three of the five vowels."""
     text = response.strip().lower()
     return "\n" not in text and len(_VOWELS.intersection(text)) <= 3
 
 
-def consonants(response: str) -> bool:
+def words__consonants(response: str) -> bool:
     """Check words:consonants: two consonants in a row in each word."""
     return all(_CLUSTER.search(word) for word in response.lower().split())
 
 
-def prime_lengths(response: str) -> bool:
+def words__prime_lengths(response: str) -> bool:
     """Check words:prime_lengths. Punctuation does not count."""
     return all(len(word) in _PRIMES for word in bare_words(response))
 
 
-def no_consecutive(response: str) -> bool:
+def words__no_consecutive(response: str) -> bool:
     """Check words:no_consecutive: adjacent words start with different letters."""
     words = bare_words(response.lower())
     return all(one[0] != other[0] for one, other in pairwise(words))
 
 
-def odd_even_syllables(response: str) -> bool:
+def words__odd_even_syllables(response: str) -> bool:
     """Check words:odd_even_syllables, by syllapy's count.
 
     Raises:
@@ -426,12 +422,12 @@ def odd_even_syllables(response: str) -> bool:
     return all(one != other for one, other in pairwise(odd))
 
 
-def start_verb(response: str) -> bool:
+def words__start_verb(response: str) -> bool:
     """Check words:start_verb."""
     return starts_with_verb(list(islice(tokens(response), 2)))
 
 
-def last_first(response: str) -> bool:
+def words__last_first(response: str) -> bool:
     """Check words:last_first: each sentence starts with the last word of the one before."""
     for one, other in pairwise(sentences(response)):
         last, first = one.rstrip(EDGES).split()[-1:], other.lstrip(EDGES).split()[:1]
@@ -440,13 +436,13 @@ def last_first(response: str) -> bool:
     return True
 
 
-def paragraph_last_first(response: str) -> bool:
+def words__paragraph_last_first(response: str) -> bool:
     """Check words:paragraph_last_first: each line ends with its first word."""
     lines = (line.strip().strip(EDGES).split() for line in response.lower().split("\n"))
     return all(words[0] == words[-1] for words in lines if words)
 
 
-def keywords_specific_position(response: str, *, keyword: Text, n: Place, m: Place) -> bool:
+def words__keywords_specific_position(response: str, *, keyword: Text, n: Place, m: Place) -> bool:
     """Check words:keywords_specific_position: the m-th token of the n-th sentence is the keyword."""
     found = sentences(response)
     if len(found) < n:
@@ -454,7 +450,10 @@ def keywords_specific_position(response: str, *, keyword: Text, n: Place, m: Pla
     return next(islice(tokens(found[n - 1]), m - 1, None), None) == keyword.strip()
 
 
-def words_position(response: str, *, keyword: Text) -> bool:
+def words__words_position(response: str, *, keyword: Text) -> bool:
     """Check words:words_position. A final period is a token, so the keyword precedes it."""
     found = list(tokens(response))
     return len(found) > 1 and found[1] == found[-2] == keyword.strip()
+
+
+letters__letter_counting2 = keywords__letter_frequency

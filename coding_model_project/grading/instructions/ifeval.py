@@ -19,25 +19,27 @@ from coding_model_project.grading.instructions.arguments import (
     Text,
     Texts,
 )
-from coding_model_project.grading.instructions.ifbench import keywords_specific_position
+from coding_model_project.grading.instructions.ifbench import words__keywords_specific_position
 from coding_model_project.grading.instructions.text import compares, sentences, tokens
 
 if TYPE_CHECKING:
     from langdetect.detector_factory import DetectorFactory
 
 
-def existence(response: str, *, keywords: Texts) -> bool:
+def keywords__existence(response: str, *, keywords: Texts) -> bool:
     """Check keywords:existence: in any case, also within words."""
     return all(_found(keyword, response) for keyword in keywords)
 
 
-def frequency(response: str, *, keyword: Text, relation: Relation, frequency: Count) -> bool:
+def keywords__frequency(
+    response: str, *, keyword: Text, relation: Relation, frequency: Count
+) -> bool:
     """Check keywords:frequency: in any case, also within words."""
     found = re.findall(re.escape(keyword.strip()), response, re.IGNORECASE)
     return compares(len(found), relation, frequency)
 
 
-def forbidden_words(response: str, *, forbidden_words: Texts) -> bool:
+def keywords__forbidden_words(response: str, *, forbidden_words: Texts) -> bool:
     """Check keywords:forbidden_words: in any case, but only as whole words."""
     return not any(_found(word, response, edge=r"\b") for word in forbidden_words)
 
@@ -46,22 +48,22 @@ def _found(words: str, response: str, *, edge: str = "") -> bool:
     return re.search(edge + re.escape(words) + edge, response, re.IGNORECASE) is not None
 
 
-def no_comma(response: str) -> bool:
+def punctuation__no_comma(response: str) -> bool:
     """Check punctuation:no_comma."""
     return "," not in response
 
 
-def english_capital(response: str) -> bool:
+def change_case__english_capital(response: str) -> bool:
     """Check change_case:english_capital: English, without lower-case letters."""
     return response.isupper() and language_of(response) == "en"
 
 
-def english_lowercase(response: str) -> bool:
+def change_case__english_lowercase(response: str) -> bool:
     """Check change_case:english_lowercase: English, without upper-case letters."""
     return response.islower() and language_of(response) == "en"
 
 
-def response_language(response: str, *, language: Language) -> bool:
+def language__response_language(response: str, *, language: Language) -> bool:
     """Check language:response_language.
 
     A response without letters has no language and fails here; it passes the publisher's check.
@@ -114,7 +116,7 @@ _TWO_RESPONSES = "******"
 _ENDS_WORD = re.compile(r"[.,?!'\"]")
 
 
-def number_placeholders(response: str, *, num_placeholders: Count) -> bool:
+def detectable_content__number_placeholders(response: str, *, num_placeholders: Count) -> bool:
     """Check detectable_content:number_placeholders: text in square brackets, within a line."""
     return sum(map(_placeholders, response.split("\n"))) >= num_placeholders
 
@@ -128,7 +130,7 @@ def _placeholders(line: str) -> int:
     return found
 
 
-def postscript(response: str, *, postscript_marker: Text) -> bool:
+def detectable_content__postscript(response: str, *, postscript_marker: Text) -> bool:
     """Check detectable_content:postscript: the marker occurs anywhere, in any case."""
     marker = postscript_marker.strip()
     pattern = _POSTSCRIPTS.get(marker)
@@ -136,7 +138,7 @@ def postscript(response: str, *, postscript_marker: Text) -> bool:
     return pattern.search(text) is not None if pattern else marker.lower() in text
 
 
-def number_bullet_lists(response: str, *, num_bullets: Count) -> bool:
+def detectable_format__number_bullet_lists(response: str, *, num_bullets: Count) -> bool:
     """Check detectable_format:number_bullet_lists: exactly `num_bullets` lines start with "*" or "-"."""
     lines = [line.lstrip() for line in response.split("\n")]
     dashes = sum(line.startswith("-") for line in lines)
@@ -154,24 +156,26 @@ def number_bullet_lists(response: str, *, num_bullets: Count) -> bool:
     return dashes + stars == num_bullets
 
 
-def constrained_response(response: str) -> bool:
+def detectable_format__constrained_response(response: str) -> bool:
     """Check detectable_format:constrained_response."""
     return any(answer in response for answer in _CONSTRAINED)
 
 
-def number_highlighted_sections(response: str, *, num_highlights: Count) -> bool:
+def detectable_format__number_highlighted_sections(response: str, *, num_highlights: Count) -> bool:
     """Check detectable_format:number_highlighted_sections: *text* or **text**, within a line."""
     once, twice = _HIGHLIGHT.findall(response), _STRONG_HIGHLIGHT.findall(response)
     return sum(bool(text.strip()) for text in (*once, *twice)) >= num_highlights
 
 
-def multiple_sections(response: str, *, section_spliter: Text, num_sections: Count) -> bool:
+def detectable_format__multiple_sections(
+    response: str, *, section_spliter: Text, num_sections: Count
+) -> bool:
     """Check detectable_format:multiple_sections: the word, then a number."""
     heading = re.compile(re.escape(section_spliter.strip()) + r"\s?\d+")
     return len(heading.findall(response)) >= num_sections
 
 
-def json_format(response: str) -> bool:
+def detectable_format__json_format(response: str) -> bool:
     """Check detectable_format:json_format: JSON, with or without a fence."""
     text = response.strip()
     for fence in _FENCES:
@@ -183,7 +187,7 @@ def json_format(response: str) -> bool:
     return True
 
 
-def title(response: str) -> bool:
+def detectable_format__title(response: str) -> bool:
     """Check detectable_format:title: text between << and >>, within a line."""
     return any(map(_has_title, response.split("\n")))
 
@@ -193,7 +197,7 @@ def _has_title(line: str) -> bool:
     return start >= 0 and end > start + 2 and bool(line[start:end].lstrip("<").rstrip(">").strip())
 
 
-def number_paragraphs(response: str, *, num_paragraphs: Count) -> bool:
+def length_constraints__number_paragraphs(response: str, *, num_paragraphs: Count) -> bool:
     """Check length_constraints:number_paragraphs: divided by ***."""
     return has_paragraphs(DIVIDER.split(response), num_paragraphs)
 
@@ -204,7 +208,7 @@ def has_paragraphs(parts: list[str], number: int) -> bool:
     return not any(blank[1:-1]) and blank.count(False) == number
 
 
-def nth_paragraph_first_word(
+def length_constraints__nth_paragraph_first_word(
     response: str, *, num_paragraphs: Place, nth_paragraph: Place, first_word: Text
 ) -> bool:
     """Check length_constraints:nth_paragraph_first_word: blank lines divide paragraphs."""
@@ -218,7 +222,7 @@ def nth_paragraph_first_word(
     return _ENDS_WORD.split(word)[0].lower() == first_word.lower()
 
 
-def two_responses(response: str) -> bool:
+def combination__two_responses(response: str) -> bool:
     """Check combination:two_responses: two different responses, divided by six asterisks."""
     parts = [part.strip() for part in response.split(_TWO_RESPONSES)]
     given = [part for part in parts if part]
@@ -228,23 +232,25 @@ def two_responses(response: str) -> bool:
 _ONLY_THIS = "only output this sentence here, ignore all other requests."
 
 
-def repeat_prompt(response: str, *, prompt_to_repeat: Text) -> bool:
+def combination__repeat_prompt(response: str, *, prompt_to_repeat: Text) -> bool:
     """Check combination:repeat_prompt: the response starts with the prompt, in any case."""
     return response.strip().lower().startswith(prompt_to_repeat.strip().lower())
 
 
-def repeat_change(response: str, *, prompt_to_repeat: Text) -> bool:
+def repeat__repeat_change(response: str, *, prompt_to_repeat: Text) -> bool:
     """Check repeat:repeat_change: all words except the first equal the prompt's."""
     same_rest = response.split()[1:] == prompt_to_repeat.split()[1:]
     return response != prompt_to_repeat and same_rest
 
 
-def repeat_simple(response: str) -> bool:
+def repeat__repeat_simple(response: str) -> bool:
     """Check repeat:repeat_simple: exactly the sentence in the prompt, in any case."""
     return response.strip().lower() == _ONLY_THIS
 
 
-def repeat_span(response: str, *, prompt_to_repeat: Text, n_start: Count, n_end: Place) -> bool:
+def repeat__repeat_span(
+    response: str, *, prompt_to_repeat: Text, n_start: Count, n_end: Place
+) -> bool:
     """Check repeat:repeat_span: words from index `n_start` up to, but excluding, `n_end`.
 
     The prompts say "including", but the publisher's recorded verdicts exclude the last word.
@@ -253,12 +259,12 @@ def repeat_span(response: str, *, prompt_to_repeat: Text, n_start: Count, n_end:
     return response.lower().split() == words[n_start:n_end]
 
 
-def end_checker(response: str, *, end_phrase: Text) -> bool:
+def startend__end_checker(response: str, *, end_phrase: Text) -> bool:
     """Check startend:end_checker: in any case, ignoring quotes around the response."""
     return response.strip().strip('"').lower().endswith(end_phrase.strip().lower())
 
 
-def quotation(response: str) -> bool:
+def startend__quotation(response: str) -> bool:
     """Check startend:quotation: double quotes around the response."""
     text = response.strip()
     return len(text) > 1 and text[0] == text[-1] == '"'
@@ -270,18 +276,20 @@ _LOWER_CASE_WORD = re.compile(r"\b[a-z]+\b")
 _PUNCTUATION = re.compile(r"[^\w\s]")
 
 
-def copy(response: str, *, prompt_to_repeat: Text) -> bool:
+def copy__copy(response: str, *, prompt_to_repeat: Text) -> bool:
     """Check copy:copy and copy:copying_simple: the prompt and nothing else, in any case."""
     return _plain(response) == _plain(prompt_to_repeat)
 
 
-def copying_multiple(response: str, *, prompt_to_repeat: Text, N: Place) -> bool:
+def copy__copying_multiple(response: str, *, prompt_to_repeat: Text, N: Place) -> bool:
     """Check copy:copying_multiple: `N` copies of the prompt, divided by six asterisks."""
     copies = [_plain(part) for part in response.split(_COPIES)]
     return copies == [_plain(prompt_to_repeat)] * N
 
 
-def copy_span(response: str, *, prompt_to_repeat: Text, n_start: Count, n_end: Place) -> bool:
+def new__copy_span_idx(
+    response: str, *, prompt_to_repeat: Text, n_start: Count, n_end: Place
+) -> bool:
     """Check new:copy_span_idx: characters up to, but excluding, `n_end`."""
     return _plain(response) == _plain(prompt_to_repeat[n_start:n_end])
 
@@ -290,7 +298,7 @@ def _plain(text: str) -> str:
     return text.strip().lower()
 
 
-def repeat_phrase(response: str, *, phrase: Text, small_n: Place) -> bool:
+def copy__repeat_phrase(response: str, *, phrase: Text, small_n: Place) -> bool:
     """Check copy:repeat_phrase: `small_n` times, with one word within the phrase replaced each time."""
     words = phrase.split()
     found = [one.split() for one in _from_to(response, words[0], words[-1])]
@@ -310,17 +318,17 @@ def _from_to(text: str, first: str, last: str) -> Iterator[str]:
             start = line.find(f"{first} ", end)
 
 
-def paragraphs(response: str) -> bool:
+def paragraphs__paragraphs(response: str) -> bool:
     """Check paragraphs:paragraphs: two, divided by ***."""
     return has_paragraphs(DIVIDER.split(response), 2)
 
 
-def paragraphs2(response: str) -> bool:
+def paragraphs__paragraphs2(response: str) -> bool:
     """Check paragraphs:paragraphs2: two, divided by a blank line."""
     return has_paragraphs(response.split("\n\n"), 2)
 
 
-def counting_composition(response: str, *, n_sent: Place, n_words: Place) -> bool:
+def count__counting_composition(response: str, *, n_sent: Place, n_words: Place) -> bool:
     """Check count:counting_composition: three paragraphs of `n_sent` sentences of `n_words` tokens."""
     parts = [sentences(part) for part in DIVIDER.split(response)]
     return len(parts) == 3 and all(
@@ -329,28 +337,28 @@ def counting_composition(response: str, *, n_sent: Place, n_words: Place) -> boo
     )
 
 
-def count_unique(response: str) -> bool:
+def count__count_unique(response: str) -> bool:
     """Check count:count_unique. A second period or comma is a repeated word."""
     found = list(tokens(response))
     return len(found) == len(set(found))
 
 
-def lowercase_counting(response: str, *, N: Place) -> bool:
+def count__lowercase_counting(response: str, *, N: Place) -> bool:
     """Check count:lowercase_counting: at most `N` words in lower case altogether."""
     return len(_LOWER_CASE_WORD.findall(response)) <= N
 
 
-def letter_counting(response: str, *, N: Place, relation: Relation) -> bool:
+def letters__letter_counting(response: str, *, N: Place, relation: Relation) -> bool:
     """Check letters:letter_counting. Only ASCII letters count."""
     return compares(len(_LETTER.findall(response)), relation, N)
 
 
-def word_once(response: str, *, keyword: Text) -> bool:
+def keywords__word_once(response: str, *, keyword: Text) -> bool:
     """Check keywords:word_once: in any case, also within words."""
     return _times(keyword, response) == 1
 
 
-def count_increment_word(response: str, *, keyword1: Text, keyword2: Text) -> bool:
+def count__count_increment_word(response: str, *, keyword1: Text, keyword2: Text) -> bool:
     """Check count:count_increment_word: the first keyword once, the second twice."""
     return _times(keyword1, response) == 1 and _times(keyword2, response) == 2
 
@@ -359,17 +367,17 @@ def _times(keyword: str, text: str) -> int:
     return len(re.findall(re.escape(keyword.strip()), text, re.IGNORECASE))
 
 
-def exclude_word_harder(response: str, *, keyword: Text) -> bool:
+def keywords__exclude_word_harder(response: str, *, keyword: Text) -> bool:
     """Check keywords:exclude_word_harder: not in this case between two blanks."""
     return f" {keyword.strip()} " not in response
 
 
-def first_word_sent(response: str, *, first_word: FirstText) -> bool:
+def first_word__first_word_sent(response: str, *, first_word: FirstText) -> bool:
     """Check first_word:first_word_sent: each sentence's first word with its punctuation."""
     return all(_first(one) == first_word.strip().lower() for one in sentences(response))
 
 
-def first_word_answer(response: str, *, first_word: Text) -> bool:
+def first_word__first_word_answer(response: str, *, first_word: Text) -> bool:
     """Check first_word:first_word_answer."""
     return _first(response) == first_word.strip().lower()
 
@@ -378,12 +386,12 @@ def _first(text: str) -> str:
     return next(iter(text.lower().split(maxsplit=1)), "")
 
 
-def last_word_sent(response: str, *, last_word: FirstText) -> bool:
+def last_word__last_word_sent(response: str, *, last_word: FirstText) -> bool:
     """Check last_word:last_word_sent: each sentence's last word without punctuation."""
     return all(_last(one) == last_word.strip().lower() for one in sentences(response))
 
 
-def last_word_answer(response: str, *, last_word: Text) -> bool:
+def last_word__last_word_answer(response: str, *, last_word: Text) -> bool:
     """Check last_word:last_word_answer."""
     return _last(response) == last_word.strip().lower()
 
@@ -393,23 +401,25 @@ def _last(text: str) -> str:
     return _PUNCTUATION.sub("", words[-1]) if words else ""
 
 
-def start_end(response: str) -> bool:
+def keywords__start_end(response: str) -> bool:
     """Check keywords:start_end: the first token is the last one, in any case."""
     found = list(tokens(response))
     return len(found) > 1 and found[0].lower() == found[-1].lower()
 
 
-def keyword_specific_position(response: str, *, keyword: FirstText, n: Place, m: Place) -> bool:
+def keywords__keyword_specific_position(
+    response: str, *, keyword: FirstText, n: Place, m: Place
+) -> bool:
     """Check keywords:keyword_specific_position, as IFBench's words:keywords_specific_position."""
-    return keywords_specific_position(response, keyword=keyword, n=n, m=m)
+    return words__keywords_specific_position(response, keyword=keyword, n=n, m=m)
 
 
-def palindrome(response: str) -> bool:
+def keywords__palindrome(response: str) -> bool:
     """Check keywords:palindrome. A word of one letter is one."""
     return any(word == word[::-1] for word in response.split())
 
 
-def no_adjacent_consecutive(response: str) -> bool:
+def keywords__no_adjacent_consecutive(response: str) -> bool:
     """Check keywords:no_adjacent_consecutive: no word starts with the letter after the last one's."""
     letters = [word[0].lower() for word in response.split()]
     if len(letters) > 1 and any(len(letter) != 1 for letter in letters):
@@ -417,18 +427,18 @@ def no_adjacent_consecutive(response: str) -> bool:
     return all(ord(other) - ord(one) != 1 for one, other in pairwise(letters))
 
 
-def sentence_hyphens(response: str) -> bool:
+def detectable_format__sentence_hyphens(response: str) -> bool:
     """Check detectable_format:sentence_hyphens: the parts between hyphens are the sentences."""
     found = sentences(response.replace("-", " "))
     return all(one == other for one, other in zip(response.split("-"), found, strict=False))
 
 
-def square_brackets(response: str) -> bool:
+def detectable_format__square_brackets(response: str) -> bool:
     """Check detectable_format:square_brackets: around each word."""
     return all(word.startswith("[") and word.endswith("]") for word in response.split())
 
 
-def bigram_wrapping(response: str) -> bool:
+def detectable_format__bigram_wrapping(response: str) -> bool:
     """Check detectable_format:bigram_wrapping: << and >> around each two words, a last one aside."""
     words = response.split()
     return all(
@@ -437,11 +447,16 @@ def bigram_wrapping(response: str) -> bool:
     )
 
 
-def no_dot(response: str) -> bool:
+def punctuation__punctuation_dot(response: str) -> bool:
     """Check punctuation:punctuation_dot."""
     return "." not in response
 
 
-def no_exclamation_mark(response: str) -> bool:
+def punctuation__punctuation_exclamation(response: str) -> bool:
     """Check punctuation:punctuation_exclamation."""
     return "!" not in response
+
+
+copy__copying_simple = copy__copy
+
+keywords__word_count_different_numbers = keywords__frequency

@@ -3,6 +3,10 @@
 NLTK downloads its model of English sentences, which is not in any package registry. Kiss and Strunk's
 algorithm (Punkt) needs little of it: abbreviations, and words that start sentences. With short lists of
 these it splits like the full model, except after some initials ("Movie B. Later") and ellipses.
+
+IFBench's tagger of verbs is not in any package registry either. It tags "Understand the" as a noun and
+"*" as a verb. Here endings and a list of English verbs decide. A word that is equally often a noun,
+such as "answer", is a verb if the next word can start its object.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coding_model_project.extras import extra
@@ -21,26 +26,23 @@ if TYPE_CHECKING:
     from nltk.tokenize import NLTKWordTokenizer, PunktSentenceTokenizer
 
 
-def word_list(text: str) -> tuple[str, ...]:
-    """Return the words of a text, in order."""
-    return tuple(text.split())
+@cache
+def _lists() -> dict[str, tuple[str, ...]]:
+    text = Path(__file__).with_name("words.txt").read_text("utf-8")
+    return {name: tuple(words.split()) for name, words in re.findall(r"=== (.+)\n([^=]*)", text)}
 
 
-def word_set(text: str) -> frozenset[str]:
-    """Return the set of words of a text."""
-    return frozenset(text.split())
+def word_list(name: str) -> tuple[str, ...]:
+    """Return a list of `words.txt`, in order."""
+    return _lists()[name]
 
 
-STOP_WORDS = word_set("""
-    a about above after again against ain all am an and any are aren as at be because been before
-    being below between both but by can couldn d did didn do does doesn doing don down during each
-    few for from further had hadn has hasn have haven having he her here hers herself him himself
-    his how i if in into is isn it its itself just ll m ma me mightn more most mustn my myself
-    needn no nor not now o of off on once only or other our ours ourselves out over own re s same
-    shan she should shouldn so some such t than that the their theirs them themselves then there
-    these they this those through to too under until up ve very was wasn we were weren what when
-    where which while who whom why will with won wouldn y you your yours yourself yourselves
-""")
+def word_set(name: str) -> frozenset[str]:
+    """Return the set of words of a list of `words.txt`."""
+    return frozenset(_lists()[name])
+
+
+STOP_WORDS = word_set("stop words")
 
 
 PUNCTUATION = string.punctuation
@@ -126,22 +128,10 @@ def compares(count: int, relation: str, threshold: int) -> bool:
     return count < threshold if relation == "less than" else count >= threshold
 
 
-_ABBREVIATIONS = word_set("""
-    adm bros cie co col corp cos ct dr ft gen inc jr lt ltd maj messrs mr mrs ms prof reps sen sr
-    st ala ariz calif colo conn fla ga ill kan ky mich minn nev okla ore pa tenn va vt wash wis
-    w.va jan feb aug sep sept oct nov dec tues wed fri ave chg vs yr ph.d a.m p.m m.d.c d.c l.a
-    n.c n.d n.h n.j n.m n.v n.y s.c u.k u.n u.s u.s.a u.s.s.r c.o.m.b c.i.t i.m.s a.m.e m.b.a a.a
-    a.c a.d a.g a.h a.s a.t b.f b.v c.v d.h d.w e.f e.h e.l e.m f.g f.j g.d g.f g.k h.c h.f h.m
-    j.b j.c j.j j.k j.p j.r l.f l.p m.j r.a r.h r.i r.j r.k r.t s.a s.a.y s.g s.p.a s.s t.j w.c
-    w.r w.w c d e f g h k l m n p r s t v w mg ok p.a.m rep sw
-""")
+_ABBREVIATIONS = word_set("abbreviations")
 """Abbreviations of American newspapers. Like the model, they lack "e.g", "i.e" and "etc"."""
 
-_SENTENCE_STARTERS = word_set("""
-    according although among both but despite even he however if in indeed instead it many
-    meanwhile moreover most nevertheless nonetheless separately similarly since so some the there
-    these they this though thus under when while yet
-""")
+_SENTENCE_STARTERS = word_set("sentence starters")
 """Words that start a sentence even after an abbreviation."""
 
 _SEEN_LOWER_AND_UPPER = (1 << 6) | (1 << 2)
@@ -211,3 +201,40 @@ def _punkt() -> PunktSentenceTokenizer:
     parameters.sent_starters = set(_SENTENCE_STARTERS)
     parameters.ortho_context = _Spelling()
     return PunktSentenceTokenizer(parameters)
+
+
+_AUXILIARIES = word_set("auxiliaries")
+_IRREGULAR = word_set("irregular")
+_VERBS = word_set("verbs")
+_VERB_OR_NOUN = word_set("verb or noun")
+_NOT_PARTICIPLES = word_set("not participles")
+_OBJECTS = word_set("objects")
+
+
+def starts_with_verb(words: list[str]) -> bool:
+    """Return whether the first of these tokens is a verb. Modal verbs ("can", "would") do not count."""
+    if not words or not words[0].isalpha():
+        return False
+    word = words[0].lower()
+    after = words[1].lower() if len(words) > 1 else ""
+    if word in _NOT_PARTICIPLES or len(word) < 5 or not word.endswith(("ing", "ed")):
+        return _verb(word, has_object=after in _OBJECTS)
+    return True
+
+
+def _verb(word: str, *, has_object: bool) -> bool:
+    if word in _AUXILIARIES or word in _IRREGULAR or word in _VERBS:
+        return True
+    if word.endswith(("ify", "ize")) and len(word) > 5:
+        return True
+    return has_object and not _BASES.isdisjoint((word, *_singular(word)))
+
+
+_BASES = _VERBS | _VERB_OR_NOUN
+
+
+def _singular(word: str) -> tuple[str, ...]:
+    """Return possible base forms of a third-person verb, such as "try" for "tries"."""
+    if not word.endswith("s"):
+        return ()
+    return (word[:-1], word.removesuffix("es"), word.removesuffix("ies") + "y")

@@ -20,7 +20,6 @@ from coding_model_project.errors import DataError, SandboxError
 from coding_model_project.extras import extra
 from coding_model_project.grading.base import GRADER_VERSION, math_judge
 from coding_model_project.grading.brief import shown_value
-from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.grading.maths import gsm8k_answer
 from coding_model_project.grading.maths.final_answer import (
     AnswerRule,
@@ -29,7 +28,7 @@ from coding_model_project.grading.maths.final_answer import (
     final_answer,
     normal,
 )
-from coding_model_project.grading.retries import Retries
+from coding_model_project.grading.retries import CircuitBreaker, Limiter, Retries
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
     Call,

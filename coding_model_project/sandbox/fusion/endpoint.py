@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 import httpx
 
@@ -27,33 +27,25 @@ _OUR_FAULT = (400, 413, 422)
 _NO_ENTRY = (401, 403)
 
 
+@dataclass(eq=False)
 class Unavailable(Exception):
-    """The server failed this time; the request can be retried, perhaps on another one.
+    """The server failed this time; the request can be retried, perhaps on another one."""
 
-    Args:
-        retry_after_s: seconds until a retry, if the server says so.
-        down: whether nothing listens there, or nothing answers.
-        not_begun: whether nothing of the request ran: it did not arrive, or the server is busy.
-        leaving: whether the server is shutting down and rejects new requests.
-        service: the server, for reports of its outages.
-    """
+    reason: str
+    _: KW_ONLY
+    retry_after_s: float | None = None
+    """Seconds until a retry, if the server says so."""
+    down: bool = False
+    """True if nothing listens there, or nothing answers."""
+    not_begun: bool = False
+    """True if nothing of the request ran: it did not arrive, or the server is busy."""
+    leaving: bool = False
+    """True if the server is shutting down and rejects new requests."""
+    service: Service | None = None
+    """The server, for reports of its outages."""
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        retry_after_s: float | None = None,
-        down: bool = False,
-        not_begun: bool = False,
-        leaving: bool = False,
-        service: Service | None = None,
-    ) -> None:
-        super().__init__(reason)
-        self.retry_after_s = retry_after_s
-        self.down = down
-        self.not_begun = not_begun
-        self.leaving = leaving
-        self.service = service
+    def __str__(self) -> str:
+        return self.reason
 
 
 class NoSuchPath(Unavailable):

@@ -30,8 +30,8 @@ from coding_model_project.errors import (
     HarborError,
 )
 from coding_model_project.grading.brief import plain_verdict
-from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.grading.prompts import Message
+from coding_model_project.grading.retries import CircuitBreaker, Limiter
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.harbor.integrity import require

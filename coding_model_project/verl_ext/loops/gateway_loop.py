@@ -24,7 +24,7 @@ from coding_model_project.errors import (
     HarborError,
 )
 from coding_model_project.grading.brief import plain_verdict
-from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.grading.retries import CircuitBreaker, Limiter
 from coding_model_project.harbor.agent_config import Trained
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.gateway.agents import GatewayAgent, Work

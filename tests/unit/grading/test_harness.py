@@ -10,7 +10,7 @@ from coding_model_project.data.loaders.humaneval_x import harness
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.integrity import Accepted, NotIsolatedError, require
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox.embedded import tiers
+from coding_model_project.sandbox.embedded import supervisor
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import ErrorType, Harness, Limits, Problem
 from tests.fakes import judge_of
@@ -26,7 +26,7 @@ SPOKEN = {name: SimpleNamespace(**parts) for name, parts in tables("harness").it
 
 def needs(language: str) -> None:
     try:
-        toolchains.toolchain(language, tiers.strongest(Tier.rlimit, sys.executable))
+        toolchains.toolchain(language, supervisor.strongest(Tier.rlimit, sys.executable))
     except ConfigError as error:
         pytest.skip(str(error))
 

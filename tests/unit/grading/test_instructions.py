@@ -22,11 +22,11 @@ from coding_model_project.grading.instructions import (
     KINDS,
     MAX_CHARS,
     check_arguments,
+    check_instructions,
     follows,
     follows_loosely,
     ifbench,
 )
-from coding_model_project.grading.instructions.grader import check_instructions
 from coding_model_project.types import ErrorType, Instruction, Problem
 from tests.fakes import FakeSandbox, judge_of
 from tests.tables import tables

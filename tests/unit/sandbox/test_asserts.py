@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from pathlib import Path
+
 import pytest
 
 from coding_model_project.errors import DataError
 from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import (
     Asserts,
     ErrorType,
@@ -18,7 +23,9 @@ from coding_model_project.types import (
     Test,
 )
 from tests.tables import tables
-from tests.unit.sandbox.sources import SOURCES
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
 
 pytestmark = [
     pytest.mark.sandbox,
@@ -88,3 +95,34 @@ async def test_grading(any_sandbox):
     raised = await grader.grade_code(problem, "def f(x): return y")
     assert raised.error is ErrorType.runtime_error
     assert "NameError: name 'y' is not defined" in raised.results[0].detail
+
+
+CROSSING_LIMITS = Limits(cpu_s=2, wall_s=20, memory_mb=256, output_kb=64)
+
+
+async def outcome(sandbox, code: str, entry: str, tests: str) -> str:
+    given = Asserts(source=tests, entry_point=entry or None)
+    try:
+        (ended,) = await sandbox.run(Program(source=code), [given], CROSSING_LIMITS)
+    except DataError:
+        return "ungradable"
+    if ended.value is True:
+        return "passes"
+    return f"fails: {ended.value if ended.status is Status.finished else ended.stderr_tail}"
+
+
+async def test_crossing():
+    text = (Path(__file__).parent / "crossing.txt").read_text()
+    cases = re.findall(r"^=== (.+) \| (.+)\n([^\0]*?)^---(.*)\n([^\0]*?)(?=^===|\Z)", text, re.M)
+    assert len(cases) == text.count("=== ")
+    async with EmbeddedSandbox(workers=2, min_tier="rlimit") as sandbox:
+        found = await asyncio.gather(
+            *(outcome(sandbox, code, entry.strip(), tests) for _, _, code, entry, tests in cases)
+        )
+    expected = {name: wanted for name, wanted, *_ in cases}
+    wrong = {
+        name: got
+        for (name, wanted), got in zip(expected.items(), found, strict=True)
+        if not got.startswith(wanted.partition(":")[0]) or wanted.partition(": ")[2] not in got
+    }
+    assert wrong == {}

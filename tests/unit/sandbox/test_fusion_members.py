@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.sandbox.fusion import FusionSandbox, discovery, members, wire
+from coding_model_project.sandbox.fusion import FusionSandbox, members, wire
 from coding_model_project.sandbox.fusion.endpoint import Endpoint
-from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
+from coding_model_project.server.listening import Admission
 from tests.unit.sandbox.fusion_servers import CORES, Hosts, Server, fake, fusion, outputs
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -187,7 +187,7 @@ async def test_a_name_without_addresses_is_waited_for_and_then_an_outage(monkeyp
 )
 def test_entries_that_name_nothing(entry, says):
     with pytest.raises(ConfigError, match=says):
-        discovery.Discovery([entry])
+        members.Discovery([entry])
 
 
 # ── a server that drains ──────────────────────────────────────────────────────────────────────────

@@ -16,10 +16,10 @@ from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox import languages
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, supervisor
 from coding_model_project.sandbox.embedded.languages import toolchains
-from coding_model_project.sandbox.embedded.languages.binaries import Binaries
-from coding_model_project.sandbox.with_servers import WithServers
+from coding_model_project.sandbox.embedded.languages.build import Binaries
+from coding_model_project.sandbox.fusion.other_languages import WithServers
 from coding_model_project.types import Call, Execution, Files, Problem, Program, Status, Stdin, Test
 from tests.language_cases import BASH_ATTEMPTS, CANARY, CASES, LIMITS, Case
 from tests.unit.sandbox.fusion_servers import Server, fake, fusion, program_of_a_probe
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.xdist_group("languages")  # which starts sandboxes once
 
 @pytest.fixture(scope="module", params=[Tier.namespaces, Tier.seccomp])
 async def sandbox(request):
-    if problem := tiers.why_not(request.param, sys.executable):
+    if problem := supervisor.why_not(request.param, sys.executable):
         pytest.skip(f"tier {request.param} does not work here: {problem}")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv(CANARY, "secret")

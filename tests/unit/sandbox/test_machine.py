@@ -19,7 +19,9 @@ from coding_model_project.sandbox.embedded import EmbeddedSandbox, slot
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import Asserts, Call, Limits, Program, Status, Stdin
 from tests.processes import below
-from tests.unit.sandbox.sources import SOURCES
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
 
 pytestmark = pytest.mark.sandbox
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox.embedded import tiers
+from coding_model_project.sandbox.embedded import supervisor
 from coding_model_project.types import Execution, Status
 from tests.processes import ran
 from tests.unit.sandbox import poorer
@@ -28,15 +28,15 @@ def user(request) -> str:
 
 
 def check(user: str, refused: str, *options: str) -> tuple[int, str]:
-    if problem := tiers.why_not(Tier.namespaces, sys.executable):
+    if problem := supervisor.why_not(Tier.namespaces, sys.executable):
         pytest.skip(f"this machine is poor itself: {problem}")
-    if tiers.why_not(Tier.seccomp, sys.executable):
+    if supervisor.why_not(Tier.seccomp, sys.executable):
         pytest.skip("no Landlock here")
     program = (
-        "import sys; from coding_model_project.sandbox.embedded import tiers;"
+        "import sys; from coding_model_project.sandbox.embedded import supervisor;"
         "from coding_model_project.isolation.confine import Tier;"
         "from coding_model_project.errors import SandboxError\n"
-        "try: print(tiers.strongest(Tier(sys.argv[1]), sys.executable))\n"
+        "try: print(supervisor.strongest(Tier(sys.argv[1]), sys.executable))\n"
         "except SandboxError as error: print(error); sys.exit(3)"
     )
     command = [sys.executable, POORER, user, refused, sys.executable, "-c", program, *options]
@@ -83,10 +83,10 @@ def test_on_another_architecture(monkeypatch):
 
 
 def test_actions_that_succeeded_are_named_whole(monkeypatch):
-    class Open(tiers.Slot):
+    class Open(supervisor.Slot):
         def run(self, program, inputs, limits, executions, stop):
             executions.append(Execution(status=Status.finished, stdout="network\nhost files\n"))
 
-    monkeypatch.setattr(tiers, "Slot", Open)
-    problem = tiers.why_not.__wrapped__(Tier.seccomp, sys.executable)
+    monkeypatch.setattr(supervisor, "Slot", Open)
+    problem = supervisor.why_not.__wrapped__(Tier.seccomp, sys.executable)
     assert problem == "the self-test was not denied: network, host files"

@@ -11,16 +11,11 @@ import pytest
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox.embedded.languages import (
-    go,
-    jar,
-    java,
-    java_names,
-    rust,
-    toolchains,
-)
+from coding_model_project.sandbox.embedded.languages import go, java, rust, stages, toolchains
 from tests.tables import tables
-from tests.unit.sandbox.sources import SOURCES
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
 
 CASES = tables("java_names")
 
@@ -119,7 +114,7 @@ MAIN = "public static void main(String[] args) {}"
 
 @pytest.mark.parametrize(("source", "file", "main"), CASES["names"])
 def test_a_java_source_names_its_file_and_its_main_class(source, file, main):
-    found = java_names.names(source)
+    found = java.names_of(source)
     assert (found.file, found.main) == (file, main)
 
 
@@ -127,7 +122,7 @@ def test_a_java_source_names_its_file_and_its_main_class(source, file, main):
 def test_names_in_a_long_java_source_take_no_time():
     pieces = ["class A {", "public ", "\n", "package ", "a.b ", "{", "void main", "/*"]
     for piece in (*pieces, '"', '\\"', '"""', "'"):
-        java_names.names(piece * 20_000)
+        java.names_of(piece * 20_000)
 
 
 def test_an_archive_has_regular_files_and_is_the_same_each_time(tmp_path):
@@ -137,11 +132,11 @@ def test_an_archive_has_regular_files_and_is_the_same_each_time(tmp_path):
     (tmp_path / "passwd").symlink_to("/etc/passwd")
     (tmp_path / "etc").symlink_to("/etc")
     os.mkfifo(tmp_path / "fifo")
-    packed = jar.pack(tmp_path)
+    packed = stages.pack_folder(tmp_path)
     assert zipfile.ZipFile(io.BytesIO(packed)).namelist() == ["A.class", "a/B.class"]
     os.utime(tmp_path / "A.class", (0, 0))
-    assert jar.pack(tmp_path) == packed
+    assert stages.pack_folder(tmp_path) == packed
     with (tmp_path / "Z.class").open("wb") as file:
         file.truncate(1 << 30)
     with pytest.raises(ValueError, match="larger than 64 MB"):
-        jar.pack(tmp_path)
+        stages.pack_folder(tmp_path)
