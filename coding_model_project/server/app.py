@@ -177,19 +177,8 @@ class Gate:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        if scope["path"] not in _OPEN_PATHS and not self._may_enter(headers):
-            await _refuse(401, "this server requires a token: Authorization: Bearer TOKEN")(
-                scope, receive, send
-            )
-            return
-        if self._token is None and not _is_own_page(headers):
-            await _refuse(403, "this server has no token, and answers no other site's pages")(
-                scope, receive, send
-            )
-            return
-        length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self._max_bytes:
-            await self._too_large()(scope, receive, send)
+        if refusal := self._refusal(scope["path"], headers):
+            await refusal(scope, receive, send)
             return
         received, too_large = 0, False
 
@@ -211,20 +200,22 @@ class Gate:
         if too_large:
             await self._too_large()(scope, receive, send)
 
-    def _may_enter(self, headers: Mapping[bytes, bytes]) -> bool:
-        if self._token is None:
-            return True
+    def _refusal(self, path: str, headers: Mapping[bytes, bytes]) -> Response | None:
+        """Return the answer to a request that may not enter, by its headers; None if it may."""
         given = headers.get(b"authorization", b"")
-        return hmac.compare_digest(given, b"Bearer " + self._token)
+        if self._token is None:
+            origin = headers.get(b"origin")  # of a browser's page
+            if origin is not None and origin != b"http://" + headers.get(b"host", b""):
+                return _refuse(403, "this server has no token, and answers no other site's pages")
+        elif path not in _OPEN_PATHS and not hmac.compare_digest(given, b"Bearer " + self._token):
+            return _refuse(401, "this server requires a token: Authorization: Bearer TOKEN")
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self._max_bytes:
+            return self._too_large()
+        return None
 
     def _too_large(self) -> Response:
         return _refuse(413, f"a request may have at most {self._max_bytes} bytes")
-
-
-def _is_own_page(headers: Mapping[bytes, bytes]) -> bool:
-    """Return whether a request comes from no page of a browser, or from one at this address."""
-    origin = headers.get(b"origin")
-    return origin is None or origin == b"http://" + headers.get(b"host", b"")
 
 
 def _refuse(status: int, detail: str) -> JSONResponse:

@@ -142,10 +142,16 @@ _COMPILED = frozenset(
 )
 _NO_RUNNER = frozenset({"sql"})
 
-_STOPPED_BY_SIGNAL = -int(signal.SIGABRT)
-"""Return code of a program ended by a signal: a sandbox does not say by which, but for SIGKILL."""
-
-_STOPPED_BY_OUTPUT = -int(signal.SIGXFSZ)
+_RETURN_CODES = {
+    Status.finished: 0,
+    Status.cpu_timeout: None,
+    Status.wall_timeout: None,
+    Status.signalled: -int(signal.SIGABRT),  # a sandbox does not say which signal it was
+    Status.killed: -int(signal.SIGKILL),
+    Status.output_limit: -int(signal.SIGXFSZ),
+    Status.memory_limit: 1,
+}
+"""Those of programs that have no exit code of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +231,7 @@ def _response(execution: Execution, request: RunCodeRequest, mark: str = "") -> 
     ended = PhaseResult(
         status="Finished",
         execution_time=execution.wall_s,
-        return_code=_return_code(execution),
+        return_code=_RETURN_CODES.get(status, execution.exit_code or 1),
         stdout=stdout,
         stderr=execution.stderr_tail,
     )
@@ -239,24 +245,6 @@ def _response(execution: Execution, request: RunCodeRequest, mark: str = "") -> 
         run_result=ended,
         files=files,
     )
-
-
-def _return_code(execution: Execution) -> int | None:
-    match execution.status:
-        case Status.finished:
-            return 0
-        case Status.cpu_timeout | Status.wall_timeout:
-            return None
-        case Status.signalled:
-            return _STOPPED_BY_SIGNAL
-        case Status.killed:
-            return -int(signal.SIGKILL)
-        case Status.output_limit:
-            return _STOPPED_BY_OUTPUT
-        case Status.memory_limit:
-            return 1
-        case _:
-            return execution.exit_code or 1
 
 
 def _toolchain_missing(language: str) -> RunCodeResponse:
@@ -328,6 +316,7 @@ _USED_UP = frozenset(
         Status.killed,
     }
 )
+_FIELDS = tuple(field.name for field in fields(Execution))
 _MOST_BYTES = 8 << 20
 """Size of an answer after which no further input is started."""
 
@@ -380,7 +369,13 @@ async def _outcome(
         if isinstance(error, ConfigError) and one.language != "python":
             return {"lost": f"{wire.NO_TOOLCHAIN} {one.language}: {error}"}
         return {"error": (type(error).__name__, str(error))}
-    return {"executions": list(map(_to_json, executions))}
+    return {
+        "executions": [
+            {name: getattr(execution, name) for name in _FIELDS}
+            | {"value": codec.dumps(execution.value).decode()}
+            for execution in executions
+        ]
+    }
 
 
 class _Budget:
@@ -419,11 +414,3 @@ def _input(given: BatchInput) -> Input:
         case ("files", contents):
             return Files(contents=contents)
     raise AssertionError(given)
-
-
-_FIELDS = tuple(field.name for field in fields(Execution))
-
-
-def _to_json(execution: Execution) -> dict[str, Any]:
-    plain = {name: getattr(execution, name) for name in _FIELDS}
-    return plain | {"value": codec.dumps(execution.value).decode()}

@@ -25,6 +25,7 @@ from coding_model_project.contained import is_ours
 from coding_model_project.errors import SandboxError, UngradableError
 from coding_model_project.grading.battery.battery_cases import Case, Require
 from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.isolation.processes import TOKEN, carriers
 from coding_model_project.sandbox.base import Sandbox, StopWhen
 from coding_model_project.types import Execution, Input, Limits, Problem, Program, Stdin, Test
 
@@ -33,8 +34,6 @@ _GONE_WITHIN_S = 3.0
 
 _PORTS_FREE_WITHIN_S = 60.0
 _WATCHED = ("/tmp", "/var/tmp", "/dev/shm")
-_MARK = "CODING_RUN_TOKEN"
-"""Environment variable that zygotes inherit; it identifies their remaining processes."""
 
 
 @contextlib.contextmanager
@@ -52,7 +51,7 @@ def variable(name: str, value: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def marked() -> Iterator[None]:
-    with variable(_MARK, os.environ.get(_MARK) or secrets.token_hex(8)):
+    with variable(TOKEN, os.environ.get(TOKEN) or secrets.token_hex(8)):
         yield
 
 
@@ -129,14 +128,10 @@ def _bind(listener: socket.socket, address: Any) -> None:
 
 
 def processes_of_run() -> set[int]:
-    """Return the descendants of this process, and any process that carries its mark."""
-    found = {child.pid for child in psutil.Process().children(recursive=True)}
-    mark = f"{_MARK}={os.environ[_MARK]}".encode()
-    for name in (path.name for path in Path("/proc").iterdir() if path.name.isdigit()):
-        with contextlib.suppress(OSError):
-            if mark in Path(f"/proc/{name}/environ").read_bytes():
-                found.add(int(name))
-    return found - {os.getpid()}
+    """Return the descendants of this process, and any process that carries its token: zygotes inherit
+    it, so it identifies their remaining processes."""
+    below = {child.pid for child in psutil.Process().children(recursive=True)}
+    return below.union(carriers(os.environ[TOKEN]))
 
 
 async def left_of(before: set[int]) -> list[str]:
@@ -224,10 +219,7 @@ async def run_battery(
     """
     secret_of_sandbox = secrets.token_hex(16)
     outcomes = []
-    with (
-        marked(),
-        variable("SBX_CANARY", secret_of_sandbox),
-    ):  # the sandbox may inherit these variables
+    with marked(), variable("SBX_CANARY", secret_of_sandbox):  # the sandbox may inherit these
         async with sandbox:
             recorder = _Recorder(sandbox)
             grader = ExecutionGrader(recorder, stop_early=True)
@@ -303,11 +295,10 @@ async def _run_case(
         seconds=seconds,
         unmet=(
             *_unmet(case.require, name, seconds, printed, then),
-            *(["no_canary: the secret was seen"] if secret in printed + then else []),
             *(
-                ["no_canary: a former secret was seen"]
-                if secret_of_sandbox in printed + then
-                else []
+                f"no_canary: {which} secret was seen"
+                for which, hidden in (("the", secret), ("a former", secret_of_sandbox))
+                if hidden in printed + then
             ),
             *unmet,
         ),

@@ -103,12 +103,6 @@ def build_body() -> wire.Body:
     )
 
 
-def built(response: wire.Response, python: str) -> Driver | None:
-    """Return the driver in the answer to `build_body`; None if there is none."""
-    found = {name: response.files[name] for name in (_CODE, _LIBRARY) if name in response.files}
-    return Driver(python=python, files=found) if _CODE in found else None
-
-
 @lru_cache
 def _given() -> bytes:
     given = {
@@ -266,10 +260,10 @@ async def _build(send: Send, look: dict[str, Any]) -> Driver:
     if look["machine"] not in seccomp.ARCHITECTURES:
         raise ConfigError(f"no driver for machines of kind {look['machine']!r}")
     response = await _run_code(send, build_body())
-    driver = built(response, look["python"])
-    if driver is None:
+    found = {name: response.files[name] for name in (_CODE, _LIBRARY) if name in response.files}
+    if _CODE not in found:
         raise ConfigError(f"the server cannot compile the driver: {_last_words(response)}")
-    return driver
+    return Driver(python=look["python"], files=found)
 
 
 def _last_words(response: wire.Response) -> str:

@@ -23,14 +23,7 @@ from coding_model_project.sandbox.fusion.members import Discovery, Source
 from coding_model_project.sandbox.fusion.packing import Packing, input_size
 from coding_model_project.sandbox.languages import Language, named
 from coding_model_project.sandbox.sandbox_config import RETRY_S
-from coding_model_project.types import (
-    Execution,
-    Input,
-    Limits,
-    Program,
-    Status,
-    Stdin,
-)
+from coding_model_project.types import Execution, Input, Limits, Program, Status, Stdin
 
 TOKEN_VARIABLE = "CODING_SANDBOX_TOKEN"
 """Environment variable with the servers' token, which is never in a configuration."""
@@ -241,27 +234,22 @@ class FusionSandbox:
             ConfigError: it does not run.
             SandboxError: the servers failed.
         """
+        packing, limits = self._open(), Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024)
+        facts, hello = packing.facts, Program(source=language.hello)
         try:
-            await self._say_hello(language)
+            body = other_languages.ask(hello, language, Stdin(""), limits, facts)
+            tried = await packing.fleet.run(
+                wire.RUN_CODE,
+                body,
+                limits.wall_s + other_languages.COMPILE_S,
+                lambda data: other_languages.execution(parsed(data), limits, facts),
+            )
+            if tried.status is not Status.finished or tried.stdout.strip() != "hello":
+                reason = (tried.stderr_tail.strip().splitlines() or [str(tried.status)])[-1][:200]
+                raise ConfigError(f"the SandboxFusion server cannot run {language.name}: {reason}")
         except Exception:
             del self._checked[language.name]  # the next program checks again
             raise
-
-    async def _say_hello(self, language: Language) -> None:
-        packing, limits = self._open(), Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024)
-        facts = packing.facts
-        body = other_languages.ask(
-            Program(source=language.hello), language, Stdin(""), limits, facts
-        )
-        tried = await packing.fleet.run(
-            wire.RUN_CODE,
-            body,
-            limits.wall_s + other_languages.COMPILE_S,
-            lambda data: other_languages.execution(parsed(data), limits, facts),
-        )
-        if tried.status is not Status.finished or tried.stdout.strip() != "hello":
-            reason = (tried.stderr_tail.strip().splitlines() or [str(tried.status)])[-1][:200]
-            raise ConfigError(f"the SandboxFusion server cannot run {language.name}: {reason}")
 
     def _open(self) -> Packing:
         if self._packing is None:

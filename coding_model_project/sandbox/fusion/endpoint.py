@@ -113,8 +113,6 @@ class Endpoint:
             return
         if status == _BUSY or status >= 500:
             raise Unavailable(f"HTTP {status}", retry_after_s=_retry_after_s(headers))
-        if status in _NO_ENTRY:
-            raise ConfigError(_no_entry(self.name, status))
         raise NotSandboxFusion(f"GET /v1/ping gives HTTP {status}, {wire.describe(data)}")
 
     async def post(
@@ -132,8 +130,6 @@ class Endpoint:
         status, headers, data = await self._exchange(client, "POST", path, content, timeout_s)
         if status in _OUR_FAULT:
             raise SandboxError(f"{self.name} rejects a request with HTTP {status}: {_tail(data)}")
-        if status in _NO_ENTRY:
-            raise ConfigError(_no_entry(self.name, status))
         if status in _NO_SUCH_PATH:
             raise NoSuchPath(f"HTTP {status}: {_tail(data)}")
         if status != 200:
@@ -167,7 +163,7 @@ class Endpoint:
                     data += chunk
                     if len(data) > _MAX_BYTES:
                         raise Unavailable(f"the answer is larger than {_MAX_BYTES >> 20} MiB")
-                return response.status_code, response.headers, bytes(data)
+            status = response.status_code
         except TimeoutError:
             raise Unavailable(f"no answer within {timeout_s:.0f} s", down=True) from None
         except httpx.ConnectError as error:
@@ -176,6 +172,12 @@ class Endpoint:
             ) from error
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise Unavailable(f"{type(error).__name__} {error}".strip()) from error
+        if status in _NO_ENTRY:
+            raise ConfigError(
+                f"{self.name} answers HTTP {status}: set CODING_SANDBOX_TOKEN to the token it was "
+                "started with"
+            )
+        return status, response.headers, bytes(data)
 
 
 def parsed(data: bytes) -> wire.Response:
@@ -188,12 +190,6 @@ def parsed(data: bytes) -> wire.Response:
         return wire.Response.parse(data)
     except ValueError as error:
         raise Unavailable(str(error)) from error
-
-
-def _no_entry(name: str, status: int) -> str:
-    return (
-        f"{name} answers HTTP {status}: set CODING_SANDBOX_TOKEN to the token it was started with"
-    )
 
 
 def _tail(data: bytes) -> str:

@@ -23,15 +23,7 @@ from coding_model_project.sandbox.fusion import wire
 from coding_model_project.sandbox.fusion.capabilities import Facts
 from coding_model_project.sandbox.fusion.endpoint import Unavailable
 from coding_model_project.sandbox.languages import LANGUAGES, Language, named
-from coding_model_project.types import (
-    STDERR_TAIL,
-    Execution,
-    Input,
-    Limits,
-    Program,
-    Status,
-    Stdin,
-)
+from coding_model_project.types import STDERR_TAIL, Execution, Input, Limits, Program, Status, Stdin
 
 if TYPE_CHECKING:
     from coding_model_project.sandbox.fusion import FusionSandbox

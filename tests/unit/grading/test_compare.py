@@ -22,6 +22,7 @@ from coding_model_project.grading.compare import (
 )
 from coding_model_project.grading.execution import checked_tests
 from coding_model_project.types import Call, Opaque, Problem, Stdin, Test
+from tests.strategies import PLAIN
 from tests.tables import tables
 
 CASES = tables("outputs")
@@ -30,20 +31,6 @@ MODES = ["tokens", "lines", "exact"]
 WORDS = st.lists(
     st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=8), max_size=8
 )
-NUMBERS = st.none() | st.booleans() | st.integers() | st.floats()
-LEAVES = NUMBERS | st.text(max_size=5) | st.binary(max_size=5)
-KEYS = st.booleans() | st.integers() | st.text(max_size=5) | st.tuples(st.integers(), st.booleans())
-PLAIN = st.recursive(
-    LEAVES | st.frozensets(KEYS, max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.lists(inner, max_size=4).map(tuple)
-        | st.dictionaries(KEYS, inner, max_size=4)
-    ),
-    max_leaves=12,
-)
-
-
 LOOP: list = []
 LOOP.append(LOOP)
 

@@ -8,12 +8,10 @@ from dataclasses import replace
 import pytest
 
 from coding_model_project.errors import DataError, HarborError, OverloadError, SandboxError
-from coding_model_project.grading import execution
 from coding_model_project.grading.base import AUTO, harbor_identity
 from coding_model_project.grading.execution import (
     ExecutionGrader,
     checked_tests,
-    inputs_of,
     judge_execution,
 )
 from coding_model_project.grading.judge import GraderByProblem, start_graders
@@ -142,29 +140,6 @@ async def test_a_sandbox_that_cannot_share_calls_is_not_said_to():
     asserts = replace(problem, tests=(Test(Asserts("assert f()")),) * 2)
     assert (await grader(sandbox).grade_code(asserts, "")).isolation == "shared"
     assert not isinstance(FusionSandbox(["http://localhost:1"]), SharesCalls)
-
-
-def test_asserts_continue_where_the_problem_shares_their_state():
-    one = Test(Asserts("assert f()"))
-    tests = [one, one, Test(Stdin("1"), expected="1"), one]
-    shared = inputs_of(tests, Isolation.shared)
-    assert [getattr(given, "continues", None) for given in shared] == [False, True, None, False]
-    apart = inputs_of(tests, Isolation.per_test)
-    assert [getattr(given, "continues", None) for given in apart] == [False, False, None, False]
-
-
-@pytest.mark.parametrize("stop_early", [True, False])
-async def test_each_output_is_compared_once(monkeypatch, stop_early):
-    compared = []
-
-    def counted(test, run, problem):
-        compared.append(test)
-        return judge_execution(test, run, problem)
-
-    monkeypatch.setattr(execution, "judge_execution", counted)
-    verdict = await grader(FakeSandbox(), stop_early=stop_early).grade_code(PROBLEM, "1")
-    assert verdict.passed
-    assert compared == list(PROBLEM.tests)
 
 
 @pytest.mark.parametrize(

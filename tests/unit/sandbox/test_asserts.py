@@ -9,18 +9,13 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.errors import DataError
-from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import (
     Asserts,
-    ErrorType,
     Execution,
     Limits,
-    Problem,
     Program,
     Status,
-    Stdin,
-    Test,
 )
 from tests.tables import tables
 from tests.text_cases import sources
@@ -64,15 +59,6 @@ async def test_tests_that_do_not_compile_are_no_verdict(any_sandbox):
     assert (await run(any_sandbox, "def f(): return 1", "assert f()")).value is True
 
 
-async def test_inputs_of_one_program(sandbox):
-    """Each in a fresh process, and beside inputs of other kinds."""
-    code = "seen = []\ndef f():\n    seen.append(1)\n    return len(seen)\nprint('ran')"
-    given = [Asserts(source="assert f() == 1"), Stdin(""), Asserts(source="assert f() == 1")]
-    executions = await sandbox.run(Program(source=code), given, LIMITS)
-    assert [e.value for e in executions] == [True, None, True]
-    assert [e.stdout for e in executions] == ["ran\n"] * 3
-
-
 async def test_tests_are_nowhere_in_the_programs_memory(any_sandbox):
     """A program can find everything that was ever in the memory of the process that forks it."""
     code = SOURCES["a look for its tests"]
@@ -80,21 +66,6 @@ async def test_tests_are_nowhere_in_the_programs_memory(any_sandbox):
     given = [Asserts(source=tests)] * 3
     executions = await any_sandbox.run(Program(source=code), given, Limits(output_kb=64))
     assert [e.value for e in executions] == [True] * 3
-
-
-async def test_grading(any_sandbox):
-    tests = (Test(input=Asserts(source="assert f(1) == 2", entry_point="f")),)
-    problem = Problem(id="fake/a", split="test", statement="?", tests=tests, limits=LIMITS)
-    grader = ExecutionGrader(any_sandbox, stop_early=True)
-    right = await grader.grade_code(problem, "def f(x): return x + 1")
-    assert right.passed
-    assert right.comparison == "asserts"
-    wrong = await grader.grade_code(problem, "def f(x): return x")
-    assert wrong.error is ErrorType.wrong_answer
-    assert wrong.results[0].detail == "line 1: assert f(1) == 2"
-    raised = await grader.grade_code(problem, "def f(x): return y")
-    assert raised.error is ErrorType.runtime_error
-    assert "NameError: name 'y' is not defined" in raised.results[0].detail
 
 
 CROSSING_LIMITS = Limits(cpu_s=2, wall_s=20, memory_mb=256, output_kb=64)

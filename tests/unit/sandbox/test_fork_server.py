@@ -255,19 +255,15 @@ def test_a_user_without_a_home_has_it_too(monkeypatch):
     assert slot.compiled_loop.__wrapped__() is not None
 
 
-def test_without_a_compiler_there_is_none(monkeypatch):
-    monkeypatch.setenv("PATH", "/nonexistent")
-    assert slot.compiled_loop.__wrapped__() is None
-
-
-def test_a_compiler_that_fails_is_done_without(monkeypatch, tmp_path):
-    compiler = tmp_path / "cc"
-    compiler.write_text("#!/bin/sh\nexit 1\n")
-    compiler.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+@pytest.mark.parametrize("fails", [True, False], ids=["a compiler that fails", "no compiler"])
+def test_without_a_compiler_that_works_there_is_none(monkeypatch, tmp_path, fails):
+    if fails:
+        (compiler := tmp_path / "cc").write_text("#!/bin/sh\nexit 1\n")
+        compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin" if fails else "/nonexistent")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert slot.compiled_loop.__wrapped__() is None
-    assert list((tmp_path / "cache" / "coding_model_project").iterdir()) == []
+    assert not list(tmp_path.glob("cache/coding_model_project/*"))
 
 
 def test_nothing_that_the_forking_process_imports_runs_in_every_fork():
