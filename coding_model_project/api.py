@@ -14,7 +14,7 @@ from typing import Literal, Self, overload
 from coding_model_project.background import Background
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError, SandboxError, UngradableError
-from coding_model_project.grading.batch import judge_completions
+from coding_model_project.grading.base import judge_completions
 from coding_model_project.grading.extract import extract_for
 from coding_model_project.grading.judge import AnyGrader, start_graders
 from coding_model_project.grading.wellformed import check_problem
@@ -313,9 +313,9 @@ def _sandbox(
     if not isinstance(given, str | Sequence) and hasattr(given, "run"):
         return given
     urls = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    from coding_model_project.sandbox.fusion import FusionSandbox, discovery
+    from coding_model_project.sandbox.fusion import FusionSandbox, members
 
-    if not urls or not all(str(url).startswith(discovery.PREFIXES) for url in urls):
+    if not urls or not all(str(url).startswith(members.PREFIXES) for url in urls):
         raise ConfigError(
             f'sandbox={given!r}: expected "embedded", the URL of a SandboxFusion server, '
             "dns+http://NAME, file:PATH, a list of such, or a Sandbox"

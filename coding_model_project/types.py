@@ -260,7 +260,7 @@ class Problem:
     limits: Limits = field(default_factory=Limits)
     comparison: str = "tokens"
     """The rule for standard output (`grading.compare`), "checker", or a rule for the values of calls
-    (`grading.value_rules`), which compare as data by default."""
+    (`grading.compare`), which compare as data by default."""
     atol: float = 1e-6
     """Absolute tolerance of floats, in tokens of standard output and in values of calls."""
     rtol: float = 1e-6

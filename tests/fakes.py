@@ -11,7 +11,7 @@ from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.judge import GraderByProblem
 from coding_model_project.grading.kinds import Parts
-from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.retries import Limiter
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
     Execution,

@@ -99,7 +99,7 @@ async def _judge(
     advance: Advance,
 ) -> list[Outcome]:
     from coding_model_project.evaluation.journal import KeptGrader
-    from coding_model_project.grading.batch import judge_completions
+    from coding_model_project.grading.base import judge_completions
 
     async with judge as graders:
         groups = await judge_completions(

@@ -30,9 +30,9 @@ async def check(confined: options.Confined) -> int:
     """
     from coding_model_project.isolation.confine import Tier
     from coding_model_project.sandbox.conformance import check as find_faults
-    from coding_model_project.sandbox.embedded import EmbeddedSandbox, compiled_loop
+    from coding_model_project.sandbox.embedded import EmbeddedSandbox, slot
     from coding_model_project.sandbox.embedded.languages import toolchains
-    from coding_model_project.sandbox.embedded.tiers import why_not
+    from coding_model_project.sandbox.embedded.supervisor import why_not
 
     python, preload = confined.python or sys.executable, tuple(confined.preload)
     made = EmbeddedSandbox(workers=1, min_tier=confined.min_tier, python=python, preload=preload)
@@ -41,7 +41,7 @@ async def check(confined: options.Confined) -> int:
         for tier in Tier:
             if not sandbox.tier.at_least(tier):
                 print(f"missing for {tier}: {why_not(tier, python, preload)}")
-        print(f"tests are forked {compiled_loop.summary()}")
+        print(f"tests are forked {slot.how_tests_fork()}")
         print(f"languages: {toolchains.summary(sandbox.tier)}")
         spoken = toolchains.available(sandbox.tier)
         refused = [await _refusal(sandbox, language) for language in spoken]
@@ -161,9 +161,9 @@ def serve(
         from coding_model_project.http import secret_of
         from coding_model_project.sandbox.fusion.client import TOKEN_VARIABLE
         from coding_model_project.server import listening
-        from coding_model_project.server.admission import Admission
         from coding_model_project.server.app import LOOPBACK, Settings, create_app
-        from coding_model_project.server.run_code import Bounds
+        from coding_model_project.server.listening import Admission
+        from coding_model_project.server.running import Bounds
         from coding_model_project.types import Limits
 
     token = secret_of(TOKEN_VARIABLE, token or "")
@@ -280,9 +280,9 @@ def _battery_sandbox(name: str, tier: str | None) -> Sandbox:
         return EmbeddedSandbox(workers=1, min_tier=tier or "seccomp", tier=tier)
     if tier is not None:
         raise ConfigError("--tier: only available with --sandbox=embedded")
-    from coding_model_project.sandbox.fusion import FusionSandbox, discovery
+    from coding_model_project.sandbox.fusion import FusionSandbox, members
 
     urls = name.split(",")
-    if not all(url.startswith(discovery.PREFIXES) for url in urls):
+    if not all(url.startswith(members.PREFIXES) for url in urls):
         raise ConfigError(f'--sandbox={name}: expected "embedded" or a URL')
     return FusionSandbox(urls)

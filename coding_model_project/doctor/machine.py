@@ -22,7 +22,7 @@ from coding_model_project.launch.sizing import free_memory_gb
 from coding_model_project.program import program
 from coding_model_project.runs import accelerators
 from coding_model_project.sandbox.embedded.languages.toolchains import summary
-from coding_model_project.sandbox.embedded.tiers import strongest, why_not
+from coding_model_project.sandbox.embedded.supervisor import strongest, why_not
 
 MEMORY_GB = {"cpu": 6, "gpu_1x": 48, "gpu_8x": 200, "gpu_multi": 200}
 """Free GiB that GRPO needs with each hardware profile and its model (a test compares)."""

@@ -17,8 +17,8 @@ import orjson
 from coding_model_project.atomic import replacing
 from coding_model_project.errors import ConfigError, DataError, StorageError
 from coding_model_project.grading.base import Grader
+from coding_model_project.grading.brief import plain_verdict, verdict_of
 from coding_model_project.grading.cache import problem_digest
-from coding_model_project.grading.verdict_rows import plain_verdict, verdict_of
 from coding_model_project.runs.folder import full_disk
 from coding_model_project.types import Problem, Verdict
 

@@ -1,13 +1,23 @@
-"""Short forms of verdicts, values and inputs for details, logs and repair."""
+"""Short forms of verdicts, values and inputs for details, logs and repair; verdicts as plain data."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from coding_model_project.codec import members
-from coding_model_project.types import Asserts, Call, Test, TestInput, Verdict
+from coding_model_project.types import (
+    Asserts,
+    Call,
+    ErrorType,
+    Isolation,
+    Test,
+    TestInput,
+    TestResult,
+    Verdict,
+)
 
 _READINGS = (
     "base_passed", "loose_passed", "followed_loosely", "other_rules", "publisher_passed",
@@ -170,3 +180,20 @@ def program_hash(code: str) -> str:
 def _shown(given: TestInput) -> str:
     text = shown_input(given)
     return text if len(text) <= _INPUT_CHARACTERS else text[:_INPUT_CHARACTERS] + " …"
+
+
+def plain_verdict(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as plain data."""
+    results = [
+        asdict(result) | {"error": result.error and str(result.error)} for result in verdict.results
+    ]
+    return asdict(verdict) | {"results": results}
+
+
+def verdict_of(plain: Mapping[str, Any]) -> Verdict:
+    """Return the verdict that `plain_verdict` converted."""
+    results = tuple(
+        TestResult(**{**result, "error": result["error"] and ErrorType(result["error"])})
+        for result in plain["results"]
+    )
+    return Verdict(**{**plain, "results": results, "isolation": Isolation(plain["isolation"])})

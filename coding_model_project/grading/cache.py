@@ -1,19 +1,19 @@
-"""A cache of verdicts by content: duplicates within a group and across steps are judged once."""
+"""Caches of verdicts by content, so that duplicates are judged once, and of values by problem."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from sys import getsizeof
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from coding_model_project import codec
 from coding_model_project.grading.base import CodeGrader
 from coding_model_project.grading.extract import extract_for
-from coding_model_project.grading.per_problem import PerProblem
 from coding_model_project.grading.readings import RULES
 from coding_model_project.types import UNJUDGED, Problem, Verdict
 
@@ -158,3 +158,25 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_plain, value))
     return dict(value) if isinstance(value, Mapping) else value
+
+
+Value = TypeVar("Value")
+
+
+class PerProblem(Generic[Value]):
+    """A function of a problem that remembers its results for as long as the problem is in use.
+
+    Problems may be read anew for every sample (`data.problems.ProblemFile`), and must not pile up here.
+    """
+
+    def __init__(self, compute: Callable[[Problem], Value]) -> None:
+        self._compute = compute
+        self._known: dict[int, tuple[weakref.ref[Problem], Value]] = {}
+
+    def __call__(self, problem: Problem) -> Value:
+        """Return the value for this very object."""
+        key, known = id(problem), self._known
+        if key not in known:
+            forget = weakref.ref(problem, lambda _: known.pop(key, None))
+            known[key] = forget, self._compute(problem)
+        return known[key][1]

@@ -9,18 +9,20 @@ from typing import Any
 
 from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.grading import checker
-from coding_model_project.grading.answer_rules import inputs_of, is_right
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.brief import clip, shown_value
-from coding_model_project.grading.compare import OUTPUT_RULES, Tolerance
-from coding_model_project.grading.entry_points import is_entry_point
-from coding_model_project.grading.limiter import CircuitBreaker, Limiter
-from coding_model_project.grading.per_problem import PerProblem
+from coding_model_project.grading.cache import PerProblem
+from coding_model_project.grading.compare import (
+    OUTPUT_RULES,
+    VALUE_RULES,
+    Tolerance,
+    inputs_of,
+    is_right,
+)
+from coding_model_project.grading.extract import is_entry_point
 from coding_model_project.grading.prelude import with_prelude
 from coding_model_project.grading.readings import SecondReading
-from coding_model_project.grading.retries import Retries
-from coding_model_project.grading.time_limits import with_limit
-from coding_model_project.grading.value_rules import VALUE_RULES
+from coding_model_project.grading.retries import CircuitBreaker, Limiter, Retries, with_limit
 from coding_model_project.grading.wellformed import asserts_fault, never_rejects
 from coding_model_project.sandbox.base import Sandbox, SharesCalls, identity_of
 from coding_model_project.types import (
@@ -278,47 +280,44 @@ def checked_tests(problem: Problem, *, public: bool) -> tuple[Test, ...]:
     tests = problem.public_tests if public else problem.hidden_tests
     if not tests:
         raise DataError(f"problem {problem.id} has no {'public' if public else 'hidden'} tests")
+    if fault := _fault_of_comparison(problem):
+        raise DataError(f"problem {problem.id}: {fault}")
+    for number, test in enumerate(tests):
+        if fault := _fault_of_test(problem, test):
+            raise DataError(f"problem {problem.id}, test {number}: {fault}")
+    return tests
+
+
+def _fault_of_comparison(problem: Problem) -> str | None:
+    given = f"comparison={problem.comparison!r}"
     if problem.comparison not in (*OUTPUT_RULES, checker.CHECKER, *VALUE_RULES):
         near = get_close_matches(problem.comparison, OUTPUT_RULES, n=1, cutoff=0.7)
-        raise DataError(
-            f"problem {problem.id}: comparison={problem.comparison!r}: "
-            f"{f'did you mean {near[0]}? ' if near else ''}expected {', '.join(OUTPUT_RULES)}, "
+        return (
+            f"{given}: {f'did you mean {near[0]}? ' if near else ''}expected {', '.join(OUTPUT_RULES)}, "
             f"{checker.CHECKER} with a checker, or a rule for values of calls: {', '.join(VALUE_RULES)}"
         )
     if (problem.comparison == checker.CHECKER) is (problem.checker is None):
-        given = "no checker" if problem.checker is None else "a checker"
-        raise DataError(
-            f"problem {problem.id}: comparison={problem.comparison!r} with {given}: expected a checker "
-            "with comparison='checker', or neither"
-        )
+        has = "no checker" if problem.checker is None else "a checker"
+        return f"{given} with {has}: expected a checker with comparison='checker', or neither"
     if problem.checker is not None and never_rejects(problem.checker):
-        raise DataError(
-            f"problem {problem.id}: the checker never exits with a code, so it accepts every output: "
-            "sys.exit(1) rejects"
+        return (
+            "the checker never exits with a code, so it accepts every output: sys.exit(1) rejects"
         )
-    for number, test in enumerate(tests):
-        if problem.comparison in VALUE_RULES and not isinstance(test.input, Call):
-            raise DataError(
-                f"problem {problem.id}, test {number}: comparison={problem.comparison!r} compares "
-                "values of calls: expected a test that calls a function"
-            )
-        if problem.checker is not None and not isinstance(test.input, Stdin):
-            raise DataError(
-                f"problem {problem.id}, test {number}: a checker judges outputs: expected a test with "
-                "standard input"
-            )
-        if isinstance(test.input, Asserts) and not is_entry_point(test.input.entry_point or "f"):
-            raise DataError(
-                f"problem {problem.id}, test {number}: entry_point={test.input.entry_point!r}: expected "
-                "a name, or an expression such as Solution().add"
-            )
-        if isinstance(test.input, Asserts) and (
-            fault := asserts_fault(test.input.source, test.input.entry_point)
-        ):
-            raise DataError(f"problem {problem.id}, test {number}: {fault}")
-        if isinstance(test.input, Stdin) and not isinstance(test.expected, str):
-            raise DataError(
-                f"problem {problem.id}, test {number}: expected={test.expected!r}: a test with standard "
-                "input expects text, such as '3'"
-            )
-    return tests
+    return None
+
+
+def _fault_of_test(problem: Problem, test: Test) -> str | None:
+    given, comparison = test.input, problem.comparison
+    if comparison in VALUE_RULES and not isinstance(given, Call):
+        expected = "expected a test that calls a function"
+        return f"comparison={comparison!r} compares values of calls: {expected}"
+    if problem.checker is not None and not isinstance(given, Stdin):
+        return "a checker judges outputs: expected a test with standard input"
+    if isinstance(given, Asserts) and not is_entry_point(given.entry_point or "f"):
+        expected = "expected a name, or an expression such as Solution().add"
+        return f"entry_point={given.entry_point!r}: {expected}"
+    if isinstance(given, Asserts):
+        return asserts_fault(given.source, given.entry_point)
+    if isinstance(given, Stdin) and not isinstance(test.expected, str):
+        return f"expected={test.expected!r}: a test with standard input expects text, such as '3'"
+    return None

@@ -1,4 +1,4 @@
-"""Fenced code blocks: CommonMark's rules for fences, and the habits of models, in one pass over lines.
+"""Fenced code blocks, by CommonMark's rules for fences and the habits of models, in one pass over lines.
 
 - A fence is three or more backticks or tildes on their own line. The info string after backticks holds
   no backtick. A block ends at a fence of the same character that is at least as long, has nothing after
@@ -14,9 +14,13 @@
 - A Python block that parses only up to a fence at the end of a line (`print(1)```) ends there; so does
   a block in any language that has no other end.
 
-A parser of CommonMark would find fewer programs: to it, a fence below `<answer>` is HTML, one indented by
-four columns below a sentence is prose, a list's block ends at its first line that is not indented, and
-the second of two unclosed blocks is text of the first.
+An info string may have any spelling that models use: `python`, `Python3`, `py3.11`, `python
+title="a.py"`, `python:main.py`, `{.python .numberLines}`, `language-python`, `main.py` and `code
+python` all name Python.
+
+A parser of CommonMark would find fewer programs: to it, a fence below `<answer>` is HTML, one indented
+by four columns below a sentence is prose, a list's block ends at its first line that is not indented,
+and the second of two unclosed blocks is text of the first.
 """
 
 from __future__ import annotations
@@ -24,9 +28,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
-from coding_model_project.grading.info_strings import language_of
 from coding_model_project.grading.literals import parses, read
+from coding_model_project.sandbox.languages import EXTENSIONS, LANGUAGES
 
 MAX_TRIES = 8
 """Maximum number of ends tried at fences after code, per block, and after literals, per text."""
@@ -245,4 +250,45 @@ def _without_columns(line: str, width: int) -> str:
         if columns >= width or character not in " \t":
             return " " * (columns - width) + line[at:]
         columns += 1 if character == " " else _TAB - columns % _TAB
+    return ""
+
+
+_SPELLINGS = {
+    "python": ("python", "pypy", "ipython", "cpython"),
+    "cpp": ("g++", "gnu++"),
+    "javascript": ("cjs", "ecmascript"),
+    "bash": ("zsh",),
+}
+"""Names of languages in info strings only."""
+_LANGUAGE = {
+    **{suffix.removeprefix("."): language for suffix, language in EXTENSIONS.items()},
+    **{name: one.name for one in LANGUAGES.values() for name in (one.name, *one.aliases)},
+    **{name: language for language, names in _SPELLINGS.items() for name in names},
+}
+_SAYS_NOTHING = {
+    "answer", "code", "codeblock", "file", "filename", "final", "lang", "language", "name", "path",
+    "program", "snippet", "solution", "source", "title",
+}  # fmt: skip
+"""Words that are not languages; a later word may be one."""
+
+_SEPARATORS = re.compile(r"[\s,;:{}()\[\]<>=\"'|`]+")
+_PREFIX = re.compile(r"(?:language|lang)-|\.")
+_VERSION = re.compile(r"[\d.]*$")
+_LOOKED_AT = 200
+"""Maximum number of characters read of an info string."""
+
+
+def language_of(info: str) -> str:
+    """Return our name of a known language, the word itself for any other, "" without one."""
+    return _language_of(info[:_LOOKED_AT])
+
+
+@lru_cache(maxsize=1024)
+def _language_of(info: str) -> str:
+    for word in _SEPARATORS.split(info.lower()):
+        word = _PREFIX.sub("", word, count=1) if _PREFIX.match(word) else word
+        name = _VERSION.sub("", word, count=1)
+        if name[:1].isalpha() and name not in _SAYS_NOTHING:
+            extension = name.rpartition(".")[2]
+            return _LANGUAGE.get(name) or _LANGUAGE.get(extension) or word
     return ""

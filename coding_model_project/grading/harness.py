@@ -5,8 +5,11 @@ or patches modules that it uses (BigCodeBench). Such tests cannot run in another
 result is the process's own output. The program receives a random text, and the harness prints it only
 after the last test, so a program that exits early or fails does not pass.
 
-A cheating program can read that text and print it. Therefore every verdict has `integrity="in_process"`,
-and such data sets are for evaluation only.
+Go rejects unused imports. HumanEval-X's imports do not match its own solutions, and its publisher adds
+the ones that a program needs. A Go program gets exactly those that it uses.
+
+A cheating program can read that text and print it. Therefore every verdict has
+`integrity="in_process"`, and such data sets are for evaluation only.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ from dataclasses import replace
 
 from coding_model_project.errors import DataError
 from coding_model_project.grading.base import AnswerGrader
-from coding_model_project.grading.go_imports import with_used_imports
 from coding_model_project.types import ErrorType, Harness, Problem, Stdin, Test, TestResult, Verdict
 
 _MAINS = {
@@ -84,3 +86,35 @@ def _without_word(result: TestResult) -> TestResult:
         return result
     _, _, got = result.detail.partition(", got ")
     return replace(result, detail=f"the tests were not passed; the program printed {got}")
+
+
+_PACKAGE = re.compile(r"\A(?:\s|//[^\n]*\n)*package\s+\w+;?")
+_IMPORT = re.compile(r'^import\s*(?:\(([^)]*)\)|((?:[\w.]+\s+)?"[^"\n]*"));?', re.M)
+_SPEC = re.compile(r'(?:([\w.]+)[ \t]+)?"([^"\n]+)"')
+_USED = re.compile(r"\b(\w+)\.[A-Z]")
+_COMPLETED = (
+    "bytes", "crypto/md5", "fmt", "math", "math/rand", "regexp", "sort", "strconv", "strings", "time",
+)  # fmt: skip
+"""Imports that the publisher adds (`IMPORT_HELPER` of codegeex/benchmark/utils.py)."""
+
+
+def with_used_imports(code: str) -> str:
+    """Return the program without its package clause, with exactly the imports that it uses."""
+    code = _PACKAGE.sub("", code)
+    body = _IMPORT.sub("", code)
+    used = set(_USED.findall(body))
+    imported = {
+        alias or _name(path): f'import {alias} "{path}"\n'
+        for one in _IMPORT.finditer(code)
+        for alias, path in _SPEC.findall(one[1] or one[2])
+    }
+    completed = {_name(path): f'import "{path}"\n' for path in _COMPLETED}
+    kept = [
+        line for name, line in (completed | imported).items() if name in used or name in ("_", ".")
+    ]
+    return "".join(kept) + body
+
+
+def _name(path: str) -> str:
+    """Return the name by which a program uses a package of the standard library."""
+    return path.rpartition("/")[2]

@@ -24,8 +24,8 @@ from coding_model_project.grading.base import (
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import SPENT, ExecutionGrader
 from coding_model_project.grading.kinds import KINDS, Parts
-from coding_model_project.grading.limiter import CircuitBreaker, limiter_of
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.retries import CircuitBreaker, limiter_of
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import ErrorType, GradedBy, Problem, Verdict
@@ -60,7 +60,7 @@ def _embedded(config: SandboxConfig) -> Sandbox:
     )
     if not config.urls:
         return embedded
-    from coding_model_project.sandbox.with_servers import WithServers
+    from coding_model_project.sandbox.fusion.other_languages import WithServers
 
     return WithServers(embedded, _servers(config))
 
@@ -247,8 +247,7 @@ async def start_graders(
             yield Graders(CachedGrader(hidden, bare=bare), CachedGrader(public, bare=bare))
 
 
-@asynccontextmanager
-async def open_judge(
+def open_judge(
     sandbox: SandboxConfig,
     *,
     style: PromptStyle,
@@ -257,8 +256,8 @@ async def open_judge(
     tasks: TaskGraders | None = None,
     environment: TaskEnvironment = DEFAULT_ENVIRONMENT,
     make: Callable[[SandboxConfig], Sandbox] | None = None,
-) -> AsyncIterator[Graders]:
-    """Start the graders of a configuration; stop them on exit.
+) -> AbstractAsyncContextManager[Graders]:
+    """Return a context that starts the graders of a configuration, and stops them on exit.
 
     Args:
         style: the style of the prompts that completions answer.
@@ -269,7 +268,7 @@ async def open_judge(
         environment: see `start_graders`.
         make: makes the sandbox, `make_sandbox` by default; that of a cluster runs on all its nodes.
     """
-    async with start_graders(
+    return start_graders(
         (make or make_sandbox)(sandbox),
         at_once=back_end(sandbox.name).at_once(sandbox),
         bare=style is PromptStyle.bare,
@@ -278,5 +277,4 @@ async def open_judge(
         max_failure_rate=sandbox.max_failure_rate,
         tasks=tasks,
         environment=environment,
-    ) as graders:
-        yield graders
+    )

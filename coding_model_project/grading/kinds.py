@@ -22,8 +22,7 @@ from coding_model_project.grading.base import (
 from coding_model_project.grading.harness import HarnessGrader
 from coding_model_project.grading.maths.final_answer import AnswerRule
 from coding_model_project.grading.maths.gsm8k_answer import GSM8K
-from coding_model_project.grading.predictions.answer import PredictionRule
-from coding_model_project.grading.predictions.grader import PredictionGrader
+from coding_model_project.grading.predictions import PredictionGrader, PredictionRule
 from coding_model_project.row_readers import (
     Reader,
     fail,
@@ -53,7 +52,7 @@ from coding_model_project.types import (
 
 if TYPE_CHECKING:
     from coding_model_project.grading.execution import ExecutionGrader
-    from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+    from coding_model_project.grading.retries import CircuitBreaker, Limiter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,13 +170,13 @@ def _boxed(problem: Problem) -> str:
 
 
 def _instructions(parts: Parts) -> AnswerGrader:
-    from coding_model_project.grading.instructions.grader import InstructionsGrader
+    from coding_model_project.grading.instructions import InstructionsGrader
 
     return InstructionsGrader()
 
 
 def _check_instructions(problem: Problem) -> None:
-    from coding_model_project.grading.instructions.grader import check_instructions
+    from coding_model_project.grading.instructions import check_instructions
 
     check_instructions([problem])
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from coding_model_project.grading.brief import clip, shown_input, shown_value
 from coding_model_project.grading.prompts import PromptStyle, request
-from coding_model_project.grading.time_limits import without_limit
+from coding_model_project.grading.retries import without_limit
 from coding_model_project.types import Asserts, ErrorType, Problem, Test, TestResult, Verdict
 
 MIN_BYTES = 60

@@ -152,10 +152,6 @@ def _to_three_places(word: str) -> str:
     return repr(round(value, 3) + 0.0)  # -0.0 + 0.0 is 0.0
 
 
-def _livecodebench(expected: str, got: str) -> bool:
-    return _same_lines(expected, got, _same_decimals)
-
-
 _CPP_WORD = re.compile(rb"[^ \n\t\r\v]+")
 
 
@@ -213,10 +209,6 @@ def _near_unless_digits(expected: list[str], got: list[str]) -> bool:
     return not digits and _pairwise(_near_floats, expected, got)
 
 
-def _apps(expected: str, got: str) -> bool:
-    return _like_apps(expected, got, _near_or_same_sets)
-
-
 def _taco(expected: str, got: str) -> bool:
     got = _universal_newlines(got)
     wanted = _filled(expected)
@@ -227,23 +219,11 @@ def _taco(expected: str, got: str) -> bool:
     )
 
 
-def _prime_code(expected: str, got: str) -> bool:
-    return _like_apps(expected, got, _near_unless_digits)
-
-
-def _sandboxfusion(expected: str, got: str) -> bool:
-    return _same_lines(expected.lower(), got.lower(), _relatively_near)
-
-
 def _relatively_near(expected: str, got: str) -> bool:
     wanted, found = _float(expected), _float(got)
     if wanted is None or found is None:
         return False
     return abs(found - wanted) / max(abs(wanted), 1e-10) < 1e-5
-
-
-def _genesys(expected: str, got: str) -> bool:
-    return _lines(expected) == _lines(got)
 
 
 def _open_r1(expected: str, got: str) -> bool:
@@ -252,20 +232,16 @@ def _open_r1(expected: str, got: str) -> bool:
     return all(one.strip() == other.strip() for one, other in pairs)
 
 
-def _verl_sandbox_fusion(expected: str, got: str) -> bool:
-    return expected.rstrip("\n") == got.rstrip("\n")
-
-
 COMPARISONS: dict[str, Comparison] = {
-    "livecodebench": _livecodebench,
+    "livecodebench": lambda e, g: _same_lines(e, g, _same_decimals),
     "codecontests": _codecontests,
-    "apps": _apps,
+    "apps": lambda e, g: _like_apps(e, g, _near_or_same_sets),
     "taco": _taco,
-    "prime_code": _prime_code,
-    "sandboxfusion": _sandboxfusion,
-    "genesys": _genesys,
+    "prime_code": lambda e, g: _like_apps(e, g, _near_unless_digits),
+    "sandboxfusion": lambda e, g: _same_lines(e.lower(), g.lower(), _relatively_near),
+    "genesys": lambda e, g: _lines(e) == _lines(g),
     "open_r1": _open_r1,
-    "verl_sandbox_fusion": _verl_sandbox_fusion,
+    "verl_sandbox_fusion": lambda e, g: e.rstrip("\n") == g.rstrip("\n"),
 }
 """Rules by publisher. They are pure and raise nothing."""
 

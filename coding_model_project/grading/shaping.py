@@ -6,15 +6,19 @@ They are pure functions, all off by default. Each addition is a separate part of
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import Rule, is_one_block
 from coding_model_project.grading.kinds import KINDS
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.grading.reward_config import LengthBonus, RewardConfig, ShapingConfig
-from coding_model_project.grading.rewards import RewardKind, reward_function
+from coding_model_project.grading.rewards import (
+    LengthBonus,
+    RewardConfig,
+    RewardKind,
+    ShapingConfig,
+    reward_function,
+)
 from coding_model_project.types import Problem, Reward, Verdict
 
 
@@ -40,7 +44,8 @@ class Shaping:
     @property
     def on(self) -> bool:
         """True if any addition is on."""
-        return any(getattr(self.config, part.on) for part in PARTS.values())
+        given = self.config
+        return bool(given.length_weight or given.format_weight or given.overlong_buffer)
 
     @classmethod
     def of(cls, reward: RewardConfig, *, style: PromptStyle, max_tokens: int) -> Shaping:
@@ -70,33 +75,19 @@ class Shaping:
         return cls(given, style=style, max_tokens=max_tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A judged answer, to which shaping adds parts of a reward."""
-
-    outcome: Reward
-    problem: Problem
-    verdict: Verdict
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of the reward."""
-
-    on: str
-    """The key of `coding.reward.shaping` that turns it on; 0 is off."""
-    amount: Callable[[Judged, Shaping], float]
-
-
 def shaped(
     outcome: Reward, problem: Problem, verdict: Verdict, answer: Answer, by: Shaping
 ) -> Reward:
     """Return a reward with the parts that shaping adds."""
-    judged, parts = Judged(outcome, problem, verdict, answer), dict(outcome.parts)
-    for name, part in PARTS.items():
-        if getattr(by.config, part.on):
-            parts[name] = part.amount(judged, by)
+    config, parts = by.config, dict(outcome.parts)
+    if config.length_weight:
+        parts["length"] = outcome.total * _length(problem, verdict, config)
+    if config.format_weight:
+        formed = well_formed(problem, verdict, answer, by.style)
+        parts["format"] = config.format_weight * formed
+    if config.overlong_buffer:
+        penalty = overlong(answer.tokens, max_tokens=by.max_tokens, buffer=config.overlong_buffer)
+        parts["overlong"] = config.overlong_weight * penalty
     return Reward(total=sum(parts.values()), parts=parts)
 
 
@@ -126,9 +117,9 @@ def well_formed(problem: Problem, verdict: Verdict, answer: Answer, style: Promp
     return is_one_block(answer.completion, language=problem.language)
 
 
-def _length(judged: Judged, by: Shaping) -> float:
-    """Return the bonus relative to the shortest gold solution; 0 without one, or if none is due."""
-    problem, verdict, config = judged.problem, judged.verdict, by.config
+def _length(problem: Problem, verdict: Verdict, config: ShapingConfig) -> float:
+    """Return the bonus, as a share of the reward, for a program's length relative to the shortest gold
+    solution; 0 without one, or if none is due."""
     due = verdict.passed or config.length_bonus is LengthBonus.partial
     if not due or verdict.code is None or not problem.gold or not problem.asks_for_code:
         return 0.0
@@ -138,26 +129,7 @@ def _length(judged: Judged, by: Shaping) -> float:
         weight=config.length_weight,
         cap=config.length_cap,
     )
-    return judged.outcome.total * (factor - 1.0)
-
-
-def _format(judged: Judged, by: Shaping) -> float:
-    formed = well_formed(judged.problem, judged.verdict, judged.answer, by.style)
-    return by.config.format_weight * formed
-
-
-def _overlong(judged: Judged, by: Shaping) -> float:
-    buffer = by.config.overlong_buffer
-    penalty = overlong(judged.answer.tokens, max_tokens=by.max_tokens, buffer=buffer)
-    return by.config.overlong_weight * penalty
-
-
-PARTS = {
-    "length": Part("length_weight", _length),
-    "format": Part("format_weight", _format),
-    "overlong": Part("overlong_buffer", _overlong),
-}
-"""The parts that shaping adds, by their name in rewards and metrics."""
+    return factor - 1.0
 
 
 def _n_bytes(code: str) -> int:

@@ -37,35 +37,32 @@ def check_problem(problem: Problem) -> None:
     Raises:
         DataError: a field is invalid; names the problem, the field, the value and what is expected.
     """
-    for name in ("id", "language", "comparison"):
-        value = getattr(problem, name)
-        if not isinstance(value, str) or not value:
-            raise DataError(f"problem {problem.id!r}: {name}={value!r}: expected text")
-    if not isinstance(problem.limits, Limits):
-        raise DataError(
-            f"problem {problem.id}: limits={problem.limits!r}: expected cmp.Limits(cpu_s=5)"
-        )
-    for name in ("cpu_s", "wall_s", "memory_mb", "output_kb"):
-        whole, value = name in ("memory_mb", "output_kb"), getattr(problem.limits, name)
-        if not is_positive(value) or (whole and not isinstance(value, int)):
-            raise DataError(
-                f"problem {problem.id}: limits.{name}={value!r}: expected a "
-                f"{'whole ' if whole else ''}number above 0"
-            )
-    for name in ("atol", "rtol"):
-        if not is_tolerance(value := getattr(problem, name)):
-            raise DataError(
-                f"problem {problem.id}: {name}={value!r}: expected a number of at least 0"
-            )
-    if not isinstance(problem.checker, Checker | None):
-        raise DataError(
-            f"problem {problem.id}: checker: expected cmp.Checker(source=…), got {_kind(problem.checker)}"
-        )
-    if not isinstance(problem.tests, Sequence):
-        raise DataError(f"problem {problem.id}: tests: expected a tuple of cmp.Test")
+    if fault := _fault_of_fields(problem):
+        raise DataError(f"problem {problem.id}: {fault}")
     for number, test in enumerate(problem.tests):
         if fault := _fault(test):
             raise DataError(f"problem {problem.id}, test {number}: {fault}")
+
+
+def _fault_of_fields(problem: Problem) -> str | None:
+    for name in ("id", "language", "comparison"):
+        value = getattr(problem, name)
+        if not isinstance(value, str) or not value:
+            return f"{name}={value!r}: expected text"
+    if not isinstance(problem.limits, Limits):
+        return f"limits={problem.limits!r}: expected cmp.Limits(cpu_s=5)"
+    for name in ("cpu_s", "wall_s", "memory_mb", "output_kb"):
+        whole, value = name in ("memory_mb", "output_kb"), getattr(problem.limits, name)
+        if not is_positive(value) or (whole and not isinstance(value, int)):
+            return f"limits.{name}={value!r}: expected a {'whole ' if whole else ''}number above 0"
+    for name in ("atol", "rtol"):
+        if not is_tolerance(value := getattr(problem, name)):
+            return f"{name}={value!r}: expected a number of at least 0"
+    if not isinstance(problem.checker, Checker | None):
+        return f"checker: expected cmp.Checker(source=…), got {_kind(problem.checker)}"
+    if not isinstance(problem.tests, Sequence):
+        return "tests: expected a tuple of cmp.Test"
+    return None
 
 
 def is_number(value: object) -> TypeGuard[float]:

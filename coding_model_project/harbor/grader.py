@@ -22,7 +22,7 @@ from coding_model_project.grading.base import (
     timing_failures,
 )
 from coding_model_project.grading.execution import clip
-from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.grading.retries import CircuitBreaker, Limiter
 from coding_model_project.harbor.agents import (
     Agent,
     AgentTimeoutError,

@@ -19,7 +19,7 @@ from uuid import uuid4
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError, UngradableError
 from coding_model_project.grading.base import AUTO, TaskEnvironment
-from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.retries import Limiter
 from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.environment.base import (
     MAX_FILE_BYTES,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from coding_model_project.concurrency import Once
 from coding_model_project.errors import HarborError
-from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.retries import Limiter
 from coding_model_project.harbor.agents import (
     Agent,
     AgentTimeoutError,

@@ -15,8 +15,8 @@ from coding_model_project.background import Background
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError, SandboxError, UngradableError
 from coding_model_project.grading.base import Outcome
-from coding_model_project.grading.limiter import CircuitBreaker
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
+from coding_model_project.grading.retries import CircuitBreaker
 from coding_model_project.grading.rewards import reward_function
 from coding_model_project.integrations.given_problems import Problems, by_id, for_rewards, named
 from coding_model_project.types import Problem

@@ -11,14 +11,14 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from coding_model_project.isolation import seccomp, syscalls
+from coding_model_project.isolation import seccomp
 
 _libc = ctypes.PyDLL(None, use_errno=True)  # keeps the GIL, so usable around clone()
 _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
 
 MACHINE = os.uname().machine
-_COLUMN = syscalls.ARCHITECTURES.get(MACHINE)
+_COLUMN = seccomp.ARCHITECTURES.get(MACHINE)
 
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS = 0x20000, 0x2000000, 0x4000000
 CLONE_NEWIPC, CLONE_NEWUSER = 0x8000000, 0x10000000
@@ -39,7 +39,7 @@ def number(name: str) -> int:
     """
     if _COLUMN is None:
         raise OSError(errno.ENOSYS, f"no system call table for {MACHINE}")
-    return syscalls.NUMBERS[name][_COLUMN]
+    return seccomp.NUMBERS[name][_COLUMN]
 
 
 Argument = int | str | bytes | ctypes.Array[Any] | None

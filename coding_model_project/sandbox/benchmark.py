@@ -115,7 +115,8 @@ async def measure(
         }
         if url is not None:
             sides |= await _server_sides(stack, url, _REQUESTS_PER_CORE * n)
-        fewer = {w: _by_sandbox(embedded, w) for w in _fewer(n)}
+        powers_of_two = [1 << k for k in range(n.bit_length())]
+        fewer = {w: _by_sandbox(embedded, w) for w in powers_of_two if w < n}
         kept: dict[str, list[Throughput]] = {name: [] for name in sides}
         rates: dict[int, list[float]] = {w: [] for w in fewer}
         for _ in range(rounds):
@@ -129,11 +130,6 @@ async def measure(
         scaling = {w: statistics.median(found) for w, found in rates.items()}
         scaling[n] = medians["embedded"].tests_per_s
         return Measurement(identity=embedded.identity, scaling=scaling, **medians)
-
-
-def _fewer(workers: int) -> list[int]:
-    """Return the powers of two below `workers`."""
-    return [1 << k for k in range(workers.bit_length()) if 1 << k < workers]
 
 
 def _by_sandbox(

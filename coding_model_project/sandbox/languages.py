@@ -1,9 +1,13 @@
-"""The languages that sandboxes run, in one table: names, file extensions, and a program to try each."""
+"""The languages that sandboxes run besides Python, in one table, and programs to try each."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
 
 from coding_model_project.errors import ConfigError
 
@@ -13,8 +17,6 @@ class Language:
     """A language besides Python."""
 
     name: str
-    hello: str
-    """A program that prints "hello"."""
     aliases: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
     on_servers: str | None = None
@@ -25,95 +27,62 @@ class Language:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def hello(self) -> str:
+        """A program that prints "hello"."""
+        return programs()[self.name]["hello"]
 
-LANGUAGES = {
-    one.name: one
-    for one in (
-        Language(
-            name="c",
-            hello='#include <stdio.h>\nint main(void) { printf("hello"); }',
-            extensions=(".c",),
-        ),
-        Language(
-            name="cpp",
-            hello='#include <bits/stdc++.h>\nint main() { std::cout << "hello"; }',
-            aliases=("c++",),
-            extensions=(".cpp", ".cc", ".cxx"),
-            on_servers="cpp",
-        ),
-        Language(
-            name="javascript",
-            hello='console.log("hello")',
-            aliases=("js", "node", "nodejs"),
-            extensions=(".js", ".mjs"),
-            on_servers="nodejs",
-            many_threads=True,
-        ),
-        Language(
-            name="java",
-            hello='class Main { public static void main(String[] a) { System.out.print("hello"); } }',
-            extensions=(".java",),
-            on_servers="java",
-            many_threads=True,
-        ),
-        Language(
-            name="go",
-            hello='package main\nimport "fmt"\nfunc main() { fmt.Print("hello") }',
-            aliases=("golang",),
-            extensions=(".go",),
-            on_servers="go",
-            many_threads=True,
-        ),
-        Language(
-            name="rust",
-            hello='fn main() { print!("hello") }',
-            aliases=("rs",),
-            extensions=(".rs",),
-            on_servers="rust",
-        ),
-        Language(
-            name="bash",
-            hello="echo hello | cat",
-            aliases=("sh", "shell"),
-            extensions=(".sh", ".bash"),
-            on_servers="bash",
-        ),
-        Language(name="perl", hello='print "hello";', extensions=(".pl",), on_servers="perl"),
-        Language(name="lua", hello='print("hello")', extensions=(".lua",), on_servers="lua"),
-        Language(name="ruby", hello='print "hello"', extensions=(".rb",), on_servers="ruby"),
-        Language(name="php", hello='<?php echo "hello";', extensions=(".php",), on_servers="php"),
-        Language(
-            name="typescript",
-            hello='const word: string = "hello"; console.log(word)',
-            aliases=("ts",),
-            extensions=(".ts",),
-            on_servers="typescript",
-            many_threads=True,
-        ),
-        Language(
-            name="julia",
-            hello='print("hello")',
-            extensions=(".jl",),
-            on_servers="julia",
-            many_threads=True,
-        ),
-        Language(
-            name="kotlin",
-            hello='println("hello")',
-            extensions=(".kts",),
-            on_servers="kotlin_script",
-            many_threads=True,
-        ),
-        Language(
-            name="csharp",
-            hello='class Hello { static void Main() { System.Console.Write("hello"); } }',
-            aliases=("c#", "cs"),
-            extensions=(".cs",),
-            on_servers="csharp",
-            many_threads=True,
-        ),
-    )
-}
+
+_TABLE = """
+c          |                | .c            |               |
+cpp        | c++            | .cpp .cc .cxx | cpp           |
+javascript | js node nodejs | .js .mjs      | nodejs        | threads
+java       |                | .java         | java          | threads
+go         | golang         | .go           | go            | threads
+rust       | rs             | .rs           | rust          |
+bash       | sh shell       | .sh .bash     | bash          |
+perl       |                | .pl           | perl          |
+lua        |                | .lua          | lua           |
+ruby       |                | .rb           | ruby          |
+php        |                | .php          | php           |
+typescript | ts             | .ts           | typescript    | threads
+julia      |                | .jl           | julia         | threads
+kotlin     |                | .kts          | kotlin_script | threads
+csharp     | c# cs          | .cs           | csharp        | threads
+"""
+"""Name, aliases, file extensions, name on SandboxFusion servers, and "threads" for `many_threads`."""
+
+
+def _languages() -> Iterator[Language]:
+    for line in _TABLE.strip().splitlines():
+        name, aliases, extensions, on_servers, threads = map(str.strip, line.split("|"))
+        yield Language(
+            name=name,
+            aliases=tuple(aliases.split()),
+            extensions=tuple(extensions.split()),
+            on_servers=on_servers or None,
+            many_threads=bool(threads),
+        )
+
+
+LANGUAGES = {one.name: one for one in _languages()}
+
+
+@cache
+def programs() -> dict[str, dict[str, str]]:
+    """Return the programs of `programs.txt`, by language and by what they are.
+
+    `hello` prints "hello". Of languages that `conformance` tests, `echo` prints its first line of input,
+    `fail` ends with exit code 3, `loop` never ends and prints nothing, and `broken` does not compile.
+    """
+    text = Path(__file__).with_name("programs.txt").read_text("utf-8")
+    found: dict[str, dict[str, str]] = {}
+    for language, name, source in re.findall(
+        r"^=== (\w+) (\w+)\n([^\0]*?)\n*(?=^===|\Z)", text, re.M
+    ):
+        found.setdefault(language, {})[name] = source
+    return found
+
 
 _BY_NAME = {
     name: one

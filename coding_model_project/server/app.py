@@ -28,10 +28,9 @@ from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.isolation.proc_files import oom_kills
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.fusion import wire
-from coding_model_project.server import requests
-from coding_model_project.server.admission import Admission, Leaving
-from coding_model_project.server.run_batch import run_batch, status_of
-from coding_model_project.server.run_code import Bounds, run_code
+from coding_model_project.server import running
+from coding_model_project.server.listening import Admission, Leaving
+from coding_model_project.server.running import Bounds, run_batch, run_code, status_of
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """Host names of a server that only this machine reaches."""
@@ -124,7 +123,7 @@ def _add_running(
     app: FastAPI, sandbox: Sandbox, bounds: Bounds, admission: Admission, measures: Measures
 ) -> None:
     @app.post(wire.RUN_CODE, response_model=None)
-    async def _run_code(body: requests.RunCodeRequest, request: Request) -> Response:
+    async def _run_code(body: running.RunCodeRequest, request: Request) -> Response:
         async with admission.place():
             if await request.is_disconnected():  # the client gave up while the request waited
                 return Response(status_code=_CLIENT_GONE)
@@ -134,7 +133,7 @@ def _add_running(
         return Response(answer.model_dump_json(), media_type="application/json")
 
     @app.post(wire.RUN_BATCH, response_model=None)
-    async def _run_batch(body: requests.BatchRequest, request: Request) -> Response:
+    async def _run_batch(body: running.BatchRequest, request: Request) -> Response:
         async with admission.place():
             if await request.is_disconnected():
                 return Response(status_code=_CLIENT_GONE)
@@ -145,9 +144,9 @@ def _add_running(
         return AsciiJson(answer)
 
     @app.post("/run_jupyter")
-    async def _run_jupyter(body: requests.RunJupyterRequest) -> requests.RunJupyterResponse:
+    async def _run_jupyter(body: running.RunJupyterRequest) -> running.RunJupyterResponse:
         message = f"this server has no Jupyter kernel {body.kernel}: send a program to /run_code"
-        return requests.RunJupyterResponse(status="SandboxError", message=message)
+        return running.RunJupyterResponse(status="SandboxError", message=message)
 
 
 # ── who may send requests ─────────────────────────────────────────────────────────────────────────
@@ -178,19 +177,8 @@ class Gate:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        if scope["path"] not in _OPEN_PATHS and not self._may_enter(headers):
-            await _refuse(401, "this server requires a token: Authorization: Bearer TOKEN")(
-                scope, receive, send
-            )
-            return
-        if self._token is None and not _is_own_page(headers):
-            await _refuse(403, "this server has no token, and answers no other site's pages")(
-                scope, receive, send
-            )
-            return
-        length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self._max_bytes:
-            await self._too_large()(scope, receive, send)
+        if refusal := self._refusal(scope["path"], headers):
+            await refusal(scope, receive, send)
             return
         received, too_large = 0, False
 
@@ -212,20 +200,22 @@ class Gate:
         if too_large:
             await self._too_large()(scope, receive, send)
 
-    def _may_enter(self, headers: Mapping[bytes, bytes]) -> bool:
-        if self._token is None:
-            return True
+    def _refusal(self, path: str, headers: Mapping[bytes, bytes]) -> Response | None:
+        """Return the answer to a request that may not enter, by its headers; None if it may."""
         given = headers.get(b"authorization", b"")
-        return hmac.compare_digest(given, b"Bearer " + self._token)
+        if self._token is None:
+            origin = headers.get(b"origin")  # of a browser's page
+            if origin is not None and origin != b"http://" + headers.get(b"host", b""):
+                return _refuse(403, "this server has no token, and answers no other site's pages")
+        elif path not in _OPEN_PATHS and not hmac.compare_digest(given, b"Bearer " + self._token):
+            return _refuse(401, "this server requires a token: Authorization: Bearer TOKEN")
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self._max_bytes:
+            return self._too_large()
+        return None
 
     def _too_large(self) -> Response:
         return _refuse(413, f"a request may have at most {self._max_bytes} bytes")
-
-
-def _is_own_page(headers: Mapping[bytes, bytes]) -> bool:
-    """Return whether a request comes from no page of a browser, or from one at this address."""
-    origin = headers.get(b"origin")
-    return origin is None or origin == b"http://" + headers.get(b"host", b"")
 
 
 def _refuse(status: int, detail: str) -> JSONResponse:
@@ -266,7 +256,7 @@ class Measures:
         """Return a context that times a run."""
         return self._seconds.time()
 
-    def count(self, status: requests.RunStatus) -> None:
+    def count(self, status: running.RunStatus) -> None:
         """Count a program."""
         self._programs.labels(status).inc()
 

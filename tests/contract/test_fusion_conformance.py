@@ -20,16 +20,17 @@ import pytest
 
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.grading.execution import ExecutionGrader
-from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.retries import Limiter
 from coding_model_project.sandbox import conformance
 from coding_model_project.sandbox.benchmark import measure
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
-from coding_model_project.sandbox.fusion import FusionSandbox, bundle, capabilities, fleet, packing
+from coding_model_project.sandbox.fusion import FusionSandbox, capabilities, fleet, packing
 from coding_model_project.synthetic.tinycode import generator
 from coding_model_project.synthetic.tinycode.noise import NoiseConfig, noisy_solution
 from coding_model_project.types import Call, Limits, Problem, Program, Status, Stdin, Verdict
 from tests.contract.conftest import ServerProcess
 from tests.processes import ran
+from tests.tables import tables
 from tests.text_cases import text_cases
 from tests.unit.sandbox.fusion_servers import PlainServer, driver_answer
 
@@ -125,7 +126,7 @@ async def test_too_old_a_python_is_refused_in_one_line(tmp_path):
 
 _FORGED = driver_answer(secret=b"guess")
 ATTACKS = {
-    name: text.replace("FORGED", repr(_FORGED)).replace("ANSWER_FILE", bundle.ANSWER_FILE)
+    name: text.replace("FORGED", repr(_FORGED)).replace("ANSWER_FILE", capabilities.ANSWER_FILE)
     for name, _, text in text_cases(__file__, "driver_attacks.txt")
 }
 
@@ -143,17 +144,8 @@ async def test_a_program_cannot_pose_as_the_driver_or_disturb_it(plain):
 
 async def test_no_program_is_anothers_answer(plain):
     """Those that end badly and those that end well arrive mixed, and each gets its own."""
-    ends = {
-        "1 / 0": Status.raised,
-        "while True: pass": Status.cpu_timeout,
-        "while True: print('x' * 9999)": Status.output_limit,
-        "x = b'x' * 10**9": Status.memory_limit,
-        "import os\nos.abort()": Status.signalled,
-        "import ctypes\nctypes.string_at(0)": Status.signalled,
-        "import os\nos._exit(3)": Status.raised,
-        "def f(:": Status.syntax_error,
-    }
-    programs: list[tuple[str, object]] = [*ends.items()]
+    ends = tables("sandbox")["ends"]
+    programs: list[tuple[str, object]] = [(source, Status(status)) for source, status in ends]
     programs += [(f"print({n}, input())", f"{n} a\n") for n in range(30)]
     random.Random(1).shuffle(programs)
     async with over(plain, max_concurrency=2) as sandbox:
@@ -206,30 +198,26 @@ def essence(verdict: Verdict) -> tuple[object, ...]:
     return verdict.problem_id, verdict.passed, [result.error for result in verdict.results]
 
 
+async def judged(sandbox, programs, at_once: int, *, stop_early: bool) -> list[tuple[object, ...]]:
+    grader = ExecutionGrader(sandbox, stop_early=stop_early, limiter=Limiter(at_once))
+    found = await asyncio.gather(*(grader.grade_code(*program) for program in programs))
+    return list(map(essence, found))
+
+
 @pytest.mark.parametrize("stop_early", [False, True])
 async def test_verdicts_are_those_of_the_embedded_sandbox(any_server, stop_early):
     programs = tinycode_programs(30)
-
-    async def judged(sandbox, at_once: int) -> list[tuple[object, ...]]:
-        limiter = Limiter(at_once)
-        grader = ExecutionGrader(sandbox, stop_early=stop_early, limiter=limiter)
-        found = await asyncio.gather(*(grader.grade_code(*p) for p in programs))
-        return list(map(essence, found))
-
     async with EmbeddedSandbox() as embedded, FusionSandbox([any_server]) as fusion:
-        expected = await judged(embedded, 2)
-        assert await judged(fusion, 8) == expected
+        expected = await judged(embedded, programs, 2, stop_early=stop_early)
+        assert await judged(fusion, programs, 8, stop_early=stop_early) == expected
     assert {passed for _, passed, _ in expected} == {True, False}
 
 
 async def test_verdicts_by_the_driver_are_those_of_the_embedded_sandbox(plain):
     programs = tinycode_programs(30)
     async with EmbeddedSandbox() as embedded, over(plain, max_concurrency=3) as fusion:
-        both = [ExecutionGrader(sandbox, stop_early=False) for sandbox in (embedded, fusion)]
-        expected, found = [
-            await asyncio.gather(*(grader.grade_code(*p) for p in programs)) for grader in both
-        ]
-    assert list(map(essence, found)) == list(map(essence, expected))
+        expected = await judged(embedded, programs, 2, stop_early=False)
+        assert await judged(fusion, programs, 8, stop_early=False) == expected
 
 
 # ── a server that dies, hangs, comes back ─────────────────────────────────────────────────────────

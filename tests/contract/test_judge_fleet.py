@@ -28,6 +28,8 @@ async def test_sigterm_finishes_what_was_accepted_and_refuses_the_rest(server):
             await asyncio.sleep(0.05)
         refused = await client.post("/run_code", json=slow)
         assert (ready.status_code, refused.status_code) == (503, 503)
+        assert (await client.get("/v1/ping")).status_code == 200, "it is alive"
+        assert "sandbox_leaving 1.0" in (await client.get("/metrics")).text
         assert wire.LEAVING in refused.headers
         assert refused.headers["retry-after"]
         answers = [(await one).json()["run_result"]["stdout"] for one in accepted]

@@ -13,7 +13,7 @@ import pytest
 
 from coding_model_project.grading.battery.battery_cases import read_cases
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox.embedded import tiers
+from coding_model_project.sandbox.embedded import supervisor
 from tests.sandbox_battery import battery
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("battery"), pytest.mark.timeout(300)]
@@ -24,7 +24,7 @@ CASES = read_cases(OWN)
 
 @pytest.mark.parametrize("tier", [Tier.namespaces, Tier.seccomp])
 def test_every_case_is_met(tier):
-    if problem := tiers.why_not(tier, sys.executable):
+    if problem := supervisor.why_not(tier, sys.executable):
         pytest.skip(f"tier {tier} does not work here: {problem}")
     code, lines = battery(OWN, "--tier", tier)
     *unmet, last = lines

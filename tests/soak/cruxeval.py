@@ -20,7 +20,7 @@ from typing import Any
 
 from coding_model_project.data.loaders import load
 from coding_model_project.grading.execution import ExecutionGrader
-from coding_model_project.grading.predictions.grader import PredictionGrader
+from coding_model_project.grading.predictions import PredictionGrader
 from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Problem, Verdict

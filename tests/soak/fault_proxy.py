@@ -164,7 +164,7 @@ def _programs(path: str, body: bytes) -> list[str]:
     content = json.loads(body)
     if (
         path == wire.RUN_CODE
-    ):  # a server that confines nothing is sent a file (`sandbox.fusion.bundle`)
+    ):  # a server that confines nothing is sent a file (`sandbox.fusion.capabilities`)
         in_file = (content.get("files") or {}).get("coding_model_project.request")
         if in_file is None:
             return []

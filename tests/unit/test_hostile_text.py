@@ -33,8 +33,8 @@ from coding_model_project.harbor.gateway.messages import Messages
 from coding_model_project.harbor.gateway.recorder import Recorder
 from coding_model_project.harbor.gateway.requests import RequestError
 from coding_model_project.harbor.gateway.responses import Responses
-from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
+from coding_model_project.server.listening import Admission
 from tests.fakes import FakeSandbox, stdin_problem
 from tests.strategies import BYTES, DEEP, JSON_TEXTS, TEXTS, with_field
 

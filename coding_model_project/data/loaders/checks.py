@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from coding_model_project.data.loaders.base import Unusable
-from coding_model_project.grading import info_strings
+from coding_model_project.grading import fences
 from coding_model_project.sandbox.embedded.languages.toolchains import EMBEDDED
 from coding_model_project.types import Asserts, GradedBy, Problem, Stdin
 
@@ -48,7 +48,7 @@ def language_of(value: object) -> str:
     Raises:
         Unusable: its programs cannot be judged here.
     """
-    word = info_strings.language_of(str(value or ""))
+    word = fences.language_of(str(value or ""))
     if not word or word in _SPOKEN:
         return "python"
     if word not in ("python", *EMBEDDED, "text"):

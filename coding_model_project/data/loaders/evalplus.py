@@ -3,7 +3,7 @@
 A row has inputs and a solution, but no outputs: the expected values are those that the solution returns
 (`evalplus_expected`). The first tests are the benchmark's own (`Problem.base_tests`). As in EvalPlus, a
 program runs on all inputs in one process (`Problem.isolation`), and values compare by its rules
-(`grading.value_rules`).
+(`grading.compare`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COMPARISONS = {
     "Mbpp/581": "evalplus_pyramid",
     **{f"Mbpp/{n}": "evalplus_set" for n in (2, 7, 111, 140, 232, 249, 579, 769)},
 }
-"""Comparisons of tasks with several right values; see `grading.value_rules`."""
+"""Comparisons of tasks with several right values; see `grading.compare`."""
 
 _NOT_NONE = {"check_str", "text_match_three", "text_starta_endb"}
 """Functions of MBPP+ that may return a match object, which is not plain data, like the author's."""

@@ -24,7 +24,7 @@ from coding_model_project.data.loaders.base import Place, SetAside, Trail
 from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.progress import Advance, progress_bar
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
-from coding_model_project.sandbox.embedded.languages.binaries import cache_folder
+from coding_model_project.sandbox.embedded.languages.build import cache_folder
 from coding_model_project.types import Call, Execution, Limits, Problem, Program, Status
 
 LIMITS = Limits(cpu_s=120.0, wall_s=300.0, memory_mb=4096, output_kb=65_536)

@@ -30,12 +30,12 @@ from coding_model_project.errors import CheckerError, DataError, SandboxError
 from coding_model_project.grading.base import CodeGrader, TaskGraders
 from coding_model_project.grading.cache import problem_digest
 from coding_model_project.grading.checker import CHECKER
+from coding_model_project.grading.compare import VALUE_RULES
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.judge import GraderByProblem
 from coding_model_project.grading.kinds import KINDS, Parts
-from coding_model_project.grading.limiter import Limiter, limiter_of
 from coding_model_project.grading.maths.final_answer import final_answer
-from coding_model_project.grading.value_rules import VALUE_RULES
+from coding_model_project.grading.retries import Limiter, limiter_of
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import GradedBy, Limits, Problem, Verdict
 

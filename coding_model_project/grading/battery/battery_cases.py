@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.wellformed import is_number, is_positive
-from coding_model_project.types import Asserts, Call, Input, Limits, Problem, Stdin, Test
+from coding_model_project.row_readers import (
+    Malformed,
+    Reader,
+    fail,
+    is_text,
+    list_of,
+    object_with,
+    text,
+    text_or_null,
+    value_that,
+)
+from coding_model_project.types import Asserts, Call, Limits, Problem, Stdin, Test
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +58,98 @@ class Case:
         return not self.control and self.category not in ("edge", "control")
 
 
+def _anything(value: Any, _path: str) -> Any:
+    return value
+
+
+_POSITIVE = value_that("a positive number", is_positive)
+_TEXTS = list_of("texts", text)
+_LIMITS = object_with(
+    lambda cpu, wall, mem_mb, out_bytes: Limits(
+        cpu_s=cpu, wall_s=wall, memory_mb=int(mem_mb), output_kb=max(1, int(out_bytes) >> 10)
+    ),
+    **dict.fromkeys(("cpu", "wall", "mem_mb", "out_bytes"), _POSITIVE),
+)
+_FLAGS = ("no_canary", "no_listener_hit", "no_leftover_process", "judge_alive", "next_run_ok")
+"""Requirements that apply to every case, whether it names them or not."""
+
+_REQUIRE = object_with(
+    Require,
+    reward=value_that("0 or 1", lambda value: value in (0, 1), int),
+    verdict_in=value_that("verdicts", bool, lambda value: _TEXTS(value, "case.require.verdict_in")),
+    terminate_s=value_that("a number", is_number),
+    no_new_files=value_that("true or false", lambda value: isinstance(value, bool)),
+    forbid_stdout=_TEXTS,
+    then_forbid_stdout=_TEXTS,
+)
+
+
+def _require(value: Any, path: str) -> Require:
+    is_object = isinstance(value, dict)
+    return _REQUIRE(_without(value, _FLAGS) if is_object else value, path)
+
+
+def _without(row: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in names}
+
+
+def _reader_of_tests(mode: str, entry: str | None) -> Reader:
+    if mode == "assert":
+        return value_that("asserts", is_text, lambda source: Test(Asserts(source, entry)))
+    if mode == "call":
+        return object_with(
+            lambda input, expected: Test(Call(str(entry), input), expected=expected),
+            input=list_of("arguments", _anything),
+            expected=_anything,
+        )
+    return object_with(
+        lambda input, expected: Test(Stdin(input), expected=expected), input=text, expected=text
+    )
+
+
+def _case(
+    id: str,
+    category: str,
+    mode: str,
+    code: str,
+    tests: list[Any],
+    limits: Limits,
+    require: Require,
+    entry: str | None = None,
+    then: str | None = None,
+) -> Case:
+    if mode == "call" and entry is None:
+        fail("case.entry", "expected the name of the function that tests call")
+    read = list_of("tests", _reader_of_tests(mode, entry))
+    return Case(
+        id=id,
+        category=category,
+        code=code,
+        then=then,
+        require=require,
+        problem=Problem(
+            id=f"battery/{id}",
+            split="test",
+            statement="",
+            tests=read(tests, "case.tests"),
+            limits=limits,
+            entry_point=entry,
+        ),
+    )
+
+
+_FIELDS: dict[str, Reader] = {
+    **dict.fromkeys(("id", "category", "code"), text),
+    "mode": value_that("stdio, call or assert", ("stdio", "call", "assert").__contains__),
+    "tests": value_that("at least one test", lambda value: isinstance(value, list) and value != []),
+    "limits": _LIMITS,
+    "require": _require,
+    **dict.fromkeys(("entry", "then"), text_or_null),
+}
+_READ = object_with(_case, **_FIELDS)
+"""Reads a case; fields that it does not know are left out before."""
+
+
 def read_cases(path: Path) -> tuple[Case, ...]:
     """Read the cases of a file.
 
@@ -58,8 +161,10 @@ def read_cases(path: Path) -> tuple[Case, ...]:
         if not line.strip():
             continue
         try:
-            cases.append(_case(json.loads(line)))
-        except _Malformed as error:
+            row = json.loads(line)
+            unknown = row.keys() - _FIELDS if isinstance(row, dict) else ()
+            cases.append(_READ(_without(row, unknown) if unknown else row, "case"))
+        except Malformed as error:
             raise ConfigError(f"{path}:{number}: {error}") from None
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path}:{number}: not JSON: {error}") from None
@@ -68,109 +173,3 @@ def read_cases(path: Path) -> tuple[Case, ...]:
     if not cases:
         raise ConfigError(f"{path}: no cases")
     return tuple(cases)
-
-
-class _Malformed(Exception):
-    """A malformed case. Names the field."""
-
-
-def _case(row: Any) -> Case:
-    if not isinstance(row, dict):
-        raise _Malformed("expected a JSON object")
-    mode = _get(row, "mode", str)
-    if mode not in ("stdio", "call", "assert"):
-        raise _Malformed(f"mode: {mode!r}: expected stdio, call or assert")
-    entry = _get(row, "entry", str, optional=mode != "call")
-    limits = _get(row, "limits", dict)
-    tests = _get(row, "tests", list)
-    if not tests:
-        raise _Malformed("tests: expected at least one")
-    name = _get(row, "id", str)
-    return Case(
-        id=name,
-        category=_get(row, "category", str),
-        code=_get(row, "code", str),
-        then=_get(row, "then", str, optional=True),
-        problem=Problem(
-            id=f"battery/{name}",
-            split="test",
-            statement="",
-            tests=tuple(_test(test, mode, entry, f"tests[{i}]") for i, test in enumerate(tests)),
-            limits=Limits(
-                cpu_s=_positive(limits, "cpu"),
-                wall_s=_positive(limits, "wall"),
-                memory_mb=int(_positive(limits, "mem_mb")),
-                output_kb=max(1, int(_positive(limits, "out_bytes")) >> 10),
-            ),
-            entry_point=entry,
-        ),
-        require=_require(_get(row, "require", dict)),
-    )
-
-
-def _get(row: Mapping[str, Any], name: str, kind: type, *, optional: bool = False) -> Any:
-    value = row.get(name)
-    if value is None and optional:
-        return None
-    if not isinstance(value, kind):
-        found = "missing" if name not in row else f"{value!r}: expected {kind.__name__}"
-        raise _Malformed(f"{name}: {found}"[:200])
-    return value
-
-
-def _positive(limits: Mapping[str, Any], name: str) -> float:
-    value = limits.get(name)
-    if not is_positive(value):
-        raise _Malformed(f"limits.{name}: {value!r}: expected a positive number")
-    return value
-
-
-def _test(row: Any, mode: str, entry: str | None, where: str) -> Test:
-    given: Input
-    if mode == "assert":
-        if not isinstance(row, str):
-            raise _Malformed(f"{where}: expected a string of asserts")
-        return Test(input=Asserts(source=row, entry_point=entry))
-    if not isinstance(row, dict) or not {"input", "expected"} <= row.keys():
-        raise _Malformed(f"{where}: expected an object with input and expected")
-    if mode == "stdio":
-        if not isinstance(row["input"], str) or not isinstance(row["expected"], str):
-            raise _Malformed(f"{where}: mode stdio expects strings for input and expected")
-        given = Stdin(row["input"])
-    else:
-        if not isinstance(row["input"], list):
-            raise _Malformed(f"{where}.input: expected a list of arguments")
-        given = Call(function=str(entry), args=tuple(row["input"]))
-    return Test(input=given, expected=row["expected"])
-
-
-_FLAGS = frozenset(
-    ("no_canary", "no_listener_hit", "no_leftover_process", "judge_alive", "next_run_ok")
-)
-"""Requirements that apply to every case, whether it names them or not."""
-
-
-def _require(row: Mapping[str, Any]) -> Require:
-    known = {"reward", "verdict_in", "terminate_s", "no_new_files"} | _FLAGS
-    known |= {"forbid_stdout", "then_forbid_stdout"}
-    for name in row.keys() - known:
-        raise _Malformed(f"require.{name}: unknown")
-    if row.get("reward") not in (0, 1):
-        raise _Malformed(f"require.reward: {row.get('reward')!r}: expected 0 or 1")
-    for name in ("verdict_in", "forbid_stdout", "then_forbid_stdout"):
-        texts = row.get(name, [])
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise _Malformed(f"require.{name}: expected a list of strings")
-    if not row.get("verdict_in"):
-        raise _Malformed("require.verdict_in: missing")
-    terminate_s = row.get("terminate_s")
-    if not is_number(terminate_s):
-        raise _Malformed(f"require.terminate_s: {terminate_s!r}: expected a number")
-    return Require(
-        reward=int(row["reward"]),
-        verdict_in=tuple(row["verdict_in"]),
-        terminate_s=terminate_s,
-        no_new_files=bool(row.get("no_new_files")),
-        forbid_stdout=tuple(row.get("forbid_stdout", ())),
-        then_forbid_stdout=tuple(row.get("then_forbid_stdout", ())),
-    )

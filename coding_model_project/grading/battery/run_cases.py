@@ -1,20 +1,162 @@
-"""A runner of battery cases, one after another, that reports unmet requirements."""
+"""A runner of battery cases, one after another, that reports unmet requirements.
+
+It lays out bait that a program must not find or touch, and detects processes and files that it leaves.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import errno
+import os
 import secrets
+import select
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import psutil
+
 from coding_model_project import codec
-from coding_model_project.errors import UngradableError
-from coding_model_project.grading.battery import bait
+from coding_model_project.contained import is_ours
+from coding_model_project.errors import SandboxError, UngradableError
 from coding_model_project.grading.battery.battery_cases import Case, Require
 from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.isolation.processes import TOKEN, carriers
 from coding_model_project.sandbox.base import Sandbox, StopWhen
 from coding_model_project.types import Execution, Input, Limits, Problem, Program, Stdin, Test
+
+_GONE_WITHIN_S = 3.0
+"""Seconds after a case within which its processes must have ended."""
+
+_PORTS_FREE_WITHIN_S = 60.0
+_WATCHED = ("/tmp", "/var/tmp", "/dev/shm")
+
+
+@contextlib.contextmanager
+def variable(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+@contextlib.contextmanager
+def marked() -> Iterator[None]:
+    with variable(TOKEN, os.environ.get(TOKEN) or secrets.token_hex(8)):
+        yield
+
+
+@contextlib.contextmanager
+def lay_out(secret: str) -> Iterator[Callable[[], list[str]]]:
+    """Place the secret and the listeners, and yield a function that returns the touched listeners.
+
+    Raises:
+        SandboxError: the addresses stay in use, or another user made the folder.
+    """
+    folder = Path("/tmp/sbx_canary")
+    with contextlib.ExitStack() as stack:
+        listeners = _listeners(stack, folder / "sock")
+        stack.enter_context(variable("SBX_CANARY", secret))
+        if not is_ours(folder):
+            raise SandboxError(f"{folder}: another user made it; have them remove it")
+        partial = folder / secrets.token_hex(8)
+        partial.write_text(secret)
+        partial.replace(folder / "secret.txt")
+        stack.callback((folder / "secret.txt").unlink, missing_ok=True)
+
+        def touched() -> list[str]:
+            ready, _, _ = select.select(list(listeners), [], [], 0)
+            return [listeners[listener] for listener in ready]
+
+        yield touched
+
+
+def _listeners(stack: contextlib.ExitStack, path: Path) -> dict[socket.socket, str]:
+    """Open listeners, by name. A connection or a datagram makes one readable without being accepted."""
+    path.parent.mkdir(mode=0o755, exist_ok=True)
+    stack.callback(_remove_if_empty, path.parent)
+    tcp, udp = (socket.AF_INET, socket.SOCK_STREAM), (socket.AF_INET, socket.SOCK_DGRAM)
+    unix = (socket.AF_UNIX, socket.SOCK_STREAM)
+    addresses: list[tuple[tuple[int, int], Any, str]] = [
+        (tcp, ("127.0.0.1", 47921), "tcp"),
+        (udp, ("127.0.0.1", 47922), "udp"),
+        (unix, "\0sbx_canary_sock", "abstract unix"),
+        (unix, str(path), "unix"),
+    ]
+    listeners: dict[socket.socket, str] = {}
+    for (family, kind), address, name in addresses:
+        listener = stack.enter_context(socket.socket(family, kind))
+        if kind == socket.SOCK_STREAM:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _bind(listener, address)
+        listeners[listener] = name
+    stack.callback(path.unlink, missing_ok=True)
+    return listeners
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _bind(listener: socket.socket, address: Any) -> None:
+    deadline = time.monotonic() + _PORTS_FREE_WITHIN_S
+    while True:
+        try:
+            if isinstance(address, str) and address.startswith("/"):
+                Path(address).parent.mkdir(exist_ok=True)  # another battery may have removed it
+                Path(address).unlink(missing_ok=True)  # left by a killed battery
+            listener.bind(address)
+            if listener.type == socket.SOCK_STREAM:
+                listener.listen()
+            return
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.ENOENT) or time.monotonic() > deadline:
+                raise SandboxError(
+                    f"the battery cannot listen on {address!r} ({error}); stop any other battery"
+                ) from error
+            time.sleep(0.2)
+
+
+def processes_of_run() -> set[int]:
+    """Return the descendants of this process, and any process that carries its token: zygotes inherit
+    it, so it identifies their remaining processes."""
+    below = {child.pid for child in psutil.Process().children(recursive=True)}
+    return below.union(carriers(os.environ[TOKEN]))
+
+
+async def left_of(before: set[int]) -> list[str]:
+    """Return the processes that a case left running, except the sandbox's own direct children."""
+    deadline = time.monotonic() + _GONE_WITHIN_S
+    while True:
+        children = {child.pid for child in psutil.Process().children()}
+        left = [
+            str(pid) for pid in processes_of_run() - before - children if psutil.pid_exists(pid)
+        ]
+        if not left or time.monotonic() > deadline:
+            return left
+        await asyncio.sleep(0.02)
+
+
+def files_in_reach() -> set[str]:
+    """Return the paths in world-writable folders and in the working directory, two levels deep."""
+    found: set[str] = set()
+    for top in (*_WATCHED, str(Path.cwd())):
+        for folder, below, names in os.walk(top):
+            found.update(f"{folder}/{name}" for name in (*names, *below))
+            if folder != top:
+                below.clear()
+    return found
+
 
 ACCEPTED = "accepted"
 
@@ -77,10 +219,7 @@ async def run_battery(
     """
     secret_of_sandbox = secrets.token_hex(16)
     outcomes = []
-    with (
-        bait.marked(),
-        bait.environment("SBX_CANARY", secret_of_sandbox),
-    ):  # the sandbox may inherit these variables
+    with marked(), variable("SBX_CANARY", secret_of_sandbox):  # the sandbox may inherit these
         async with sandbox:
             recorder = _Recorder(sandbox)
             grader = ExecutionGrader(recorder, stop_early=True)
@@ -128,11 +267,11 @@ async def _run_case(
     case: Case, recorder: _Recorder, grader: ExecutionGrader, secret_of_sandbox: str
 ) -> Outcome:
     secret = secrets.token_hex(16)
-    files = bait.files() if case.require.no_new_files else set()
-    before = bait.processes()
+    files = files_in_reach() if case.require.no_new_files else set()
+    before = processes_of_run()
     recorder.printed.clear()
     unmet: list[str] = []
-    with bait.lay_out(secret) as touched:
+    with lay_out(secret) as touched:
         started = time.monotonic()
         try:
             verdict = await grader.grade_code(case.problem, case.code)
@@ -141,12 +280,12 @@ async def _run_case(
             name = f"no verdict: {error}"
         seconds = time.monotonic() - started
         printed = "\n".join(recorder.printed)
-        if left := await bait.left_of(before):
+        if left := await left_of(before):
             unmet.append(f"no_leftover_process: {', '.join(left)}")
         then = await _then(case, recorder)
         if hits := touched():
             unmet.append(f"no_listener_hit: {', '.join(hits)}")
-    if case.require.no_new_files and (new := sorted(bait.files() - files)):
+    if case.require.no_new_files and (new := sorted(files_in_reach() - files)):
         unmet.append(f"no_new_files: {', '.join(new[:5])}")
     if not await _alive(grader):
         unmet.append("judge_alive: an honest program fails now")
@@ -156,11 +295,10 @@ async def _run_case(
         seconds=seconds,
         unmet=(
             *_unmet(case.require, name, seconds, printed, then),
-            *(["no_canary: the secret was seen"] if secret in printed + then else []),
             *(
-                ["no_canary: a former secret was seen"]
-                if secret_of_sandbox in printed + then
-                else []
+                f"no_canary: {which} secret was seen"
+                for which, hidden in (("the", secret), ("a former", secret_of_sandbox))
+                if hidden in printed + then
             ),
             *unmet,
         ),

@@ -12,15 +12,37 @@ No check executes any part of a response, and each takes time linear in its leng
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
-from coding_model_project.errors import UngradableError
-from coding_model_project.grading.instructions.kinds import TABLE, Kind, kind_named, read_arguments
-from coding_model_project.grading.instructions.tokens import UnreadableResponse
+from coding_model_project.errors import DataError, UngradableError
+from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.grading.instructions import custom, ifbench, ifeval
+from coding_model_project.grading.instructions.arguments import arguments_of
+from coding_model_project.grading.instructions.text import UnreadableResponse
+from coding_model_project.types import ErrorType, Instruction, Problem, TestResult, Verdict
 
-KINDS: frozenset[str] = frozenset(TABLE)
-"""All kinds, by their publishers' names."""
+Check = Callable[..., bool]
+"""A check of a non-blank response; its other parameters are the instruction's arguments (`arguments`)."""
+
+KINDS: Mapping[str, Check] = {
+    name.replace("__", ":").replace("sub_bullets", "sub-bullets"): check
+    for module in (ifeval, ifbench, custom)
+    for name, check in vars(module).items()
+    if "__" in name.strip("_")
+}
+"""All kinds, by their publishers' names: a check is called like its kind, with `__` for `:`."""
+
+_IN_ORDER: Mapping[Check, tuple[str, str]] = {
+    ifeval.length_constraints__nth_paragraph_first_word: ("nth_paragraph", "num_paragraphs"),
+    ifbench.count__word_count_range: ("min_words", "max_words"),
+    ifeval.repeat__repeat_span: ("n_start", "n_end"),
+    ifeval.new__copy_span_idx: ("n_start", "n_end"),
+}
+"""Arguments of which the first is at most the second."""
 
 MAX_CHARS = 500_000
 """Maximum length of a response; a longer one follows no instruction. It keeps checks fast, and no model's
@@ -33,7 +55,7 @@ def check_arguments(kind: str, arguments: Mapping[str, Any]) -> None:
     Raises:
         DataError: the kind is unknown, or an argument is missing, unknown or wrong.
     """
-    read_arguments(kind, arguments)
+    _read(kind, arguments)
 
 
 def follows(kind: str, arguments: Mapping[str, Any], response: str) -> bool:
@@ -49,7 +71,7 @@ def follows(kind: str, arguments: Mapping[str, Any], response: str) -> bool:
         NotInstalledError: the kind needs a library that only the extra "instructions" installs.
         UngradableError: the check timed out because this machine is overloaded.
     """
-    return _follows(kind_named(kind), read_arguments(kind, arguments), response)
+    return _follows(*_read(kind, arguments), response)
 
 
 def follows_loosely(kind: str, arguments: Mapping[str, Any], response: str) -> bool:
@@ -58,15 +80,46 @@ def follows_loosely(kind: str, arguments: Mapping[str, Any], response: str) -> b
     The variants omit the first line, the last line, both or neither, each with and without asterisks, so
     that "Sure, here it is:" or bold type does not fail a response. Arguments and errors: see `follows`.
     """
-    found, read = kind_named(kind), read_arguments(kind, arguments)
-    return any(_follows(found, read, variant) for variant in dict.fromkeys(_variants(response)))
+    read = _read(kind, arguments)
+    return any(_follows(*read, variant) for variant in dict.fromkeys(_variants(response)))
 
 
-def _follows(kind: Kind, arguments: Mapping[str, Any], response: str) -> bool:
+def _read(name: str, arguments: Mapping[str, Any]) -> tuple[Check, dict[str, Any]]:
+    """Return a kind's check, and the arguments converted for it, without those that are None.
+
+    Raises:
+        DataError: see `check_arguments`.
+    """
+    if name not in KINDS:
+        near = get_close_matches(str(name), KINDS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(KINDS))}"
+        raise DataError(f"instruction kind {name!r:.60} is unknown{hint}")
+    check = KINDS[name]
+    taken = arguments_of(check)
+    given = {key: value for key, value in arguments.items() if value is not None}
+    unknown = [key for key in given if key not in taken]
+    missing = [key for key in taken if key not in given]
+    if unknown or missing:
+        verb, keys = ("does not take", unknown) if unknown else ("needs", missing)
+        takes = ", ".join(taken) or "none"
+        raise DataError(f"instruction {name} {verb} {', '.join(map(str, keys))}; it takes {takes}")
+    read = {}
+    for key, argument in taken.items():
+        read[key] = argument.read(given[key])
+        if read[key] is None:
+            value = f"{key}={given[key]!r:.60}"
+            raise DataError(f"instruction {name}: {value} is not {argument.expected}")
+    low, high = _IN_ORDER.get(check, ("", ""))
+    if low and read[low] > read[high]:
+        raise DataError(f"instruction {name}: {low}={read[low]} is more than {high}={read[high]}")
+    return check, read
+
+
+def _follows(check: Check, arguments: Mapping[str, Any], response: str) -> bool:
     if len(response) > MAX_CHARS or not response.strip():
         return False
     try:
-        return kind.check(response, **arguments)
+        return check(response, **arguments)
     except UnreadableResponse:
         return False
     except TimeoutError as error:  # NLTK limits each of its patterns to five seconds
@@ -83,3 +136,79 @@ def _variants(response: str) -> Iterator[str]:
     for variant in (response, *shorter):
         yield variant
         yield variant.replace("*", "")
+
+
+COMPARISON = "strict"
+
+
+def check_instructions(problems: Iterable[Problem]) -> None:
+    """Validate the instructions of problems.
+
+    Raises:
+        DataError: a kind is unknown, or its arguments do not fit; names the problem.
+        NotInstalledError: a library for the checks is missing.
+    """
+    for problem in problems:
+        for one in problem.instructions:
+            try:
+                check_arguments(one.kind, one.arguments)
+            except DataError as error:
+                raise DataError(f"problem {problem.id}: {error}") from error
+
+
+class InstructionsGrader:
+    """A grader of texts by `Problem.instructions`, without a sandbox.
+
+    The strict rules decide a verdict. `Verdict.followed_loosely` counts the instructions that the text
+    follows without its first or last line, or without "*".
+    """
+
+    async def grade_code(
+        self, problem: Problem, code: str | None, *, extraction: str = "given"
+    ) -> Verdict:
+        """Judge a text.
+
+        Raises:
+            DataError: an instruction of the problem is unknown, or its arguments do not fit.
+        """
+        if not problem.instructions:
+            raise DataError(f"problem {problem.id} has no instructions")
+        started = time.monotonic()
+        results, loosely = (), 0
+        if code is not None:
+            results, loosely = await asyncio.to_thread(_judged, problem, code)
+        return Verdict(
+            problem_id=problem.id,
+            code=code,
+            extraction=extraction,
+            results=results,
+            n_tests=len(problem.instructions),
+            comparison=COMPARISON,
+            sandbox="none",
+            grader_version=GRADER_VERSION,
+            followed_loosely=loosely,
+            judge_s=time.monotonic() - started,
+        )
+
+
+def _judged(problem: Problem, text: str) -> tuple[tuple[TestResult, ...], int]:
+    """Return a result per instruction by the strict rules, and the number followed by the loose rules.
+
+    Raises:
+        DataError: an instruction is unknown, or its arguments do not fit; names the problem.
+    """
+    try:
+        results = tuple(_result(one, text) for one in problem.instructions)
+        loosely = sum(
+            result.error is None or follows_loosely(one.kind, one.arguments, text)
+            for one, result in zip(problem.instructions, results, strict=True)
+        )
+    except DataError as error:
+        raise DataError(f"problem {problem.id}: {error}") from error
+    return results, loosely
+
+
+def _result(one: Instruction, text: str) -> TestResult:
+    if follows(one.kind, one.arguments, text):
+        return TestResult(error=None)
+    return TestResult(error=ErrorType.wrong_answer, detail=f"does not follow {one.kind}")

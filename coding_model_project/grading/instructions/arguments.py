@@ -1,12 +1,16 @@
-"""Readers of the arguments of instructions."""
+"""The types of the arguments of instructions, which are the parameters of their checks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Annotated, Any, get_type_hints
 
-from coding_model_project.grading.instructions.languages import LANGUAGES
+from coding_model_project.grading.instructions.text import word_set
+
+LANGUAGES = word_set("languages")
+"""Codes of langdetect's languages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +71,23 @@ def one_of(choices: Iterable[str], expected: str) -> Argument:
     )
 
 
-COUNT = whole()
-PLACE = whole(1)
-PERCENTAGE = Argument("a number from 0 to 100", _percentage)
-TEXT = Argument("a string that is not blank", _text)
-FIRST_TEXT = Argument("a string that is not blank, or a list that starts with one", _first_text)
-TEXTS = Argument("a list of strings that are not blank", _texts)
-LETTER = Argument("a single character", _letter)
-RELATION = one_of(("less than", "at least"), '"less than" or "at least"')
-LANGUAGE = one_of(LANGUAGES, "a language code that langdetect knows")
+Count = Annotated[int, whole()]
+Place = Annotated[int, whole(1)]
+Percentage = Annotated[float, Argument("a number from 0 to 100", _percentage)]
+Text = Annotated[str, Argument("a string that is not blank", _text)]
+FirstText = Annotated[
+    str, Argument("a string that is not blank, or a list that starts with one", _first_text)
+]
+Texts = Annotated[Sequence[str], Argument("a list of strings that are not blank", _texts)]
+Letter = Annotated[str, Argument("a single character", _letter)]
+Relation = Annotated[str, one_of(("less than", "at least"), '"less than" or "at least"')]
+Language = Annotated[str, one_of(LANGUAGES, "a language code that langdetect knows")]
 
 
-def in_order(low: str, high: str) -> Callable[[Mapping[str, Any]], str | None]:
-    """Return a rule that two arguments are in order; the rule returns an error text or None."""
-
-    def wrong(given: Mapping[str, Any]) -> str | None:
-        if given[low] <= given[high]:
-            return None
-        return f"{low}={given[low]} is more than {high}={given[high]}"
-
-    return wrong
+@cache
+def arguments_of(check: Callable[..., bool]) -> dict[str, Argument]:
+    """Return the arguments that a check takes, all of them required, by name."""
+    hints = get_type_hints(check, include_extras=True)
+    return {
+        name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")
+    }

@@ -9,8 +9,12 @@ import string
 import unicodedata
 from itertools import pairwise
 
-from coding_model_project.grading.instructions.text import EDGES, sentences, without_punctuation
-from coding_model_project.grading.instructions.wordlists import word_list
+from coding_model_project.grading.instructions.text import (
+    EDGES,
+    sentences,
+    without_punctuation,
+    word_list,
+)
 
 _DIGITS = re.compile(r"\d+")
 _MULTIPLES = [str(number) for number in range(14, 51, 7)]
@@ -19,11 +23,7 @@ _CHOICE = re.compile(r"[A-Ea-e][.|)]\s*\w")
 _AFRICAN_COUNTRIES = 52
 """Minimum number of lines; the last country in the alphabet is Zimbabwe."""
 
-_NORTHERN_CAPITALS = word_list("""
-    Reykjavik Helsinki Oslo Tallinn Stockholm Riga Moscow Copenhagen Vilnius Minsk Dublin Berlin
-    Amsterdam Warsaw London Brussels Prague Luxembourg Paris Vienna Bratislava Budapest Vaduz
-    Chisinau Bern Ljubljana Zagreb
-""")
+_NORTHERN_CAPITALS = word_list("northern capitals")
 _CITY_HEADER = ["ID", "Country", "City", "Year", "Count"]
 _PRODUCT_COLUMNS = ("ProductID", "Category", "Brand", "Price", "Stock")
 _STUDENT_COLUMNS = ("StudentID", "Subject", "Grade", "Semester", "Score")
@@ -33,12 +33,12 @@ _NAPOLEON_YEARS = range(1769, 1822)
 _DAYS = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
-def multiples(response: str) -> bool:
+def custom__multiples(response: str) -> bool:
     """Check custom:multiples: the response's numbers are exactly the multiples of 7 from 10 to 50."""
     return _DIGITS.findall(response) == _MULTIPLES
 
 
-def mcq_count_length(response: str) -> bool:
+def custom__mcq_count_length(response: str) -> bool:
     """Check custom:mcq_count_length: four questions with five choices, each longer than the last."""
     if not response.startswith("Question"):
         return False
@@ -56,7 +56,7 @@ def _length_and_choices(question: str) -> tuple[int, int]:
     return len(" ".join(question_lines).strip()), sum(is_choice)
 
 
-def reverse_newline(response: str) -> bool:
+def custom__reverse_newline(response: str) -> bool:
     """Check custom:reverse_newline: at least 52 lines from Zimbabwe on, in reverse order."""
     lines = [line for line in (line.strip(EDGES) for line in response.split("\n")) if line]
     start = next((at for at, line in enumerate(lines) if "Zimbabwe" in line), len(lines))
@@ -69,37 +69,37 @@ def _ascii(text: str) -> str:
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii")
 
 
-def word_reverse(response: str) -> bool:
+def custom__word_reverse(response: str) -> bool:
     """Check custom:word_reverse: read backwards, the words name the bald eagle."""
     words = without_punctuation(response.lower()).split()
     return "bald eagle" in " ".join(reversed(words))
 
 
-def character_reverse(response: str) -> bool:
+def custom__character_reverse(response: str) -> bool:
     """Check custom:character_reverse: the bald eagle, spelled backwards."""
     return "elgae dlab" in response.lower()
 
 
-def sentence_alphabet(response: str) -> bool:
+def custom__sentence_alphabet(response: str) -> bool:
     """Check custom:sentence_alphabet: 26 sentences, which start with the letters from a to z."""
     return [sentence[:1].lower() for sentence in sentences(response)] == list(
         string.ascii_lowercase
     )
 
 
-def european_capitals_sort(response: str) -> bool:
+def custom__european_capitals_sort(response: str) -> bool:
     """Check custom:european_capitals_sort: exactly the publisher's list, separated by commas."""
     capitals = (capital.strip() for capital in _ascii(response).split(","))
     return tuple(capital for capital in capitals if capital) == _NORTHERN_CAPITALS
 
 
-def csv_city(response: str) -> bool:
+def custom__csv_city(response: str) -> bool:
     """Check custom:csv_city: the header, and seven rows of five columns."""
     rows = _rows(response, ",")
     return len(rows) == 8 and rows[0] == _CITY_HEADER and all(len(row) == 5 for row in rows)
 
 
-def csv_special_character(response: str) -> bool:
+def custom__csv_special_character(response: str) -> bool:
     """Check custom:csv_special_character: 14 rows, at least one with a quoted special character."""
     if not _is_header(response, _PRODUCT_COLUMNS, ",", r"[ \t]*"):
         return False
@@ -120,7 +120,7 @@ def _is_special(field: str) -> bool:
     return line.startswith('"') and _SPECIAL.search(line[1 : max(line.rfind('"'), 1)]) is not None
 
 
-def csv_quotes(response: str) -> bool:
+def custom__csv_quotes(response: str) -> bool:
     """Check custom:csv_quotes: header and three rows, separated by tabs, each field in quotes."""
     if not _is_header(response, _STUDENT_COLUMNS, "\t", " *"):
         return False
@@ -145,7 +145,7 @@ def _rows(text: str, delimiter: str) -> list[list[str]]:
         return []
 
 
-def date_format_list(response: str) -> bool:
+def custom__date_format_list(response: str) -> bool:
     """Check custom:date_format_list: dates of Napoleon's life and nothing else."""
     return all(_is_date(date.strip()) for date in response.split(","))
 

@@ -20,10 +20,15 @@ from coding_model_project.errors import DataError, SandboxError
 from coding_model_project.extras import extra
 from coding_model_project.grading.base import GRADER_VERSION, math_judge
 from coding_model_project.grading.brief import shown_value
-from coding_model_project.grading.limiter import CircuitBreaker, Limiter
-from coding_model_project.grading.maths import gsm8k_answer, notation
-from coding_model_project.grading.maths.final_answer import AnswerRule, FinalAnswer, final_answer
-from coding_model_project.grading.retries import Retries
+from coding_model_project.grading.maths import gsm8k_answer
+from coding_model_project.grading.maths.final_answer import (
+    AnswerRule,
+    FinalAnswer,
+    compared,
+    final_answer,
+    normal,
+)
+from coding_model_project.grading.retries import CircuitBreaker, Limiter, Retries
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
     Call,
@@ -163,7 +168,7 @@ class MathGrader:
     async def _run(self, gold: str, found: FinalAnswer) -> Execution:
         retries = await self._started()
         boxed = found.rule is not AnswerRule.sentence
-        ours, theirs = (notation.normal(text) for text in (gold, found.text))
+        ours, theirs = (normal(text) for text in (gold, found.text))
         call = Call("equal", (ours, theirs, boxed))
         ((ran, *_), _) = await retries.run(Program(source=_program()), [call], LIMITS, None)
         if ran.status is Status.killed:  # no answer can make its comparison end that way
@@ -217,10 +222,10 @@ def same_text_or_number(gold: str, found: FinalAnswer) -> bool | None:
     if found.is_cut_off:
         return False
     is_formula = found.rule is not AnswerRule.sentence
-    known = notation.compared(gold, found.text, is_formula=is_formula)
+    known = compared(gold, found.text, is_formula=is_formula)
     if known is not None:
         return known
-    ours, theirs = _number(notation.normal(gold)), _number(notation.normal(found.text))
+    ours, theirs = _number(normal(gold)), _number(normal(found.text))
     return None if ours is None or theirs is None else ours == theirs
 
 

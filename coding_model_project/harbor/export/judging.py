@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from coding_model_project.errors import ConfigError, UngradableError
 from coding_model_project.grading.execution import ExecutionGrader
-from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.retries import Limiter
 from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.export import exporting
 from coding_model_project.harbor.export.verifier import PROGRAM_BYTES, problem_of

@@ -1,4 +1,4 @@
 """The driver that runs programs where this package is not installed.
 
-`build` makes it there, `driver` runs it. `sandbox.fusion.bundle` sends both to SandboxFusion servers.
+`build` makes it there, `driver` runs it. `fusion.capabilities` sends both to SandboxFusion servers.
 """

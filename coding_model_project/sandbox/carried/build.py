@@ -1,10 +1,10 @@
 """A script that compiles the driver once per machine; each request then carries the result.
 
-It is sent as source, with everything that it needs in one file (`sandbox.fusion.bundle`), so it imports
+It is sent as source, with everything that it needs in one file (`fusion.capabilities`), so it imports
 nothing of this package.
 """
 
-# ruff: noqa: UP036, T201 - it runs on what the machine has, and prints for `bundle`.
+# ruff: noqa: UP036, T201 - it runs on what the machine has, and prints for `capabilities`.
 
 from __future__ import annotations
 

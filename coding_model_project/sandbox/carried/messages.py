@@ -22,7 +22,7 @@ from typing import Any
 
 from coding_model_project import codec as values
 from coding_model_project.errors import DataError, OverloadError
-from coding_model_project.sandbox.embedded import answers, outcomes, zygote
+from coding_model_project.sandbox.embedded import outcomes, zygote
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -340,5 +340,5 @@ def _outcome_of_executions(report: dict[str, Any], task: Task) -> Outcome:
 
 def _execution(fields: dict[str, Any], limits: Limits) -> Execution:
     encoded = fields["value"].encode()
-    value = answers.decode(encoded, 2 * (limits.output_kb << 10) + 1024)
+    value = outcomes.decode(encoded, 2 * (limits.output_kb << 10) + 1024)
     return Execution(**{**fields, "status": Status(fields["status"]), "value": value})

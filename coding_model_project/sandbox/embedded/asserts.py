@@ -1,16 +1,19 @@
 """Trusted tests in their own confined process that call a program in another.
 
-Only data crosses (`crossing`, `handles`, `caller`), so nothing the program does to its own process
+Only data crosses (`crossing`, `caller`), so nothing the program does to its own process
 (patched built-ins, objects that equal everything, an early exit, a forged result) reaches the asserts:
 
 - A name is the program's only if the program defines it and it is not a built-in. The entry point is
   always the program's, whatever its name.
 - Modules that the program imported are imported again here.
 - Arguments that the program changed in place are changed here if its call returned None. After other
-  calls one is only if the tests do no more with it than compare it with literals (`tests_source`).
+  calls one is only if the tests do no more with it than compare it with literals (`Names`).
   Otherwise `x.clear(); return []` would pass `f(x) == sorted(x)`.
 - The program may call the tests' functions and use their objects; a failed assert in one is a failure,
   whatever the program does with it.
+
+What the tests' syntax says depends on the tests alone, never on a program. `ast` is not available
+wherever this runs, so nodes are told apart by the names of their classes.
 """
 
 from __future__ import annotations
@@ -22,15 +25,194 @@ import json
 import os
 import sys
 import types
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from typing import Any, NamedTuple, NoReturn
 
-from coding_model_project.sandbox.embedded import exchange, tests_source
-from coding_model_project.sandbox.embedded.caller import TESTS, Caller
+from coding_model_project.sandbox.embedded import frames
+from coding_model_project.sandbox.embedded.caller import TESTS, Caller, Handle, Kind
 from coding_model_project.sandbox.embedded.crossing import Pipe
-from coding_model_project.sandbox.embedded.handles import Handle, Kind
+
+_ONLY_TREE = 0x400
+"""`ast.PyCF_ONLY_AST`."""
+
+_DEFINITIONS = ("FunctionDef", "AsyncFunctionDef", "ClassDef", "ExceptHandler")
+
+COUNTED, CHANGING = "__counted__", "__changing__"
+"""Names of a decorator of `check`, and of a function that makes a call change an argument here too."""
+
+
+def read_names(source: bytes, file: str) -> Names:
+    """Return the facts about a source.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError: it does not compile.
+    """
+    tree: Any = compile(source, file, "exec", _ONLY_TREE, dont_inherit=True)
+    loaded, stored, defined = set[str](), set[str](), set[str]()
+    for node in _walk(tree):
+        kind = _kind_of(node)
+        if kind == "Name":
+            (loaded if _kind_of(node.ctx) == "Load" else stored).add(node.id)
+        elif kind in _DEFINITIONS:
+            stored.add(str(node.name))
+            if kind != "ExceptHandler":
+                defined.add(node.name)
+        elif kind == "alias":
+            stored.add((node.asname or node.name).partition(".")[0])
+    return Names(tree, loaded, stored, defined)
+
+
+class Names(NamedTuple):
+    """The names that test code uses, and its syntax tree."""
+
+    tree: Any
+    loaded: set[str]
+    stored: set[str]
+    """Names that it sets in any scope."""
+    defined: set[str]
+    """Names of its functions and classes."""
+
+    def refusal(self) -> str | None:
+        """Return what the tests do that no separate process can be judged by, as in "replace input"."""
+        for node in _walk(self.tree):
+            kind = _kind_of(node)
+            if kind == "Assign" and any(map(_is_stdin, node.targets)):
+                return "replace sys.stdin, which the program does not share"
+            is_own = kind == "Call" and _dotted(node.func).partition(".")[0] in self.defined
+            if kind == "Call" and not is_own and _stays_here(node):
+                return f"use {_dotted(node.func)}, which does not reach the program's process"
+        return None
+
+    def compiled(self, file: str) -> types.CodeType:
+        """Return the code of the tests, with calls of `COUNTED` and `CHANGING` added."""
+        for node in self.tree.body:
+            if _kind_of(node) == "FunctionDef" and node.name == "check":
+                node.decorator_list.insert(0, _expression(COUNTED))
+        for call, place in list(self._changes()):
+            marked = _expression(f"{CHANGING}(0, {place})")
+            marked.args[0], call.func = call.func, marked
+        return compile(self.tree, file, "exec", dont_inherit=True)
+
+    def _changes(self) -> Iterator[tuple[Any, int]]:
+        """Yield calls whose change of an argument the tests compare with a literal, and its place.
+
+        That is `x = LITERAL`, a statement with `f(x)`, and comparisons of x with literals, in one block
+        and with no other use of x: a value that the program changed is then never an expected one.
+        """
+        for node in _walk(self.tree):
+            for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+                for at, start in enumerate(block if isinstance(block, list) else ()):
+                    if (name := _set_to_literal(start)) and isinstance(block, list):
+                        call, *others = _uses(name, block[at + 1 :]) or [None]
+                        if others and all(_compares(other, name) for other in others):
+                            yield from _calls_with(name, call)
+
+
+def _expression(source: str) -> Any:
+    tree: Any = compile(source, "tests", "eval", _ONLY_TREE, dont_inherit=True)
+    return tree.body
+
+
+def _set_to_literal(node: Any) -> str | None:
+    """Return the variable that an assignment sets to a literal."""
+    if _kind_of(node) != "Assign" or len(node.targets) > 1 or _kind_of(node.targets[0]) != "Name":
+        return None
+    return node.targets[0].id if _is_literal(node.value) else None
+
+
+def _uses(name: str, block: list[Any]) -> list[Any]:
+    """Return the statements that use a variable, up to one that sets it anew."""
+    uses = []
+    for node in block:
+        if _set_to_literal(node) == name:
+            break
+        if any(_kind_of(one) == "Name" and one.id == name for one in _walk(node)):
+            uses.append(node)
+    return uses
+
+
+def _compares(statement: Any, name: str) -> bool:
+    """Return whether an assert uses a variable only to compare it with literals."""
+    if _kind_of(statement) not in ("Assert", "Expr"):
+        return False
+    compared: set[int] = set()
+    tested = getattr(statement, "test", statement)
+    for node in _walk(tested):
+        sides: list[Any] = []
+        if _kind_of(node) == "Compare":
+            sides = [node.left, *node.comparators]
+        elif _kind_of(node) == "Call" and _dotted(node.func).startswith("self.assert"):
+            sides = node.args[:2]
+        for side in sides:
+            if all(_is_literal(other) for other in sides if other is not side) and sides[1:]:
+                compared |= set(map(id, _walk(side)))
+    return all(id(n) in compared for n in _walk(tested) if _kind_of(n) == "Name" and n.id == name)
+
+
+def _calls_with(name: str, statement: Any) -> Iterator[tuple[Any, int]]:
+    """Yield the call that a variable is an argument of, and its place, if the statement has no more."""
+    uses = [one for one in _walk(statement) if _kind_of(one) == "Name" and one.id == name]
+    if len(uses) > 1 or _kind_of(statement) not in ("Expr", "Assign", "Assert"):
+        return
+    for call in _walk(statement):
+        if _kind_of(call) == "Call" and not any(_kind_of(one) == "Starred" for one in call.args):
+            yield from ((call, place) for place, one in enumerate(call.args) if one is uses[0])
+
+
+_HERE = """
+patch mock.patch unittest.mock.patch patch.object mock.patch.object patch.dict mock.patch.dict
+monkeypatch.setattr redirect_stderr contextlib.redirect_stderr weakref.ref asyncio.iscoroutinefunction
+asdict astuple is_dataclass dataclasses.asdict dataclasses.astuple dataclasses.is_dataclass
+"""
+_STAYS_HERE = frozenset(_HERE.split())
+"""Functions that change or look into the tests' process, when the program's is meant."""
+
+_MODULES_HERE = ("inspect", "tempfile", "tracemalloc")
+"""Modules whose functions all do, except for `inspect.isclass`."""
+
+
+def _stays_here(call: Any) -> bool:
+    name = _dotted(call.func)
+    if name == "open":  # a file of the tests, which the program does not see
+        first = call.args[0] if call.args else None
+        return not str(getattr(first, "value", "")).startswith("/dev/")
+    if name.endswith("catch_warnings"):
+        return any(keyword.arg == "record" for keyword in call.keywords)
+    is_module = name.partition(".")[0] in _MODULES_HERE and "." in name
+    return name in _STAYS_HERE or (is_module and name != "inspect.isclass")
+
+
+def _walk(node: Any) -> Iterator[Any]:
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending += node
+        elif hasattr(node, "_fields"):
+            yield node
+            pending += [getattr(node, name, None) for name in node._fields]
+
+
+def _kind_of(node: Any) -> str:
+    return type(node).__name__
+
+
+def _dotted(node: Any) -> str:
+    if _kind_of(node) == "Attribute":
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if _kind_of(node) == "Name" else ""
+
+
+def _is_stdin(node: Any) -> bool:
+    return _dotted(node) == "sys.stdin"
+
+
+def _is_literal(node: Any) -> bool:
+    return all(_kind_of(one) != "Name" for one in _walk(node)) and _kind_of(node) != "JoinedStr"
+
 
 ANSWER, READER, WRITER, REQUESTS = 3, 4, 5, 6
-"""Descriptors: the tests' results, the program's answers, requests to it, and the tests (`exchange`)."""
+"""Descriptors: the tests' results, the program's answers, requests to it, and the tests (`frames`)."""
 
 _FILE = "tests.py"
 _LINE_CHARS = 500
@@ -47,12 +229,12 @@ def run(entry_point: str | None, max_bytes: int) -> NoReturn:
     """
     tests = _Tests(entry_point, Caller(Pipe(READER, WRITER, max_bytes)))
     with contextlib.suppress(BaseException):
-        while (source := exchange.receive(REQUESTS)) is not None:
+        while (source := frames.next_request(REQUESTS)) is not None:
             outcome = json.dumps(tests.outcome(source)).encode()
             if tests.caller.failure is not None:  # the program is gone, or out of step
-                exchange.send(ANSWER, exchange.LAST + outcome)
+                frames.send_answer(ANSWER, frames.LAST + outcome)
                 break
-            exchange.send(ANSWER, exchange.MORE + outcome)
+            frames.send_answer(ANSWER, frames.MORE + outcome)
     os._exit(0)
 
 
@@ -83,7 +265,7 @@ class _Tests:
         try:
             if b"assertSetEqual" in source:
                 _require_sets()
-            names = tests_source.read(source, _FILE)
+            names = read_names(source, _FILE)
             code = names.compiled(_FILE)
         except (SyntaxError, ValueError, RecursionError) as error:
             return {"failed": "data", "line": f"do not compile: {_text(error)}"}
@@ -105,7 +287,7 @@ class _Tests:
             return {"line": "", **outcome, "passed": False, "failed": self.caller.failure}
         return outcome
 
-    def _run(self, code: types.CodeType, names: tests_source.Names) -> None:
+    def _run(self, code: types.CodeType, names: Names) -> None:
         caller = self.caller
         if self._defined is None:
             self._defined = caller.names_of_program()
@@ -122,8 +304,8 @@ class _Tests:
             namespace[entry_name] = namespace["candidate"] = self._candidate
         if reason := names.refusal():
             caller.refuse(reason)
-        namespace[tests_source.COUNTED] = self._counted
-        namespace[tests_source.CHANGING] = self._changing
+        namespace[COUNTED] = self._counted
+        namespace[CHANGING] = self._changing
         before = dict(namespace)
         caller.was_asked = self._was_checked = False
         try:

@@ -1,7 +1,7 @@
 """The interface of the compiled loop that forks a process per test, `fork_server.c`.
 
-It halves the cost of a test and is optional: without a C compiler, `one_test` does the same in Python.
-`compiled_loop` compiles it.
+It halves the cost of a test and is optional: without a C compiler, `inputs` does the same in Python.
+`slot` compiles it.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ForkServer:
 
 
 def plan(confinement: Confinement, limits: Limits, channel: int, *, single: bool) -> Plan:
-    """Return a plan for tests without files, which `one_test` runs alike.
+    """Return a plan for tests without files, which `inputs` runs alike.
 
     Args:
         channel: descriptor of the socket to the host.

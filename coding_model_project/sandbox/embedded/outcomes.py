@@ -1,4 +1,4 @@
-"""The host's side of one input: the request to a zygote, and the outcome that comes back."""
+"""The host's side of one input: the request to a zygote, and the untrusted outcome that comes back."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from coding_model_project import codec
 from coding_model_project.errors import DataError, OverloadError
-from coding_model_project.sandbox.embedded import answers
 from coding_model_project.sandbox.embedded.frames import Head
 from coding_model_project.sandbox.embedded.run_program import OUT_OF_MEMORY
 from coding_model_project.types import (
@@ -25,6 +25,42 @@ from coding_model_project.types import (
     Stdin,
 )
 
+UNDECODABLE = Opaque("undecodable")
+_CONTAINERS = frozenset((list, tuple, dict, set, frozenset))
+
+encode = codec.dumps
+
+
+def decode(data: bytes, max_bytes: int) -> Plain | Opaque:
+    """Return the value of an answer, or `UNDECODABLE` for anything else; never raises.
+
+    It takes time proportional to the answer's length, and at most about 30 times its memory: an empty set
+    is nine bytes of text and 216 of memory.
+    """
+    if len(data) > max_bytes:
+        return UNDECODABLE
+    try:
+        value = codec.loads(data)
+    except ValueError:
+        return UNDECODABLE
+    return UNDECODABLE if _nests_too_deep(value) else value
+
+
+def _nests_too_deep(value: Plain | Opaque) -> bool:
+    """Return whether a value nests deeper than `codec.dumps` writes; comparing it may overflow."""
+    level: list[object] = [value] if type(value) in _CONTAINERS else []
+    depth = 0
+    while level and depth <= codec.MAX_DEPTH:
+        values = [items.values() for items in level if type(items) is dict]
+        level = [
+            item
+            for items in (*level, *values)
+            for item in items  # type: ignore[attr-defined]
+            if type(item) in _CONTAINERS
+        ]
+        depth += 1
+    return bool(level)
+
 
 def request(given: Input, limits: Limits, *, keep: bool = False) -> tuple[Head, bytes]:
     """Return the frame of one input.
@@ -37,9 +73,9 @@ def request(given: Input, limits: Limits, *, keep: bool = False) -> tuple[Head, 
             return {}, given.text.encode("utf-8", "surrogatepass")
         case Call() if keep or given.continues:
             name = json.dumps(given.function).encode()
-            return _kept(given, limits, keep), name + b"\n" + answers.encode(given.args)
+            return _kept(given, limits, keep), name + b"\n" + encode(given.args)
         case Call():
-            return {"function": given.function}, answers.encode(given.args)
+            return {"function": given.function}, encode(given.args)
         case Asserts():
             head = {"entry_point": given.entry_point, **_kept(given, limits, keep)}
             return head, given.source.encode()
@@ -50,7 +86,7 @@ def request(given: Input, limits: Limits, *, keep: bool = False) -> tuple[Head, 
 
 
 def _kept(given: Call | Asserts, limits: Limits, keep: bool) -> Head:
-    """Return the head of an input of processes that may answer several (`kept`)."""
+    """Return the head of an input of processes that may answer several (`inputs.Kept`)."""
     within = [limits.cpu_s, limits.wall_s]
     return {"continues": given.continues, "keep": keep, "within": within}
 
@@ -149,7 +185,7 @@ def execution(given: Input, ended: Ended, limits: Limits) -> Execution:
     match given:
         case Call() if status is Status.finished:
             if answered:
-                value = answers.decode(answered, limits.output_kb << 10)
+                value = decode(answered, limits.output_kb << 10)
             else:
                 status, stderr = Status.raised, stderr or "the program ended without an answer"
         case Asserts():

@@ -1,14 +1,27 @@
-"""One zygote and the host's end of its channel: blocking, for one thread at a time."""
+"""One zygote and the host's end of its channel: blocking, for one thread at a time.
+
+The zygote's compiled loop, `fork_server.c`, is compiled once in less than a second, and kept in the
+user's cache. Only the host imports this module. In a zygote it would import `subprocess` and
+`tempfile`, whose handlers run in every forked process.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
+import hashlib
 import json
+import os
+import shutil
 import signal
 import socket
 import struct
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 import psutil
 
@@ -16,7 +29,8 @@ from coding_model_project.errors import OverloadError, SandboxError
 from coding_model_project.isolation.child import Helper
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.isolation.proc_files import longest_s, oom_kills
-from coding_model_project.sandbox.embedded import compiled_loop, frames
+from coding_model_project.sandbox.embedded import frames
+from coding_model_project.sandbox.embedded.languages import build
 from coding_model_project.sandbox.embedded.outcomes import (
     Ended,
     comes_alone,
@@ -278,7 +292,7 @@ class Slot:
 
     def _library(self) -> str:
         """Return the path of the compiled loop; empty for none."""
-        return str(compiled_loop.library() or "") if self._compiled_loop else ""
+        return str(compiled_loop() or "") if self._compiled_loop else ""
 
     def _send(self, head: frames.Head, body: bytes = b"") -> None:
         channel = self._open_channel()
@@ -320,3 +334,43 @@ class Slot:
 def _timeval(seconds: float) -> bytes:
     """Return the C structure of a socket's time-out."""
     return struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+
+
+LOOP = Path(__file__).with_name("fork_server.c")
+LOOP_FLAGS = ("-O2", "-shared", "-fPIC", "-Wl,-z,now")
+_BUILD_S = 60.0
+
+
+@functools.lru_cache
+def compiled_loop() -> Path | None:
+    """Return the compiled loop, compiling it if necessary; None if that is impossible."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        return None
+    info = Path(compiler).resolve().stat()
+    made_from = (LOOP.read_bytes(), compiler, info.st_size, info.st_mtime_ns, LOOP_FLAGS)
+    path = (
+        build.cache_folder()
+        / f"fork_server-{hashlib.sha256(repr(made_from).encode()).hexdigest()}.so"
+    )
+    if path.exists():
+        return path
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:
+            made = Path(folder) / path.name
+            command = [compiler, *LOOP_FLAGS, str(LOOP), "-o", str(made)]
+            subprocess.run(command, check=True, capture_output=True, timeout=_BUILD_S)
+            ctypes.PyDLL(str(made))  # raises OSError if it does not load
+            with made.open("rb") as file:
+                os.fsync(file.fileno())  # else a power cut could leave the name without the content
+            made.replace(path)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return path
+
+
+def how_tests_fork() -> str:
+    """Return a phrase that says how tests are forked here."""
+    if compiled_loop() is not None:
+        return "by compiled code"
+    return "by Python code: with a C compiler (apt-get install gcc libc6-dev) they would cost less"

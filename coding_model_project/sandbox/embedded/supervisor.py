@@ -1,4 +1,7 @@
-"""The host's side: a pool of zygotes behind the `Sandbox` protocol."""
+"""The host's side: a pool of zygotes behind the `Sandbox` protocol.
+
+It has the strongest tier that this machine allows, which confining a program in each shows.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,6 @@ from coding_model_project.errors import ConfigError, DataError, OverloadError, S
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox import languages
 from coding_model_project.sandbox.base import StopWhen
-from coding_model_project.sandbox.embedded import tiers
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.sandbox.embedded.languages.foreign import ForeignSlot
 from coding_model_project.sandbox.embedded.slot import Slot, ZygoteLost
@@ -31,6 +33,8 @@ from coding_model_project.types import (
     Input,
     Limits,
     Program,
+    Status,
+    Stdin,
 )
 
 _ATTEMPTS = 2
@@ -130,12 +134,12 @@ class EmbeddedSandbox:
     def _start(self) -> None:
         _check_python(self._python, self._preload)
         if self._exact_tier is None:
-            tier = tiers.strongest(self._min_tier, self._python, self._preload)
+            tier = strongest(self._min_tier, self._python, self._preload)
         else:
             tier = self._exact_tier
             if not tier.at_least(self._min_tier):
                 raise ConfigError(f"tier={tier} is below min_tier={self._min_tier}")
-            if problem := tiers.why_not(tier, self._python, self._preload):
+            if problem := why_not(tier, self._python, self._preload):
                 raise SandboxError(f"tier {tier} does not work here: {problem}")
         make = partial(
             Slot,
@@ -338,3 +342,67 @@ def _tier(name: str) -> Tier:
         return Tier(name)
     except ValueError:
         raise ConfigError(f"no tier {name!r}; expected one of {', '.join(Tier)}") from None
+
+
+_LIMITS = Limits(cpu_s=5.0, wall_s=10.0, memory_mb=256, output_kb=64)
+
+_ESCAPES = Program(
+    source="""
+import os, socket
+attempts = {
+    "network": lambda: socket.socket(),
+    "processes": lambda: os.fork(),
+    "host files": lambda: open("/etc/hostname").close() or os.listdir("/proc"),
+    "writing": lambda: open("/usr/lib/.written", "w"),
+    "attributes": lambda: os.chmod("/usr/lib", 0o755),
+    "signals": lambda: os.kill(os.getppid() or 2, 0),
+}
+for name, attempt in attempts.items():
+    try:
+        attempt()
+        print(name)
+    except OSError:
+        pass
+"""
+)
+"""A program that prints the name of each forbidden action that succeeded."""
+
+
+def strongest(minimum: Tier, python: str, preload: Sequence[str] = ()) -> Tier:
+    """Return the strongest available tier.
+
+    Raises:
+        SandboxError: none is as strong as `minimum`; names what each lacks, and the remedy.
+    """
+    missing = []
+    for tier in reversed(Tier):
+        if not tier.at_least(minimum):
+            break
+        problem = why_not(tier, python, tuple(preload))
+        if problem is None:
+            return tier
+        missing.append(f"{tier}: {problem}")
+    raise SandboxError(
+        f"no sandbox tier at or above {minimum} works here ({'; '.join(missing)}); allow user"
+        " namespaces or use a kernel ≥ 5.13 with Landlock, or accept a lower min_tier"
+        " (coding.sandbox.min_tier)"
+    )
+
+
+@lru_cache
+def why_not(tier: Tier, python: str, preload: tuple[str, ...] = ()) -> str | None:
+    """Return why a tier does not work here, or None if it works; starts and stops a zygote."""
+    slot = Slot(tier, python, preload)
+    executions: list[Execution] = []
+    try:
+        slot.run(_ESCAPES, [Stdin("")], _LIMITS, executions, lambda _index, _execution: False)
+    except (SandboxError, ZygoteLost) as error:
+        return str(error)
+    finally:
+        slot.stop()
+    (answer,) = executions
+    if answer.status is not Status.finished:
+        return f"the self-test ended with {answer.status}: {answer.stderr_tail[-200:]}"
+    if answer.stdout and tier is not Tier.rlimit:
+        return f"the self-test was not denied: {', '.join(answer.stdout.splitlines())}"
+    return None

@@ -3,11 +3,11 @@
     zygote (preloaded, single-threaded)
       └ P, one per program: compiles the source and detects syntax errors, never runs it
           ├ T, one per input: confined, then runs the program
-          └ A, one per input of asserts: the trusted tests, confined too, calling into T (`one_test`)
+          └ A, one per input of asserts: the trusted tests, confined too, calling into T (`inputs`)
 
 With a C compiler, `fork_server` forks T instead of Python code, and a program with a single input needs
 no P: it goes with its input to a T that is the zygote's own child, compiles it, and is then confined. T
-and A may answer several asserts (`kept`).
+and A may answer several asserts (`inputs.Kept`).
 
 The zygote never holds a source, or programs could find other programs' sources in memory: only P receives
 it. No expected output comes here at all.
@@ -18,6 +18,7 @@ it. No expected output comes here at all.
 from __future__ import annotations
 
 import _socket
+import _thread
 import contextlib
 import gc
 import importlib
@@ -42,7 +43,7 @@ from coding_model_project.isolation.confine import (
     empty_scratch,
     prepare,
 )
-from coding_model_project.sandbox.embedded import fork_server, frames, one_test, run_program, stacks
+from coding_model_project.sandbox.embedded import fork_server, frames, inputs, run_program
 from coding_model_project.sandbox.embedded.fork_server import (
     ASTRAY,
     CALL,
@@ -53,7 +54,7 @@ from coding_model_project.sandbox.embedded.fork_server import (
     Plan,
 )
 from coding_model_project.sandbox.embedded.forked import Compiled, Ready, ready
-from coding_model_project.sandbox.embedded.kept import Kept
+from coding_model_project.sandbox.embedded.inputs import Kept
 
 if TYPE_CHECKING:
     import socket
@@ -94,7 +95,7 @@ def serve(channel: socket.socket, tier: str, preload: Sequence[str], library: st
     with _no_fork_handlers():
         for name in preload:
             importlib.import_module(name)
-        stacks.share()
+        _share_stacks()
     extra = [name for name in preload if name not in (PRELOAD + ON_DEMAND).split()]
     if extra and len(os.listdir("/proc/self/task")) > 1:
         raise RuntimeError(f"preload: one of {', '.join(extra)} starts threads when it is imported")
@@ -236,7 +237,7 @@ def _program(
         linux.end_with(zygote)
         linux.hide_memory()
         program = _compile(channel, ready, head, n)
-        served, of_test = ready.served, one_test.of_test
+        served, of_test = ready.served, inputs.of_test
         compiled: Compiled | None = None
         kept: Kept | None = None
         while program is not None:
@@ -253,7 +254,7 @@ def _program(
                 compiled = Compiled(
                     code=program[0], files=program[1], ready=ready, confined=mmap.mmap(-1, 2)
                 )
-            kept = one_test.run(channel, compiled, head, n, kept)
+            kept = inputs.run(channel, compiled, head, n, kept)
         if kept is not None:
             kept.close()
         code = 0
@@ -322,12 +323,56 @@ def _alone(
             server.refuse(plan, code)
         else:
             server.confine(plan)
-            one_test.of_test(code, plan, kind)
+            inputs.of_test(code, plan, kind)
     except BaseException:  # noqa: BLE001 - no exception may return into the zygote's frames
         traceback.print_exc()
         sys.stderr.flush()
     finally:
         os._exit(1)
+
+
+# ── stacks ────────────────────────────────────────────────────────────────────────────────────────
+
+_SHARED, _LEAST, _MOST = 32 << 20, 256 << 10, 8 << 20
+"""Bytes of address space."""
+
+
+def _share_stacks() -> None:
+    """Replace the functions that start threads in this process and its forks.
+
+    A thread takes the address space of its whole stack, 8 MiB by default. Here the nth thread takes an
+    nth of `_SHARED`: the first few have as much as elsewhere, and a thousand take 360 MiB together. So as
+    many threads as are allowed fit a program's memory limit.
+    """
+    import threading
+
+    for module in (_thread, threading):
+        for name in ("start_new_thread", "start_new", "start_joinable_thread"):
+            for known in (name, f"_{name}"):
+                if hasattr(module, known):
+                    setattr(module, known, _sharing(getattr(module, known), threading.__file__))
+
+
+def _sharing(start: Any, file: str) -> Any:
+    """Return a function that starts a thread with its share, unless the program has set a size.
+
+    Args:
+        file: the file that tracebacks show, in place of this one.
+    """
+    size, count = _thread.stack_size, _thread._count
+
+    def start_thread(*args: Any, **kwargs: Any) -> Any:
+        own = size(0)
+        size(own or min(_MOST, max(_LEAST, _SHARED // (1 + count()))))
+        try:
+            return start(*args, **kwargs)
+        finally:
+            size(own)
+
+    start_thread.__code__ = start_thread.__code__.replace(co_filename=file)
+    assert isinstance(start_thread, types.FunctionType)
+    start_thread.__name__ = start_thread.__qualname__ = start.__name__
+    return start_thread
 
 
 if __name__ == "__main__":

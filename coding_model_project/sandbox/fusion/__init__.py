@@ -4,7 +4,7 @@
       └ `packing`: groups programs into requests
           └ `fleet`: chooses servers, limits concurrency, retries
               ├ POST /run_batch: this project's own server runs them in its embedded sandbox
-              └ POST /run_code (`wire`), with the driver that another server has compiled (`bundle`)
+              └ POST /run_code (`wire`), with the driver that another server has compiled
                   └ `carried.driver`, in the server: runs each program as the embedded sandbox does
                       └ one confined process per input
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Self
 
 import httpx
@@ -16,20 +17,13 @@ from coding_model_project.sandbox.carried.messages import Task, is_continued
 from coding_model_project.sandbox.embedded.outcomes import syntax_error
 from coding_model_project.sandbox.embedded.supervisor import check_contents
 from coding_model_project.sandbox.fusion import capabilities, other_languages, wire
-from coding_model_project.sandbox.fusion.discovery import Discovery, Source
 from coding_model_project.sandbox.fusion.endpoint import Unavailable, parsed
 from coding_model_project.sandbox.fusion.fleet import Fleet, Send
+from coding_model_project.sandbox.fusion.members import Discovery, Source
 from coding_model_project.sandbox.fusion.packing import Packing, input_size
 from coding_model_project.sandbox.languages import Language, named
 from coding_model_project.sandbox.sandbox_config import RETRY_S
-from coding_model_project.types import (
-    Execution,
-    Input,
-    Limits,
-    Program,
-    Status,
-    Stdin,
-)
+from coding_model_project.types import Execution, Input, Limits, Program, Status, Stdin
 
 TOKEN_VARIABLE = "CODING_SANDBOX_TOKEN"
 """Environment variable with the servers' token, which is never in a configuration."""
@@ -48,7 +42,7 @@ class FusionSandbox:
     it from one event loop only.
 
     Args:
-        urls: identical servers, or sources of their addresses (`discovery`); a failing one is avoided
+        urls: identical servers, or sources of their addresses (`members`); a failing one is avoided
             for a while.
         max_concurrency: maximum concurrent requests.
         timeout_s: seconds that a request may take beyond the limits of its programs.
@@ -76,12 +70,19 @@ class FusionSandbox:
                 f"coding.sandbox: {max_concurrency=}, {timeout_s=}, {retry_s=}, {refresh_s=}: expected "
                 "max_concurrency of at least 1, retry_s of at least 0, positive timeout_s and refresh_s"
             )
-        self._discovery = Discovery(urls)
         self._max_concurrency = max_concurrency
-        self._timeout_s, self._retry_s = timeout_s, retry_s
-        self._refresh_s, self._ping_s = refresh_s, ping_s
-        self._token = secret_of(TOKEN_VARIABLE, token)
-        self._transport = transport
+        self._new_fleet = partial(
+            Fleet,
+            Discovery(urls),
+            max_concurrency=max_concurrency,
+            timeout_s=timeout_s,
+            retry_s=retry_s,
+            refresh_s=refresh_s,
+            ping_s=ping_s,
+            token=secret_of(TOKEN_VARIABLE, token),
+            probe=self._learn,
+            transport=transport,
+        )
         self._facts: capabilities.Facts | None = None
         self._packing: Packing | None = None
         self._checked: dict[str, asyncio.Task[None]] = {}
@@ -103,17 +104,7 @@ class FusionSandbox:
             SandboxError: no server can be reached.
         """
         self._facts, self._checked = None, {}
-        fleet = Fleet(
-            self._discovery,
-            max_concurrency=self._max_concurrency,
-            timeout_s=self._timeout_s,
-            retry_s=self._retry_s,
-            refresh_s=self._refresh_s,
-            ping_s=self._ping_s,
-            token=self._token,
-            probe=self._learn,
-            transport=self._transport,
-        )
+        fleet = self._new_fleet()
         try:
             await fleet.open()
         except BaseException:
@@ -243,27 +234,22 @@ class FusionSandbox:
             ConfigError: it does not run.
             SandboxError: the servers failed.
         """
+        packing, limits = self._open(), Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024)
+        facts, hello = packing.facts, Program(source=language.hello)
         try:
-            await self._say_hello(language)
+            body = other_languages.ask(hello, language, Stdin(""), limits, facts)
+            tried = await packing.fleet.run(
+                wire.RUN_CODE,
+                body,
+                limits.wall_s + other_languages.COMPILE_S,
+                lambda data: other_languages.execution(parsed(data), limits, facts),
+            )
+            if tried.status is not Status.finished or tried.stdout.strip() != "hello":
+                reason = (tried.stderr_tail.strip().splitlines() or [str(tried.status)])[-1][:200]
+                raise ConfigError(f"the SandboxFusion server cannot run {language.name}: {reason}")
         except Exception:
             del self._checked[language.name]  # the next program checks again
             raise
-
-    async def _say_hello(self, language: Language) -> None:
-        packing, limits = self._open(), Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024)
-        facts = packing.facts
-        body = other_languages.ask(
-            Program(source=language.hello), language, Stdin(""), limits, facts
-        )
-        tried = await packing.fleet.run(
-            wire.RUN_CODE,
-            body,
-            limits.wall_s + other_languages.COMPILE_S,
-            lambda data: other_languages.execution(parsed(data), limits, facts),
-        )
-        if tried.status is not Status.finished or tried.stdout.strip() != "hello":
-            reason = (tried.stderr_tail.strip().splitlines() or [str(tried.status)])[-1][:200]
-            raise ConfigError(f"the SandboxFusion server cannot run {language.name}: {reason}")
 
     def _open(self) -> Packing:
         if self._packing is None:

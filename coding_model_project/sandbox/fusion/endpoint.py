@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 import httpx
 
@@ -27,33 +27,25 @@ _OUR_FAULT = (400, 413, 422)
 _NO_ENTRY = (401, 403)
 
 
+@dataclass(eq=False)
 class Unavailable(Exception):
-    """The server failed this time; the request can be retried, perhaps on another one.
+    """The server failed this time; the request can be retried, perhaps on another one."""
 
-    Args:
-        retry_after_s: seconds until a retry, if the server says so.
-        down: whether nothing listens there, or nothing answers.
-        not_begun: whether nothing of the request ran: it did not arrive, or the server is busy.
-        leaving: whether the server is shutting down and rejects new requests.
-        service: the server, for reports of its outages.
-    """
+    reason: str
+    _: KW_ONLY
+    retry_after_s: float | None = None
+    """Seconds until a retry, if the server says so."""
+    down: bool = False
+    """True if nothing listens there, or nothing answers."""
+    not_begun: bool = False
+    """True if nothing of the request ran: it did not arrive, or the server is busy."""
+    leaving: bool = False
+    """True if the server is shutting down and rejects new requests."""
+    service: Service | None = None
+    """The server, for reports of its outages."""
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        retry_after_s: float | None = None,
-        down: bool = False,
-        not_begun: bool = False,
-        leaving: bool = False,
-        service: Service | None = None,
-    ) -> None:
-        super().__init__(reason)
-        self.retry_after_s = retry_after_s
-        self.down = down
-        self.not_begun = not_begun
-        self.leaving = leaving
-        self.service = service
+    def __str__(self) -> str:
+        return self.reason
 
 
 class NoSuchPath(Unavailable):
@@ -121,8 +113,6 @@ class Endpoint:
             return
         if status == _BUSY or status >= 500:
             raise Unavailable(f"HTTP {status}", retry_after_s=_retry_after_s(headers))
-        if status in _NO_ENTRY:
-            raise ConfigError(_no_entry(self.name, status))
         raise NotSandboxFusion(f"GET /v1/ping gives HTTP {status}, {wire.describe(data)}")
 
     async def post(
@@ -140,8 +130,6 @@ class Endpoint:
         status, headers, data = await self._exchange(client, "POST", path, content, timeout_s)
         if status in _OUR_FAULT:
             raise SandboxError(f"{self.name} rejects a request with HTTP {status}: {_tail(data)}")
-        if status in _NO_ENTRY:
-            raise ConfigError(_no_entry(self.name, status))
         if status in _NO_SUCH_PATH:
             raise NoSuchPath(f"HTTP {status}: {_tail(data)}")
         if status != 200:
@@ -175,7 +163,7 @@ class Endpoint:
                     data += chunk
                     if len(data) > _MAX_BYTES:
                         raise Unavailable(f"the answer is larger than {_MAX_BYTES >> 20} MiB")
-                return response.status_code, response.headers, bytes(data)
+            status = response.status_code
         except TimeoutError:
             raise Unavailable(f"no answer within {timeout_s:.0f} s", down=True) from None
         except httpx.ConnectError as error:
@@ -184,6 +172,12 @@ class Endpoint:
             ) from error
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise Unavailable(f"{type(error).__name__} {error}".strip()) from error
+        if status in _NO_ENTRY:
+            raise ConfigError(
+                f"{self.name} answers HTTP {status}: set CODING_SANDBOX_TOKEN to the token it was "
+                "started with"
+            )
+        return status, response.headers, bytes(data)
 
 
 def parsed(data: bytes) -> wire.Response:
@@ -196,12 +190,6 @@ def parsed(data: bytes) -> wire.Response:
         return wire.Response.parse(data)
     except ValueError as error:
         raise Unavailable(str(error)) from error
-
-
-def _no_entry(name: str, status: int) -> str:
-    return (
-        f"{name} answers HTTP {status}: set CODING_SANDBOX_TOKEN to the token it was started with"
-    )
 
 
 def _tail(data: bytes) -> str:

@@ -18,9 +18,8 @@ import stamina
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.http import announced, bearer
 from coding_model_project.sandbox.fusion import wire
-from coding_model_project.sandbox.fusion.discovery import Discovery
 from coding_model_project.sandbox.fusion.endpoint import Endpoint, NotSandboxFusion, Unavailable
-from coding_model_project.sandbox.fusion.members import Members
+from coding_model_project.sandbox.fusion.members import Discovery, Members
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _JITTER_S = 0.2, 10.0, 1.0
 _NEXT_SERVER_S = 0.05

@@ -28,15 +28,15 @@ from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ClusterError, ConfigError, SandboxError
 from coding_model_project.grading.base import TaskEnvironment, harbor_identity
 from coding_model_project.grading.judge import make_sandbox
-from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.grading.retries import CircuitBreaker, Limiter
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.runs.shared_folder import source
 from coding_model_project.sandbox.fusion import FusionSandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.server import listening
-from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
-from coding_model_project.server.run_code import Bounds
+from coding_model_project.server.listening import Admission
+from coding_model_project.server.running import Bounds
 from coding_model_project.types import Problem, Verdict
 from coding_model_project.verl_ext.cluster.nodes import (
     Node,
@@ -174,7 +174,7 @@ class _Place:
 
 
 class NodeServers:
-    """The servers of all nodes, as a `fusion.discovery.Source`. An async context manager.
+    """The servers of all nodes, as a `fusion.members.Source`. An async context manager.
 
     A server that ends is started again, and so is one on a node that joins later.
 
@@ -242,7 +242,7 @@ class NodeServers:
             one.end()
 
     async def urls(self) -> tuple[str, ...]:
-        """See `fusion.discovery.Source`."""
+        """See `fusion.members.Source`."""
         try:
             self._keep(self._added())
         except (RayError, RuntimeError, ConnectionError) as error:

@@ -29,9 +29,9 @@ from coding_model_project.errors import (
     GenerationError,
     HarborError,
 )
-from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.grading.brief import plain_verdict
 from coding_model_project.grading.prompts import Message
-from coding_model_project.grading.verdict_rows import plain_verdict
+from coding_model_project.grading.retries import CircuitBreaker, Limiter
 from coding_model_project.harbor.agents import BashAgent
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.harbor.harbor_config import require

@@ -23,8 +23,8 @@ from coding_model_project.errors import (
     GenerationError,
     HarborError,
 )
-from coding_model_project.grading.limiter import CircuitBreaker, Limiter
-from coding_model_project.grading.verdict_rows import plain_verdict
+from coding_model_project.grading.brief import plain_verdict
+from coding_model_project.grading.retries import CircuitBreaker, Limiter
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.gateway.gateway_agent import GatewayAgent, Work
 from coding_model_project.harbor.gateway.recorder import Generated, Trajectory

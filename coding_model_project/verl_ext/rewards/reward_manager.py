@@ -20,10 +20,9 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.episodes.bash import Ending
 from coding_model_project.episodes.repair_config import RepairReward
-from coding_model_project.grading.brief import brief
+from coding_model_project.grading.brief import brief, verdict_of
 from coding_model_project.grading.rewards import discounted, reward_function
 from coding_model_project.grading.shaping import Answer, Shaping, shaped
-from coding_model_project.grading.verdict_rows import verdict_of
 from coding_model_project.harbor.harbor_config import AgentEnding, Integrity, require
 from coding_model_project.types import ERROR_GROUPS, Problem, Reward, Verdict
 from coding_model_project.verl_ext.rewards.judging import (

@@ -7,7 +7,7 @@ import pytest
 
 from coding_model_project.data.problems import ProblemFile, problem_line, write_problems
 from coding_model_project.errors import DataError
-from coding_model_project.grading.per_problem import PerProblem
+from coding_model_project.grading.cache import PerProblem
 from coding_model_project.types import Problem, Stdin, Test
 
 

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Measures
+from coding_model_project.server.listening import Admission
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "monitoring"
 ALERTS = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"][0]["rules"]

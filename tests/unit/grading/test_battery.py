@@ -58,7 +58,7 @@ def test_cases_are_problems(tmp_path):
 
 @pytest.mark.parametrize(("row", "says"), CASES["malformed"])
 def test_malformed_lines_are_named(tmp_path, row, says):
-    with pytest.raises(ConfigError, match=rf"battery.jsonl:2: {says}"):
+    with pytest.raises(ConfigError, match=rf"battery.jsonl:2: .*{says}"):
         read_cases(written(tmp_path, changed(id="fine"), row))
 
 

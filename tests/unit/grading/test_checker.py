@@ -12,7 +12,7 @@ from coding_model_project.data.problems import problem_from_json, problem_line
 from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, supervisor
 from coding_model_project.types import Checker, ErrorType, Execution, Problem, Protocol, Status
 from tests.fakes import FakeSandbox, stdin_problem
 from tests.text_cases import text_cases
@@ -29,7 +29,7 @@ def sums(source: str = SUMS, **fields: object) -> Problem:
 
 @pytest.fixture(scope="module", params=[Tier.namespaces, Tier.seccomp])
 async def judge(request):
-    if problem := tiers.why_not(request.param, sys.executable):
+    if problem := supervisor.why_not(request.param, sys.executable):
         pytest.skip(f"tier {request.param} does not work here: {problem}")
     async with EmbeddedSandbox(workers=1, tier=request.param) as sandbox:
         yield ExecutionGrader(sandbox, stop_early=False)

@@ -1,13 +1,28 @@
 """Comparison is stricter than common judges, and lenient only where a rule says so."""
 
-import math
+from __future__ import annotations
 
+import math
+import re
+from pathlib import Path
+
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coding_model_project.grading.compare import Tolerance, same_output, same_value
-from coding_model_project.types import Opaque
+from coding_model_project import codec
+from coding_model_project.errors import DataError
+from coding_model_project.grading.compare import (
+    VALUE_RULES,
+    Tolerance,
+    same_output,
+    same_value,
+    value_rule,
+)
+from coding_model_project.grading.execution import checked_tests
+from coding_model_project.types import Call, Opaque, Problem, Stdin, Test
+from tests.strategies import PLAIN
 from tests.tables import tables
 
 CASES = tables("outputs")
@@ -16,20 +31,6 @@ MODES = ["tokens", "lines", "exact"]
 WORDS = st.lists(
     st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=8), max_size=8
 )
-NUMBERS = st.none() | st.booleans() | st.integers() | st.floats()
-LEAVES = NUMBERS | st.text(max_size=5) | st.binary(max_size=5)
-KEYS = st.booleans() | st.integers() | st.text(max_size=5) | st.tuples(st.integers(), st.booleans())
-PLAIN = st.recursive(
-    LEAVES | st.frozensets(KEYS, max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.lists(inner, max_size=4).map(tuple)
-        | st.dictionaries(KEYS, inner, max_size=4)
-    ),
-    max_leaves=12,
-)
-
-
 LOOP: list = []
 LOOP.append(LOOP)
 
@@ -59,7 +60,7 @@ def test_what_is_cut_short_or_too_long_is_wrong(words):
 
 @pytest.mark.parametrize(("expected", "got", "same"), CASES["tokens"])
 def test_tokens(expected, got, same):
-    """Pairs beyond those of the page's table (`test_surprising_pairs`), as in the next tests."""
+    """Pairs beyond those of the page's table (below), as in the next tests."""
     assert same_output(expected, got, "tokens") is same
 
 
@@ -112,3 +113,68 @@ def test_without_a_tolerance_floats_are_exact():
     assert not same_output("0.3", "0.30000000000000004", "tokens", exact)
     assert same_value(2.0, 3.0, Tolerance(atol=1, rtol=0.5))
     assert not same_value(2.0, 3.5, Tolerance(atol=1, rtol=0.5)), "the larger one, not the sum"
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "grading.md"
+_ROW = re.compile(r"\| `(?P<expected>.+?)` \| `(?P<got>.+?)` \| (?P<same>yes|no) \|")
+_PART = re.compile(r"\| \*\*(?:values of calls|standard output, `(?P<mode>\w+)`)\*\* \|")
+
+
+def rows():
+    mode = None
+    for line in PAGE.read_text().splitlines():
+        if part := _PART.match(line):
+            mode = part["mode"] or "value"
+        if row := _ROW.match(line):
+            yield pytest.param(mode, *row.groups(), id=f"{mode}: {row['expected']} {row['got']}")
+
+
+def python(text):
+    return eval(text, {"nan": math.nan, "inf": math.inf, "numpy": numpy})
+
+
+@pytest.mark.parametrize(("mode", "expected", "got", "same"), rows())
+def test_a_pair_is_as_the_page_says(mode, expected, got, same):
+    expected, got = python(expected), python(got)
+    if mode == "value":
+        crossed = codec.loads(codec.dumps(got))  # as it comes from the sandbox
+        assert same_value(expected, crossed) is (same == "yes")
+    else:
+        assert same_output(expected, got, mode) is (same == "yes")
+
+
+def test_the_page_has_all_parts():
+    modes = [row.values[0] for row in rows()]
+    assert {mode: modes.count(mode) > 2 for mode in modes} == dict.fromkeys(
+        ["value", "tokens", "lines", "codecontests", "exact"], True
+    )
+    assert len(modes) > 80
+
+
+LITERALS = {"inf": math.inf, "nan": math.nan, "Opaque": Opaque}
+
+
+def accepts(rule, expected, got, arguments=(), atol=0.0):
+    return value_rule(rule)(arguments, expected, got, Tolerance(atol=atol, rtol=1e-7))
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected", "got", "arguments", "atol", "right"), tables("values")["rules"]
+)
+def test_values_by_evalplus_rules(rule, expected, got, arguments, atol, right):
+    expected, got, arguments = (eval(text, LITERALS) for text in (expected, got, arguments))
+    assert accepts(rule, expected, got, arguments, atol) is right
+
+
+def test_no_rule_takes_what_a_program_made_up_for_an_answer():
+    for name in VALUE_RULES:
+        if name not in ("evalplus_any_value", "evalplus_not_none"):
+            assert not accepts(name, 41, Opaque("AlwaysEqual"), ([-4, 0, 1],))
+
+
+def test_a_rule_for_calls_needs_calls():
+    problem = Problem.simple("?", tests=[Test(Stdin("1"), expected="1")], comparison="evalplus")
+    with pytest.raises(DataError, match="comparison='evalplus' compares values of calls"):
+        checked_tests(problem, public=False)
+    calls = Problem.simple("?", tests=[Test(Call("f"), expected=1)], comparison="evalplus")
+    assert len(checked_tests(calls, public=False)) == 1

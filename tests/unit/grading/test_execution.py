@@ -1,20 +1,24 @@
 """Every way a program can end has its exact error; a failing sandbox never has a score."""
 
+from __future__ import annotations
+
 import asyncio
 from dataclasses import replace
 
 import pytest
 
-from coding_model_project.errors import DataError, OverloadError, SandboxError
-from coding_model_project.grading import execution
+from coding_model_project.errors import DataError, HarborError, OverloadError, SandboxError
+from coding_model_project.grading.base import AUTO, harbor_identity
 from coding_model_project.grading.execution import (
     ExecutionGrader,
     checked_tests,
-    inputs_of,
     judge_execution,
 )
-from coding_model_project.grading.judge import start_graders
-from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.grading.judge import GraderByProblem, start_graders
+from coding_model_project.grading.kinds import Parts
+from coding_model_project.grading.retries import CircuitBreaker, Limiter
+from coding_model_project.harbor import task_grader
+from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.sandbox.base import SharesCalls
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.fusion import FusionSandbox
@@ -136,29 +140,6 @@ async def test_a_sandbox_that_cannot_share_calls_is_not_said_to():
     asserts = replace(problem, tests=(Test(Asserts("assert f()")),) * 2)
     assert (await grader(sandbox).grade_code(asserts, "")).isolation == "shared"
     assert not isinstance(FusionSandbox(["http://localhost:1"]), SharesCalls)
-
-
-def test_asserts_continue_where_the_problem_shares_their_state():
-    one = Test(Asserts("assert f()"))
-    tests = [one, one, Test(Stdin("1"), expected="1"), one]
-    shared = inputs_of(tests, Isolation.shared)
-    assert [getattr(given, "continues", None) for given in shared] == [False, True, None, False]
-    apart = inputs_of(tests, Isolation.per_test)
-    assert [getattr(given, "continues", None) for given in apart] == [False, False, None, False]
-
-
-@pytest.mark.parametrize("stop_early", [True, False])
-async def test_each_output_is_compared_once(monkeypatch, stop_early):
-    compared = []
-
-    def counted(test, run, problem):
-        compared.append(test)
-        return judge_execution(test, run, problem)
-
-    monkeypatch.setattr(execution, "judge_execution", counted)
-    verdict = await grader(FakeSandbox(), stop_early=stop_early).grade_code(PROBLEM, "1")
-    assert verdict.passed
-    assert compared == list(PROBLEM.tests)
 
 
 @pytest.mark.parametrize(
@@ -401,3 +382,30 @@ async def test_public_tests_run_for_what_failed_a_hidden_one_within_its_limits()
             verdict = await judge.hidden.grade_code(problem, source)
             assert await judge.passes_public(problem, verdict) is passes, source
         assert await judge.passes_public(stdin_problem(tests=(hidden,)), verdict) is None
+
+
+ONE_TEST = stdin_problem(("", "1"))
+
+
+def by_problem() -> GraderByProblem:
+    executed = ExecutionGrader(FakeSandbox(), stop_early=True)
+    return GraderByProblem(Parts(execution=executed, limiter=Limiter(1), tasks=task_grader))
+
+
+async def test_each_problem_goes_to_its_grader(tmp_path):
+    async with by_problem() as grader:
+        assert (await grader.grade_code(ONE_TEST, "1")).passed
+        with pytest.raises(HarborError, match=str(tmp_path)):
+            await grader.grade_code(replace(ONE_TEST, task=str(tmp_path)), "1")
+
+
+async def test_without_its_grader_a_task_is_ungradable(tmp_path):
+    execution = ExecutionGrader(FakeSandbox(), stop_early=True)
+    async with GraderByProblem(Parts(execution=execution, limiter=Limiter(1))) as grader:
+        with pytest.raises(DataError, match=r"tasks=harbor\.task_grader"):
+            await grader.grade_code(replace(ONE_TEST, task=str(tmp_path)), "1")
+
+
+def test_the_identity_names_all_graders():
+    assert HarborGrader(limiter=Limiter(1)).identity == harbor_identity(AUTO)
+    assert f"+{harbor_identity(AUTO)}+math-verify " in by_problem().identity

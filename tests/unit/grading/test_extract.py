@@ -1,5 +1,8 @@
 """Extraction of programs from completions in all forms that models write."""
 
+from __future__ import annotations
+
+import ast
 import gc
 import sys
 import time
@@ -8,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coding_model_project.grading import literals
 from coding_model_project.grading.extract import (
     MAX_CHARACTERS,
     Rule,
@@ -16,6 +20,14 @@ from coding_model_project.grading.extract import (
     first_block,
     is_one_block,
 )
+from coding_model_project.grading.fences import Fences, language_of
+from coding_model_project.grading.literals import (
+    MAX_PARSED,
+    MAX_PARSED_OF_A_TEXT,
+    TooLong,
+    syntax_tree,
+)
+from coding_model_project.grading.predictions import answer_text
 from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
 from tests.bench.extraction import KINDS, WAYS
 from tests.tables import tables
@@ -237,7 +249,8 @@ PARTS = (
     '"""|x = 1\n|> |- |    |\'|`|#|('
 )
 PIECES = st.lists(
-    st.sampled_from([*PARTS.split("|"), "def f(x):\n    return x\n"]), max_size=25
+    st.sampled_from([*PARTS.split("|"), "def f(x):\n    return x\n", "f'{x}'\n", "print(1)```\n"]),
+    max_size=25,
 ).map("".join)
 
 
@@ -255,3 +268,156 @@ def test_any_text_has_an_answer_and_code_is_never_blank(text, language):
 def test_what_is_thought_never_counts(thought):
     found = extract(f"<think>{thought.replace('think>', '')}\n</think>\nI cannot solve this.")
     assert found.code is None
+
+
+FENCES = tables("fences")
+
+
+def found(text, language="python"):
+    return [(one.language, one.code, one.closed) for one in Fences(text, language).blocks()]
+
+
+@pytest.mark.parametrize(("text", "code"), FENCES["closed"])
+def test_blocks_close_as_in_commonmark(text, code):
+    assert [(one, closed) for _, one, closed in found(text)] == [(code, True)]
+
+
+@pytest.mark.parametrize(
+    "text", ["``\nx\n``", "``` ```\nx", "``` a`b\nx", "a ```python\nx", "`~~\nx", "```python x```"]
+)
+def test_what_is_no_fence(text):
+    assert found(text) == []
+
+
+@pytest.mark.parametrize(("text", "code"), FENCES["nested"])
+def test_blocks_in_lists_and_quotes(text, code):
+    assert found(text)[0] == ("python", code, True)
+
+
+@pytest.mark.parametrize(("language", "code"), FENCES["literals"])
+def test_a_fence_in_a_literal_is_text(language, code):
+    if language == "python":
+        compile(code, "here", "exec")
+    assert found(f"So:\n```{language}\n{code}```\nDone.", language) == [(language, code, True)]
+
+
+def test_a_literal_that_never_ends_moves_no_fence():
+    text = "```python\nx = '''\n```\nIt's done.\n```text\n2\n```"
+    assert found(text) == [("python", "x = '''\n", True), ("text", "2\n", True)]
+
+
+@pytest.mark.parametrize("language", ["python", "cpp"])
+def test_what_was_never_closed_ends_at_the_next_block_in_its_language(language):
+    tag = f"```{language}\n"
+    blocks = found(f"{tag}a\nBetter:\n{tag}b\n```", language)
+    assert blocks == [(language, "a\nBetter:\n", False), (language, "b\n", True)]
+    assert found(f"```\nstray\n{tag}b\n```", language)[-1] == (language, "b\n", True)
+    assert found(f"{tag}a;```\nBetter:\n{tag}b\n```", language) == [
+        (language, "a;", True),
+        (language, "b\n", True),
+    ]
+
+
+def test_a_fence_after_code_ends_what_nothing_else_does():
+    assert found("```python\nprint(1)```\nSo.") == [("python", "print(1)", True)]
+    assert found("```cpp\nint x;```\nSo.", "cpp") == [("cpp", "int x;", True)]
+    assert found("```python\ns = 'x' # ```\ny = (\n```") == [
+        ("python", "s = 'x' # ```\ny = (\n", True)
+    ]
+    cut_off = "```python\ns = 1 # ```\ny = "
+    assert found(cut_off) == [("python", "s = 1 # ```\ny = ", False)]
+
+
+FENCE_LINES = st.lists(
+    st.sampled_from([
+        "```", "~~~", "````", "```python", "   ```", "    ```", "> ```", "- ```", "> x", "x = 1",
+        "'''", '"""', "x```", "[DONE]", "", "```text", "\t~~~", "# '''", "<<E", "E", 'R"(', ')"',
+    ]),
+    max_size=25,
+)  # fmt: skip
+
+
+@given(FENCE_LINES, st.sampled_from(["python", "bash", "cpp"]))
+def test_blocks_are_parts_of_the_text_in_order(lines, language):
+    text = "\n".join(lines)
+    fences = Fences(text, language)
+    for blocks in (list(fences.blocks()), list(fences.blocks(outlines=True))):
+        ends = [0, *(one.end for one in blocks)]
+        assert all(one.first >= end for one, end in zip(blocks, ends, strict=False))
+        assert all(one.first < one.end <= len(fences.lines) for one in blocks)
+        for one in blocks:
+            own = {line.lstrip("> \t-").rstrip("`") for line in fences.lines[one.first : one.end]}
+            assert {line.lstrip("> \t-").rstrip("`") for line in one.code.split("\n")} <= {*own, ""}
+
+
+@given(FENCE_LINES.map("\n".join), st.integers(0, 3), st.sampled_from(["```", "~~~~"]))
+def test_a_longer_fence_holds_any_text(text, indent, fence):
+    """The fence longer than all in it, which is how CommonMark quotes a fence."""
+    longer = fence[0] * 12
+    (outline,) = Fences(f"{' ' * indent}{longer}md\n{text}\n{longer}", "python").blocks(
+        outlines=True
+    )
+    assert (outline.end, outline.closed) == (text.count("\n") + 3, True)
+
+
+@pytest.mark.parametrize(("language", "infos"), tables("info_strings")["infos"])
+def test_an_info_string_names_its_language(language, infos):
+    for info in infos.split("|"):
+        assert language_of(info) == language, info
+
+
+def test_a_long_info_string_takes_no_time():
+    assert language_of("x " * 1_000_000) == "x"
+    assert language_of("{" * 1_000_000) == ""
+
+
+FIELDS = "x=f'" + "{a}" * 60_000 + "'\n x = = \n"
+HOSTILE = {
+    "fields of one f-string": f"```python\n{FIELDS}" + "print(1)```\n" * 8,
+    "fields of short f-strings": ("```\nx=f'" + "{a}" * 3_000 + "'\n=\n```\n") * 100,
+    "thoughts in long programs": ("```\nx=(" + "a," * 40_000 + ")#</think>\n```\n") * 9,
+    "ends of long programs": "[BEGIN]\n" + ("x=(" + "a," * 20_000 + ")\n[DONE]\n") * 20,
+    "untagged blocks": ("```\n(a,b," + "a," * 10_000 + "\n```\n") * 40,
+    "predictions": ("[ANSWER]" + "a," * 9_999 + "[/ANSWER]") * 17,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize(
+    "way", [extract, is_one_block, lambda text: extract(text, bare=True), answer_text]
+)
+def test_pythons_parser_reads_a_bounded_part_of_a_text(text, way):
+    read = []
+
+    def parse(code):
+        read.append(code)
+        return ast.Module(body=[], type_ignores=[])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ast, "parse", parse)
+        way(text)
+    fields = sum(code.count("{") * len(code) for code in read)
+    assert sum(map(len, read)) <= MAX_PARSED_OF_A_TEXT
+    assert fields * literals._SHARE_OF_FIELDS <= MAX_PARSED_OF_A_TEXT
+
+
+@pytest.mark.slow
+def test_a_program_that_takes_too_long_to_parse_is_refused():
+    syntax_tree("x\n" * (MAX_PARSED // 2))
+    for code in ("x\n" * MAX_PARSED, FIELDS):
+        with pytest.raises(TooLong):
+            syntax_tree(code)
+
+
+@given(PIECES, st.booleans())
+def test_a_short_text_is_read_as_without_a_bound(text, bare):
+    ways = (
+        lambda: extract(text, bare=bare),
+        lambda: is_one_block(text),
+        lambda: first_block(text, language="python"),
+    )
+    bounded = [way() for way in ways]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(literals, "MAX_PARSED", float("inf"))
+        patch.setattr(literals, "MAX_PARSED_OF_A_TEXT", float("inf"))
+        assert bounded == [way() for way in ways]

@@ -10,7 +10,7 @@ from coding_model_project.data.loaders.humaneval_x import harness
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.harbor_config import Accepted, NotIsolatedError, require
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox.embedded import tiers
+from coding_model_project.sandbox.embedded import supervisor
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import ErrorType, Harness, Limits, Problem
 from tests.fakes import judge_of
@@ -26,7 +26,7 @@ SPOKEN = {name: SimpleNamespace(**parts) for name, parts in tables("harness").it
 
 def needs(language: str) -> None:
     try:
-        toolchains.toolchain(language, tiers.strongest(Tier.rlimit, sys.executable))
+        toolchains.toolchain(language, supervisor.strongest(Tier.rlimit, sys.executable))
     except ConfigError as error:
         pytest.skip(str(error))
 
@@ -52,22 +52,12 @@ async def test_tests_as_humaneval_x_publishes_them(graded, language):
         harness=harness(language, spoken.tests),
     )  # fmt: skip
 
-    def program(body: str) -> str:
-        return spoken.function.replace("@", body)
-
-    right, main, noise, wrong, ends, fails, broken = await graded(
-        problem,
-        program(spoken.right),
-        program(spoken.right) + spoken.main,
-        program(spoken.noise),
-        program(spoken.wrong),
-        program(spoken.ends),
-        program(spoken.fails),
-        program("return (("),
-    )
-    assert right.passed, right.results
-    assert main.passed, main.results
-    assert noise.passed, noise.results
+    bodies = [spoken.right, spoken.noise, spoken.wrong, spoken.ends, spoken.fails, "return (("]
+    programs = [spoken.function.replace("@", body) for body in bodies]
+    right, noise, wrong, ends, fails, broken = await graded(problem, *programs)
+    (main,) = await graded(problem, programs[0] + spoken.main)
+    for verdict in (right, main, noise):
+        assert verdict.passed, verdict.results
     assert wrong.error is ErrorType.wrong_answer
     assert "a test failed" in wrong.results[0].detail
     assert ends.error in (ErrorType.wrong_answer, ErrorType.runtime_error)

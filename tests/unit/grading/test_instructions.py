@@ -22,11 +22,11 @@ from coding_model_project.grading.instructions import (
     KINDS,
     MAX_CHARS,
     check_arguments,
-    counts,
+    check_instructions,
     follows,
     follows_loosely,
+    ifbench,
 )
-from coding_model_project.grading.instructions.grader import check_instructions
 from coding_model_project.types import ErrorType, Instruction, Problem
 from tests.fakes import FakeSandbox, judge_of
 from tests.tables import tables
@@ -56,7 +56,7 @@ def test_an_example_follows_and_its_counterpart_does_not(kind, arguments, good, 
 
 
 def test_every_kind_has_an_example():
-    assert {kind for kind, *_ in EXAMPLES} == KINDS
+    assert {kind for kind, *_ in EXAMPLES} == set(KINDS)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_machine_that_is_too_slow_gives_no_verdict(monkeypatch):
     def times_out(_: str) -> int:
         raise TimeoutError
 
-    monkeypatch.setattr(counts, "sentence_count", times_out)
+    monkeypatch.setattr(ifbench, "sentence_count", times_out)
     with pytest.raises(UngradableError, match="the machine is overloaded"):
         follows("length_constraints:number_sentences", ONE_SENTENCE, "A response.")
 

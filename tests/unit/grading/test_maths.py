@@ -127,15 +127,7 @@ def test_a_math_verify_that_does_not_work_is_no_wrong_answer():
 
 @pytest.mark.sandbox
 async def test_equal_by_mathematics(any_maths):
-    equal = {
-        r"\frac{1}{2}": (r"\boxed{1/2}", r"\boxed{0.5}", "the answer is 1/2", r"\boxed{\dfrac12}"),
-        "x^2+1": (r"\boxed{1 + x^2}",),
-        "(3,4)": (r"\boxed{(3, 4)}", r"\boxed{\left(3,4\right)}"),
-        r"11\sqrt{2}": (r"\boxed{11 \sqrt 2}", r"\boxed{\sqrt{242}}"),
-        r"\text{Monday}": (r"\boxed{\text{Monday}}", r"\boxed{Monday}"),
-        "2": (r"\boxed{x = 2}", "I think it is $2$."),
-    }
-    for gold, completions in equal.items():
+    for gold, completions in CASES["equal"].items():
         found = [await any_maths.grade_code(problem(gold), one) for one in completions]
         assert [one.passed for one in found] == [True] * len(completions), gold
 
@@ -144,26 +136,9 @@ async def test_equal_by_mathematics(any_maths):
 async def test_guesses_lists_and_floods_earn_nothing(any_maths, monkeypatch):
     brief = replace(maths_grader.LIMITS, cpu_s=0.5)
     monkeypatch.setattr(maths_grader, "LIMITS", brief)
-    hostile = (
-        r"\boxed{41, 42}",
-        r"\boxed{\{40, 41, 42\}}",
-        r"\boxed{41 \text{ or } 42}",
-        r"\boxed{x}",
-        r"\boxed{9^{9^{9^9}}}",
-        r"\boxed{" + "(" * 400 + "}",
-        "The answer is 42, or 43",
-        r"\boxed{42} and, on second thought, \boxed{43}",
-        "\x00\ud800",
-    )
+    hostile = CASES["hostile"]
     found = [await any_maths.grade_code(problem("42"), one) for one in hostile]
     assert [one.passed for one in found] == [False] * len(hostile)
-
-
-BLANKS = (
-    "~", "\\ ", "\\,", "\\quad ", "\n", "\u00a0", "\u2003", "\u200b", "\\hspace{1cm}", "{}", "\\\\",
-    "\\text{ }", "\\phantom{x}", "\\kern3pt ", " ", "\\ldots ", "\\quad x=", "~x=",
-)  # fmt: skip
-SIGNS = (r"\cup", r"\cap", r"\to", r"\neg", r"\rightarrow", r"\mid", "∪", "→", "|", "&", "?")
 
 
 @pytest.mark.slow
@@ -171,8 +146,7 @@ SIGNS = (r"\cup", r"\cap", r"\to", r"\neg", r"\rightarrow", r"\mid", "∪", "→
 def test_values_side_by_side_are_no_single_value(gold):
     from coding_model_project.grading.maths.equal_answers import equal
 
-    texts = [f"7{blank}8" for blank in BLANKS] + [f"7 {sign} 8" for sign in SIGNS]
-    texts += [r"\neg 8", "¬8", r"\pi \cup 8"]
+    texts = CASES["side by side"]
     assert [text for text in texts if equal(gold, text, True)] == []
     assert [text for text in texts if equal(gold, f"${text}$.", False)] == []
 
@@ -180,16 +154,7 @@ def test_values_side_by_side_are_no_single_value(gold):
 def test_one_value_with_blanks_or_signs_is_that_value():
     from coding_model_project.grading.maths.equal_answers import equal
 
-    answers = {
-        "5": (r"5\text{ apples}", r"5\ \mathrm{m}", r"n \to 5", "= 5", r"5\quad\text{(mod 7)}"),
-        "3.5": (r"3\frac12", r"3\ \frac{1}{2}"),
-        "10000": (r"10,\!000", "10,000", "10{,}000"),
-        "2,3": ("2, 3", r"2 \text{ and } 3", r"x=2 \quad \text{or} \quad x=3", r"2,\quad 3"),
-        r"(-\infty,1)\cup(2,\infty)": (r"(-\infty, 1) \cup (2, \infty)",),
-        r"\begin{pmatrix}1\\2\end{pmatrix}": (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}",),
-        r"7\quad 8": (r"7 \quad 8",),
-    }
-    for gold, same in answers.items():
+    for gold, same in CASES["one value"].items():
         assert [one for one in same if not equal(gold, one, True)] == [], gold
 
 
@@ -217,7 +182,7 @@ def test_a_box_that_was_cut_off_is_wrong(text):
 def is_right(gold: str, text: str) -> bool:
     """Judge a text as `MathGrader` does, but in this process."""
     from coding_model_project.grading.maths.equal_answers import equal
-    from coding_model_project.grading.maths.notation import normal
+    from coding_model_project.grading.maths.final_answer import normal
 
     if (found := final_answer(text)) is None:
         return False

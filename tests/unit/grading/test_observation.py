@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -5,7 +7,7 @@ from hypothesis import strategies as st
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.extract import extract
 from coding_model_project.grading.observation import MIN_BYTES, can_repair, observation
-from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.prompts import PromptStyle, solution_message, solve_messages
 from coding_model_project.types import Asserts, Call, Execution, Status, Stdin, Test
 from tests.fakes import FakeSandbox, stdin_problem
 
@@ -126,3 +128,21 @@ async def test_no_hidden_test_is_ever_in_it_and_it_is_never_too_long(
     for marked in ("§in", "§out"):
         assert marked not in text or marked in shown
     assert len(text.encode()) <= max_bytes + 200
+
+
+def test_no_test_is_shown_and_only_fenced_prompts_ask_for_a_fence():
+    problem = stdin_problem(("secret in", "secret out"), statement="Add.")
+    (bare,) = solve_messages(problem, style=PromptStyle.bare)
+    (fenced,) = solve_messages(problem, style=PromptStyle.fenced)
+    assert bare == {"role": "user", "content": "Add."}
+    assert "```python" in fenced["content"]
+    assert "secret" not in fenced["content"]
+
+
+@pytest.mark.parametrize("language", ["python", "cpp", "javascript", "java", "go", "rust", "bash"])
+def test_what_is_shown_as_an_answer_is_what_extract_finds(language):
+    for style in PromptStyle:
+        answer = solution_message("print(1)", style=style, language=language)["content"]
+        found = extract(answer, language=language, bare=style is PromptStyle.bare)
+        assert found.code is not None
+        assert found.code.strip() == "print(1)"

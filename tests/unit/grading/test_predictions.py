@@ -48,67 +48,25 @@ def test_an_output_is_found_and_compared_as_python_does(completion):
     assert (verdict.passed, verdict.error) == (True, None)
 
 
-@pytest.mark.parametrize(
-    ("completion", "error"),
-    [
-        ("[[0, 2], [0, 3]]", ErrorType.wrong_answer),  # a list is no tuple
-        ("[(0, 2)]", ErrorType.wrong_answer),
-        ("f([3, 2], 2)", ErrorType.syntax_error),
-        ("[(0, x) for x in (2, 3)]", ErrorType.syntax_error),
-        ("The answer is [(0, 2), (0, 3)].", ErrorType.syntax_error),
-        ("[ANSWER]\nassert f([3, 2], 2) == ??\n[/ANSWER]", ErrorType.syntax_error),
-        ("[" * 100_000, ErrorType.no_code),
-        ("-" * 19_000 + "1", ErrorType.syntax_error),
-        ("0x" + "f" * 19_000, ErrorType.wrong_answer),  # more digits than Python prints
-        ("[ANSWER] [/ANSWER]", ErrorType.no_code),
-        ("<think>never ends", ErrorType.no_code),
-    ],
-)
+LONG = [("[" * 100_000, "no_code"), ("-" * 19_000 + "1", "syntax_error")]
+LONG += [("0x" + "f" * 19_000, "wrong_answer")]  # more digits than Python prints
+
+
+@pytest.mark.parametrize(("completion", "error"), [*CASES["wrong"], *LONG])
 def test_what_is_no_right_output_has_its_error(completion, error):
     verdict = graded_on_host(Predicted.output, completion)
-    assert (verdict.passed, verdict.error) == (False, error)
+    assert (verdict.passed, verdict.error) == (False, ErrorType(error))
 
 
 @pytest.mark.sandbox
 def test_an_input_is_run_and_any_right_one_is_accepted():
-    verdicts = graded(
-        Predicted.input,
-        "[ANSWER]\nassert f([3, 2], 2) == [(0, 2), (0, 3)]\n[/ANSWER]",
-        "f({9, 3, 2}, n=len('ab'))",
-        "f(list(map(lambda x: x + 1, range(1, 9))), 2)",
-        "f([x + 1 for x in '2 1'.split() and [1, 2]], 2)",
-        "f([3, 2], 1)",
-        "f(3)",
-        "f([0] * 10 ** 12)",
-        "[(0, 2), (0, 3)]",
-    )
-    assert [verdict.error for verdict in verdicts] == [
-        *[None] * 4,
-        ErrorType.wrong_answer,
-        ErrorType.runtime_error,
-        ErrorType.memory_limit,
-        ErrorType.syntax_error,
-    ]
+    completions, errors = zip(*CASES["inputs"], strict=True)
+    verdicts = graded(Predicted.input, *completions)
+    assert [verdict.error for verdict in verdicts] == list(errors)
     assert verdicts[0].code == "f([3, 2], 2)"
 
 
-CHEATS = (
-    "f((SEEN.extend([1] * 5), [3, 2])[1], 2)",
-    "f(__import__('builtins').__dict__.update(sorted=lambda _: [2, 3]) or [0], 2)",
-    "f((lambda SEEN: 1)(0) and SEEN.append(1) or [3, 2], 2)",
-    "f((x for x in ()).gi_frame.f_globals.update(f=1) or [3, 2], 2)",
-    "f(type('L', (list,), {'__eq__': lambda *_: True})(), 2)",
-    "f(setattr, 2)",
-    "f((yield), 2)",
-    "f([3, 2], 2) if 0 else [(0, 2), (0, 3)]",
-    "[f, [(0, 2), (0, 3)]][1]",
-    "f(ｓetattr, 2)",
-    "f((ｙield(0) + 0) * 2)",
-    f"f(0x{'f' * 19_000})",
-)
-
-
-@pytest.mark.parametrize("completion", CHEATS)
+@pytest.mark.parametrize("completion", [*CASES["cheats"], f"f(0x{'f' * 19_000})"])
 def test_an_input_cannot_change_what_the_function_does(completion):
     verdict = graded_on_host(Predicted.input, completion)
     assert verdict.error is ErrorType.syntax_error

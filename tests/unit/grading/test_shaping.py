@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import extract
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.grading.reward_config import LengthBonus, RewardConfig, ShapingConfig
-from coding_model_project.grading.rewards import RewardKind, reward_function
+from coding_model_project.grading.rewards import (
+    LengthBonus,
+    RewardConfig,
+    RewardKind,
+    ShapingConfig,
+    reward_function,
+)
 from coding_model_project.grading.shaping import (
-    PARTS,
     Answer,
     Shaping,
     length_factor,
@@ -115,9 +119,13 @@ def test_the_parts_sum_to_the_total_and_off_changes_nothing(
         assert found == reward_function(kind)(PROBLEM, judged(fenced(code), *errors))
 
 
-def test_every_key_that_is_off_by_default_turns_a_part_on():
-    off = {name for name, value in vars(ShapingConfig()).items() if value == 0}
-    assert off == {part.on for part in PARTS.values()}
+def test_every_key_that_is_off_by_default_turns_shaping_on():
+    def on(**keys):
+        reward = RewardConfig(shaping=ShapingConfig(**keys))
+        return Shaping.of(reward, style=PromptStyle.fenced, max_tokens=10).on
+
+    assert not on()
+    assert all(on(**{name: 1}) for name, value in vars(ShapingConfig()).items() if value == 0)
 
 
 def test_golf_puts_correctness_first_and_then_the_shorter_program():

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from coding_model_project.cli import main
-from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.retries import Limiter
 from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.checking import check
 from coding_model_project.harbor.format.task import load_task

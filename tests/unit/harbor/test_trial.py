@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.errors import CheckerError, DataError
-from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.retries import Limiter
 from coding_model_project.grading.rewards import dense, sparse
 from coding_model_project.harbor import verification
 from coding_model_project.harbor.agents import Oracle, Script

@@ -5,13 +5,13 @@ import sys
 import pytest
 
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, supervisor
 from coding_model_project.sandbox.fusion import fleet
 
 
 @pytest.fixture(scope="module", params=list(Tier))
 def tier(request) -> Tier:
-    if problem := tiers.why_not(request.param, sys.executable):
+    if problem := supervisor.why_not(request.param, sys.executable):
         pytest.skip(f"tier {request.param} does not work here: {problem}")
     return request.param
 

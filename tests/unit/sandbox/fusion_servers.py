@@ -18,8 +18,8 @@ import httpx
 
 from coding_model_project.sandbox.fusion import FusionSandbox, wire
 from coding_model_project.sandbox.fusion.capabilities import Facts
-from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
+from coding_model_project.server.listening import Admission
 from coding_model_project.types import Execution, Limits, Program, Status, Stdin
 from tests.fakes import FakeSandbox
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from pathlib import Path
+
 import pytest
 
 from coding_model_project.errors import DataError
-from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import (
     Asserts,
-    ErrorType,
     Execution,
     Limits,
-    Problem,
     Program,
     Status,
-    Stdin,
-    Test,
 )
 from tests.tables import tables
-from tests.unit.sandbox.sources import SOURCES
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
 
 pytestmark = [
     pytest.mark.sandbox,
@@ -57,15 +59,6 @@ async def test_tests_that_do_not_compile_are_no_verdict(any_sandbox):
     assert (await run(any_sandbox, "def f(): return 1", "assert f()")).value is True
 
 
-async def test_inputs_of_one_program(sandbox):
-    """Each in a fresh process, and beside inputs of other kinds."""
-    code = "seen = []\ndef f():\n    seen.append(1)\n    return len(seen)\nprint('ran')"
-    given = [Asserts(source="assert f() == 1"), Stdin(""), Asserts(source="assert f() == 1")]
-    executions = await sandbox.run(Program(source=code), given, LIMITS)
-    assert [e.value for e in executions] == [True, None, True]
-    assert [e.stdout for e in executions] == ["ran\n"] * 3
-
-
 async def test_tests_are_nowhere_in_the_programs_memory(any_sandbox):
     """A program can find everything that was ever in the memory of the process that forks it."""
     code = SOURCES["a look for its tests"]
@@ -75,16 +68,32 @@ async def test_tests_are_nowhere_in_the_programs_memory(any_sandbox):
     assert [e.value for e in executions] == [True] * 3
 
 
-async def test_grading(any_sandbox):
-    tests = (Test(input=Asserts(source="assert f(1) == 2", entry_point="f")),)
-    problem = Problem(id="fake/a", split="test", statement="?", tests=tests, limits=LIMITS)
-    grader = ExecutionGrader(any_sandbox, stop_early=True)
-    right = await grader.grade_code(problem, "def f(x): return x + 1")
-    assert right.passed
-    assert right.comparison == "asserts"
-    wrong = await grader.grade_code(problem, "def f(x): return x")
-    assert wrong.error is ErrorType.wrong_answer
-    assert wrong.results[0].detail == "line 1: assert f(1) == 2"
-    raised = await grader.grade_code(problem, "def f(x): return y")
-    assert raised.error is ErrorType.runtime_error
-    assert "NameError: name 'y' is not defined" in raised.results[0].detail
+CROSSING_LIMITS = Limits(cpu_s=2, wall_s=20, memory_mb=256, output_kb=64)
+
+
+async def outcome(sandbox, code: str, entry: str, tests: str) -> str:
+    given = Asserts(source=tests, entry_point=entry or None)
+    try:
+        (ended,) = await sandbox.run(Program(source=code), [given], CROSSING_LIMITS)
+    except DataError:
+        return "ungradable"
+    if ended.value is True:
+        return "passes"
+    return f"fails: {ended.value if ended.status is Status.finished else ended.stderr_tail}"
+
+
+async def test_crossing():
+    text = (Path(__file__).parent / "crossing.txt").read_text()
+    cases = re.findall(r"^=== (.+) \| (.+)\n([^\0]*?)^---(.*)\n([^\0]*?)(?=^===|\Z)", text, re.M)
+    assert len(cases) == text.count("=== ")
+    async with EmbeddedSandbox(workers=2, min_tier="rlimit") as sandbox:
+        found = await asyncio.gather(
+            *(outcome(sandbox, code, entry.strip(), tests) for _, _, code, entry, tests in cases)
+        )
+    expected = {name: wanted for name, wanted, *_ in cases}
+    wrong = {
+        name: got
+        for (name, wanted), got in zip(expected.items(), found, strict=True)
+        if not got.startswith(wanted.partition(":")[0]) or wanted.partition(": ")[2] not in got
+    }
+    assert wrong == {}

@@ -15,12 +15,14 @@ import pytest
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox import conformance, conformance_cases
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, compiled_loop
+from coding_model_project.sandbox import conformance
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, slot
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import Asserts, Call, Limits, Opaque, Program, Status, Stdin
 from tests.tables import tables
-from tests.unit.sandbox.sources import SOURCES
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
 
 CASES = tables("sandbox")
 
@@ -35,7 +37,7 @@ ECHO = Program(source="print(input())")
 
 @pytest.fixture(scope="module", params=[True, False], ids=["compiled loop", "in Python"])
 async def sandbox(tier, request):
-    if request.param and compiled_loop.library() is None:
+    if request.param and slot.compiled_loop() is None:
         pytest.skip("no C compiler is here")
     made = EmbeddedSandbox(workers=2, min_tier="rlimit", tier=tier, compiled_loop=request.param)
     async with made as sandbox:
@@ -55,7 +57,7 @@ async def test_conforms(sandbox, tier, request):
 
 
 async def test_conformance_finds_what_is_wrong(sandbox):
-    wrong = conformance_cases.Case(name="wrong", source="print(1)", stdout="2\n")
+    wrong = conformance.Case(name="wrong", source="print(1)", stdout="2\n")
     (execution,) = await sandbox.run(Program(source=wrong.source), [wrong.given], LIMITS)
     assert wrong.problem(execution) == r"printed '1\n' instead of '2\n'"
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, compiled_loop
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, slot
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -22,12 +22,16 @@ from coding_model_project.types import (
     Stdin,
 )
 from tests.processes import below, ran
-from tests.unit.sandbox.sources import SOURCES
+from tests.tables import tables
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
+CASES = tables("sandbox")
 
 pytestmark = [
     pytest.mark.sandbox,
     pytest.mark.xdist_group("fork server"),  # which starts sandboxes once
-    pytest.mark.skipif(compiled_loop.library() is None, reason="no C compiler is here"),
+    pytest.mark.skipif(slot.compiled_loop() is None, reason="no C compiler is here"),
 ]
 
 LIMITS = Limits(cpu_s=1, wall_s=5, memory_mb=128, output_kb=64)
@@ -36,22 +40,13 @@ PROGRAMS: dict[str, tuple[str, Input]] = {
     "a long input": ("import sys\nprint(len(sys.stdin.buffer.read()))", Stdin("x" * 3_000_000)),
     "a call": ("def f(a, b): return {'sum': a + b}", Call("f", ([1], [2.5, "x" * 100_000]))),
     "a method": ("class Solution:\n    def f(self, n): return -n", Call("f", (2**70,))),
-    "a call of nothing": ("x = 1", Call("f")),
     "a call by a long name": ("def " + "ж" * 200 + "(): return 1", Call("ж" * 200)),
-    "a call that reads": ("import sys\ndef f(): return sys.stdin.read()", Call("f")),
     "a call by a name that JSON makes long": ("def " + "𠀀" * 64 + "(): return 1", Call("𠀀" * 64)),
-    "a quote in the name": ("def f(): return 1", Call('f"')),
-    "echo": ("print(input())", Stdin("ä\ud800\0b")),
-} | {
-    source[:20]: (source, Stdin(""))
-    for source in (
-        "print('x' * 100_000)",
-        "import sys\nprint(1)\nprint('é' * 3000, file=sys.stderr)\nsys.exit(3)",
-        "print(1)\0",
-        "x = " + "(" * 5000 + ")" * 5000,
-        "import os\nos._exit(77)",
-        "import os\nos.kill(os.getpid(), 9)",
-    )
+    "a deep source": ("x = " + "(" * 5000 + ")" * 5000, Stdin("")),
+}
+PROGRAMS |= {
+    source: (source, Stdin(given) if function is None else Call(function))
+    for source, given, function in CASES["programs"]
 }
 
 
@@ -153,16 +148,6 @@ async def test_finds_nothing_of_another_program(both, n):
                 assert seen.stdout == "looked\n", (seen, n_before)
 
 
-LEAVES_IN_TMP = (
-    "open('/tmp/x', 'w').write('x')",
-    "open('/tmp/x', 'w')\nos.remove('/tmp/x')",
-    "os.makedirs('/tmp/a/b')",
-    "os.symlink('/usr', '/tmp/usr')",
-    "os.chmod('/tmp', 0)",
-    "os.utime('/tmp', (1, 1))",
-    "os.listdir('/tmp')",
-    "open('/tmp/full', 'wb').write(bytes(1 << 16))\nos.kill(os.getpid(), 9)",
-)
 LOOK_AT_TMP = """
 is_, free = os.stat('/tmp'), os.statvfs('/tmp')
 print(oct(is_.st_mode), is_.st_nlink, is_.st_size, is_.st_atime_ns == is_.st_mtime_ns == is_.st_ctime_ns)
@@ -176,7 +161,7 @@ async def test_finds_tmp_as_new_whatever_the_last_test_did_to_it(both, n):
         pytest.skip("programs have no files of their own at this tier")
     (new,) = await both[1].run(Program(source=f"import os{LOOK_AT_TMP}"), [Stdin("")], LIMITS)
     assert new.status is Status.finished
-    for leaves in LEAVES_IN_TMP:
+    for leaves in CASES["leaves in tmp"]:
         source = f"import os\nif input():\n    {leaves.replace(chr(10), chr(10) + '    ')}\n"
         program = Program(source=f"{source}else:{LOOK_AT_TMP.replace(chr(10), chr(10) + '    ')}")
         for _ in range(2):
@@ -255,7 +240,7 @@ def test_a_host_with_many_files_open(tmp_path):
 
 
 async def test_a_compiled_loop_that_is_gone_is_done_without(monkeypatch):
-    monkeypatch.setattr(compiled_loop, "library", lambda: Path("/nonexistent.so"))
+    monkeypatch.setattr(slot, "compiled_loop", lambda: Path("/nonexistent.so"))
     async with EmbeddedSandbox(workers=1, min_tier="rlimit") as sandbox:
         (execution,) = await sandbox.run(Program(source="print(1)"), [Stdin("")], LIMITS)
     assert execution.stdout == "1\n"
@@ -267,22 +252,18 @@ def test_a_user_without_a_home_has_it_too(monkeypatch):
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", home)
-    assert compiled_loop.library.__wrapped__() is not None
+    assert slot.compiled_loop.__wrapped__() is not None
 
 
-def test_without_a_compiler_there_is_none(monkeypatch):
-    monkeypatch.setenv("PATH", "/nonexistent")
-    assert compiled_loop.library.__wrapped__() is None
-
-
-def test_a_compiler_that_fails_is_done_without(monkeypatch, tmp_path):
-    compiler = tmp_path / "cc"
-    compiler.write_text("#!/bin/sh\nexit 1\n")
-    compiler.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+@pytest.mark.parametrize("fails", [True, False], ids=["a compiler that fails", "no compiler"])
+def test_without_a_compiler_that_works_there_is_none(monkeypatch, tmp_path, fails):
+    if fails:
+        (compiler := tmp_path / "cc").write_text("#!/bin/sh\nexit 1\n")
+        compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin" if fails else "/nonexistent")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert compiled_loop.library.__wrapped__() is None
-    assert list((tmp_path / "cache" / "coding_model_project").iterdir()) == []
+    assert slot.compiled_loop.__wrapped__() is None
+    assert not list(tmp_path.glob("cache/coding_model_project/*"))
 
 
 def test_nothing_that_the_forking_process_imports_runs_in_every_fork():

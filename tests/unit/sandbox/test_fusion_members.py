@@ -12,11 +12,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.sandbox.fusion import FusionSandbox, discovery, members, wire
+from coding_model_project.errors import SandboxError
+from coding_model_project.sandbox.fusion import FusionSandbox, members, wire
 from coding_model_project.sandbox.fusion.endpoint import Endpoint
-from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
+from coding_model_project.server.listening import Admission
 from tests.unit.sandbox.fusion_servers import CORES, Hosts, Server, fake, fusion, outputs
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -176,20 +176,6 @@ async def test_a_name_without_addresses_is_waited_for_and_then_an_outage(monkeyp
             pass
 
 
-@pytest.mark.parametrize(
-    ("entry", "says"),
-    [
-        ("file:/no/such/file", "no such file"),
-        ("dns+https://judge:8080", "only dns\\+http"),
-        ("judge:8080", "dns\\+http://name:8080"),
-        ("dns+http://judge..svc:8080", "no name of a host"),
-    ],
-)
-def test_entries_that_name_nothing(entry, says):
-    with pytest.raises(ConfigError, match=says):
-        discovery.Discovery([entry])
-
-
 # ── a server that drains ──────────────────────────────────────────────────────────────────────────
 
 
@@ -236,23 +222,3 @@ async def test_what_comes_back_at_its_address_is_examined_anew(capfd):
         for n in range(40):  # each is sent to either server by chance
             await outputs(sandbox, str(n))
         assert [endpoint.known for endpoint in endpoints(sandbox)] == [False, True]
-
-
-async def test_readiness_and_refusals_while_it_drains():
-    admission = Admission(4, 4)
-    sandbox = fake()
-    app = create_app(sandbox, admission, Settings(token="secret"))  # type: ignore[arg-type]
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
-        assert (await client.get("/v1/ready")).status_code == 200
-        admission.leaving = True
-        assert (await client.get("/v1/ready")).status_code == 503
-        assert (await client.get("/v1/ping")).status_code == 200, "it is alive"
-        headers = {"authorization": "Bearer secret"}
-        body = {"code": "1", "language": "python"}
-        refused = await client.post("/run_code", json=body, headers=headers)
-        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
-        assert wire.LEAVING in refused.headers
-        assert sandbox.calls == []
-        text = (await client.get("/metrics", headers=headers)).text
-        assert "sandbox_leaving 1.0" in text
-        assert 'sandbox_info{identity="fake/rlimit/cpython-3.11"' in text

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coding_model_project.sandbox.carried import messages
-from coding_model_project.sandbox.fusion import bundle
-from coding_model_project.server import run_batch
-from coding_model_project.server.requests import BatchRequest, decoded
+from coding_model_project.sandbox.fusion import capabilities
+from coding_model_project.server import running
+from coding_model_project.server.running import BatchRequest, decoded
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -85,7 +85,7 @@ def test_requests_survive_the_way(tasks):
         assert (got.source, decoded(got.files)) == (task.program.source, task.program.files)
         assert (got.language, got.limits) == (task.program.language, task.limits)
         for picture, other in zip(got.inputs, task.inputs, strict=True):
-            one = run_batch._input(picture)
+            one = running._input(picture)
             if isinstance(other, Call) and isinstance(one, Call):
                 assert (one.function, one.continues) == (other.function, other.continues)
                 assert same(one.args, other.args)
@@ -97,7 +97,7 @@ def test_requests_survive_the_way(tasks):
 @settings(deadline=None)
 def test_answers_of_a_batch_survive_the_way(programs):
     request = request_of(*(task_of(*[Stdin("")] * len(executions)) for executions in programs))
-    sent = [list(map(run_batch._to_json, one)) for one in programs]
+    sent = [list(map(running._to_json, one)) for one in programs]
     found = messages.decode_batch(answered(*sent), request)
     for got, executions in zip(found.outcomes, programs, strict=True):
         for one, other in zip(got.executions, executions, strict=True):
@@ -128,7 +128,7 @@ def test_an_answer_signed_with_another_secret_is_none():
 
 def test_more_answers_than_inputs_or_programs_are_none():
     request = request_of(task_of(Stdin("")))
-    one = run_batch._to_json(Execution(status=Status.finished))
+    one = running._to_json(Execution(status=Status.finished))
     for outcomes in ([[one] * 2], [[one]] * 2):
         with pytest.raises(messages.NotAnAnswer):
             messages.decode_batch(answered(*outcomes), request)
@@ -144,7 +144,7 @@ def test_any_text_is_refused_as_an_answer_of_a_batch(text):
 
 def sources() -> dict[str, str]:
     """The modules that are sent to be compiled."""
-    (given,) = bundle.build_body()["files"].values()
+    (given,) = capabilities.build_body()["files"].values()
     return json.loads(base64.b64decode(given))["sources"]
 
 

@@ -16,20 +16,23 @@ from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox import languages
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, supervisor
 from coding_model_project.sandbox.embedded.languages import toolchains
-from coding_model_project.sandbox.embedded.languages.binaries import Binaries
-from coding_model_project.sandbox.with_servers import WithServers
+from coding_model_project.sandbox.embedded.languages.build import Binaries
+from coding_model_project.sandbox.fusion.other_languages import WithServers
 from coding_model_project.types import Call, Execution, Files, Problem, Program, Status, Stdin, Test
 from tests.language_cases import BASH_ATTEMPTS, CANARY, CASES, LIMITS, Case
+from tests.text_cases import sources
 from tests.unit.sandbox.fusion_servers import Server, fake, fusion, program_of_a_probe
+
+SOURCES = sources(__file__)
 
 pytestmark = pytest.mark.xdist_group("languages")  # which starts sandboxes once
 
 
 @pytest.fixture(scope="module", params=[Tier.namespaces, Tier.seccomp])
 async def sandbox(request):
-    if problem := tiers.why_not(request.param, sys.executable):
+    if problem := supervisor.why_not(request.param, sys.executable):
         pytest.skip(f"tier {request.param} does not work here: {problem}")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv(CANARY, "secret")
@@ -83,15 +86,10 @@ async def test_nothing_is_left_behind(sandbox, monkeypatch, tmp_path):
 @pytest.mark.sandbox
 async def test_a_checker_in_cpp(sandbox):
     needs("cpp", sandbox.tier)
-    source = """
-#include <fstream>
-int main(int, char **names) {
-    std::string read;
-    for (std::string word; *++names; read += word) std::ifstream(*names) >> word;
-    return read == "abc" ? 7 : 1;
-}"""
     files = Files(contents={"input": "a", "output": "b", "answer": "c"})
-    (execution,) = await sandbox.run(Program(source=source, language="c++"), [files], LIMITS)
+    (execution,) = await sandbox.run(
+        Program(source=SOURCES["a checker in C++"], language="c++"), [files], LIMITS
+    )
     assert execution.exit_code == 7
 
 
@@ -101,9 +99,7 @@ async def test_a_compiled_program_reads_its_files(sandbox):
     needs("cpp", sandbox.tier)
     if sandbox.tier is not Tier.namespaces:
         pytest.skip("no files below this tier")
-    source = """
-#include <bits/stdc++.h>
-int main() { std::string word; std::ifstream("data/in.txt") >> word; std::cout << word; }"""
+    source = SOURCES["a reader in C++"]
     for content in (b"one", b"one", b"two"):
         program = Program(source=source, language="cpp", files={"data/in.txt": content})
         (execution,) = await sandbox.run(program, [Stdin("")], LIMITS)

@@ -17,7 +17,9 @@ from coding_model_project.sandbox import embedded
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Limits, Program, Stdin
 from tests.processes import below, ended
-from tests.unit.sandbox.sources import SOURCES
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
 
 pytestmark = pytest.mark.sandbox
 

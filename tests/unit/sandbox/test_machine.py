@@ -14,12 +14,14 @@ import pytest
 
 from coding_model_project.errors import OverloadError
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.isolation.proc_files import MOST_WAITS, Waits, wall_limit
+from coding_model_project.isolation.proc_files import MOST_WAITS, wall_limit
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, slot
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import Asserts, Call, Limits, Program, Status, Stdin
 from tests.processes import below
-from tests.unit.sandbox.sources import SOURCES
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
 
 pytestmark = pytest.mark.sandbox
 
@@ -120,12 +122,6 @@ def test_waits_for_a_core_extend_the_wall_limit_within_a_bound():
     assert wall_limit(3.5, 1.0, 2.5) == "wall"
     assert wall_limit(1.0 + MOST_WAITS, 1.0, 1.0 + MOST_WAITS) == "starved"
     assert wall_limit(9.0, float("inf"), 3.0) is None
-
-
-def test_nothing_waits_for_a_core_without_proc():
-    waits = Waits(None)
-    waits.look([os.getpid()])
-    assert waits.seconds == 0.0
 
 
 BUSY = "import time\nwhile time.process_time() < 0.3: pass\nprint(input())"

@@ -11,16 +11,11 @@ import pytest
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox.embedded.languages import (
-    go,
-    jar,
-    java,
-    java_names,
-    rust,
-    toolchains,
-)
+from coding_model_project.sandbox.embedded.languages import go, java, rust, stages, toolchains
 from tests.tables import tables
-from tests.unit.sandbox.sources import SOURCES
+from tests.text_cases import sources
+
+SOURCES = sources(__file__)
 
 CASES = tables("java_names")
 
@@ -92,19 +87,12 @@ def test_half_a_go_is_none(bin_folder, tmp_path):
     for name in ("compile", "link"):
         tool(tmp_path / "goroot/tools" / name, "")
     assert "no standard library" in str(found())
-
-
-def test_what_a_probe_cannot_do_is_one_line(bin_folder, tmp_path):
-    """A tool chain that looks whole, and is not."""
-    tool(bin_folder / "go", GO, GOVERSION_HERE="go1.22.1")
-    for name in ("compile", "link"):
-        tool(tmp_path / "goroot/tools" / name, "")
     (tmp_path / "goroot/src/fmt").mkdir(parents=True)
-    found = go.find.__wrapped__()
-    assert not isinstance(found, str) and found.version == "go 1.22.1"
+    whole = found()  # it looks so
+    assert not isinstance(whole, str) and whole.version == "go 1.22.1"
     tool(bin_folder / "go", "echo a >&2; echo 'no such tool' >&2; exit 1")
     with pytest.raises(ConfigError, match=r"^go programs do not run here: .*: no such tool$"):
-        found.prepare()
+        whole.prepare()
 
 
 def test_a_refusal_names_the_way_out(monkeypatch):
@@ -119,7 +107,7 @@ MAIN = "public static void main(String[] args) {}"
 
 @pytest.mark.parametrize(("source", "file", "main"), CASES["names"])
 def test_a_java_source_names_its_file_and_its_main_class(source, file, main):
-    found = java_names.names(source)
+    found = java.names_of(source)
     assert (found.file, found.main) == (file, main)
 
 
@@ -127,7 +115,7 @@ def test_a_java_source_names_its_file_and_its_main_class(source, file, main):
 def test_names_in_a_long_java_source_take_no_time():
     pieces = ["class A {", "public ", "\n", "package ", "a.b ", "{", "void main", "/*"]
     for piece in (*pieces, '"', '\\"', '"""', "'"):
-        java_names.names(piece * 20_000)
+        java.names_of(piece * 20_000)
 
 
 def test_an_archive_has_regular_files_and_is_the_same_each_time(tmp_path):
@@ -137,11 +125,11 @@ def test_an_archive_has_regular_files_and_is_the_same_each_time(tmp_path):
     (tmp_path / "passwd").symlink_to("/etc/passwd")
     (tmp_path / "etc").symlink_to("/etc")
     os.mkfifo(tmp_path / "fifo")
-    packed = jar.pack(tmp_path)
+    packed = stages.pack_folder(tmp_path)
     assert zipfile.ZipFile(io.BytesIO(packed)).namelist() == ["A.class", "a/B.class"]
     os.utime(tmp_path / "A.class", (0, 0))
-    assert jar.pack(tmp_path) == packed
+    assert stages.pack_folder(tmp_path) == packed
     with (tmp_path / "Z.class").open("wb") as file:
         file.truncate(1 << 30)
     with pytest.raises(ValueError, match="larger than 64 MB"):
-        jar.pack(tmp_path)
+        stages.pack_folder(tmp_path)

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import httpx
 
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
-from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
+from coding_model_project.server.listening import Admission
 from coding_model_project.types import Execution
 from tests.fakes import FakeSandbox
 

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis.checks import not_a_server_error
 
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
-from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
+from coding_model_project.server.listening import Admission
 
 pytestmark = [
     pytest.mark.sandbox,

@@ -18,9 +18,13 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
-from coding_model_project.sandbox.embedded.languages import tools
-from coding_model_project.sandbox.embedded.languages.binaries import cache_folder, make_once
-from coding_model_project.sandbox.embedded.languages.build import Recipe, Toolchain
+from coding_model_project.sandbox.embedded.languages import build
+from coding_model_project.sandbox.embedded.languages.build import (
+    Recipe,
+    Toolchain,
+    cache_folder,
+    make_once,
+)
 from coding_model_project.types import Status
 
 TESTLIB = "CODING_TESTLIB"
@@ -48,13 +52,13 @@ def find(language: str) -> Toolchain | str:
     try:
         if compiler is None or not all(_finds(name, library) for library in libraries):
             return missing
-        version = tools.output(compiler, "--version").splitlines()[0]
+        version = build.output(compiler, "--version").splitlines()[0]
         folders = _include_folders(
-            tools.output(compiler, "-E", "-v", "-x", kind, os.devnull, errors=True)
+            build.output(compiler, "-E", "-v", "-x", kind, os.devnull, errors=True)
         )
         testlib = os.environ.get(TESTLIB, "")
         content = Path(testlib).read_bytes() if testlib and language == "cpp" else b""
-        maker = hashlib.sha256(repr((version, tools.stamp(compiler), options, _LINKING)).encode())
+        maker = hashlib.sha256(repr((version, build.stamp(compiler), options, _LINKING)).encode())
         maker.update(content)
         cache = cache_folder()
         headers = cache / f"headers-{maker.hexdigest()[:16]}"
@@ -64,7 +68,7 @@ def find(language: str) -> Toolchain | str:
         given = [*options, *_LINKING, f"-I{headers}", "-###", source, "-o", _PRODUCT]
         # C's mathematics are a library of its own, and programs do not say so.
         given += ["-lm"] if language == "c" else []
-        stages = _stages(name, tools.output(compiler, *given, errors=True))
+        stages = _stages(name, build.output(compiler, *given, errors=True))
     except (OSError, subprocess.SubprocessError, ValueError):
         return missing
     recipe = Recipe(
@@ -78,7 +82,7 @@ def find(language: str) -> Toolchain | str:
     readable = [
         *folders,
         str(Path(stages[0][0]).resolve().parent),
-        *tools.library_folders(stages[-1]),
+        *build.library_folders(stages[-1]),
         *(s[0] for s in stages),
         str(headers),
     ]
@@ -123,14 +127,14 @@ def _stages(compiler: str, printed: str) -> list[list[str]]:
 
 def _tool(compiler: str, name: str) -> str:
     """Return the path of one of a compiler's tools; raise ValueError if it is missing."""
-    found = shutil.which(tools.output(compiler, f"-print-prog-name={name}").strip())
+    found = shutil.which(build.output(compiler, f"-print-prog-name={name}").strip())
     if found is None:
         raise ValueError(f"no {name}")
     return str(Path(found).resolve())
 
 
 def _finds(compiler: str, library: str) -> bool:
-    return Path(tools.output(compiler, f"-print-file-name={library}").strip()).is_absolute()
+    return Path(build.output(compiler, f"-print-file-name={library}").strip()).is_absolute()
 
 
 def _include_folders(printed: str) -> list[str]:
@@ -149,4 +153,4 @@ def _precompile(target: Path) -> None:
         source = Path(folder) / "all.h"
         source.write_text(f"#include <{_HEADER}>\n")
         options = (*_COMPILING, "-std=gnu++17", "-x", "c++-header")
-        tools.output("g++", *options, str(source), "-o", str(target), timeout_s=_HEADER_S)
+        build.output("g++", *options, str(source), "-o", str(target), timeout_s=_HEADER_S)

@@ -13,8 +13,7 @@ from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.isolation.proc_files import longest_s
 from coding_model_project.sandbox.embedded.languages import toolchains
-from coding_model_project.sandbox.embedded.languages.binaries import Binaries, cache_folder
-from coding_model_project.sandbox.embedded.languages.build import Toolchain
+from coding_model_project.sandbox.embedded.languages.build import Binaries, Toolchain, cache_folder
 from coding_model_project.sandbox.embedded.slot import COMPILE_S, Slot, ZygoteLost
 from coding_model_project.sandbox.languages import Language
 from coding_model_project.types import Execution, Limits, Program, Status, Stdin

@@ -5,7 +5,6 @@ Programs can use only the standard library, without cgo.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import subprocess
@@ -14,9 +13,13 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.sandbox.embedded.languages import tools
-from coding_model_project.sandbox.embedded.languages.binaries import cache_folder, make_once
-from coding_model_project.sandbox.embedded.languages.build import Recipe, Toolchain
+from coding_model_project.sandbox.embedded.languages import build
+from coding_model_project.sandbox.embedded.languages.build import (
+    Recipe,
+    Toolchain,
+    made_by,
+    make_once,
+)
 from coding_model_project.sandbox.embedded.launch import Profile
 from coding_model_project.types import Status
 
@@ -51,7 +54,7 @@ def _prepare(go: str, kept: Path) -> None:
     except (OSError, subprocess.SubprocessError) as error:
         raise ConfigError(
             f"go programs do not run here: its standard library does not compile: "
-            f"{tools.last_words(error)}"
+            f"{build.last_words(error)}"
         ) from error
 
 
@@ -62,7 +65,7 @@ def _compile_library(go: str, index: Path) -> None:
         OSError, subprocess.SubprocessError: it fails.
     """
     with tempfile.TemporaryDirectory(dir=index.parent) as cache:
-        packages = tools.output(
+        packages = build.output(
             go, "list", "-export", "-trimpath", "-gcflags=all=-dwarf=false",
             "-f={{if .Export}}{{.ImportPath}}={{.Export}}{{end}}", "std",
             folder=Path(cache), timeout_s=_LIBRARY_S, variables={**_OFFLINE, "GOCACHE": cache},
@@ -82,22 +85,21 @@ def find() -> Toolchain | str:
     go = shutil.which("go")
     if go is None:
         return "go is not installed (https://go.dev/dl)"
-    root = tools.output_or_none(go, "env", "GOROOT", variables=_OFFLINE)
-    printed = tools.output_or_none(go, "env", "GOVERSION", variables=_OFFLINE) or ""
+    root = build.output_or_none(go, "env", "GOROOT", variables=_OFFLINE)
+    printed = build.output_or_none(go, "env", "GOVERSION", variables=_OFFLINE) or ""
     version = re.search(r"go(\d+)\.(\d+)", printed)
     if not root or not version:
         return "the version of go cannot be read"
     if (int(version[1]), int(version[2])) < _OLDEST:
         return f"{printed} is too old: 1.{_OLDEST[1]} or later"
-    folder = Path(tools.output_or_none(go, "env", "GOTOOLDIR", variables=_OFFLINE) or root)
+    folder = Path(build.output_or_none(go, "env", "GOTOOLDIR", variables=_OFFLINE) or root)
     if not (folder / "compile").is_file() or not (folder / "link").is_file():
         return f"go has no compile and link in {folder}: install the whole distribution"
     if not Path(root, "src/fmt").is_dir():
         return f"go has no standard library in {root}: install the whole distribution"
     compile_, link = commands = [str(folder / tool) for tool in ("compile", "link")]
-    stamps = list(map(tools.stamp, commands))
-    maker = hashlib.sha256(repr((printed, stamps, _COMPILING, _LINKING)).encode()).hexdigest()
-    kept = cache_folder() / f"go-{maker[:16]}"
+    stamps = list(map(build.stamp, commands))
+    maker, kept = made_by("go", printed, stamps, _COMPILING, _LINKING)
     index = f"-importcfg={kept / _INDEX}"
     recipe = Recipe(
         source=_SOURCE,

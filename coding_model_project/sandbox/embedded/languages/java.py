@@ -1,23 +1,28 @@
 """javac and java: a compiler and a virtual machine (VM), each one process with threads.
 
 The product is an archive of the classes. The VM itself limits the heap, so that garbage is collected
-before the limit is reached; memory of the VM and of deep recursion comes on top.
+before the limit is reached; memory of the VM and of deep recursion comes on top. A source's types say
+what its file must be called, and which class has `main`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
-from coding_model_project.sandbox.embedded.languages import java_names, tools
-from coding_model_project.sandbox.embedded.languages.binaries import cache_folder, make_once
-from coding_model_project.sandbox.embedded.languages.build import Recipe, Toolchain
+from coding_model_project.sandbox.embedded.languages import build
+from coding_model_project.sandbox.embedded.languages.build import (
+    Recipe,
+    Toolchain,
+    made_by,
+    make_once,
+)
 from coding_model_project.sandbox.embedded.launch import Profile
 from coding_model_project.types import Limits, Status
 
@@ -89,7 +94,7 @@ def _archive(java: list[str], target: Path) -> None:
         folder = Path(name)
         (folder / "Main.java").write_text(_WARM_UP)
         command = _javac(java, [f"-XX:ArchiveClassesAtExit={target}"])
-        tools.output(*command, "Main.java", folder=folder, timeout_s=_ARCHIVE_S)
+        build.output(*command, "Main.java", folder=folder, timeout_s=_ARCHIVE_S)
 
 
 def _javac(java: list[str], options: list[str]) -> list[str]:
@@ -99,7 +104,7 @@ def _javac(java: list[str], options: list[str]) -> list[str]:
 
 
 def _recipe(java: list[str], kept: Path, maker: str, limits: Limits, source: bytes) -> Recipe:
-    names = java_names.names(source.decode("utf-8", "replace"))
+    names = names_of(source.decode("utf-8", "replace"))
     shared = kept / _ARCHIVE
     archive = [f"-XX:SharedArchiveFile={shared}"] if shared.exists() else []
     heap = f"-Xmx{max(limits.memory_mb, _LEAST_HEAP_MB)}m"
@@ -118,7 +123,7 @@ def _recipe(java: list[str], kept: Path, maker: str, limits: Limits, source: byt
 @lru_cache
 def find() -> Toolchain | str:
     """Return the Java of this machine, or what is missing and how to get it."""
-    javac = tools.which("javac")
+    javac = build.which("javac")
     if javac is None:
         has_java = " (there is a java without javac)" if shutil.which("java") else ""
         return f"a Java development kit, {_OLDEST} or later, is not installed{has_java}"
@@ -126,16 +131,15 @@ def find() -> Toolchain | str:
     java = home / "bin/java"
     if not java.is_file() or not (home / "lib/modules").is_file():
         return f"the Java development kit of {javac} is incomplete: no bin/java or lib/modules"
-    printed = tools.output_or_none(str(java), "--version") or ""
+    printed = build.output_or_none(str(java), "--version") or ""
     version = re.search(r"(\d+)[\d._]*", printed)
     if not version:
         return f"the version of {java} cannot be read"
     if int(version[1]) < _OLDEST:
         return f"Java {version[0]} is too old: {_OLDEST} or later"
-    maker = hashlib.sha256(repr((printed, tools.stamp(javac), _COMPILING)).encode()).hexdigest()
-    kept = cache_folder() / f"java-{maker[:16]}"
+    maker, kept = made_by("java", printed, build.stamp(javac), _COMPILING)
     # Through the loader: without /proc, java cannot find its own path.
-    command = tools.through_loader(java, home / "lib")
+    command = build.through_loader(java, home / "lib")
     return Toolchain(
         version=f"java {version[0]}",
         readable=[str(home), *_linked(home), str(kept)],
@@ -153,3 +157,83 @@ def _linked(home: Path) -> list[str]:
         if real.exists() and not real.is_relative_to(home.resolve()):
             found[str(real.parent)] = None
     return list(found)
+
+
+_HIDDEN = re.compile(
+    r'//[^\n]*|/\*.*?(?:\*/|\Z)|"""(?:\\.|.)*?(?:"""|\Z)|"(?:\\.|[^"\\\n])*(?:"|$)'
+    r"|'(?:\\.|[^'\\\n])*(?:'|$)",
+    re.S | re.M,
+)
+"""Comments and literals, whose words and braces do not count. Each alternative also matches an unclosed
+one to its end, so that matching never restarts from the middle of it."""
+
+_TOKEN = re.compile(r"[{}();]|[\w.$]+")
+_KINDS = frozenset(["class", "interface", "enum", "record"])
+_PACKAGE = re.compile(r"^[ \t]*package\s+([\w.]+)\s*;", re.M)
+_IDENTIFIER = re.compile(r"[^\W\d][\w$]*")
+_DEFAULT = "Main"
+_LONGEST = 200
+"""Most bytes of a name that can also be a file's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """Names that follow from a source's types."""
+
+    file: str
+    """Name of the source file; javac requires that of a public class."""
+    main: str
+    """The class with `main`, with its package."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Type:
+    """A top-level type."""
+
+    name: str
+    is_public: bool
+    has_main: bool = False
+
+
+def names_of(source: str) -> Names:
+    """Return the names for a source; of classes with a `main`, prefer `Main`, then the public one."""
+    text = _HIDDEN.sub(" ", source)
+    types = _types(text)
+    public = next((found.name for found in types if found.is_public), None)
+    order = sorted(types, key=lambda found: (found.name != _DEFAULT, found.name != public))
+    started = next((found.name for found in order if found.has_main), None)
+    main = started or public or (types[0].name if types else _DEFAULT)
+    package = _PACKAGE.search(text)
+    return Names(file=f"{public or main}.java", main=f"{package[1]}.{main}" if package else main)
+
+
+def _types(text: str) -> list[_Type]:
+    types: list[_Type] = []
+    before: list[str] = []
+    """Words since the last type or statement, outside blocks and parentheses."""
+    blocks = parentheses = 0
+    last = ("", "")
+    for token in _TOKEN.findall(text):
+        if token == "(" and last == ("void", "main") and blocks == 1 and types:
+            types[-1].has_main = True
+        last = (last[1], token)
+        parentheses += {"(": 1, ")": -1}.get(token, 0)
+        if token == "{":
+            if blocks == 0 and (named := _named(before)):
+                types.append(_Type(name=named, is_public="public" in before))
+            blocks += 1
+        elif token == "}":
+            blocks = max(0, blocks - 1)
+        if token in ("{", "}", ";"):
+            before, parentheses = [], 0
+        elif blocks == 0 and parentheses == 0:
+            before.append(token)
+    return types
+
+
+def _named(words: list[str]) -> str | None:
+    """Return the word after the first `class`, `interface`, `enum` or `record`."""
+    at = next((n for n, word in enumerate(words) if word in _KINDS), len(words))
+    name = words[at + 1] if at + 1 < len(words) else ""
+    is_name = _IDENTIFIER.fullmatch(name) and len(name.encode()) <= _LONGEST
+    return name if is_name else None

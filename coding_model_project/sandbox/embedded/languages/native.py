@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from coding_model_project.isolation import confine, linux
 from coding_model_project.isolation.confine import PROC, Limits, Tier
-from coding_model_project.sandbox.embedded import argument_files, frames, launch
+from coding_model_project.sandbox.embedded import frames, launch, printed
 from coding_model_project.sandbox.embedded.languages import stages
 from coding_model_project.sandbox.embedded.launch import Command, Place, Profile
 from coding_model_project.sandbox.embedded.printed import Outputs
@@ -230,7 +230,7 @@ def _ready(
 
 def _executable(content: bytes, proc: int | None) -> int:
     """Return a descriptor of an in-memory file without writers, as execution requires."""
-    writable = argument_files.in_memory(content)
+    writable = printed.in_memory(content)
     fd = os.open(f"{os.getpid()}/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
     os.close(writable)
     return fd
@@ -246,18 +246,18 @@ def _run(channel: socket.socket, ready: _Ready, head: frames.Head, data: bytes) 
     words, files = list(ready.arguments), dict(ready.files)
     given = []
     if "arguments" in head:
-        on_files = argument_files.given(tier, head, data)
+        on_files = printed.argument_files(tier, head, data)
         words += on_files.paths
         files.update(on_files.files)
         given += on_files.descriptors
         data = b""
     outputs = Outputs.create(limits)
-    stdin = argument_files.in_memory(data)
+    stdin = printed.in_memory(data)
     descriptors = [stdin, *outputs.descriptors, *given]
     if ready.source is not None and tier is not Tier.namespaces:
         name, content = ready.source
         words[words.index(name)] = f"/dev/fd/{len(descriptors)}"
-        given.append(argument_files.in_memory(content))
+        given.append(printed.in_memory(content))
         descriptors.append(given[-1])
     place = Place(
         confinement=ready.place.confinement,

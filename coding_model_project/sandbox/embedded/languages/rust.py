@@ -8,7 +8,6 @@ no files to run. They can use only the standard library's crates.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import re
 import shlex
@@ -19,9 +18,13 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.sandbox.embedded.languages import tools
-from coding_model_project.sandbox.embedded.languages.binaries import cache_folder, make_once
-from coding_model_project.sandbox.embedded.languages.build import Recipe, Toolchain
+from coding_model_project.sandbox.embedded.languages import build
+from coding_model_project.sandbox.embedded.languages.build import (
+    Recipe,
+    Toolchain,
+    made_by,
+    make_once,
+)
 from coding_model_project.types import Limits, Status
 
 _SOURCE, _OBJECT, _PRODUCT = "main.rs", "main.o", "program"
@@ -53,7 +56,7 @@ def _prepare(rustc: Path, cc: str, kept: Path) -> None:
         )
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise ConfigError(
-            f"rust programs do not run here: rustc and cc cannot link one: {tools.last_words(error)}"
+            f"rust programs do not run here: rustc and cc cannot link one: {build.last_words(error)}"
         ) from error
 
 
@@ -62,10 +65,10 @@ def find() -> Toolchain | str:
     """Return the rustc of this machine that links statically, or what is missing and how to get it."""
     if shutil.which("rustc") is None:
         return "rustc is not installed (https://rustup.rs)"
-    version = tools.output_or_none("rustc", "-vV") or ""
+    version = build.output_or_none("rustc", "-vV") or ""
     release = re.search(r"^release: (\d+)\.(\d+)", version, re.M)
     host = re.search(r"^host: (\S+)", version, re.M)
-    sysroot = tools.output_or_none("rustc", "--print", "sysroot")
+    sysroot = build.output_or_none("rustc", "--print", "sysroot")
     if not release or not host or not sysroot:
         return "the version of rustc cannot be read (without a toolchain: rustup default stable)"
     if (int(release[1]), int(release[2])) < _OLDEST:
@@ -76,17 +79,17 @@ def find() -> Toolchain | str:
     rustc = Path(sysroot, "bin/rustc").resolve()
     if not rustc.is_file():
         return f"rustc's own folder has no bin/rustc: {sysroot}"
-    cc, ld = tools.which("cc"), tools.which("ld")
-    found = cc and tools.output_or_none(cc, "-print-file-name=libc.a")
+    cc, ld = build.which("cc"), build.which("ld")
+    found = cc and build.output_or_none(cc, "-print-file-name=libc.a")
     if not cc or not ld or not found or not Path(found).is_absolute():
         return "cc with the static libc.a, and ld, which link Rust programs, are not installed"
     library = Path(sysroot, "lib")
     # Without /proc, rustc cannot find its own path, and so its libraries.
-    command = tools.through_loader(rustc, library)
+    command = build.through_loader(rustc, library)
     compile_ = [*command, *_COMPILING, f"--sysroot={sysroot}", "--emit=obj", "-o", _OBJECT, _SOURCE]
-    made_by = repr((version, compile_, _LINKING, tools.stamp(str(rustc)), tools.stamp(cc)))
-    maker = hashlib.sha256(made_by.encode()).hexdigest()
-    kept = cache_folder() / f"rust-{maker[:16]}"
+    maker, kept = made_by(
+        "rust", version, compile_, _LINKING, build.stamp(str(rustc)), build.stamp(cc)
+    )
 
     def recipe(_limits: Limits, _source: bytes) -> Recipe:
         return Recipe(
@@ -111,7 +114,7 @@ def _cc_folders(cc: str) -> list[str]:
     """Return the folders of the files that cc adds to a program."""
     paths: list[Path] = []
     for name in ("crt1.o", "crtbeginT.o", "libgcc_eh.a", "libc.a"):
-        path = Path(tools.output_or_none(cc, f"-print-file-name={name}") or "")
+        path = Path(build.output_or_none(cc, f"-print-file-name={name}") or "")
         if path.is_absolute():
             paths.append(path.resolve().parent)
     return list(map(str, dict.fromkeys(paths)))
@@ -130,7 +133,7 @@ def _probe(rustc: str, cc: str, kept: Path) -> list[str]:
         folder = Path(name)
         (folder / _SOURCE).write_text("fn main() {}\n")
         saving = ("-Csave-temps", f"-Clinker={cc}", "--print=link-args", "-o", _PRODUCT, _SOURCE)
-        printed = tools.output(rustc, *_COMPILING, *saving, folder=folder, timeout_s=_PROBE_S)
+        printed = build.output(rustc, *_COMPILING, *saving, folder=folder, timeout_s=_PROBE_S)
         words = [word for word in shlex.split(printed) if "=" not in word or word.startswith("-")]
         words = words[words.index(cc) + 1 :]
         objects = [word for word in words if word.endswith(".rcgu.o")]
@@ -139,9 +142,9 @@ def _probe(rustc: str, cc: str, kept: Path) -> list[str]:
         names = {program[0]: _OBJECT, allocator: str(kept / _ALLOCATOR)}
         shutil.copy(folder / allocator, kept / _ALLOCATOR)
         kept_words = [names.get(word, word) for word in _without_probe(words, name)]
-        commands = tools.output(cc, *kept_words, *_LINKING, "-###", folder=folder, errors=True)
+        commands = build.output(cc, *kept_words, *_LINKING, "-###", folder=folder, errors=True)
     command = [shlex.split(line) for line in commands.splitlines() if line.startswith(" ")][-1]
-    ld = tools.which("ld")
+    ld = build.which("ld")
     assert ld is not None
     return [ld, *command[1:]]
 

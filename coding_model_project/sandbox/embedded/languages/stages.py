@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import mmap
 import os
 import shutil
 import socket
+import stat
 import time
+import zipfile
 from pathlib import Path
 
 from coding_model_project.isolation import linux
 from coding_model_project.isolation.confine import Limits, Tier
 from coding_model_project.sandbox.embedded import frames, launch
-from coding_model_project.sandbox.embedded.languages import jar
 from coding_model_project.sandbox.embedded.launch import Command, Place
 
 _CPU_S, _WALL_S, _OUTPUT_KB = 30.0, 50.0, 256 << 10
@@ -53,7 +55,7 @@ def make(
         product = b""
         if failure is None and head["packs"]:
             try:
-                product = jar.pack(folder / head["packs"])
+                product = pack_folder(folder / head["packs"])
             except ValueError as error:
                 failure = str(error), 1
         elif failure is None and head["product"]:
@@ -138,3 +140,43 @@ def _tool(words: list[str]) -> str:
 def _is_full(folder: str | None) -> bool:
     disk = os.statvfs(folder or "/")
     return disk.f_bavail * disk.f_frsize < _SPARE or (disk.f_files > 0 and disk.f_favail == 0)
+
+
+_MOST_BYTES = 64 << 20
+_DATE = (1980, 1, 1, 0, 0, 0)
+"""The earliest date in an archive, used for all files: equal content makes equal archives."""
+
+
+def pack_folder(folder: Path) -> bytes:
+    """Return an archive of all regular files in a folder with an untrusted source's compiled files.
+
+    Links are left out: their targets are not the program's.
+
+    Raises:
+        ValueError: the files are too large.
+    """
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for parent, folders, names in os.walk(folder):
+            folders.sort()
+            for name in sorted(names):
+                path = Path(parent) / name
+                content = _content(path, _MOST_BYTES - packed.tell())
+                if content is not None:
+                    member = str(path.relative_to(folder))
+                    archive.writestr(zipfile.ZipInfo(member, date_time=_DATE), content)
+    return packed.getvalue()
+
+
+def _content(path: Path, most: int) -> bytes | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(descriptor, "rb") as file:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode):
+            return None
+        if info.st_size > most:
+            raise ValueError(f"the program's classes are larger than {_MOST_BYTES >> 20} MB")
+        return file.read(info.st_size)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox.embedded.languages import cpp, go, java, rust, tools
+from coding_model_project.sandbox.embedded.languages import build, cpp, go, java, rust
 from coding_model_project.sandbox.embedded.languages.build import Recipe, Toolchain
 from coding_model_project.sandbox.embedded.launch import Profile, can_bound_processes
 from coding_model_project.sandbox.languages import Language, named
@@ -131,8 +131,8 @@ def _interpreter(
 
 
 def _find_node() -> Toolchain | str:
-    path = tools.which("node")
-    version = tools.output_or_none(path, "--version") if path else None
+    path = build.which("node")
+    version = build.output_or_none(path, "--version") if path else None
     if not path or not version or int(version.lstrip("v").split(".")[0]) < _OLDEST_NODE:
         return f"node {_OLDEST_NODE} or later is not installed"
     # Recursion as deep as in other languages; an in-memory file has no path to resolve.
@@ -144,9 +144,9 @@ def _find_node() -> Toolchain | str:
 
 
 def _find_perl() -> Toolchain | str:
-    path = tools.which("perl")
+    path = build.which("perl")
     found = (
-        tools.output_or_none(path, "-e", r'print join "\n", sprintf("%vd", $^V), @INC')
+        build.output_or_none(path, "-e", r'print join "\n", sprintf("%vd", $^V), @INC')
         if path
         else None
     )
@@ -158,8 +158,8 @@ def _find_perl() -> Toolchain | str:
 
 
 def _find_bash() -> Toolchain | str:
-    path = tools.which("bash")
-    version = tools.output_or_none(path, "-c", "echo $BASH_VERSION") if path else None
+    path = build.which("bash")
+    version = build.output_or_none(path, "-c", "echo $BASH_VERSION") if path else None
     if not path or not version:
         return "bash is not installed"
     commands = [found for name in _TOOLS.split() if (found := shutil.which(name))]

@@ -1,13 +1,18 @@
-"""Extraction of the expression that a completion predicts.
+"""The grader of predictions of a function's value, or of an input for which it returns one (CRUXEval).
+
+A predicted output is a literal, compared on the host by Python's `==`. For a predicted input, the
+sandbox calls the function with it, and the returned value is compared in the same way.
+
+The expression that a completion predicts:
 
 1. The text is the last one between `[ANSWER]` and `[/ANSWER]` that parses, without a fence around it;
    else the last fenced block; else the whole completion.
 2. The answer is the last statement of that text. From `assert f(…) == value` or `f(…) == value` (or
    `is`), it is the requested side; otherwise the expression itself.
 
-An output must be a literal: one that calls the function predicts nothing. An input is a call of `f` whose
-arguments are built from literals, built-in types and their methods. It cannot reach the globals of the
-function or the builtins, so it cannot replace functions that `f` calls.
+An output must be a literal: one that calls the function predicts nothing. An input is a call of `f`
+whose arguments are built from literals, built-in types and their methods. It cannot reach the globals
+of the function or the builtins, so it cannot replace functions that `f` calls.
 """
 
 from __future__ import annotations
@@ -15,14 +20,108 @@ from __future__ import annotations
 import ast
 import re
 import symtable
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from coding_model_project.errors import DataError
+from coding_model_project.grading.base import GRADER_VERSION, AnswerGrader
+from coding_model_project.grading.brief import shown_value
 from coding_model_project.grading.extract import of_one_text
 from coding_model_project.grading.fences import Fences
 from coding_model_project.grading.literals import syntax_tree
-from coding_model_project.types import Plain, Predicted
+from coding_model_project.types import (
+    Call,
+    ErrorType,
+    Plain,
+    Predicted,
+    Prediction,
+    Problem,
+    Test,
+    TestResult,
+    Verdict,
+)
+
+_ENTRY = "predicted_input_"
+_DETAIL_BYTES = 500
+
+
+class PredictionGrader:
+    """A grader of predicted outputs and inputs.
+
+    Args:
+        execution: the grader that runs programs.
+    """
+
+    def __init__(self, execution: AnswerGrader) -> None:
+        self._execution = execution
+
+    async def grade_code(
+        self, problem: Problem, code: str | None, *, extraction: str = "given"
+    ) -> Verdict:
+        """Judge a text by the prediction in it; the verdict's `code` is that prediction.
+
+        Raises:
+            DataError: the problem has no prediction.
+            SandboxError: the sandbox failed.
+        """
+        prediction = problem.prediction
+        if prediction is None:
+            raise DataError(f"problem {problem.id} has no prediction")
+        started = time.monotonic()
+        found = None if code is None else answer_text(code)
+        if found is None:
+            return self._verdict(problem, None, None, started)
+        try:
+            if prediction.of is Predicted.input:
+                call = predicted_input(found.text)
+                verdict = await self._ran(problem, prediction, call)
+                return replace(verdict, code=call, extraction=str(found.rule))
+            result = _compared(prediction, predicted_output(found.text))
+        except NotAnAnswer as error:
+            result = TestResult(error=ErrorType.syntax_error, detail=str(error)[:_DETAIL_BYTES])
+        return self._verdict(problem, found, result, started)
+
+    async def _ran(self, problem: Problem, prediction: Prediction, call: str) -> Verdict:
+        """Call the function with the predicted input, in a scope without the function's own names."""
+        program = f"{prediction.program}\n\n\ndef {_ENTRY}():\n    return {call}\n"
+        inner = replace(
+            problem,
+            tests=(Test(Call(_ENTRY), expected=prediction.output),),
+            language="python",
+            comparison="equal",
+            entry_point=_ENTRY,
+            prediction=None,
+        )
+        return await self._execution.grade_code(inner, program)
+
+    def _verdict(
+        self,
+        problem: Problem,
+        found: AnswerText | None,
+        result: TestResult | None,
+        started: float,
+    ) -> Verdict:
+        return Verdict(
+            problem_id=problem.id,
+            code=found and found.text,
+            extraction=str(found.rule if found else PredictionRule.nothing),
+            results=(result,) if result else (),
+            n_tests=1,
+            comparison="equal",
+            sandbox="host",
+            grader_version=GRADER_VERSION,
+            judge_s=time.monotonic() - started,
+        )
+
+
+def _compared(prediction: Prediction, given: object) -> TestResult:
+    if given == prediction.output:
+        return TestResult(error=None)
+    expected, got = (shown_value(one, _DETAIL_BYTES) for one in (prediction.output, given))
+    return TestResult(error=ErrorType.wrong_answer, detail=f"expected {expected}, got {got}")
+
 
 MAX_CHARACTERS = 20_000
 """Maximum length of an answer; the longest in CRUXEval has 200."""

@@ -1,5 +1,10 @@
-"""Processes that answer several inputs, one after another, if their problem says so (`Isolation.shared`).
+"""One input of a program, run by P in the confined process T, with asserts also in a second one, A.
 
+P must never hold the expected values of asserts: T is forked from P, so a program could find everything
+in its memory that P ever had. Asserts therefore go from the host's channel to A without passing P's
+memory (`frames.Exchange`).
+
+A problem may say that one process answers its inputs, one after another (`Isolation.shared`): `Kept`.
 For asserts they are the program's process and that of the trusted tests, which calls it; for calls, the
 program's alone. A request is passed on after the answer to the one before it has come, so a program
 never holds a later input. Every limit is that of one input. An input that ends the processes leaves new
@@ -11,13 +16,23 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import time
+import types
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from coding_model_project.sandbox.embedded import asserts, exchange, forked, frames, run_program
-from coding_model_project.sandbox.embedded.exchange import Exchange
+from coding_model_project.isolation.confine import Room, steps
+from coding_model_project.sandbox.embedded import (
+    asserts,
+    fork_server,
+    forked,
+    frames,
+    printed,
+    run_program,
+)
 from coding_model_project.sandbox.embedded.forked import PROGRAM, TESTS, Compiled
+from coding_model_project.sandbox.embedded.frames import Exchange
 from coding_model_project.sandbox.embedded.printed import Outputs
 
 if TYPE_CHECKING:
@@ -102,14 +117,14 @@ class Kept:
         if killed is None and forked.has_too_many_threads(self.clock.pids, self._proc):
             killed = "threads"
         if answered and (killed or not self._is_answer(answered)):
-            exchange.wipe(answered)
+            frames.wipe(answered)
             answered = None
         if killed is None:  # a process that closed its pipes may not have ended yet
             if not answered and not is_full:
                 forked.await_end(self.answering)
-            elif answered and answered.startswith(exchange.LAST):
+            elif answered and answered.startswith(frames.LAST):
                 forked.await_end(self.program)
-        is_last = not keep or not answered or answered.startswith(exchange.LAST)
+        is_last = not keep or not answered or answered.startswith(frames.LAST)
         printed = self.outputs.sizes()
         is_full = is_full or max(*printed, len(answered or b"") - _HEAD) >= cap
         lives = not (is_last or is_full) and forked.lives(self.program)
@@ -137,7 +152,7 @@ class Kept:
         self.has_printed = printed != (0, 0)
         self.outputs.send_answer(channel, cap, ended, printed, answered or b"")
         if answered:
-            exchange.wipe(answered)
+            frames.wipe(answered)
         if not lives:
             self.outputs.close()
             return False
@@ -155,7 +170,7 @@ class Kept:
 
     def _is_answer(self, answered: bytearray) -> bool:
         """Return whether bytes have the form of an answer; those of a called program have two heads."""
-        return answered.startswith((exchange.MORE, exchange.LAST)) and (
+        return answered.startswith((frames.MORE, frames.LAST)) and (
             self.is_tested or len(answered) > 1
         )
 
@@ -217,3 +232,112 @@ def _start_tested(
     for descriptor in (*to_tests, *to_program):
         os.close(descriptor)
     return program, tests
+
+
+def of_test(code: types.CodeType, plan: fork_server.Plan, kind: int) -> NoReturn:
+    """Run the program on its input, in a confined process that the compiled loop has forked.
+
+    Args:
+        kind: `fork_server.SCRIPT` or `CALL`.
+    """
+    if kind == fork_server.SCRIPT:
+        run_program.run_script(code)
+    run_program.run_call(code, fork_server.function(plan), fork_server.read_all(0))
+
+
+def run(
+    channel: socket.socket,
+    compiled: Compiled,
+    head: frames.Head,
+    n: int,
+    kept: Kept | None,
+) -> Kept | None:
+    """Run the program on an input, in the kind of process that the head names, and send the outcome.
+
+    Args:
+        n: bytes of the frame's body, which is still unread.
+        kept: processes that have answered earlier inputs of the program.
+
+    Returns:
+        Processes that may answer more inputs.
+    """
+    if "continues" in head:
+        return _run_kept(channel, compiled, head, n, kept)
+    if kept is not None:  # nothing would watch it from here on
+        kept.close()
+        kept = None
+    data = frames.receive_body(channel, n)
+    if "arguments" in head:
+        tier = compiled.ready.confinement.tier
+        _run_on_files(channel, compiled, printed.argument_files(tier, head, data))
+    else:
+        _run_program(channel, compiled, head.get("function"), data)
+    return kept
+
+
+def _run_kept(
+    channel: socket.socket, compiled: Compiled, head: frames.Head, n: int, kept: Kept | None
+) -> Kept | None:
+    """Have an input answered; only the process that answers it reads the frame's body."""
+    if kept is not None and not kept.takes(head):
+        kept.close()
+        kept = None
+    kept = kept or Kept(compiled, head)
+    cpu_s, wall_s = head["within"]
+    lives = kept.answer(channel, n, cpu_s=cpu_s, wall_s=wall_s, keep=head["keep"])
+    return kept if lives else None
+
+
+def _run_program(
+    channel: socket.socket, compiled: Compiled, function: str | None, data: bytes
+) -> None:
+    started = time.monotonic()
+    ready = compiled.ready
+    outputs = Outputs.create(ready.limits)
+    stdin = printed.in_memory(data if function is None else b"")
+
+    def body() -> NoReturn:
+        if function is None:
+            run_program.run_script(compiled.code)
+        run_program.run_call(compiled.code, function, data)
+
+    pid = forked.fork(compiled, ready.program, [stdin, *outputs.descriptors], PROGRAM, body)
+    killed = forked.watch(pid, forked.Clock([pid]), ready.limits, ready.confinement.proc, started)
+    _, status, usage = os.wait4(pid, 0)
+    os.close(stdin)
+    _send(channel, compiled, outputs, status, usage, killed, started)
+
+
+def _run_on_files(channel: socket.socket, compiled: Compiled, given: printed.Given) -> None:
+    started = time.monotonic()
+    outputs = Outputs.create(compiled.ready.limits)
+    null = os.open("/dev/null", os.O_RDONLY)
+
+    def body() -> NoReturn:
+        sys.argv[1:] = given.paths
+        run_program.run_script(compiled.code)
+
+    descriptors = [null, *outputs.descriptors, *given.descriptors]
+    compiled = compiled._replace(files={**compiled.files, **given.files})
+    room = Room.of({name: len(content) for name, content in compiled.files.items()})
+    ready = compiled.ready
+    ways = steps(ready.confinement, ready.limits, len(descriptors), room)
+    pid = forked.fork(compiled, ways, descriptors, PROGRAM, body)
+    for fd in (null, *given.descriptors):
+        os.close(fd)
+    killed = forked.watch(pid, forked.Clock([pid]), ready.limits, ready.confinement.proc, started)
+    _, status, usage = os.wait4(pid, 0)
+    _send(channel, compiled, outputs, status, usage, killed, started)
+
+
+def _send(
+    channel: socket.socket,
+    compiled: Compiled,
+    outputs: Outputs,
+    status: int,
+    usage: Any,
+    killed: str | None,
+    started: float,
+) -> None:
+    confined = compiled.confined[PROGRAM] == 1
+    outputs.send(channel, compiled.ready.limits, confined, status, usage, killed, started)

@@ -1,5 +1,0 @@
-"""Programs for the sandbox, by name: `sources.txt`."""
-
-from tests.text_cases import text_cases
-
-SOURCES = {name: text for name, _, text in text_cases(__file__, "sources.txt")}
