@@ -22,7 +22,6 @@ from coding_model_project.episodes.repair_config import RepairConfig
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.rewards import RewardConfig
-from coding_model_project.harbor.agent_config import AgentConfig
 from coding_model_project.harbor.harbor_config import AgentConfig, HarborConfig
 from coding_model_project.runs.runs_config import CheckpointsConfig, MirrorConfig, RolloutsConfig
 from coding_model_project.sandbox.sandbox_config import SandboxConfig

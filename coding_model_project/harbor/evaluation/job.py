@@ -30,7 +30,6 @@ from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.evaluation.backends.generation import Backend, Sampling
 from coding_model_project.evaluation.results import refuse_another
 from coding_model_project.grading.retries import CircuitBreaker
-from coding_model_project.harbor.agent_config import AgentConfig
 from coding_model_project.harbor.agents import BashAgent
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.evaluation.job_folder import AGENT_VERSION, Job, Worked

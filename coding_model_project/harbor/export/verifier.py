@@ -22,7 +22,6 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from coding_model_project.codec import from_json
-from coding_model_project.data.problem_rows import problem_of
 from coding_model_project.errors import CodingModelError, OverloadError
 from coding_model_project.grading.compare import inputs_of, is_right
 from coding_model_project.isolation import linux
