@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from coding_model_project.data.loaders.safe_pickle import HostilePickle, decode, text_of
+from coding_model_project.data.loaders.files import HostilePickle, decode, text_of
 from tests.strategies import PLAIN
 
 CANARY = []
