@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from coding_model_project.data.training import mixing, rows
-from coding_model_project.data.training.training_files import is_made
+from coding_model_project.data.training.rows import is_made
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.synthetic import arithmetic, tinycode
 from coding_model_project.synthetic.prepare import MANIFEST, write_set

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coding_model_project.data.quality.rates import wilson
+from coding_model_project.data.rates import wilson
 from coding_model_project.extras import extra
 from coding_model_project.grading.base import Outcome
 from coding_model_project.types import ERROR_GROUPS, Verdict

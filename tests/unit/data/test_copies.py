@@ -2,7 +2,7 @@
 
 import pytest
 
-from coding_model_project.data.program_identity import normal_form
+from coding_model_project.data.training.samples import normal_form
 from tests.tables import tables
 
 CASES = tables("copies")

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from coding_model_project import cli
-from coding_model_project.data.dedup.decide import decide
 from coding_model_project.data.dedup.documents import document, hashed, shape
-from coding_model_project.data.dedup.govern import govern
+from coding_model_project.data.dedup.govern import decide, govern
 from coding_model_project.data.dedup.search import Kind, contaminated, matches, ngrams
 from coding_model_project.data.problems import read_problems, write_problems
-from coding_model_project.data.quality.rates import NONE, Rate
+from coding_model_project.data.rates import NONE, Rate
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
 from tests.bench import made_problems

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from coding_model_project.cli import main
 from coding_model_project.data.governance import refuse_test_only
 from coding_model_project.data.problems import read_problems, write_problems
-from coding_model_project.data.program_identity import normal_form
 from coding_model_project.data.training.pairs import (
     CONTRASTS,
     Controls,
@@ -24,7 +23,7 @@ from coding_model_project.data.training.pairs import (
     split,
 )
 from coding_model_project.data.training.pairs import make_pairs as make_pairs_of
-from coding_model_project.data.training.samples import Sample
+from coding_model_project.data.training.samples import Sample, normal_form
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.results import COMPLETIONS
 from coding_model_project.grading.prompts import PromptStyle

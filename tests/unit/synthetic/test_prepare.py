@@ -5,12 +5,8 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 import pytest
 
-from coding_model_project.data.training.training_files import (
-    Plan,
-    is_made,
-    write_manifest,
-    write_training_files,
-)
+from coding_model_project.data.training.rows import is_made, write_manifest
+from coding_model_project.data.training.training_files import Plan, write_training_files
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.synthetic import tinymix

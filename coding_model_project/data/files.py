@@ -1,11 +1,11 @@
-"""Files of JSON lines that people name in options, and hashes of files."""
+"""Files of lines that people name in options, hashes of files, and pages from templates."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.storage.fetching import on_disk
@@ -46,3 +46,14 @@ def read_lines(
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{option}: {path}:{number}: expected {expected}") from error
     return rows
+
+
+# ── pages ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def rendered(template: Path, **values: Any) -> str:
+    """Return the text of a template of Jinja with these values; block tags take no line."""
+    import jinja2
+
+    page = template.read_text("utf-8")
+    return jinja2.Template(page, trim_blocks=True, keep_trailing_newline=True).render(values)
