@@ -20,8 +20,14 @@ from coding_model_project.evaluation import outputs
 from coding_model_project.evaluation.backends.generation import Backend
 from coding_model_project.evaluation.journal import Journal, read_rows, storage_errors
 from coding_model_project.evaluation.outputs import Report
-from coding_model_project.evaluation.plan import DataSet, Sample, load_datasets, samples
-from coding_model_project.evaluation.protocols import BUDGET, EvalProtocol
+from coding_model_project.evaluation.plan import (
+    BUDGET,
+    DataSet,
+    EvalProtocol,
+    Sample,
+    load_datasets,
+    samples,
+)
 from coding_model_project.evaluation.results import (
     COMPLETIONS,
     METRICS,

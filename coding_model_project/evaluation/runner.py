@@ -17,8 +17,7 @@ from coding_model_project.episodes.repair import Attempt, Seen, attempts, look_a
 from coding_model_project.errors import DataError, PromptError, SandboxError, UngradableError
 from coding_model_project.evaluation.backends.generation import Backend, Completion
 from coding_model_project.evaluation.journal import Journal
-from coding_model_project.evaluation.plan import Sample, sample_seed
-from coding_model_project.evaluation.protocols import EvalProtocol
+from coding_model_project.evaluation.plan import EvalProtocol, Sample, sample_seed
 from coding_model_project.evaluation.results import Generated, Key, Result, program_hash
 from coding_model_project.grading.base import Grader
 from coding_model_project.grading.brief import brief

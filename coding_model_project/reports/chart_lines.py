@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from coding_model_project.evaluation.statistics.intervals import bootstrap_interval, rate_interval
+from coding_model_project.evaluation.intervals import bootstrap_interval, rate_interval
 from coding_model_project.reports.charts import Line, Stack
 from coding_model_project.reports.tally import ACCEPTED, RunTally, StepTally
 from coding_model_project.runs.metrics_log import series

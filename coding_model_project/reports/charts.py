@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.evaluation.statistics.scores import percent
+from coding_model_project.evaluation.scores import percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Samples:
     """The samples on a page."""
 
     table: Mapping[str, Any]
-    """Columns and their texts, in the layout of `sample_columns.SampleTable`."""
+    """Columns and their texts, in the layout of `sample_selection.SampleTable`."""
     n_shown: int
     n_total: int
     n_whole: int

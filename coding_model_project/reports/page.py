@@ -20,7 +20,7 @@ from jinja2.environment import TemplateStream
 
 from coding_model_project.atomic import replacing
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison.paired import Comparison
+from coding_model_project.evaluation.comparison import Comparison
 from coding_model_project.reports.charts import Bar, Chart, Kind, bar_chart, difference_chart
 
 SHELL = Path(__file__).with_name("shell.html")

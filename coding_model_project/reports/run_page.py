@@ -12,7 +12,7 @@ from typing import Any
 
 from coding_model_project.evaluation.results import METRICS, RUN_INFO
 from coding_model_project.evaluation.results import read_metrics as read_metrics_of
-from coding_model_project.evaluation.statistics.scores import percent, rate_text
+from coding_model_project.evaluation.scores import percent, rate_text
 from coding_model_project.evaluation.tables import instruction_rates, other_readings
 from coding_model_project.reports.chart_lines import Metrics, chart_lines, chart_stacks
 from coding_model_project.reports.charts import Bar, Line, RunData, Samples, Written

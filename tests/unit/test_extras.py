@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 import coding_model_project.cli as cli
 from coding_model_project import extras, install
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.statistics.intervals import mcnemar
+from coding_model_project.evaluation.intervals import mcnemar
 from coding_model_project.extras import extra
 from tests.synthetic_runs import training, write_run
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coding_model_project.data.training.mixing import DrawByWorth
+from coding_model_project.data.training.difficulty import DrawByWorth
 from coding_model_project.errors import ConfigError
 
 IDS = [f"mine/{number}" for number in range(20)]

@@ -9,9 +9,9 @@ import pytest
 
 from coding_model_project import cli
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison.budgets import at_budgets
+from coding_model_project.evaluation.comparison import at_budgets
+from coding_model_project.evaluation.intervals import rate_interval
 from coding_model_project.evaluation.results import RESULTS, RUN_INFO, read_evaluation
-from coding_model_project.evaluation.statistics.intervals import rate_interval
 from tests.pages import packed
 from tests.synthetic_evaluations import result, write_evaluation, write_results
 from tests.synthetic_runs import write_run

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coding_model_project.evaluation.gain import FILE, gain, say_gain
+from coding_model_project.evaluation.comparison import GAIN, gain, say_gain
 from coding_model_project.runs.rollouts import Rollout, RolloutWriter
 from tests.synthetic_runs import rollout, write_run
 
@@ -30,7 +30,7 @@ def test_the_gain_is_of_the_problems_that_both_validations_judged(tmp_path):
     writer.close()
     lines: list[str] = []
     say_gain(tmp_path, lines.append)
-    found = json.loads((tmp_path / FILE).read_text())
+    found = json.loads((tmp_path / GAIN).read_text())
     assert (found["before"]["step"], found["after"]["step"]) == (0, 10)
     assert found["test"]["n_problems"] == 39
     assert round(found["test"]["delta"], 6) == round(20 / 39, 6)

@@ -14,7 +14,7 @@ from coding_model_project.evaluation.results import (
     read_evaluation,
     to_line,
 )
-from coding_model_project.evaluation.statistics.scores import dataset_metrics
+from coding_model_project.evaluation.scores import dataset_metrics
 from coding_model_project.types import Call, Problem, Test
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import rollout

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from coding_model_project.evaluation.statistics.intervals import (
+from coding_model_project.evaluation.intervals import (
     bootstrap_interval,
     detectable,
     hierarchical_interval,

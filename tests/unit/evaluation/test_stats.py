@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coding_model_project.errors import SandboxError
-from coding_model_project.evaluation.statistics.intervals import (
+from coding_model_project.evaluation.intervals import (
     bootstrap_interval,
     paired_test,
     pass_at_k,

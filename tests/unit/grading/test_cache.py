@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import pytest
 
 from coding_model_project.errors import SandboxError
-from coding_model_project.evaluation.protocols import data_version
+from coding_model_project.evaluation.plan import data_version
 from coding_model_project.grading.cache import CachedGrader, problem_digest
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.limiter import CircuitBreaker

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 import coding_model_project.cli as cli
-from coding_model_project.evaluation.statistics.intervals import rate_interval
+from coding_model_project.evaluation.intervals import rate_interval
 from coding_model_project.reports import write_report
 from coding_model_project.reports.chart_lines import chart_lines, chart_stacks
 from coding_model_project.reports.run_page import run_names

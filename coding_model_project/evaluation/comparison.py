@@ -1,4 +1,4 @@
-"""Paired differences between sides (second minus first): scores and error types of shared problems.
+"""Paired differences between sides (second minus first): scores, error types, budgets, and a run's gain.
 
 A side is an evaluation, or several that differ only in their seed.
 """
@@ -6,8 +6,10 @@ A side is an evaluation, or several that differ only in their seed.
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -15,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.results import RUN_INFO, Evaluation, Result, read_evaluation
-from coding_model_project.evaluation.statistics.intervals import (
+from coding_model_project.evaluation.intervals import (
+    PairedTest,
     detectable,
     hierarchical_interval,
     holm,
@@ -24,11 +26,15 @@ from coding_model_project.evaluation.statistics.intervals import (
     mcnemar,
     paired_test,
     pass_at_k,
+    rate_interval,
     side_interval,
     welch,
 )
+from coding_model_project.evaluation.results import RUN_INFO, Evaluation, Result, read_evaluation
+from coding_model_project.evaluation.scores import first_accepted_costs
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.runs.refusal import differences, listed
+from coding_model_project.runs.rollouts import read_rollouts
 from coding_model_project.types import ERROR_GROUPS, ErrorType
 
 
@@ -393,3 +399,156 @@ def _difference(first_SP: NDArray[np.float64], second_SP: NDArray[np.float64]) -
     interval = hierarchical_interval(first_SP, second_SP)
     mean = float(second_SP.mean() - first_SP.mean())
     return Share(mean=mean, low=interval.low, high=interval.high)
+
+
+# ── EVAL@budget ────────────────────────────────────────────────────────────────────────────────────
+#
+# Shares solved with the same tokens, or the same judge-seconds. For example, it compares repaired with
+# independent samples: a repair must beat the further samples that its tokens would have bought.
+
+_N_POINTS = 8
+_KINDS = ("tokens", "judge_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Both evaluations at one budget per problem."""
+
+    dataset: str
+    kind: str
+    """Unit of the budget, one of `_KINDS`."""
+    budget: float
+    first: float
+    """Share of problems solved within the budget, averaged over orders of the samples."""
+    second: float
+    delta: float
+    """Second minus first, with its 95% interval over problems."""
+    low: float
+    high: float
+    p: float
+    """p-value of the paired permutation test over problems, not corrected for the number of points."""
+
+
+def at_budgets(first: Evaluation, second: Evaluation) -> list[Point]:
+    """Return points in equal ratios, up to the largest budget for which every problem has samples.
+
+    Beyond it, a problem without further samples would wrongly count as unsolved.
+
+    Raises:
+        ConfigError: the evaluations have no graded problem in common, or different `GRADER_VERSION`s.
+    """
+    refuse_other_graders([first, second])
+    points: list[Point] = []
+    for name in (name for name in first.datasets() if name in second.datasets()):
+        one, other = first.by_problem(name), second.by_problem(name)
+        shared = [problem for problem in one if problem in other]
+        if shared:
+            groups = [[side[problem] for problem in shared] for side in (one, other)]
+            points += _points(name, *groups)
+    if not points:
+        raise ConfigError(f"{first.path} and {second.path} have no graded problem in common")
+    return points
+
+
+def _points(
+    dataset: str, first: Sequence[Sequence[Result]], second: Sequence[Sequence[Result]]
+) -> list[Point]:
+    rng = np.random.default_rng(0)
+    sides = [[first_accepted_costs(group, rng) for group in side] for side in (first, second)]
+    points = []
+    for column, kind in enumerate(_KINDS):
+        spent = [[costs[:, column] for costs, _ in side] for side in sides]
+        max_budget = min(float(total[column]) for side in sides for _, total in side)
+        for budget in _budgets(spent, max_budget):
+            rates = [[float((costs <= budget).mean()) for costs in side] for side in spent]
+            tested = paired_test(rates[1], rates[0])
+            point = Point(
+                dataset=dataset,
+                kind=kind,
+                budget=budget,
+                first=sum(rates[0]) / len(rates[0]),
+                second=sum(rates[1]) / len(rates[1]),
+                delta=tested.delta,
+                low=tested.low,
+                high=tested.high,
+                p=tested.p_value,
+            )
+            points.append(point)
+    return points
+
+
+def _budgets(spent: Sequence[Sequence[NDArray[np.float64]]], max_budget: float) -> list[float]:
+    """Return budgets from the cheapest success to `most`, or only `most` if no success is cheaper."""
+    finite = [
+        float(c[np.isfinite(c)].min()) for side in spent for c in side if np.isfinite(c).any()
+    ]
+    least = min(finite, default=max_budget)
+    if not 0 < least < max_budget:
+        return [max_budget]
+    return [*map(float, np.geomspace(least, max_budget, _N_POINTS)[:-1]), max_budget]
+
+
+# ── the gain of a training run ─────────────────────────────────────────────────────────────────────
+
+GAIN = "gain.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validated:
+    """The mean share of accepted samples per problem at one step, with its 95% interval."""
+
+    step: int
+    rate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """Two validations of a run, over the problems judged in both."""
+
+    before: Validated
+    after: Validated
+    test: PairedTest
+    """Paired test of the later against the earlier validation."""
+
+    def line(self) -> str:
+        """Return a one-line summary."""
+        rates = ", ".join(
+            f"step {v.step}: {v.rate:.1%} ({v.low:.1%} – {v.high:.1%})"
+            for v in (self.before, self.after)
+        )
+        test = self.test
+        return (
+            f"validation on {test.n_problems} problems: {rates}; {test.delta:+.1%} "
+            f"({test.low:+.1%} – {test.high:+.1%}), p = {test.p_value:.2g} (paired by problem)"
+        )
+
+
+def gain(run_dir: Path) -> Gain | None:
+    """Return the gain from a run's first validation to its last, or None with fewer than two."""
+    steps: dict[int, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for row in read_rollouts(run_dir):
+        if row.split == "validation":
+            steps[row.step][row.problem].append(row.verdict["error"] is None)
+    if len(steps) < 2:
+        return None
+    first, last = min(steps), max(steps)
+    problems = sorted(steps[first].keys() & steps[last].keys())
+    if not problems:
+        return None
+    rates = {step: [fmean(steps[step][name]) for name in problems] for step in (first, last)}
+    before, after = (
+        Validated(step=step, rate=fmean(rates[step]), low=interval[0], high=interval[1])
+        for step in (first, last)
+        for interval in [rate_interval(rates[step])]
+    )
+    return Gain(before=before, after=after, test=paired_test(rates[last], rates[first]))
+
+
+def say_gain(run_dir: Path | str, say: Callable[[str], None]) -> None:
+    """Print a run's gain and write it to its folder, if the run validated at least twice."""
+    found = gain(Path(run_dir))
+    if found is not None:
+        (Path(run_dir) / GAIN).write_text(json.dumps(asdict(found), indent=2) + "\n")
+        say(found.line())

@@ -17,11 +17,7 @@ from coding_model_project.atomic import replacing, write_json
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation import outputs
-from coding_model_project.evaluation.evaluation_config import EvaluationConfig
-from coding_model_project.evaluation.journal import storage_errors, to_line
-from coding_model_project.evaluation.plan import DataSet, Sample, load_datasets
-from coding_model_project.evaluation.protocols import EvalProtocol
-from coding_model_project.evaluation.rejudging.judging import (
+from coding_model_project.evaluation.changes import (
     Change,
     Judgement,
     OpenJudge,
@@ -30,6 +26,9 @@ from coding_model_project.evaluation.rejudging.judging import (
     count,
     judge_again,
 )
+from coding_model_project.evaluation.evaluation_config import EvaluationConfig
+from coding_model_project.evaluation.journal import storage_errors, to_line
+from coding_model_project.evaluation.plan import DataSet, EvalProtocol, Sample, load_datasets
 from coding_model_project.evaluation.results import (
     COMPLETIONS,
     METRICS,

@@ -15,7 +15,7 @@ from coding_model_project.atomic import replacing
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation.backends.generation import Completion, Messages, Sampling
 from coding_model_project.evaluation.evaluate import evaluate
-from coding_model_project.evaluation.imports.formats import (
+from coding_model_project.evaluation.import_formats import (
     ForeignSample,
     Format,
     digest,
