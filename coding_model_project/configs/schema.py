@@ -26,7 +26,7 @@ from coding_model_project.harbor.agent_config import AgentConfig
 from coding_model_project.harbor.integrity import HarborConfig
 from coding_model_project.runs.runs_config import CheckpointsConfig, MirrorConfig, RolloutsConfig
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
-from coding_model_project.synthetic.tinycode_config import TinyCodeConfig
+from coding_model_project.synthetic import TinyCodeConfig
 
 
 class TrainingMode(StrEnum):

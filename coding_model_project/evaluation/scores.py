@@ -1,4 +1,4 @@
-"""Metrics of an evaluation, whole and by budget, difficulty, month and cutoff, as metrics.json has them."""
+"""Metrics of an evaluation, whole and by budget, difficulty, month and cutoff: what metrics.json has."""
 
 from __future__ import annotations
 

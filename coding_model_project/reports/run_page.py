@@ -14,12 +14,11 @@ from coding_model_project.evaluation.results import METRICS, RUN_INFO
 from coding_model_project.evaluation.results import read_metrics as read_metrics_of
 from coding_model_project.evaluation.scores import percent, rate_text
 from coding_model_project.evaluation.tables import instruction_rates, other_readings
-from coding_model_project.reports.chart_lines import Metrics, chart_lines, chart_stacks
+from coding_model_project.reports.chart_lines import Metrics, RunTally, chart_lines, chart_stacks
 from coding_model_project.reports.charts import Bar, Line, RunData, Samples, Written
 from coding_model_project.reports.page import write_page
 from coding_model_project.reports.run_charts import run_charts
 from coding_model_project.reports.sample_selection import Choice, Index, SampleTable, choose
-from coding_model_project.reports.tally import RunTally
 from coding_model_project.runs.folder import RunFolder, State
 from coding_model_project.runs.metrics_log import read_metrics, total
 from coding_model_project.runs.rollouts import read_rollouts

@@ -17,8 +17,8 @@ from zlib import crc32
 import numpy as np
 import orjson
 
+from coding_model_project.reports.chart_lines import ACCEPTED, RunTally, error_group
 from coding_model_project.reports.charts import Samples
-from coding_model_project.reports.tally import ACCEPTED, RunTally, error_group
 from coding_model_project.runs.rollouts import Rollout
 
 WHOLE_SHARE = 0.4

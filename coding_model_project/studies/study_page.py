@@ -29,8 +29,14 @@ from coding_model_project.runs.live_view import sparkline
 from coding_model_project.runs.metrics_log import read_metrics, series
 from coding_model_project.runs.provenance import git
 from coding_model_project.runs.summary import summarise
-from coding_model_project.studies.definition import Stage, Study
-from coding_model_project.studies.members import Member, finished, keep_definition, members
+from coding_model_project.studies.study import (
+    Member,
+    Stage,
+    Study,
+    finished,
+    keep_definition,
+    members,
+)
 
 _CURVE = "judge/accepted"
 _WHAT = "Accepted samples by training step"

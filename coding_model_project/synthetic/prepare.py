@@ -33,7 +33,7 @@ SETS = {
     "tinycode": __name__,
     "tinymix": "coding_model_project.synthetic.tinymix",
     "tinygolf": "coding_model_project.synthetic.tinygolf",
-    "tinyshell": "coding_model_project.synthetic.tinyshell.shell_files",
+    "tinyshell": "coding_model_project.synthetic.tinyshell",
 }
 """The task sets' modules, each with `prepare_files` and `prepare_model`."""
 

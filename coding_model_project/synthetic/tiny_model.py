@@ -1,8 +1,8 @@
 """A tiny starting model: tokenizer and weights trained from scratch on a corpus of conversations.
 
-tinycode's corpus has programs with common mistakes (`tinycode.noise`), so reinforcement learning has
-something to correct, and the model always samples some correct programs. tinyshell's has shell commands
-of the same kind. Only answers are in the loss.
+tinycode's corpus has programs with common mistakes (`tinycode.NoisyPrograms`), so reinforcement learning
+has something to correct, and the model always samples some correct programs. tinyshell's has shell
+commands of the same kind. Only answers are in the loss.
 """
 
 from __future__ import annotations

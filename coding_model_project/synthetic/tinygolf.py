@@ -33,7 +33,7 @@ from coding_model_project.synthetic.tiny_model import (
     TinyModelConfig,
     pretrain_once,
 )
-from coding_model_project.synthetic.tinycode.generator import Task, in_asserts
+from coding_model_project.synthetic.tinycode import Task, in_asserts
 from coding_model_project.types import Problem
 
 VERSION = 1

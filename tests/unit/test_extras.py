@@ -25,7 +25,7 @@ def wheel(monkeypatch):
     monkeypatch.setattr(install, "checkout", lambda: None)
     for name in ("fastapi", "scipy", "scipy.stats"):
         monkeypatch.setitem(sys.modules, name, None)
-    app = "coding_model_project.reports.live.app"  # which may have imported fastapi
+    app = "coding_model_project.reports.live"  # which may have imported fastapi
     monkeypatch.delitem(sys.modules, app, raising=False)
 
 

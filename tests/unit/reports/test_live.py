@@ -13,8 +13,8 @@ import pytest
 import coding_model_project.cli as cli
 from coding_model_project.errors import DataError
 from coding_model_project.evaluation.results import COMPLETIONS, RESULTS, Generated, to_line
-from coding_model_project.reports.live.app import LiveRuns, create_app
-from coding_model_project.reports.live.sample_index import Filters
+from coding_model_project.reports.live import LiveRuns, create_app
+from coding_model_project.reports.live_samples import Filters
 from coding_model_project.runs.folder import RunFolder
 from tests.synthetic_evaluations import result
 from tests.synthetic_runs import rollout, training, write_run

@@ -9,9 +9,8 @@ from coding_model_project.data.training.rows import is_made, write_manifest
 from coding_model_project.data.training.training_files import Plan, write_training_files
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.synthetic import tinymix
+from coding_model_project.synthetic import tinycode, tinymix
 from coding_model_project.synthetic.prepare import prepare_files
-from coding_model_project.synthetic.tinycode import generator
 from coding_model_project.types import Problem, Stdin, Test
 
 TESTS = (Test(input=Stdin("1"), expected="1"),)
@@ -28,8 +27,8 @@ def test_files_are_made_once_their_manifest_has_the_same_settings(tmp_path):
 
 @pytest.mark.slow
 def test_a_mixed_task_set_is_made_once(tmp_path, monkeypatch):
-    some, said = list(generator.compositions())[::9], []
-    monkeypatch.setattr(generator, "compositions", lambda: some)
+    some, said = list(tinycode.compositions())[::9], []
+    monkeypatch.setattr(tinycode, "compositions", lambda: some)
     for _ in range(2):
         tinymix.prepare_files(tmp_path, seed=9, say=said.append)
     assert len(said) == 1

@@ -12,10 +12,16 @@ import pytest
 
 from coding_model_project.data.loaders import load
 from coding_model_project.grading.compare import same_output, same_value
-from coding_model_project.synthetic.tinycode import NoiseConfig, generate, noisy_solution
-from coding_model_project.synthetic.tinycode.families import MistakeKind, compositions
-from coding_model_project.synthetic.tinycode.generator import N_HIDDEN, N_PUBLIC, normalised
-from coding_model_project.synthetic.tinycode.noise import spoil
+from coding_model_project.synthetic.tinycode import (
+    N_HIDDEN,
+    N_PUBLIC,
+    NoiseConfig,
+    generate,
+    noisy_solution,
+    normalised,
+    spoil,
+)
+from coding_model_project.synthetic.tinycode_families import MistakeKind, compositions
 from coding_model_project.types import Call, Stdin
 from tests.text_cases import sources
 

@@ -40,7 +40,7 @@ from coding_model_project.harbor.format.task_config import Package, TaskConfig, 
 from coding_model_project.harbor.format.writing import write_task
 from coding_model_project.synthetic.prepare import MANIFEST, write_set
 from coding_model_project.synthetic.tiny_model import DrawnCorpus, TinyModelConfig, pretrain_once
-from coding_model_project.synthetic.tinyshell.shell_generator import (
+from coding_model_project.synthetic.tinyshell_tasks import (
     VERSION,
     Draw,
     ShellTask,

@@ -1,4 +1,7 @@
-"""Followed runs, and the live view's routes, which are read-only and require the token."""
+"""The live view: a local, read-only HTTP server that follows runs and shows every sample.
+
+Its routes require the token. live.html and live.js are the page; `live_samples` is the table of samples.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import orjson
 from coding_model_project.errors import CodingModelError
 from coding_model_project.extras import extra
 from coding_model_project.reports.charts import RunData
-from coding_model_project.reports.live.sample_index import Filters, Number, SampleIndex
+from coding_model_project.reports.live_samples import Filters, Number, SampleIndex
 from coding_model_project.reports.page import page
 from coding_model_project.reports.run_charts import run_charts
 from coding_model_project.reports.run_page import run_data, run_names
