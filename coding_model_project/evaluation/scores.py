@@ -136,7 +136,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
     for result in graded:
         problems[result.problem].append(result)
     groups = [group for group in problems.values() if group]
-    errors = Counter(_group(result) for result in graded if result.error is not None)
+    errors = Counter(ErrorType(result.error).group for result in graded if result.error)
     total = max(1, len(graded))
     n_samples = max((len(group) for group in groups), default=0)
     return {
@@ -155,7 +155,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         **_readings(groups, ks),
         "pass_ratio": _pass_ratio(groups),
         "accepted": sum(bool(result.passed) for result in graded) / total if graded else None,
-        "errors": {str(group): errors[str(group)] / total for group in ERROR_GROUPS},
+        "errors": {str(group): errors[group] / total for group in ERROR_GROUPS},
         "error_types": dict(sorted(Counter(r.error for r in graded if r.error).items())),
         "truncated": sum(result.truncated for result in results),
         "truncated_share": sum(result.truncated for result in results) / max(1, len(results)),
@@ -202,11 +202,6 @@ def _repair(graded: Sequence[Result]) -> dict[str, Any] | None:
             for number in range(max_repairs + 1)
         ],
     }
-
-
-def _group(result: Result) -> str:
-    assert result.error is not None
-    return str(ErrorType(result.error).group)
 
 
 def pass_rates(

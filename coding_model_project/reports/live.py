@@ -8,7 +8,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
@@ -29,7 +28,6 @@ with extra("serve"):
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 HOST = "127.0.0.1"
-_TEMPLATE = Path(__file__).with_name("live.html")
 _SCRIPTS = ("figures.js", "code.js", "timeline.js", "sample_view.js", "live.js")
 _READ = ["GET", "HEAD"]
 _HEADERS = {
@@ -54,7 +52,7 @@ def create_app(live: LiveRuns, token: str, *, follow: bool) -> FastAPI:
     @app.api_route("/", methods=_READ)
     async def _page() -> Response:
         content = page(
-            _TEMPLATE,
+            "live.html",
             _SCRIPTS,
             title=", ".join(live.names),
             runs=live.runs(),

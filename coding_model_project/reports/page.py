@@ -23,7 +23,8 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.comparison import Comparison
 from coding_model_project.reports.charts import Bar, Chart, Kind, bar_chart, difference_chart
 
-SHELL = Path(__file__).with_name("shell.html")
+_FOLDER = Path(__file__).parent
+SHELL = "shell.html"
 """Base template with a title and charts, which other templates extend."""
 
 
@@ -32,7 +33,7 @@ def write_page(
     title: str,
     charts: Sequence[Chart],
     *,
-    template: Path = SHELL,
+    template: str = SHELL,
     scripts: Sequence[str] = (),
     data: Mapping[str, Any] | None = None,
     **content: object,
@@ -41,7 +42,7 @@ def write_page(
 
     Args:
         charts: charts of the page.
-        template: template that extends shell.html; gets `charts` and `content`.
+        template: template of this folder that extends shell.html; gets `charts` and `content`.
         scripts: names of this folder's scripts that the page needs besides the drawing ones.
         data: data for scripts, by name.
 
@@ -58,25 +59,22 @@ def write_page(
 
 
 def page(
-    template: Path, scripts: Sequence[str], *, data: Mapping[str, Any], **content: object
+    template: str, scripts: Sequence[str], *, data: Mapping[str, Any], **content: object
 ) -> TemplateStream:
     """Render a page.
 
     Args:
-        template: template that extends shell.html; gets `content`.
-        scripts: names of scripts beside shell.html or the template.
+        template: template of this folder that extends shell.html; gets `content`.
+        scripts: names of this folder's scripts.
         data: data for scripts, by name.
     """
-    folders = [SHELL.parent, template.parent]
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folders), autoescape=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.FileSystemLoader(_FOLDER), autoescape=True, undefined=jinja2.StrictUndefined
     )
-    loader = environment.loader
-    assert loader is not None
-    texts = [loader.get_source(environment, name)[0] for name in scripts]
-    return environment.get_template(template.name).stream(
+    texts = [(_FOLDER / name).read_text("utf-8") for name in scripts]
+    return environment.get_template(template).stream(
         content,
-        css=SHELL.with_name("page.css").read_text(),
+        css=(_FOLDER / "page.css").read_text(),
         scripts=texts,
         hashes=[_hash(text) for text in texts],
         data={name: _packed(value) for name, value in data.items()},

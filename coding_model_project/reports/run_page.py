@@ -64,7 +64,7 @@ def write_report(
         out,
         ", ".join(names),
         [*(chart for row in charts.rows for chart in row), charts.history],
-        template=Path(__file__).with_name("run.html"),
+        template="run.html",
         scripts=_SCRIPTS,
         data={"samples": samples.table},
         runs=about,
@@ -229,7 +229,7 @@ def run_names(runs: Sequence[RunFolder]) -> list[str]:
         return [str(step) for step in steps]
     n = 1
     while n < max(len(path.parts) for path in paths):
-        names = [_tail(path, n) for path in paths]
+        names = ["/".join(path.parts[-n:]) for path in paths]
         if len(set(names)) == len(names):
             return names
         n += 1
@@ -237,10 +237,6 @@ def run_names(runs: Sequence[RunFolder]) -> list[str]:
 
 
 _STEP = re.compile(r"([^/]+)/([^/]+)-[0-9a-f]{8}$")
-
-
-def _tail(path: Path, n: int) -> str:
-    return "/".join(path.parts[-n:])
 
 
 def _state(run: RunFolder) -> str:

@@ -284,7 +284,8 @@ class Checker:
         return replace(result, faults=tuple(what for what, _ in found))
 
     async def _checked(self, problem: Problem, n_mutants: int, repeats: int) -> Preflight:
-        everything = _all_hidden(problem)
+        hidden = (replace(test, public=False) for test in problem.tests)
+        everything = replace(problem, tests=tuple(hidden))
         gold = await self._judged(everything, problem.gold)
         idle = idle_program(problem)
         reached = idle is None or not (await self._verdict(problem, idle)).passed
@@ -408,11 +409,6 @@ def with_mutant_limits(problem: Problem, gold: Verdict) -> Problem:
     cpu_s = min(limits.cpu_s, max(1.0, 10 * slowest_s))
     wall_s = max(3 * cpu_s, limits.wall_s * cpu_s / limits.cpu_s)
     return replace(problem, limits=replace(limits, cpu_s=cpu_s, wall_s=wall_s))
-
-
-def _all_hidden(problem: Problem) -> Problem:
-    """Return the problem with its public tests turned into hidden ones."""
-    return replace(problem, tests=tuple(replace(test, public=False) for test in problem.tests))
 
 
 def _why(verdict: Verdict) -> str:
