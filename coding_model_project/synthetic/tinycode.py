@@ -84,17 +84,9 @@ class TinyCode:
         return tuple(task.problem for task in self.split(split))
 
 
-def generate(seed: int = 0, size: int | None = None) -> TinyCode:
-    """Generate the task set. The same seed gives the same tasks on every machine.
-
-    Args:
-        size: keep only this many tasks, drawn from all of them; splits keep their shares.
-    """
-    return TinyCode(_all_tasks(seed)[:size])
-
-
 @lru_cache(maxsize=2)
-def _all_tasks(seed: int) -> tuple[Task, ...]:
+def generate(seed: int = 0) -> TinyCode:
+    """Generate the task set. The same seed gives the same tasks on every machine."""
     tasks = []
     seen: set[str] = set()
     for number, composition in enumerate(compositions()):
@@ -105,7 +97,7 @@ def _all_tasks(seed: int) -> tuple[Task, ...]:
         if shape not in seen:
             seen.add(shape)
             tasks.append(task)
-    return tuple(_with_splits(tasks, random.Random(seed)))
+    return TinyCode(tuple(_with_splits(tasks, random.Random(seed))))
 
 
 def normalised(source: str) -> str:
