@@ -189,7 +189,7 @@ N_SHOWN = 12
 
 
 def comparison_tables(comparison: Comparison) -> RenderableType:
-    """Return comparison_tables of differences, changed problems, error types and costs, with a legend."""
+    """Return tables of differences, changed problems, error types and costs, with a legend."""
     parts: list[RenderableType] = [_pairs_table(comparison)]
     parts += [Text(line) for pair in comparison.pairs for line in _changed(pair)]
     parts += [_shifts_table(pair) for pair in comparison.pairs if pair.errors]

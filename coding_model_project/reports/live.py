@@ -64,7 +64,7 @@ def create_app(live: LiveRuns, token: str, *, follow: bool) -> FastAPI:
     @app.api_route("/api/overview", methods=_READ)
     async def _overview(have: str = "") -> Response:
         if follow:
-            live.refresh()
+            live.index.refresh()
         return _json({"version": have} if have == live.version else live.overview())
 
     return app
@@ -136,14 +136,6 @@ class LiveRuns:
         for run in self._runs:
             run.provenance()  # raises for other folders before any run is read
         self.index = SampleIndex([run.path for run in self._runs])
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Read data written since the last call.
-
-        Raises:
-            DataError: a line of the samples is damaged.
-        """
         self.index.refresh()
 
     @property

@@ -94,7 +94,7 @@ def _read(runs: Sequence[RunFolder], budget_bytes: int) -> tuple[list[RunTally],
 
 
 def run_data(run: RunFolder, name: str, tally: RunTally) -> RunData:
-    """Read the data of a run, given the tally of its samples."""
+    """Read the data of a run, given the `Tally` of its samples."""
     metrics = read_metrics(run.metrics)
     scores = _scores(run)  # of an evaluation, which has no steps to draw lines over
     lines = {} if scores else chart_lines(tally, metrics, read_metrics(run.evaluations))
