@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
@@ -52,7 +53,7 @@ def create_app(live: LiveRuns, token: str, *, follow: bool) -> FastAPI:
     @app.api_route("/", methods=_READ)
     async def _page() -> Response:
         content = page(
-            "live.html",
+            Path(__file__).with_name("live.html"),
             _SCRIPTS,
             title=", ".join(live.names),
             runs=live.runs(),

@@ -24,7 +24,7 @@ from coding_model_project.evaluation.comparison import Comparison
 from coding_model_project.reports.charts import Bar, Chart, Kind, bar_chart, difference_chart
 
 _FOLDER = Path(__file__).parent
-SHELL = "shell.html"
+_SHELL = _FOLDER / "shell.html"
 """Base template with a title and charts, which other templates extend."""
 
 
@@ -33,7 +33,7 @@ def write_page(
     title: str,
     charts: Sequence[Chart],
     *,
-    template: str = SHELL,
+    template: Path = _SHELL,
     scripts: Sequence[str] = (),
     data: Mapping[str, Any] | None = None,
     **content: object,
@@ -42,7 +42,7 @@ def write_page(
 
     Args:
         charts: charts of the page.
-        template: template of this folder that extends shell.html; gets `charts` and `content`.
+        template: template that extends shell.html; gets `charts` and `content`.
         scripts: names of this folder's scripts that the page needs besides the drawing ones.
         data: data for scripts, by name.
 
@@ -59,20 +59,21 @@ def write_page(
 
 
 def page(
-    template: str, scripts: Sequence[str], *, data: Mapping[str, Any], **content: object
+    template: Path, scripts: Sequence[str], *, data: Mapping[str, Any], **content: object
 ) -> TemplateStream:
     """Render a page.
 
     Args:
-        template: template of this folder that extends shell.html; gets `content`.
+        template: template that extends shell.html; gets `content`.
         scripts: names of this folder's scripts.
         data: data for scripts, by name.
     """
+    folders = [_FOLDER, template.parent]
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_FOLDER), autoescape=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.FileSystemLoader(folders), autoescape=True, undefined=jinja2.StrictUndefined
     )
     texts = [(_FOLDER / name).read_text("utf-8") for name in scripts]
-    return environment.get_template(template).stream(
+    return environment.get_template(template.name).stream(
         content,
         css=(_FOLDER / "page.css").read_text(),
         scripts=texts,

@@ -64,7 +64,7 @@ def write_report(
         out,
         ", ".join(names),
         [*(chart for row in charts.rows for chart in row), charts.history],
-        template="run.html",
+        template=Path(__file__).with_name("run.html"),
         scripts=_SCRIPTS,
         data={"samples": samples.table},
         runs=about,

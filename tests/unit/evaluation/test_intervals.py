@@ -37,6 +37,7 @@ def test_the_interval_holds_the_mean_and_narrows_with_problems():
     assert narrow_high - narrow_low < (high - low) / 3
 
 
+@pytest.mark.slow
 @pytest.mark.soak  # a simulation
 @pytest.mark.parametrize("rate", [0.01, 0.02, 0.3, 0.99])
 @pytest.mark.parametrize("n", [40, 200])
@@ -177,6 +178,7 @@ def test_welch_is_scipys_and_says_nothing_without_variation():
     assert welch([0.5, 0.5], [0.6, 0.6]) is None
 
 
+@pytest.mark.slow
 @pytest.mark.soak  # a simulation
 def test_a_difference_called_detectable_is_found_in_four_of_five_cases():
     rng = np.random.default_rng(2)
@@ -206,6 +208,7 @@ def test_with_one_seed_the_interval_is_the_bootstrap_over_problems():
     assert ours == hierarchical_interval(first, second)
 
 
+@pytest.mark.slow
 @pytest.mark.soak  # a simulation
 @pytest.mark.parametrize(("seeds", "seed_std", "samples"), [(3, 0.0, 1), (3, 0.05, 4), (5, 0.1, 4)])
 def test_the_interval_over_seeds_covers_the_true_difference(seeds, seed_std, samples):
