@@ -1,8 +1,8 @@
-"""Names of the protocols and data sets of Phase 0, for study scripts; see evaluation/protocols.py."""
+"""Names of the protocols and data sets of Phase 0, for study scripts; see evaluation/plan.py."""
 
 from __future__ import annotations
 
-from coding_model_project.evaluation.protocols import BUDGET, GREEDY, SAMPLED
+from coding_model_project.evaluation.plan import BUDGET, GREEDY, SAMPLED
 
 EVAL_AT_1 = GREEDY
 EVAL_AT_K = SAMPLED

@@ -22,8 +22,8 @@ from coding_model_project import Judge
 from coding_model_project.errors import UngradableError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded.languages import toolchains
-from coding_model_project.synthetic import arithmetic
-from coding_model_project.synthetic.tinycode.generator import generate
+from coding_model_project.synthetic import tinymix
+from coding_model_project.synthetic.tinycode import generate
 from coding_model_project.types import Problem, Stdin, Test, Verdict
 from tests.language_cases import CASES
 from tests.soak.verdicts import BY_HAND
@@ -61,7 +61,7 @@ def _programs() -> Iterator[Case]:
 
 
 def _answers() -> Iterator[Case]:
-    for number, problem in enumerate(arithmetic.generate()):
+    for number, problem in enumerate(tinymix.arithmetic()):
         for i, (form, text) in enumerate(ANSWER_FORMS.items()):
             if (number + i) % 4 == 0:
                 right = int(problem.answer or "")

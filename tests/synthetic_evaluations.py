@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.evaluation.protocols import data_version
+from coding_model_project.evaluation.plan import data_version
 from coding_model_project.evaluation.results import (
     COMPLETIONS,
     RESULTS,

@@ -28,7 +28,7 @@ IMPORTED = (
     "coding_model_project.cli",
     "coding_model_project.data.training.training_files",
     "coding_model_project.doctor.profile",
-    "coding_model_project.evaluation.rejudging.evaluations",
+    "coding_model_project.evaluation.rejudging",
     "coding_model_project.grading.base",
     "coding_model_project.grading.instructions",
     "coding_model_project.harbor.export.exporting",

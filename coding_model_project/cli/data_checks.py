@@ -26,8 +26,8 @@ from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
     from coding_model_project.data.loaders import Loaded
-    from coding_model_project.data.quality.discrimination import Selection
     from coding_model_project.data.quality.preflight import Preflight
+    from coding_model_project.data.quality.test_order import Selection
     from coding_model_project.types import Problem
 
 
@@ -185,7 +185,7 @@ def select_tests(
 
     The last line is JSON. Exit code 1 if no problem's tests could be ordered.
     """
-    from coding_model_project.data.quality.discrimination import select_tests as select
+    from coding_model_project.data.quality.test_order import select_tests as select
 
     name, loaded = data.load(name)
     problems = list(loaded.problems[: data.limit])

@@ -24,8 +24,8 @@ from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 if TYPE_CHECKING:
     from coding_model_project.data.loaders import Trail
-    from coding_model_project.data.quality.faults import Fault
-    from coding_model_project.data.quality.rates import Rate
+    from coding_model_project.data.quality.preflight import Fault
+    from coding_model_project.data.rates import Rate
     from coding_model_project.types import Problem
 
 
@@ -94,8 +94,8 @@ def rows(
     from coding_model_project.data.loaders import Trail, given_set
     from coding_model_project.data.loaders.forms import parse_map
     from coding_model_project.data.quality.test_order import read_orders
+    from coding_model_project.data.rates import Rates, read_rates
     from coding_model_project.data.training import mixing
-    from coding_model_project.data.training.rates import Rates, read_rates
     from coding_model_project.data.training.training_files import write_training_files
 
     with extra("rows"):
@@ -224,7 +224,7 @@ def rates(
     the file as --rates, to filter by --min-rate and --max-rate, and as --order.
     """
     from coding_model_project.data.loaders import given_set, published_rates
-    from coding_model_project.data.quality.rates import Rate
+    from coding_model_project.data.rates import Rate
     from coding_model_project.evaluation.results import read_evaluation
 
     if column is not None:
@@ -256,7 +256,7 @@ def rates(
 
 
 def _write_rates(out: Path, measured: dict[str, Rate], as_json: bool) -> None:
-    from coding_model_project.data.training.rates import write_rates
+    from coding_model_project.data.rates import write_rates
 
     write_rates(out, measured)
     never = sum(rate.hits == 0 for rate in measured.values())

@@ -18,14 +18,13 @@ from coding_model_project.cli.common import embedded_sandbox, print_table
 from coding_model_project.cli.judging import Checking, run_preflight
 from coding_model_project.config_key import argument, option
 from coding_model_project.data.training.pairs import Controls
-from coding_model_project.data.training.sft_rows import Choose
+from coding_model_project.data.training.samples import Choose
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
-    from coding_model_project.data.training.samples import Sample
-    from coding_model_project.data.training.sft_rows import Counts
+    from coding_model_project.data.training.samples import Counts, Sample
     from coding_model_project.evaluation.judged import JudgedSamples
     from coding_model_project.types import Problem
 
@@ -63,7 +62,7 @@ def sft_rows(
     Sample training problems with `python -m recipes.baseline coding.evaluation.protocol=sampled`.
     """
     from coding_model_project.data.training.rows import sft_row, write_rows
-    from coding_model_project.data.training.sft_rows import choose as chosen_of
+    from coding_model_project.data.training.samples import choose as chosen_of
     from coding_model_project.evaluation.judged import read_judged
 
     _check_sft(evaluations or [], out, gold)
@@ -333,9 +332,14 @@ def repair_traces(
     Wrong programs are samples that fail a hidden test and a public test; the command runs the public
     tests. Right programs are accepted samples of the same problem, else its first gold solution.
     """
-    from coding_model_project.data.training.repair_traces import choose_traces, observed, trace_row
     from coding_model_project.data.training.rows import write_rows
-    from coding_model_project.data.training.samples import by_problem, distinct
+    from coding_model_project.data.training.samples import (
+        by_problem,
+        choose_traces,
+        distinct,
+        observed,
+        trace_row,
+    )
     from coding_model_project.evaluation.judged import held_out_line, one_style, read_judged
 
     if out.suffix != ".parquet":

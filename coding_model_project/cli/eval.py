@@ -15,10 +15,10 @@ from coding_model_project.cli.common import existing_file, on_servers, print_tab
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
-from coding_model_project.evaluation.imports.formats import Format
+from coding_model_project.evaluation.import_formats import Format
 
 if TYPE_CHECKING:
-    from coding_model_project.evaluation.rejudging.judging import Rejudged
+    from coding_model_project.evaluation.changes import Rejudged
     from coding_model_project.evaluation.results import Evaluation
 
 app = Commands(no_args_is_help=True, help="Evaluate models, and compare evaluations.")
@@ -62,7 +62,7 @@ def rejudge(
 
     Exit codes: 0 done, 2 wrong usage or a run that cannot be rejudged, 3 the sandbox failed.
     """
-    from coding_model_project.evaluation.rejudging.evaluations import (
+    from coding_model_project.evaluation.rejudging import (
         Given,
         rejudge_evaluation,
         rejudge_rollouts,
@@ -101,7 +101,7 @@ def rejudge(
 
 
 def _print_rejudged(one: Rejudged) -> None:
-    from coding_model_project.evaluation.rejudging.judging import shown
+    from coding_model_project.evaluation.changes import shown
 
     print(
         f"{one.path}: {one.samples:,} samples judged by grader {one.grader_after} (before: "
@@ -168,7 +168,7 @@ def import_(
     set, 3 the sandbox failed.
     """
     from coding_model_project.configs.typed import coding_of, evaluation_settings, new_config
-    from coding_model_project.evaluation.imports.importing import judge_samples, match
+    from coding_model_project.evaluation.importing import judge_samples, match
     from coding_model_project.evaluation.plan import load_datasets
     from coding_model_project.reports import write_report
     from coding_model_project.runs.provenance import command_line
@@ -264,8 +264,8 @@ def compare(
     as_json: options.AsJson = False,
 ) -> None:
     """Compare evaluations problem by problem: differences with intervals, changed problems, cost."""
-    from coding_model_project.evaluation.comparison.paired import compare as compare_sides
-    from coding_model_project.evaluation.comparison.paired import (
+    from coding_model_project.evaluation.comparison import compare as compare_sides
+    from coding_model_project.evaluation.comparison import (
         read_side,
         refuse_other_graders,
         unlike,
@@ -300,9 +300,9 @@ def compare(
         return
     from rich.console import Console
 
-    from coding_model_project.evaluation.comparison.comparison_tables import tables
+    from coding_model_project.evaluation.tables import comparison_tables
 
-    Console(highlight=False).print(tables(result))
+    Console(highlight=False).print(comparison_tables(result))
     if plot is not None:
         print(f"charts are in {plot}")
 
@@ -318,7 +318,7 @@ def budget(
     Their protocols may differ: repaired samples are compared with as many independent samples as
     the same tokens buy.
     """
-    from coding_model_project.evaluation.comparison.budgets import at_budgets
+    from coding_model_project.evaluation.comparison import at_budgets
     from coding_model_project.evaluation.results import read_evaluation
 
     points = at_budgets(read_evaluation(first), read_evaluation(second))

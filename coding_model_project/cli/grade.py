@@ -18,8 +18,8 @@ from coding_model_project.errors import ConfigError, UngradableError
 from coding_model_project.progress import Advance, progress_bar
 
 if TYPE_CHECKING:
+    from coding_model_project.evaluation.intervals import Outcome
     from coding_model_project.evaluation.journal import KeptResults
-    from coding_model_project.evaluation.statistics.intervals import Outcome
     from coding_model_project.grading.judge import Graders
     from coding_model_project.types import Problem
 
@@ -225,7 +225,7 @@ def _row(problem: Problem, outcome: Outcome) -> dict[str, Any]:
 
 def _say(outcomes: Sequence[Outcome], out: Path | None, *, as_json: bool) -> None:
     """Print the counts and shares of judged and accepted completions, and the reasons for the others."""
-    from coding_model_project.evaluation.statistics.intervals import summarise
+    from coding_model_project.evaluation.intervals import summarise
     from coding_model_project.types import Verdict
 
     summary = summarise(outcomes)

@@ -16,8 +16,7 @@ from coding_model_project.progress import Advance
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 if TYPE_CHECKING:
-    from coding_model_project.data.quality.faults import Fault
-    from coding_model_project.data.quality.preflight import Check, Checker, Preflight
+    from coding_model_project.data.quality.preflight import Check, Checker, Fault, Preflight
     from coding_model_project.evaluation.journal import KeptResults
     from coding_model_project.sandbox.base import Sandbox
     from coding_model_project.types import Problem

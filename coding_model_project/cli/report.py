@@ -88,9 +88,9 @@ def _serve(runs: Sequence[RunFolder], port: int, *, follow: bool) -> None:
     from contextlib import nullcontext, suppress
 
     with extra("serve"):
-        from coding_model_project.reports.live.app import HOST, create_app
+        from coding_model_project.reports.live import HOST, create_app
         from coding_model_project.server import listening
-    from coding_model_project.reports.live.app import LiveRuns
+    from coding_model_project.reports.live import LiveRuns
 
     with listening.listen(HOST, port) as sock:
         live = LiveRuns(runs)

@@ -27,8 +27,8 @@ def run(definition: Definition, out: Out = None) -> None:
     The same command resumes after an interruption or a failure. A definition that has changed since
     its first run is refused.
     """
-    from coding_model_project.studies.definition import read_study
-    from coding_model_project.studies.members import run as run_study
+    from coding_model_project.studies.study import read_study
+    from coding_model_project.studies.study import run as run_study
 
     study = read_study(definition)
     folder = out or Path("outputs") / "studies" / study.name
@@ -42,7 +42,7 @@ def run(definition: Definition, out: Out = None) -> None:
 @app.command()
 def page(definition: Definition, out: Out = None) -> None:
     """Rewrite the study's page from its folders; before the first run, the page says so."""
-    from coding_model_project.studies.definition import read_study
+    from coding_model_project.studies.study import read_study
     from coding_model_project.studies.study_page import write_page
 
     study = read_study(definition)

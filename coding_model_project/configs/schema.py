@@ -25,7 +25,7 @@ from coding_model_project.grading.rewards import RewardConfig
 from coding_model_project.harbor.harbor_config import AgentConfig, HarborConfig
 from coding_model_project.runs.runs_config import CheckpointsConfig, MirrorConfig, RolloutsConfig
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
-from coding_model_project.synthetic.tinycode_config import TinyCodeConfig
+from coding_model_project.synthetic import TinyCodeConfig
 
 
 class TrainingMode(StrEnum):

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_model_project.data.files import rendered
 from coding_model_project.data.governance import Role, role
 from coding_model_project.data.loaders import LOADERS, Loader
 from coding_model_project.data.loaders.table import matching
-from coding_model_project.data.pages import rendered
 
 COMMAND = "python -m coding_model_project data list --out docs/data-sets.md"
 """The command that regenerates the page."""

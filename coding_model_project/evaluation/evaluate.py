@@ -20,8 +20,14 @@ from coding_model_project.evaluation import outputs
 from coding_model_project.evaluation.backends.generation import Backend
 from coding_model_project.evaluation.journal import Journal, read_rows, storage_errors
 from coding_model_project.evaluation.outputs import Report
-from coding_model_project.evaluation.plan import DataSet, Sample, load_datasets, samples
-from coding_model_project.evaluation.protocols import BUDGET, EvalProtocol
+from coding_model_project.evaluation.plan import (
+    BUDGET,
+    DataSet,
+    EvalProtocol,
+    Sample,
+    load_datasets,
+    samples,
+)
 from coding_model_project.evaluation.results import (
     COMPLETIONS,
     METRICS,
@@ -34,7 +40,6 @@ from coding_model_project.evaluation.results import (
     with_completions,
 )
 from coding_model_project.evaluation.runner import (
-    Episodes,
     Known,
     Runner,
     evaluation_bar,
@@ -107,7 +112,10 @@ def evaluate(
             say(f"{run.path} has finished; pass a new folder for another evaluation")
             return metrics
         _refuse_nothing_to_repair(datasets, settings.protocol)
-        _say_datasets(datasets, say)
+        for data in datasets:
+            say(f"{data.name}: {len(data.problems)} problems ({data.origin}); {data.splits()}")
+            for note in data.notes:
+                say(f"note: {note}")
         say(_described(settings, backend))
         attempt = start_attempt(
             run.path,
@@ -203,8 +211,8 @@ async def _run(
                 say(f"note: {note}")
         progress = stack.enter_context(evaluation_bar(len(planned), *n_known))
         runner = Runner(
-            episodes=Episodes(backend, judge.public, settings.protocol),
-            concurrency=backend.concurrency,
+            backend=backend,
+            public=judge.public,
             grader=judge.hidden,
             protocol=settings.protocol,
             completions=completions,
@@ -223,13 +231,6 @@ def _refuse_nothing_to_repair(datasets: Sequence[DataSet], protocol: EvalProtoco
         raise ConfigError(
             "coding.evaluation.repair_rounds: no problem has a public test to repair with; set it to 0"
         )
-
-
-def _say_datasets(datasets: Sequence[DataSet], say: Say) -> None:
-    for data in datasets:
-        say(f"{data.name}: {len(data.problems)} problems ({data.origin}); {data.splits()}")
-        for note in data.notes:
-            say(f"note: {note}")
 
 
 def _described(settings: Settings, backend: Backend) -> str:

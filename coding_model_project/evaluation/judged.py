@@ -11,7 +11,7 @@ from coding_model_project.data.governance import is_held_out, split_word
 from coding_model_project.data.training.rows import refuse_training, source
 from coding_model_project.data.training.samples import Sample
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.evaluation.protocols import data_version
+from coding_model_project.evaluation.plan import data_version
 from coding_model_project.evaluation.results import (
     COMPLETIONS,
     Evaluation,

@@ -14,10 +14,9 @@ from coding_model_project.atomic import write_json, write_lines, write_text
 from coding_model_project.contained import file_name
 from coding_model_project.errors import FilteredError, PromptError
 from coding_model_project.evaluation.journal import storage_errors
-from coding_model_project.evaluation.plan import DataSet, Sample
-from coding_model_project.evaluation.protocols import EvalProtocol
+from coding_model_project.evaluation.plan import DataSet, EvalProtocol, Sample
 from coding_model_project.evaluation.results import METRICS, Generated, Metrics, Result
-from coding_model_project.evaluation.statistics.scores import dataset_metrics, part_metrics
+from coding_model_project.evaluation.scores import dataset_metrics, part_metrics
 from coding_model_project.grading.prompts import solve_messages
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.rollouts import Rollout
@@ -47,10 +46,10 @@ def write_metrics(
     """Write metrics.json, and the same values to metrics.jsonl for `runs` and the report.
 
     Args:
-        cutoff: see `parts.part_metrics`.
+        cutoff: see `scores.part_metrics`.
 
     Returns:
-        The content of metrics.json: `scores.dataset_metrics` and `parts.part_metrics` by data set.
+        The content of metrics.json: `scores.dataset_metrics` and `scores.part_metrics` by data set.
     """
     metrics: dict[str, Any] = {}
     for data in datasets:

@@ -1,22 +1,197 @@
-"""The plan of an evaluation: its data sets' problems in a window of days, and a seed for each sample."""
+"""The plan of an evaluation: its protocol, its data sets' problems in a window of days, and seeds.
+
+A protocol has named, frozen settings, and a hash over everything a score depends on. Scores with equal
+hashes are comparable: they have the same settings, prompt, extraction and judging rules, and problems.
+The hash excludes the back end and the sandbox; run_info.json records them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+
+import orjson
 
 from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders import Loaded, given_set, load
+from coding_model_project.data.problems import problem_line
 from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.backends.generation import OPTIONAL, Sampling
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
-from coding_model_project.evaluation.protocols import data_version
 from coding_model_project.evaluation.results import Key
-from coding_model_project.types import Problem
+from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.grading.observation import MIN_BYTES
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.readings import CountedBy
+from coding_model_project.types import UNJUDGED, Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalProtocol:
+    """Settings of sampling, prompting and judging.
+
+    A program that uses up its time, memory or output on a test skips the remaining tests, which count as
+    not passed. Otherwise an endless program would cost its time limit on each of hundreds of tests.
+    """
+
+    name: str
+    sampling: Sampling
+    """Sampling options; `sampling.n` samples per problem."""
+    prompt: PromptStyle = PromptStyle.fenced
+    system_prompt: str | None = None
+    """System message at the start of the conversation, if any."""
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    """Extra fields in requests to a server."""
+    stop_early: bool = False
+    """Stop judging at the first failing test: faster, but gives no pass ratio."""
+    repair_rounds: int = 0
+    """Maximum repairs, within a sample, of an answer that fails a public test (`repair`)."""
+    observation_bytes: int = 600
+    """Maximum bytes of the test and outcome shown to the model for a repair."""
+    rule: CountedBy = CountedBy.publisher
+    """The rule that decides what counts as accepted where a data set's publisher has another."""
+    grader_version: str = GRADER_VERSION
+    """Version of the extraction and comparison rules."""
+
+    def __post_init__(self) -> None:
+        sampling = self.sampling
+        if sampling.n < 1 or sampling.max_tokens < 1 or sampling.temperature < 0:
+            raise ConfigError(
+                f"protocol {self.name}: n={sampling.n}, max_tokens={sampling.max_tokens} and "
+                f"temperature={sampling.temperature:g}: counts must be at least 1, temperature at least 0"
+            )
+        if self.repair_rounds < 0 or self.observation_bytes < MIN_BYTES:
+            raise ConfigError(
+                f"protocol {self.name}: repair_rounds={self.repair_rounds} must be at least 0, and "
+                f"observation_bytes={self.observation_bytes} at least {MIN_BYTES}"
+            )
+        if sampling.temperature == 0 and sampling.n > 1:
+            raise ConfigError(
+                f"protocol={self.name}: n={sampling.n} samples at temperature 0 would be identical; "
+                "use protocol=sampled (--protocol sampled), or n=1"
+            )
+
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """The reported k of pass@k: powers of two, and the number of samples."""
+        n = self.sampling.n
+        return tuple(sorted({1 << i for i in range(n.bit_length())} | {n}))
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> EvalProtocol:
+        """Read a protocol from a run_info.json; the inverse of `described`.
+
+        Raises:
+            TypeError, ValueError, KeyError: a setting is missing or unknown.
+        """
+        settings = {name: value for name, value in record.items() if name != "hash"}
+        sampling = dict(settings.pop("sampling"))
+        sampling["stop"] = tuple(sampling.get("stop", ()))
+        return cls(
+            **{
+                **settings,
+                "sampling": Sampling(**sampling),
+                "prompt": PromptStyle(settings["prompt"]),
+                "rule": CountedBy(settings.get("rule", CountedBy.ours)),
+                "grader_version": str(settings["grader_version"]),
+            }
+        )
+
+    def judged_today(self) -> EvalProtocol:
+        """Return the same protocol with the current grader version."""
+        return replace(self, grader_version=GRADER_VERSION)
+
+    def described(self, versions: Mapping[str, str]) -> dict[str, Any]:
+        """Return the settings and hash for run_info.json.
+
+        Args:
+            versions: versions of the data sets by name (`data_version`).
+        """
+        settings = asdict(self) | {"sampling": self.sampling.described()}
+        if not self.repair_rounds:  # observation_bytes has no effect then
+            del settings["repair_rounds"], settings["observation_bytes"]
+        for name in ("system_prompt", "extra_body"):
+            if not settings[name]:
+                del settings[name]
+        digest = protocol_hash(settings, versions)
+        return {"name": settings.pop("name"), "hash": digest, **settings}
+
+
+def protocol_hash(settings: Mapping[str, Any], versions: Mapping[str, str]) -> str:
+    """Hash a protocol's settings, including its name, with the versions of its data sets."""
+    content = orjson.dumps([dict(settings), dict(versions)], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+GREEDY = EvalProtocol(name="greedy", sampling=Sampling(max_tokens=2048))
+"""EVAL@1: one greedily decoded answer."""
+
+SAMPLED = EvalProtocol(
+    name="sampled", sampling=Sampling(n=16, temperature=0.8, top_p=0.95, max_tokens=2048)
+)
+"""EVAL@k: unbiased pass@1 to pass@16; temperature and top-p follow Chen et al. 2021 for large k."""
+
+BUDGET = EvalProtocol(
+    name="budget", sampling=Sampling(n=32, temperature=0.8, top_p=0.95, max_tokens=2048)
+)
+"""EVAL@budget: samples drawn until one is accepted, or the tokens or judge-seconds are spent."""
+
+PROTOCOLS = {protocol.name: protocol for protocol in (GREEDY, SAMPLED, BUDGET)}
+
+
+_DRAWN = ("n", "temperature", "top_p", "max_tokens", *OPTIONAL)
+"""Keys of `coding.evaluation` that are fields of `Sampling`; null keeps the protocol's."""
+
+
+def protocol_of(
+    config: EvaluationConfig, *, prompt: PromptStyle, observation_bytes: int = 600
+) -> EvalProtocol:
+    """Return the protocol that a configuration names, with the settings that it changes.
+
+    Raises:
+        ConfigError: the protocol is unknown, or a setting is out of range.
+    """
+    if config.protocol not in PROTOCOLS:
+        raise ConfigError(f"protocol={config.protocol}: expected one of {', '.join(PROTOCOLS)}")
+    chosen = PROTOCOLS[config.protocol]
+    given = {name: value for name in _DRAWN if (value := getattr(config, name)) is not None}
+    given |= {"stop": tuple(config.stop), "chat_template_kwargs": dict(config.chat_template_kwargs)}
+    return replace(
+        chosen,
+        sampling=replace(chosen.sampling, **given),
+        prompt=prompt,
+        stop_early=config.stop_early,
+        rule=config.rule,
+        system_prompt=config.system_prompt or None,
+        extra_body=dict(config.extra_body),
+        repair_rounds=config.repair_rounds,
+        observation_bytes=observation_bytes,
+    )
+
+
+_DROPPED = {
+    one.name: one.default for one in fields(Problem) if one.name in (*UNJUDGED, "publisher")
+}
+
+
+def data_version(problems: Iterable[Problem]) -> str:
+    """Return a hash of problems: their order, statements, tests and limits.
+
+    Solutions are not in it, nor is the publisher whose rule gives a second reading: the first is judged
+    by the same tests.
+    """
+    digest = hashlib.sha256()
+    for problem in problems:
+        digest.update(problem_line(replace(problem, **_DROPPED)))
+    return digest.hexdigest()[:16]
+
+
+# ── data sets and samples ─────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +201,7 @@ class DataSet:
     name: str
     problems: tuple[Problem, ...]
     version: str
-    """`protocols.data_version` of the problems."""
+    """`data_version` of the problems."""
     origin: str
     n_set_aside: int
     """Number of unusable rows."""

@@ -59,7 +59,7 @@ class Generated:
     at: float
     """Time of completion, in seconds since the epoch."""
     attempts: Sequence[Mapping[str, Any]] = ()
-    """Attempts of a protocol with repair (`repair_rounds.Episode.plain`): `completion` is the last
+    """Attempts of a protocol with repair (`runner`): `completion` is the last
     attempt's, `tokens` counts all attempts."""
 
     @property

@@ -17,8 +17,7 @@ from coding_model_project.episodes.repair import Attempt, Seen, attempts, look_a
 from coding_model_project.errors import DataError, PromptError, SandboxError, UngradableError
 from coding_model_project.evaluation.backends.generation import Backend, Completion
 from coding_model_project.evaluation.journal import Journal
-from coding_model_project.evaluation.plan import Sample, sample_seed
-from coding_model_project.evaluation.protocols import EvalProtocol
+from coding_model_project.evaluation.plan import EvalProtocol, Sample, sample_seed
 from coding_model_project.evaluation.results import Generated, Key, Result, program_hash
 from coding_model_project.grading.base import Grader
 from coding_model_project.grading.brief import brief
@@ -33,15 +32,8 @@ _BACKLOG = 2048
 """Maximum samples waiting for the judge before generation pauses, to bound memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
-    """A progress update: one sample generated or judged."""
-
-    generated: Generated | None = None
-    judged: Result | None = None
-
-
-Progress = Callable[[Update], None]
+Progress = Callable[[Generated | Result], None]
+"""A callback for each sample that was generated or judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +78,9 @@ def read_known(
 class Runner:
     """A pipeline that generates and judges samples."""
 
-    episodes: Episodes
-    concurrency: int
-    """Maximum concurrent generations."""
+    backend: Backend
+    public: AnyGrader
+    """The grader by public tests, which protocols with repair need."""
     grader: Grader
     """The grader that follows the protocol."""
     protocol: EvalProtocol
@@ -99,7 +91,8 @@ class Runner:
     progress: Progress
 
     def __post_init__(self) -> None:
-        self._generating = asyncio.Semaphore(self.concurrency)
+        self._generating = asyncio.Semaphore(self.backend.concurrency)
+        self._cost_s: dict[tuple[str, str], float] = {}
 
     async def run(self, samples: Sequence[Sample]) -> None:
         """Generate and judge missing samples, started in their order.
@@ -110,7 +103,7 @@ class Runner:
             StorageError: a file cannot be written.
         """
         missing = (sample for sample in samples if sample.key not in self.known.judged)
-        await each(missing, self._sample, at_once=self.concurrency + _BACKLOG)
+        await each(missing, self._sample, at_once=self.backend.concurrency + _BACKLOG)
 
     async def _sample(self, sample: Sample) -> None:
         generated = self.known.generated.get(sample.key)
@@ -118,37 +111,63 @@ class Runner:
             async with self._generating:
                 generated = await self._generate(sample)
             self.completions.append(generated)
-            self.progress(Update(generated=generated))
+            self.progress(generated)
         protocol = self.protocol
         result = await judged(
             sample, generated, self.grader, stop_early=protocol.stop_early, rule=protocol.rule
         )
         self.results.append(result)
-        self.progress(Update(judged=result))
+        self.progress(result)
 
     async def _generate(self, sample: Sample) -> Generated:
         started = time.monotonic()
-        episode, refused = Episode(attempts=()), None
+        made: Sequence[Attempt[Completion]] = ()
+        refused = None
         try:
-            episode = await self.episodes.generate(sample)
+            made = await attempts(
+                _Model(self.backend, self.protocol, sample),
+                lambda answer: self._look(sample, answer),
+                rounds=self.protocol.repair_rounds,
+            )
         except PromptError as error:
             refused = f"{type(error).__name__}: {error}"
-        last, attempts = episode.completion, episode.plain() if self.protocol.repair_rounds else []
+        last = made[-1].answer if made else Completion(text="", n_tokens=0)
+        counted = [attempt.answer.n_reasoning_tokens for attempt in made]
+        known = [n for n in counted if n is not None]
         return Generated(
             dataset=sample.dataset,
             problem=sample.problem.id,
             sample=sample.number,
             seed=sample.seed,
             completion=encodable(last.text),
-            tokens=episode.tokens,
+            tokens=sum(attempt.answer.n_tokens for attempt in made),
             truncated=last.truncated,
             reasoning=encodable(last.reasoning),
-            reasoning_tokens=episode.reasoning_tokens,
+            reasoning_tokens=sum(known) if known else None,
             refused=refused,
             seconds=round(time.monotonic() - started, 3),
             at=round(time.time(), 3),
-            attempts=[_encodable_texts(attempt) for attempt in attempts],
+            attempts=[_plain(attempt) for attempt in made] if self.protocol.repair_rounds else [],
         )
+
+    async def _look(self, sample: Sample, answer: Completion) -> Seen:
+        protocol = self.protocol
+        try:
+            seen = await look_at(
+                sample.problem,
+                answer.text,
+                self.public,
+                style=protocol.prompt,
+                max_bytes=protocol.observation_bytes,
+            )
+        except SandboxError:
+            raise
+        except UngradableError:  # the problem is broken, which judging its hidden tests reports
+            return Seen()
+        # A cache hit costs what the original run cost.
+        key = sample.problem.id, answer.text
+        self._cost_s[key] = max(seen.judge_s, self._cost_s.get(key, 0.0))
+        return replace(seen, judge_s=round(self._cost_s[key], 4))
 
 
 async def judged(
@@ -204,10 +223,6 @@ def _pass_fraction(verdict: Verdict | None, stop_early: bool) -> float | None:
     return verdict.pass_fraction
 
 
-def _encodable_texts(attempt: dict[str, Any]) -> dict[str, Any]:
-    return {k: encodable(v) if isinstance(v, str) else v for k, v in attempt.items()}
-
-
 # ── progress ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -225,15 +240,15 @@ def evaluation_bar(total: int, generated: int, judged: int) -> Iterator[Progress
         started = shown.get_time()
         tokens = n_judged = n_passed = 0
 
-        def update(step: Update) -> None:
+        def update(done: Generated | Result) -> None:
             nonlocal tokens, n_judged, n_passed
             seconds = max(shown.get_time() - started, 1e-3)
-            if step.generated is not None:
-                tokens += step.generated.tokens
+            if isinstance(done, Generated):
+                tokens += done.tokens
                 shown.update(generating, advance=1, rate=f"{tokens / seconds:,.0f} tok/s")
-            if step.judged is not None:
+            else:
                 n_judged += 1
-                n_passed += bool(step.judged.passed)
+                n_passed += bool(done.passed)
                 rate = f"{n_judged / seconds:.1f}/s, {n_passed / n_judged:.0%} pass"
                 shown.update(judging, advance=1, rate=rate)
 
@@ -243,88 +258,15 @@ def evaluation_bar(total: int, generated: int, judged: int) -> Iterator[Progress
 # ── episodes ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Episode:
-    """A sample's attempts; none if the model cannot answer the prompt."""
-
-    attempts: tuple[Attempt[Completion], ...]
-
-    @property
-    def completion(self) -> Completion:
-        """The last answer; an empty one without any."""
-        return self.attempts[-1].answer if self.attempts else Completion(text="", n_tokens=0)
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of all answers."""
-        return sum(attempt.answer.n_tokens for attempt in self.attempts)
-
-    @property
-    def reasoning_tokens(self) -> int | None:
-        """Reasoning tokens of all answers; None if no answer has a count."""
-        counted = [attempt.answer.n_reasoning_tokens for attempt in self.attempts]
-        known = [n for n in counted if n is not None]
-        return sum(known) if known else None
-
-    def plain(self) -> list[dict[str, Any]]:
-        """Return the attempts as plain values for completions.jsonl."""
-        return [
-            {
-                "completion": attempt.answer.text,
-                "tokens": attempt.answer.n_tokens,
-                "public_error": attempt.public_error,
-                "observation": attempt.observation,
-                "judge_s": attempt.judge_s,
-            }
-            for attempt in self.attempts
-        ]
-
-
-class Episodes:
-    """A generator of episodes.
-
-    Args:
-        public: grader by public tests, which protocols with repair need.
-    """
-
-    def __init__(self, backend: Backend, public: AnyGrader, protocol: EvalProtocol) -> None:
-        self._backend = backend
-        self._public = public
-        self._protocol = protocol
-        self._cost_s: dict[tuple[str, str], float] = {}
-
-    async def generate(self, sample: Sample) -> Episode:
-        """Generate a sample's episode.
-
-        Raises:
-            PromptError: the model cannot answer the prompt.
-            GenerationError, SandboxError: infrastructure failed; a resumed run repeats the episode.
-        """
-        made = await attempts(
-            _Model(self._backend, self._protocol, sample),
-            lambda answer: self._look(sample, answer),
-            rounds=self._protocol.repair_rounds,
-        )
-        return Episode(attempts=tuple(made))
-
-    async def _look(self, sample: Sample, answer: Completion) -> Seen:
-        protocol = self._protocol
-        try:
-            seen = await look_at(
-                sample.problem,
-                answer.text,
-                self._public,
-                style=protocol.prompt,
-                max_bytes=protocol.observation_bytes,
-            )
-        except SandboxError:
-            raise
-        except UngradableError:  # the problem is broken, which judging its hidden tests reports
-            return Seen()
-        # A cache hit costs what the original run cost.
-        key = sample.problem.id, answer.text
-        self._cost_s[key] = max(seen.judge_s, self._cost_s.get(key, 0.0))
-        return replace(seen, judge_s=round(self._cost_s[key], 4))
+def _plain(attempt: Attempt[Completion]) -> dict[str, Any]:
+    """Return an attempt as plain values for completions.jsonl."""
+    return {
+        "completion": encodable(attempt.answer.text),
+        "tokens": attempt.answer.n_tokens,
+        "public_error": attempt.public_error,
+        "observation": attempt.observation and encodable(attempt.observation),
+        "judge_s": attempt.judge_s,
+    }
 
 
 class _Model:

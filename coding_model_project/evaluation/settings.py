@@ -18,8 +18,7 @@ from coding_model_project.config_key import too_small
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.backends.generation import OPTIONAL, Backend
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig, EvaluationMode
-from coding_model_project.evaluation.plan import Shard, Window, day
-from coding_model_project.evaluation.protocols import EvalProtocol, protocol_of
+from coding_model_project.evaluation.plan import EvalProtocol, Shard, Window, day, protocol_of
 from coding_model_project.grading.base import TaskGraders
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.sandbox.sandbox_config import SandboxConfig

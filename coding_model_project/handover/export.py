@@ -24,7 +24,7 @@ from coding_model_project.evaluation.results import (
     read_evaluation,
     read_metrics,
 )
-from coding_model_project.evaluation.statistics.scores import percent, rate_text
+from coding_model_project.evaluation.scores import percent, rate_text
 from coding_model_project.evaluation.tables import markdown_table
 from coding_model_project.evaluation.watch.found import Checkpoint, find, merge_command
 from coding_model_project.runs.checkpoints import FOLDER

@@ -1,7 +1,6 @@
 """HTML pages about runs (curves, errors, time, cost, samples) and about comparisons.
 
-tally.py             rollouts → sums per step and problem, in one pass
-chart_lines.py       sums and metrics → the lines and stacks of charts
+chart_lines.py       rollouts → sums per step and problem → the lines and stacks of charts
 charts.py            lines, stacks and scores → charts as figures.js draws them
 run_charts.py        the charts of a run page and their texts
 sample_selection.py  the choice of samples, if not all fit on the page, as the table that it reads
@@ -10,7 +9,7 @@ timeline.js          an episode of the bash agent, turn by turn
 page.py              a page → the HTML file, and the page of a comparison; shell.html, figure.html,
                      page.css, figures.js and page.js belong to every page, run.html and the other
                      scripts to run pages
-live/                the live view of runs
+live.py              the live view of runs, on live_samples.py
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.evaluation.statistics.scores import percent
+from coding_model_project.evaluation.scores import percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Samples:
     """The samples on a page."""
 
     table: Mapping[str, Any]
-    """Columns and their texts, in the layout of `sample_columns.SampleTable`."""
+    """Columns and their texts, in the layout of `sample_selection.SampleTable`."""
     n_shown: int
     n_total: int
     n_whole: int
@@ -185,31 +185,22 @@ class Chart:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """A line and its style."""
-
-    line: Line
-    key: Key
-
-
-def line_chart(id: str, kind: Kind, curves: Sequence[Curve]) -> Chart:
+def line_chart(id: str, kind: Kind, curves: Sequence[tuple[Key, Line]]) -> Chart:
     """Return a chart of lines by step, with their bands."""
     last = "; ".join(
-        f"{curve.key.name} {kind.text(curve.line.values[-1])}{_bounds(curve.line, -1, kind)} "
-        f"at step {curve.line.steps[-1]}"
-        for curve in curves
+        f"{key.name} {kind.text(line.values[-1])}{_bounds(line, -1, kind)} at step {line.steps[-1]}"
+        for key, line in curves
     )
     traces = [
         Trace(
-            key=curve.key,
-            x=curve.line.steps,
-            y=curve.line.values,
-            low=curve.line.low,
-            high=curve.line.high,
-            text=[_bounds(curve.line, n, kind) for n in range(len(curve.line.steps))],
+            key=key,
+            x=line.steps,
+            y=line.values,
+            low=line.low,
+            high=line.high,
+            text=[_bounds(line, n, kind) for n in range(len(line.steps))],
         )
-        for curve in curves
+        for key, line in curves
     ]
     return Chart(id=id, kind=kind, shape=Shape.lines, traces=traces, caption=f"Last: {last}.")
 

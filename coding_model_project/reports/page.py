@@ -20,10 +20,11 @@ from jinja2.environment import TemplateStream
 
 from coding_model_project.atomic import replacing
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison.paired import Comparison
+from coding_model_project.evaluation.comparison import Comparison
 from coding_model_project.reports.charts import Bar, Chart, Kind, bar_chart, difference_chart
 
-SHELL = Path(__file__).with_name("shell.html")
+_FOLDER = Path(__file__).parent
+_SHELL = _FOLDER / "shell.html"
 """Base template with a title and charts, which other templates extend."""
 
 
@@ -32,7 +33,7 @@ def write_page(
     title: str,
     charts: Sequence[Chart],
     *,
-    template: Path = SHELL,
+    template: Path = _SHELL,
     scripts: Sequence[str] = (),
     data: Mapping[str, Any] | None = None,
     **content: object,
@@ -64,19 +65,17 @@ def page(
 
     Args:
         template: template that extends shell.html; gets `content`.
-        scripts: names of scripts beside shell.html or the template.
+        scripts: names of this folder's scripts.
         data: data for scripts, by name.
     """
-    folders = [SHELL.parent, template.parent]
+    folders = [_FOLDER, template.parent]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folders), autoescape=True, undefined=jinja2.StrictUndefined
     )
-    loader = environment.loader
-    assert loader is not None
-    texts = [loader.get_source(environment, name)[0] for name in scripts]
+    texts = [(_FOLDER / name).read_text("utf-8") for name in scripts]
     return environment.get_template(template.name).stream(
         content,
-        css=SHELL.with_name("page.css").read_text(),
+        css=(_FOLDER / "page.css").read_text(),
         scripts=texts,
         hashes=[_hash(text) for text in texts],
         data={name: _packed(value) for name, value in data.items()},

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from coding_model_project.reports.charts import (
     Chart,
-    Curve,
+    Key,
     Kind,
     Line,
     RunData,
@@ -139,7 +139,7 @@ def run_charts(
         splits: splits of the samples, for a problem's history.
         arms: lines of a study's arms, for the first chart.
     """
-    curves = [Curve(line=arm, key=line_key(arm.label, n)) for n, arm in enumerate(arms)]
+    curves = [(line_key(arm.label, n), arm) for n, arm in enumerate(arms)]
     first = [line_chart("arms", _ARMS, curves)] if curves else []
     missing = []
     trained = [run for run in runs if not run.scores]
@@ -186,12 +186,12 @@ def run_charts(
     return RunCharts(rows=rows, missing=missing, history=history)
 
 
-def _run_curves(runs: Sequence[RunData], chart: str) -> Iterator[Curve]:
+def _run_curves(runs: Sequence[RunData], chart: str) -> Iterator[tuple[Key, Line]]:
     """Yield the lines of all runs; a run's lines differ in dash, or in colour if it is the only run."""
     for number, run in enumerate(runs):
         for of, line in enumerate(run.lines.get(chart, ())):
             if len(runs) > 1:
                 name = " · ".join(part for part in (run.name, line.label) if part)
-                yield Curve(line=line, key=line_key(name, number, of))
+                yield line_key(name, number, of), line
             else:
-                yield Curve(line=line, key=line_key(line.label or run.name, of))
+                yield line_key(line.label or run.name, of), line

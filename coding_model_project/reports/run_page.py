@@ -12,14 +12,13 @@ from typing import Any
 
 from coding_model_project.evaluation.results import METRICS, RUN_INFO
 from coding_model_project.evaluation.results import read_metrics as read_metrics_of
-from coding_model_project.evaluation.statistics.scores import percent, rate_text
+from coding_model_project.evaluation.scores import percent, rate_text
 from coding_model_project.evaluation.tables import instruction_rates, other_readings
-from coding_model_project.reports.chart_lines import Metrics, chart_lines, chart_stacks
+from coding_model_project.reports.chart_lines import Metrics, RunTally, chart_lines, chart_stacks
 from coding_model_project.reports.charts import Bar, Line, RunData, Samples, Written
 from coding_model_project.reports.page import write_page
 from coding_model_project.reports.run_charts import run_charts
 from coding_model_project.reports.sample_selection import Choice, Index, SampleTable, choose
-from coding_model_project.reports.tally import RunTally
 from coding_model_project.runs.folder import RunFolder, State
 from coding_model_project.runs.metrics_log import read_metrics, total
 from coding_model_project.runs.rollouts import read_rollouts
@@ -95,7 +94,7 @@ def _read(runs: Sequence[RunFolder], budget_bytes: int) -> tuple[list[RunTally],
 
 
 def run_data(run: RunFolder, name: str, tally: RunTally) -> RunData:
-    """Read the data of a run, given the tally of its samples."""
+    """Read the data of a run, given the `Tally` of its samples."""
     metrics = read_metrics(run.metrics)
     scores = _scores(run)  # of an evaluation, which has no steps to draw lines over
     lines = {} if scores else chart_lines(tally, metrics, read_metrics(run.evaluations))
@@ -230,7 +229,7 @@ def run_names(runs: Sequence[RunFolder]) -> list[str]:
         return [str(step) for step in steps]
     n = 1
     while n < max(len(path.parts) for path in paths):
-        names = [_tail(path, n) for path in paths]
+        names = ["/".join(path.parts[-n:]) for path in paths]
         if len(set(names)) == len(names):
             return names
         n += 1
@@ -238,10 +237,6 @@ def run_names(runs: Sequence[RunFolder]) -> list[str]:
 
 
 _STEP = re.compile(r"([^/]+)/([^/]+)-[0-9a-f]{8}$")
-
-
-def _tail(path: Path, n: int) -> str:
-    return "/".join(path.parts[-n:])
 
 
 def _state(run: RunFolder) -> str:

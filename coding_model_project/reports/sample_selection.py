@@ -17,8 +17,8 @@ from zlib import crc32
 import numpy as np
 import orjson
 
+from coding_model_project.reports.chart_lines import ACCEPTED, RunTally, error_group
 from coding_model_project.reports.charts import Samples
-from coding_model_project.reports.tally import ACCEPTED, RunTally, error_group
 from coding_model_project.runs.rollouts import Rollout
 
 WHOLE_SHARE = 0.4
@@ -69,9 +69,7 @@ class Index:
         self.sizes.append(ROW_BYTES + sum(text_bytes(text) for text in texts))
         self.keys.append(crc32(f"{row.problem}\0{row.step}\0{row.sample}".encode()))
         self.strata.append(self._strata_numbers.setdefault(stratum, len(self._strata_numbers)))
-        self.numbers.append(
-            self._problem_numbers.setdefault(row.problem, len(self._problem_numbers))
-        )
+        self.numbers.append(_number(self._problem_numbers, row.problem))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,14 +211,12 @@ def sample_fields(row: Rollout) -> dict[str, Any]:
     }
 
 
-@dataclass(slots=True)
-class _Texts:
-    """Deduplicated texts, numbered in the order of first use."""
+_Texts = dict[str, int]
+"""Deduplicated texts, numbered in the order of first use."""
 
-    numbers: dict[str, int] = field(default_factory=dict)
 
-    def number(self, text: str) -> int:
-        return self.numbers.setdefault(text, len(self.numbers))
+def _number(texts: _Texts, text: str) -> int:
+    return texts.setdefault(text, len(texts))
 
 
 @dataclass(slots=True)
@@ -231,9 +227,9 @@ class SampleTable:
     `texts`; `problem` and `label` columns indices into `problems` and `labels`.
     """
 
-    _texts: _Texts = field(default_factory=_Texts)
-    _problems: _Texts = field(default_factory=_Texts)
-    _labels: _Texts = field(default_factory=_Texts)
+    _texts: _Texts = field(default_factory=dict)
+    _problems: _Texts = field(default_factory=dict)
+    _labels: _Texts = field(default_factory=dict)
     _columns: dict[str, list[Any]] = field(default_factory=dict)
     n: int = 0
 
@@ -244,21 +240,21 @@ class SampleTable:
             if name in _TEXTS:
                 values[f"{name}_text"] = self._text(value)
             elif name in _LABELS:
-                values[f"{name}_label"] = self._labels.number(value)
+                values[f"{name}_label"] = _number(self._labels, value)
             else:
                 values[name] = value
-        values["problem"] = self._problems.number(row.problem)
+        values["problem"] = _number(self._problems, row.problem)
         for name, value in values.items():
             self._columns.setdefault(name, []).append(value)
         self.n += 1
 
     def finish(self, runs: Sequence[str], tallies: Sequence[RunTally], choice: Choice) -> Samples:
         """Return the table, with the runs' names and the shown problems' histories over all samples."""
-        problems = self._problems.numbers
+        problems = self._problems
         table = {
             "runs": list(runs),
-            "texts": list(self._texts.numbers),
-            "labels": list(self._labels.numbers),
+            "texts": list(self._texts),
+            "labels": list(self._labels),
             "problems": list(problems),
             "whole": [n for name, n in problems.items() if name in choice.whole],
             "columns": self._columns,
@@ -276,10 +272,10 @@ class SampleTable:
     def _history(self, run: int, tally: RunTally) -> Iterable[tuple[int, int, int, int, int, int]]:
         """Yield (run, split label, step, problem, samples, accepted) of the shown problems."""
         for split in tally.splits:
-            label = self._labels.numbers.get(split)
+            label = self._labels.get(split)
             for step, sums in tally.steps(split).items():
                 for problem, group in sums.groups.items():
-                    number = self._problems.numbers.get(problem)
+                    number = self._problems.get(problem)
                     if number is not None and label is not None:
                         yield run, label, step, number, group.n, group.accepted
 
@@ -287,4 +283,4 @@ class SampleTable:
         cut = len(text) - MAX_TEXT
         if cut > 0:
             text = f"{text[:MAX_TEXT]}\n… {cut:,} more characters are in rollouts.jsonl"
-        return self._texts.number(text)
+        return _number(self._texts, text)

@@ -10,7 +10,7 @@ function verdictMark(verdict) {
   return mark;
 }
 
-// Renders the fields of sample_columns.py; `actions` are buttons.
+// Renders the fields of sample_selection.py; `actions` are buttons.
 function sampleView(sample, ...actions) {
   const verdict = element("div", { class: "verdict-side" },
     element("h4", {}, "Verdict"), verdictMark(sample.error), factList(verdictFacts(sample)));

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from coding_model_project.atomic import write_text
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison.paired import (
+from coding_model_project.evaluation.comparison import (
     Comparison,
     Pair,
     Score,
@@ -18,8 +18,8 @@ from coding_model_project.evaluation.comparison.paired import (
     compare,
     unlike,
 )
+from coding_model_project.evaluation.intervals import ALPHA
 from coding_model_project.evaluation.results import read_evaluation
-from coding_model_project.evaluation.statistics.intervals import ALPHA
 from coding_model_project.evaluation.tables import markdown_table
 from coding_model_project.launch.pipeline.outcome import Cost
 from coding_model_project.reports import write_report
@@ -29,8 +29,14 @@ from coding_model_project.runs.live_view import sparkline
 from coding_model_project.runs.metrics_log import read_metrics, series
 from coding_model_project.runs.provenance import git
 from coding_model_project.runs.summary import summarise
-from coding_model_project.studies.definition import Stage, Study
-from coding_model_project.studies.members import Member, finished, keep_definition, members
+from coding_model_project.studies.study import (
+    Member,
+    Stage,
+    Study,
+    finished,
+    keep_definition,
+    members,
+)
 
 _CURVE = "judge/accepted"
 _WHAT = "Accepted samples by training step"

@@ -18,7 +18,7 @@ from typing import Any
 
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training import rows
-from coding_model_project.data.training.training_files import is_made, write_manifest
+from coding_model_project.data.training.rows import is_made, write_manifest
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
@@ -33,7 +33,7 @@ SETS = {
     "tinycode": __name__,
     "tinymix": "coding_model_project.synthetic.tinymix",
     "tinygolf": "coding_model_project.synthetic.tinygolf",
-    "tinyshell": "coding_model_project.synthetic.tinyshell.shell_files",
+    "tinyshell": "coding_model_project.synthetic.tinyshell",
 }
 """The task sets' modules, each with `prepare_files` and `prepare_model`."""
 

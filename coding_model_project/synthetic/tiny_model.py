@@ -1,8 +1,8 @@
 """A tiny starting model: tokenizer and weights trained from scratch on a corpus of conversations.
 
-tinycode's corpus has programs with common mistakes (`tinycode.noise`), so reinforcement learning has
-something to correct, and the model always samples some correct programs. tinyshell's has shell commands
-of the same kind. Only answers are in the loss.
+tinycode's corpus has programs with common mistakes (`tinycode.NoisyPrograms`), so reinforcement learning
+has something to correct, and the model always samples some correct programs. tinyshell's has shell
+commands of the same kind. Only answers are in the loss.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,19 +73,6 @@ class TinyModelConfig:
     weight_decay: float = 0.05
     tools: bool = False
     """True if the chat template supports tools and calls, whose marks are tokens of their own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PretrainReport:
-    """The result of pre-training, and its cost."""
-
-    parameters: int
-    vocab_size: int
-    steps: int
-    tokens: int
-    final_loss: float
-    """Mean over the last tenth of the steps, in nats per completion token."""
-    wall_s: float
 
 
 Conversation = Sequence[Mapping[str, str]]
@@ -167,30 +153,20 @@ def pretrain(
     *,
     seed: int = 0,
     progress: Progress | None = None,
-) -> PretrainReport:
+) -> None:
     """Train tokenizer and model from scratch, and save both in Hugging Face's format.
 
     `out_dir` appears only when it is complete.
     """
     import torch
 
-    started = time.monotonic()
     config = config or TinyModelConfig()
     rng = random.Random(seed)
     torch.manual_seed(seed)
     tokenizer = train_tokenizer(corpus.texts(rng), config.vocab_size, tools=config.tools)
     model = new_model(tokenizer, config)
-    losses, n_tokens = _fit(model, _batches(corpus, tokenizer, config, rng), config, progress)
+    _fit(model, _batches(corpus, tokenizer, config, rng), config, progress)
     _save(Path(out_dir), model, tokenizer)
-    tail = losses[-max(1, len(losses) // 10) :]
-    return PretrainReport(
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        vocab_size=len(tokenizer),
-        steps=len(losses),
-        tokens=n_tokens,
-        final_loss=sum(tail) / len(tail),
-        wall_s=time.monotonic() - started,
-    )
 
 
 def train_tokenizer(
@@ -304,36 +280,26 @@ def _fit(
     batches: Iterator[list[_Example]],
     config: TinyModelConfig,
     progress: Progress | None,
-) -> tuple[list[float], int]:
-    """Train the model, and return each step's loss and the number of tokens seen."""
+) -> None:
+    """Train the model. The learning rate rises linearly, then falls linearly to 1%."""
     import torch
 
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=0.0, weight_decay=config.weight_decay, betas=(0.9, 0.98), fused=True
     )
     model.train()
-    losses: list[float] = []
-    n_tokens = 0
     for step in range(config.steps):
-        batch = next(batches)
-        n_tokens += sum(len(example.tokens) for example in batch)
+        rise = min(1.0, (step + 1) / config.warmup_steps)
         for group in optimizer.param_groups:
-            group["lr"] = config.learning_rate * _schedule(step, config)
-        loss = _loss(model, batch)
+            group["lr"] = config.learning_rate * rise * (1 - 0.99 * step / config.steps)
+        loss = _loss(model, next(batches))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(loss.item())
         if progress is not None:
-            progress(step + 1, config.steps, losses[-1])
+            progress(step + 1, config.steps, loss.item())
     model.eval()
-    return losses, n_tokens
-
-
-def _schedule(step: int, config: TinyModelConfig) -> float:
-    """Return the factor on the learning rate: a linear rise, then a linear fall to 1%."""
-    return min(1.0, (step + 1) / config.warmup_steps) * (1 - 0.99 * step / config.steps)
 
 
 def _loss(model: Qwen2ForCausalLM, batch: list[_Example]) -> Any:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from coding_model_project.data.loaders.base import Place, Trail
 from coding_model_project.data.training import rows
-from coding_model_project.data.training.training_files import is_made
+from coding_model_project.data.training.rows import is_made
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.harbor import loader
 from coding_model_project.harbor.export.exporting import export, instruction
@@ -33,7 +33,7 @@ from coding_model_project.synthetic.tiny_model import (
     TinyModelConfig,
     pretrain_once,
 )
-from coding_model_project.synthetic.tinycode.generator import Task, in_asserts
+from coding_model_project.synthetic.tinycode import Task, in_asserts
 from coding_model_project.types import Problem
 
 VERSION = 1

@@ -22,11 +22,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.data.dedup.decide import Decision, decide
 from coding_model_project.data.dedup.documents import Document, document
+from coding_model_project.data.dedup.govern import Decision, decide
 from coding_model_project.data.dedup.search import Say
 from coding_model_project.data.loaders import load
-from coding_model_project.data.quality.rates import Rate
+from coding_model_project.data.rates import Rate
 from coding_model_project.errors import ConfigError
 from tests.bench import made_problems
 from tests.bench.made_problems import Meaning, Rendering

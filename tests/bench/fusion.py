@@ -23,7 +23,7 @@ from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.fusion import FusionSandbox, wire
-from coding_model_project.synthetic.tinycode.generator import generate
+from coding_model_project.synthetic.tinycode import generate
 from coding_model_project.types import Limits, Problem, Program, Stdin
 
 SOURCE = "n = int(input())\nprint(sum(int(word) for word in input().split()) + n)"

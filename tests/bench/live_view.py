@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from coding_model_project.reports.live.app import LiveRuns
-from coding_model_project.reports.live.sample_index import Filters
+from coding_model_project.reports.live import LiveRuns
+from coding_model_project.reports.live_samples import Filters
 from coding_model_project.runs.folder import RunFolder
 
 N_STEPS = 390

@@ -8,7 +8,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-from coding_model_project.evaluation.comparison.paired import Side, compare
+from coding_model_project.evaluation.comparison import Side, compare
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.reports import write_report
 from coding_model_project.reports.charts import Line

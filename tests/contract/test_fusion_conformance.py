@@ -25,8 +25,8 @@ from coding_model_project.sandbox import conformance
 from coding_model_project.sandbox.benchmark import measure
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.fusion import FusionSandbox, capabilities, fleet, packing
-from coding_model_project.synthetic.tinycode import generator
-from coding_model_project.synthetic.tinycode.noise import NoiseConfig, noisy_solution
+from coding_model_project.synthetic import tinycode
+from coding_model_project.synthetic.tinycode import NoiseConfig, noisy_solution
 from coding_model_project.types import Call, Limits, Problem, Program, Status, Stdin, Verdict
 from tests.contract.conftest import ServerProcess
 from tests.processes import ran
@@ -178,11 +178,11 @@ async def test_other_languages_run_as_the_server_runs_them():
 
 def tinycode_programs(n: int) -> list[tuple[Problem, str]]:
     """Gold, known-bad and noisy programs, drawn by a fixed seed."""
-    draw, some = random.Random(7), list(generator.compositions())[::9]
+    draw, some = random.Random(7), list(tinycode.compositions())[::9]
     programs: list[tuple[Problem, str]] = []
     with pytest.MonkeyPatch.context() as only:  # all tasks take seconds
-        only.setattr(generator, "compositions", lambda: some)
-        tasks = generator.generate(seed=7).tasks
+        only.setattr(tinycode, "compositions", lambda: some)
+        tasks = tinycode.generate(seed=7).tasks
     for task in draw.sample(tasks, n // 3):
         problem = replace(task.problem, limits=replace(task.problem.limits, cpu_s=0.25))
         programs += [

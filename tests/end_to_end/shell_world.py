@@ -8,9 +8,8 @@ from pathlib import Path
 
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.grading.prompts import Message
-from coding_model_project.synthetic.tinyshell import generate
-from coding_model_project.synthetic.tinyshell.shell_files import demonstration
-from coding_model_project.synthetic.tinyshell.shell_generator import ShellTask
+from coding_model_project.synthetic.tinyshell import demonstration, generate
+from coding_model_project.synthetic.tinyshell_tasks import ShellTask
 from tests.end_to_end.conftest import N_PROBLEMS
 
 TASKS = [task for task in generate("train", 40) if len(task.commands) == 1][:N_PROBLEMS]

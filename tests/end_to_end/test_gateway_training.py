@@ -14,9 +14,8 @@ from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
 from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
-from coding_model_project.synthetic.tinyshell import trace
-from coding_model_project.synthetic.tinyshell.shell_files import as_text
-from coding_model_project.synthetic.tinyshell.shell_generator import ShellTask
+from coding_model_project.synthetic.tinyshell import as_text, trace
+from coding_model_project.synthetic.tinyshell_tasks import ShellTask
 from recipes.harbor.__main__ import RECIPE
 from tests import docs
 from tests.agent_recipes import installed

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from coding_model_project.harbor.outcome import read_trials
-from coding_model_project.synthetic.tinyshell.shell_files import write_shell_task
+from coding_model_project.synthetic.tinyshell import write_shell_task
 from tests import docs
 from tests.end_to_end.shell_world import TASKS
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from coding_model_project.evaluation.statistics.intervals import (
+from coding_model_project.evaluation.intervals import (
     bootstrap_interval,
     pass_at_k,
     score_interval,

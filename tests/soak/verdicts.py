@@ -21,7 +21,7 @@ from coding_model_project.errors import UngradableError
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
-from coding_model_project.synthetic.tinycode.generator import generate
+from coding_model_project.synthetic.tinycode import generate
 from coding_model_project.types import Asserts, ErrorType, Limits, Problem, Stdin, Test, Verdict
 from tests.tables import tables
 

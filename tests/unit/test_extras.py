@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 import coding_model_project.cli as cli
 from coding_model_project import extras, install
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.statistics.intervals import mcnemar
+from coding_model_project.evaluation.intervals import mcnemar
 from coding_model_project.extras import extra
 from tests.synthetic_runs import training, write_run
 
@@ -25,7 +25,7 @@ def wheel(monkeypatch):
     monkeypatch.setattr(install, "checkout", lambda: None)
     for name in ("fastapi", "scipy", "scipy.stats"):
         monkeypatch.setitem(sys.modules, name, None)
-    app = "coding_model_project.reports.live.app"  # which may have imported fastapi
+    app = "coding_model_project.reports.live"  # which may have imported fastapi
     monkeypatch.delitem(sys.modules, app, raising=False)
 
 

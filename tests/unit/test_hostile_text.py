@@ -22,7 +22,7 @@ from coding_model_project.episodes.tool_calls import (
 from coding_model_project.errors import CodingModelError, DataError
 from coding_model_project.evaluation.backends import openai_backend
 from coding_model_project.evaluation.backends.generation import Completion
-from coding_model_project.evaluation.imports.formats import read_samples
+from coding_model_project.evaluation.import_formats import read_samples
 from coding_model_project.evaluation.journal import read_rows as read_journal
 from coding_model_project.evaluation.outputs import Result
 from coding_model_project.grading.extract import extract

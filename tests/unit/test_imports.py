@@ -33,7 +33,7 @@ def test_judging_programs_needs_neither_numpy_nor_pydantic_nor_other_graders():
 
 
 def test_what_comes_with_an_extra_is_imported_where_it_is_used():
-    comparison = "evaluation.comparison.comparison_tables"
+    comparison = "evaluation.tables"
     found = loaded(together("cli", "data.dedup.govern", comparison, "reports", "doctor"))
     assert found & ({"fastapi", "pyarrow", "scipy"} | TRAINING) == set()
 

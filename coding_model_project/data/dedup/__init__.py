@@ -2,6 +2,5 @@
 
 documents.py  the compared parts of a problem: words, tests, the shape of its solution
 search.py     pairs of equal documents: exact, normalised, near, paraphrase, tests, code, n-grams
-decide.py     the choice of training problems to remove, with reasons
-govern.py     manifest and report as files
+govern.py     the choice of training problems to remove, with reasons; manifest and report as files
 """

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding_model_project.data.governance import Role, role
-from coding_model_project.data.program_identity import drop_docstring
+from coding_model_project.data.training.samples import drop_docstring
 from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
 

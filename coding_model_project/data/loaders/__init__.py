@@ -6,15 +6,15 @@ a path is a file in our own schema, a folder of Harbor tasks, or a function "pac
 
 From a row to a problem, for every set and for `--map`:
 
-    rows      a form: the columns of a problem's fields, and the three steps below in order
-    prompts   1. the prompt: text, or messages
-    cases     2. the tests or the answer, in any form (`answers`, `modules`, `values`)
-    checks    3. what no test can judge: checkers, interaction, images, any order or letter case
+    rows      a form: the columns of a problem's fields; its prompt, then its tests or its answer, then
+              what no test can judge: checkers, interaction, images, any order or letter case
+    cases     tests, answers and instructions in any form; `modules` has test code
+    values    the values of columns: prompts, answers, programs, limits
 
-    sets      loaders of the public sets in `sets.yaml`; `quirks`, `benchmarks`, `evalplus` and
-              `humaneval_x` prepare rows that no column describes
+    sets      loaders of the public sets in `sets.yaml`; `quirks`, `evalplus` and `humaneval_x` prepare
+              rows that no column describes
     forms     files without a name: the unmistakable forms, `--map`, and the refusal of all others
-    table     finds, reads and counts a set's files; `files` and `remote` read them
+    table     finds a set's files here or on the hub, reads and counts them; `files` reads one
 """
 
 from __future__ import annotations

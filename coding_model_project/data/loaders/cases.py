@@ -13,12 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coding_model_project.data.loaders.answers import NESTED, answer_of
 from coding_model_project.data.loaders.base import NoTests, Unusable
-from coding_model_project.data.loaders.checks import language_of
+from coding_model_project.data.loaders.files import HostilePickle, decode
 from coding_model_project.data.loaders.modules import called_by_tests, instance, pieces
-from coding_model_project.data.loaders.safe_pickle import HostilePickle, decode
-from coding_model_project.data.loaders.values import decoded_of, json_of, looks_like_code
+from coding_model_project.data.loaders.values import (
+    NESTED,
+    answer_of,
+    decoded_of,
+    json_of,
+    language_of,
+    looks_like_code,
+)
 from coding_model_project.data.problem_rows import problem_of
 from coding_model_project.errors import DataError
 from coding_model_project.row_readers import Malformed, shown

@@ -13,7 +13,6 @@ from typing import Any
 
 import yaml
 
-from coding_model_project.data.loaders.answers import answer_of
 from coding_model_project.data.loaders.base import (
     BAD_ROW,
     IGNORED,
@@ -28,18 +27,17 @@ from coding_model_project.data.loaders.base import (
 )
 from coding_model_project.data.loaders.cases import Hints, tests_of
 from coding_model_project.data.loaders.files import read_rows
-from coding_model_project.data.loaders.prompts import prompt_of
-from coding_model_project.data.loaders.rows import (
-    EXTRA,
-    SLOW,
-    Form,
+from coding_model_project.data.loaders.rows import EXTRA, SLOW, Form, started
+from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.data.loaders.values import (
+    answer_of,
+    decoded_of,
     has_column,
+    looks_like_code,
     programs_of,
-    started,
+    prompt_of,
     value_at,
 )
-from coding_model_project.data.loaders.table import TableLoader
-from coding_model_project.data.loaders.values import decoded_of, looks_like_code
 from coding_model_project.data.problem_rows import (
     FIELDS,
     OTHERS,

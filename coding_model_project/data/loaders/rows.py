@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
-from datetime import date
 from typing import Any
 
 from coding_model_project.data.governance import (
@@ -14,19 +13,29 @@ from coding_model_project.data.governance import (
     split_word,
     why_not_shared,
 )
-from coding_model_project.data.loaders.answers import answer_of
 from coding_model_project.data.loaders.base import NoTests, Part, Row, Unusable
 from coding_model_project.data.loaders.cases import Hints, Truth, tests_of, truth_of
-from coding_model_project.data.loaders.checks import checked, language_of
 from coding_model_project.data.loaders.modules import root
-from coding_model_project.data.loaders.prompts import Prompt, prompt_of
-from coding_model_project.data.loaders.values import decoded_of
+from coding_model_project.data.loaders.values import (
+    Prompt,
+    answer_of,
+    date_of,
+    decoded_of,
+    difficulty_of,
+    language_of,
+    megabytes_of,
+    programs_of,
+    prompt_of,
+    seconds_of,
+    texts_of,
+    value_at,
+)
 from coding_model_project.data.problem_rows import default_language, read_field
-from coding_model_project.grading.extract import extract
 from coding_model_project.grading.prelude import contest_prelude
 from coding_model_project.grading.readings import RULES
 from coding_model_project.row_readers import Malformed, shown
 from coding_model_project.types import (
+    Asserts,
     Checker,
     GradedBy,
     Limits,
@@ -35,24 +44,12 @@ from coding_model_project.types import (
     Turn,
 )
 
-MAX_SOLUTIONS = 5
-"""Maximum number of gold and of known-bad programs per problem; some have hundreds."""
-
 TIME_FACTOR = 2.0
 """Factor of published time limits, which are for compiled programs on the judges' machines."""
 
 OUTPUT_KB = 16_384
 SLOW = Limits(cpu_s=10.0, wall_s=30.0, output_kb=OUTPUT_KB)
 """Limits of programs without published ones."""
-
-_DIFFICULTIES = {
-    "introductory": 1, "interview": 2, "competition": 3, "easy": 1, "medium": 2, "hard": 3,
-    "EASY": 1, "MEDIUM": 2, "MEDIUM_HARD": 3, "HARD": 4, "VERY_HARD": 5,
-}  # fmt: skip
-"""Levels in words; those in capitals are TACO's five."""
-
-_PYTHON_3 = {"3", "py3", "python3", "python", "pypy3", "python 3"}
-_MEGABYTES = {"g": 1024.0, "m": 1.0, "k": 1 / 1024}
 
 EXTRA = ("starter", "setup", "public", "ability", "time_limit", "memory_limit", "source", "truth")
 """Fields of rows beside those of a problem. `truth` holds tests, an answer or instructions."""
@@ -92,7 +89,7 @@ class Form:
     prepare: Callable[[Row, Part], Row] | None = None
     """A change of each row before it is read, for what no column says."""
     tolerant: bool = False
-    """See `checks.checked`."""
+    """See `checked`."""
     comparison: str = "tokens"
     """The comparison of problems whose tests name none."""
     prelude: bool = False
@@ -290,46 +287,6 @@ class Form:
         return problem
 
 
-# ── columns ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def value_at(row: Row, column: str) -> Any:
-    """Return the value at a column, "a.b" within objects, or at the first of "a|b" that has one."""
-    for one in column.split("|"):
-        value = _nested(row, one)
-        if value is not None and value != "":
-            return value
-    return None
-
-
-def has_column(row: Row, column: str) -> bool:
-    """Return whether a row has a column, even without a value there, or each of "a+b"; "." is the row."""
-    head, dot, _ = column.partition(".")
-    nested = bool(dot) and head in row and _nested(row, column) is not None
-    if column in row or column == "." or nested:
-        return True
-    return "+" in column and all(has_column(row, one) for one in column.split("+"))
-
-
-def _nested(value: Any, column: str) -> Any:
-    value = decoded_of(value)
-    head, dot, rest = column.partition(".")
-    if column == ".":
-        return value
-    if isinstance(value, Mapping):
-        if column in value:
-            return value[column]
-        return _nested(value[head], rest) if dot and head in value else None
-    if (
-        isinstance(value, list)
-        and re.fullmatch(r"\d+|-1", head)
-        and value
-        and int(head) < len(value)
-    ):
-        return _nested(value[int(head)], rest) if dot else value[int(head)]
-    return None
-
-
 def kind_of(ability: Any) -> str | None:
     """Return "code" or "math" for what a row says of its task; None for others."""
     word = str(ability or "").lower()
@@ -360,81 +317,6 @@ def _all_tests(values: list[Any], hints: Hints) -> Truth:
     return replace(found[0], tests=tests)
 
 
-def programs_of(value: Any) -> tuple[str, ...]:
-    """Return the first few distinct Python programs: texts, or texts with their language."""
-    decoded = decoded_of(value)
-    value = decoded if isinstance(decoded, (list, Mapping)) else value
-    if not value:
-        return ()
-    if isinstance(value, Mapping):
-        codes: Any = (
-            value.get("solution") if value.get("solution") is not None else value.get("code")
-        )
-        languages: Any = value.get("language")
-        if not isinstance(codes, (list, tuple)):
-            codes, languages = [codes], [languages]
-        pairs = zip(languages, codes, strict=True)
-        value = [code for language, code in pairs if str(language).lower() in _PYTHON_3]
-    found = []
-    for one in [value] if isinstance(value, str) else value:
-        if isinstance(one, Mapping):
-            found += programs_of({"language": "python", **one})
-        elif isinstance(one, str) and one.strip():
-            code = extract(one, bare=True).code if "```" in one else one
-            found += [code.replace("\r\n", "\n")] if code else []
-    return tuple(dict.fromkeys(found))[:MAX_SOLUTIONS]
-
-
-def texts_of(value: Any) -> tuple[str, ...]:
-    """Return a text, or the texts of a list."""
-    if isinstance(value, str):
-        return (value.replace("\r\n", "\n"),) if value.strip() else ()
-    if not isinstance(value, (list, tuple)):
-        return ()
-    return tuple(one.replace("\r\n", "\n") for one in value if isinstance(one, str))
-
-
-def difficulty_of(value: Any) -> int | None:
-    """Return a level as a whole number: a number, "Level 3", "EASY"; None for others and for 0."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return int(value) or None if value == int(value) else None
-    word = str(value).strip().lower()
-    if found := re.fullmatch(r"(?:level\s*)?(\d+)(?:\.0)?", word):
-        return int(found[1]) or None
-    return _DIFFICULTIES.get(str(value), _DIFFICULTIES.get(word))
-
-
-def date_of(value: Any) -> str | None:
-    """Return the day of a date or time."""
-    try:
-        return date.fromisoformat(str(value)[:10]).isoformat()
-    except ValueError:
-        return None
-
-
-def seconds_of(value: Any) -> float | None:
-    """Return a time limit in seconds: a number, {seconds, nanos}, "2.0 seconds" or milliseconds."""
-    if isinstance(value, Mapping):
-        return (value.get("seconds") or 0) + (value.get("nanos") or 0) / 1e9
-    number, unit = _amount(value)
-    if number is None:
-        return None
-    return number / 1000 if unit.startswith(("ms", "milli")) or number >= 100 else number
-
-
-def megabytes_of(value: Any) -> float | None:
-    """Return a memory limit in MB: a number of MB or bytes, or "1.0 gigabytes"."""
-    number, unit = _amount(value)
-    if number is None:
-        return None
-    return number / 2**20 if number > 1e6 else number * _MEGABYTES.get(unit[:1], 1.0)
-
-
-def _amount(value: Any) -> tuple[float | None, str]:
-    found = re.match(r"\s*(\d+(?:\.\d+)?)\s*(\w*)", "" if value is None else str(value))
-    return (float(found[1]) or None, found[2].lower()) if found else (None, "")
-
-
 def started(code: str | None) -> str | None:
     """Return the only function of starter code, whose body is often missing."""
     names = re.findall(r"^[ \t]*def ([a-zA-Z]\w*)\(", code or "", re.M)
@@ -453,3 +335,73 @@ def _with_starter(prompt: Prompt, starter: Any, function: str | None) -> Prompt:
     *turns, last = prompt.turns or (Turn("user", ""),)
     whole = (*turns, Turn(last.role, last.content + end)) if prompt.turns else ()
     return Prompt(prompt.text + end, whole)
+
+
+# ── the last step: what no tests can judge ────────────────────────────────────────────────────────
+
+_ANY_ANSWER = re.compile(
+    r"(print|output|find|return|report)\s+any\b|any (one )?of (them|these)\b|"
+    r"(multiple|several|many|more than one) (possible |valid |correct |optimal )*"
+    r"(answers?|solutions?|ways)[^.]{0,60}\bany\b",
+    re.I,
+)
+_ANY_ORDER = re.compile(
+    r"\b(print|output|return|report)\b[^.]{0,80}\bin (any|arbitrary) order\b|"
+    r"\border of (the )?(output|answers?|results?)\b[^.]{0,40}\b(not|n't) matter",
+    re.I,
+)
+_INTERACTIVE = re.compile(
+    r"\binteractive (problem|task|judge|grader|library|program)|\binteract(ive)? with the (judge|"
+    r"grader|jury|interactor|system)|\bthe interactor\b|Tags:\s*\[[^\]]*'interactive'",
+    re.I,
+)
+_ANY_CASE = re.compile(
+    r"\b(print|output|letters?|characters?|answers?|words?|strings?|verdict)\b[^.\n]{0,90}"
+    r"\bin (any|either|arbitrary) (letter |character )?(case|register)\b|"
+    r"\b(answer|output|checker|judge)\w*\b[^.\n]{0,60}\bcase[- ]insensitive\b|"
+    r"\bcase of (the )?(letters|output|answer)\b[^.\n]{0,40}\b(not|n't) matter",
+    re.I,
+)
+ANY_CASE = "any_case"
+"""The comparison of standard output that ignores the case of letters."""
+
+
+def checked(problem: Problem, *, tolerant: bool = False) -> Problem:
+    """Return a problem that its tests can judge, with the comparison that its statement asks for.
+
+    Args:
+        tolerant: whether several right outputs are ignored, as in a benchmark's own scores.
+
+    Raises:
+        Unusable: the tests cannot judge it.
+    """
+    statement = problem.statement
+    if not statement.strip():
+        raise Unusable("the statement is empty")
+    if "<image>" in statement:
+        raise Unusable("the statement refers to an image")
+    if problem.graded_by is not GradedBy.tests:
+        return problem
+    if not problem.hidden_tests:
+        raise Unusable("no hidden tests")
+    if any(isinstance(test.input, Asserts) for test in problem.tests):
+        return problem
+    if not tolerant and problem.checker is None:
+        refuse_many_outputs(statement, problem.tags)
+    on_stdin = all(isinstance(test.input, Stdin) for test in problem.tests)
+    if not tolerant and on_stdin and problem.comparison == "tokens" and _ANY_CASE.search(statement):
+        return replace(problem, comparison=ANY_CASE)
+    return problem
+
+
+def refuse_many_outputs(statement: str, tags: Iterable[str] = ()) -> None:
+    """Raise if, by the statement's words, several outputs are right or a judge answers the program.
+
+    Raises:
+        Unusable: stored outputs cannot judge it.
+    """
+    if _INTERACTIVE.search(statement) or "interactive" in {tag.lower() for tag in tags}:
+        raise Unusable("an interactive problem, whose judge answers the program")
+    if found := _ANY_ANSWER.search(statement) or _ANY_ORDER.search(statement):
+        words = " ".join(found.group().split())
+        raise Unusable(f'needs a checker: the statement says "{words[:120]}"')

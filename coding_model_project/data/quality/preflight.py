@@ -15,29 +15,82 @@ Each problem is checked on its own, so that results can be stored and nodes can 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
 from coding_model_project.concurrency import each
-from coding_model_project.data.quality.faults import Fault, faults
-from coding_model_project.data.quality.idle import idle_program
-from coding_model_project.data.quality.mutants import Operator, mutants
-from coding_model_project.data.quality.rates import NONE, Rate, Sums
-from coding_model_project.data.quality.second_opinion import passes_plainly
+from coding_model_project.data.quality.mutants import (
+    Operator,
+    idle_program,
+    mutants,
+    passes_plainly,
+)
+from coding_model_project.data.rates import NONE, Rate, Sums
 from coding_model_project.errors import CheckerError, DataError, SandboxError
 from coding_model_project.grading.base import CodeGrader, TaskGraders
 from coding_model_project.grading.cache import problem_digest
 from coding_model_project.grading.checker import CHECKER
 from coding_model_project.grading.compare import VALUE_RULES
-from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.execution import ExecutionGrader, checked_tests
 from coding_model_project.grading.judge import GraderByProblem
 from coding_model_project.grading.kinds import KINDS, Parts
 from coding_model_project.grading.maths.final_answer import final_answer
 from coding_model_project.grading.retries import Limiter, limiter_of
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import GradedBy, Limits, Problem, Verdict
+
+RANGES = {
+    "cpu_s": (0.01, 600.0),
+    "wall_s": (0.01, 3600.0),
+    "memory_mb": (8, 65_536),
+    "output_kb": (1, 1_048_576),
+}
+"""Plausible range of each limit; a value outside has a wrong unit or is a mistake."""
+
+Fault = tuple[str, str]
+"""The kind of a fault and its detail."""
+
+
+def faults(problems: Sequence[Problem]) -> list[list[Fault]]:
+    """Return the faults of each problem, in the order of the problems."""
+    times = Counter(problem.id for problem in problems)
+    return [list(_faults(problem, times[problem.id])) for problem in problems]
+
+
+def _faults(problem: Problem, times: int) -> Iterator[Fault]:
+    if not problem.id.strip():
+        yield "empty id", 'each problem needs its own id, such as "mine/1"'
+    if times > 1:
+        yield "duplicate id", f"{times} problems have it; rewards identify a problem by its id"
+    if not problem.statement.strip():
+        yield "empty statement", "the prompt would be empty"
+    yield from ungradable(problem)
+    wrong = [one for name in RANGES if (one := _out_of_range(problem.limits, name))]
+    if wrong:
+        yield "absurd limits", ", ".join(wrong)
+
+
+def ungradable(problem: Problem) -> Iterator[Fault]:
+    """Yield the fault for which no program gets a verdict, if the problem has one."""
+    if problem.graded_by is not GradedBy.tests:
+        return
+    if not problem.hidden_tests:
+        yield "no hidden tests", "only hidden tests earn reward; remove public: true from some"
+        return
+    try:
+        checked_tests(problem, public=False)
+    except DataError as error:
+        yield "unusable", str(error).removeprefix(f"problem {problem.id}: ")
+
+
+def _out_of_range(limits: Limits, name: str) -> str | None:
+    value = getattr(limits, name)
+    low, high = RANGES[name]
+    return None if low <= value <= high else f"{name}={value:g}, expected {low:g} to {high:g}"
+
 
 AT_ONCE = 32
 """Number of problems checked at once on this machine."""
@@ -231,7 +284,8 @@ class Checker:
         return replace(result, faults=tuple(what for what, _ in found))
 
     async def _checked(self, problem: Problem, n_mutants: int, repeats: int) -> Preflight:
-        everything = _all_hidden(problem)
+        hidden = (replace(test, public=False) for test in problem.tests)
+        everything = replace(problem, tests=tuple(hidden))
         gold = await self._judged(everything, problem.gold)
         idle = idle_program(problem)
         reached = idle is None or not (await self._verdict(problem, idle)).passed
@@ -355,11 +409,6 @@ def with_mutant_limits(problem: Problem, gold: Verdict) -> Problem:
     cpu_s = min(limits.cpu_s, max(1.0, 10 * slowest_s))
     wall_s = max(3 * cpu_s, limits.wall_s * cpu_s / limits.cpu_s)
     return replace(problem, limits=replace(limits, cpu_s=cpu_s, wall_s=wall_s))
-
-
-def _all_hidden(problem: Problem) -> Problem:
-    """Return the problem with its public tests turned into hidden ones."""
-    return replace(problem, tests=tuple(replace(test, public=False) for test in problem.tests))
 
 
 def _why(verdict: Verdict) -> str:

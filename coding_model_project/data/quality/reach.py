@@ -13,12 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from coding_model_project.concurrency import each
-from coding_model_project.data.quality.faults import Fault, faults
 from coding_model_project.data.quality.preflight import (
     AT_ONCE,
     GOLD_REJECTED,
     UNREACHED,
+    Fault,
     Preflight,
+    faults,
     open_checker,
     result_key,
 )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.data.json_files import read_lines
+from coding_model_project.data.files import read_lines
 from coding_model_project.data.training.rows import source_of
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle, solve_messages

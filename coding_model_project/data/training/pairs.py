@@ -19,9 +19,8 @@ from statistics import fmean
 from typing import Any
 
 from coding_model_project.config_key import option
-from coding_model_project.data.program_identity import normal_form
 from coding_model_project.data.training.rows import VerlRow, refuse_training, source
-from coding_model_project.data.training.samples import Sample, by_problem
+from coding_model_project.data.training.samples import Sample, by_problem, normal_form
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle, solution_message, solve_messages
 from coding_model_project.types import ErrorType, Problem

@@ -11,7 +11,6 @@ with the settings of their command under "earlier_settings" in the manifest (`ea
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,29 +20,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from coding_model_project.atomic import write_json
 from coding_model_project.config_key import option
 from coding_model_project.data.governance import Role, role, split_word
-from coding_model_project.data.json_files import file_hash
 from coding_model_project.data.problems import ProblemFile, plain_statement, write_problems
-from coding_model_project.data.quality.faults import Fault
-from coding_model_project.data.quality.faults import ungradable as ungradable_of
+from coding_model_project.data.quality.preflight import Fault
+from coding_model_project.data.quality.preflight import ungradable as ungradable_of
 from coding_model_project.data.quality.test_order import TestOrder, ordered
+from coding_model_project.data.rates import Rates
 from coding_model_project.data.training import mixing
-from coding_model_project.data.training.earlier_files import (
+from coding_model_project.data.training.mixing import CountTokens
+from coding_model_project.data.training.rows import (
     MANIFEST,
     PROBLEMS,
-    earlier_files,
-    settings_of,
-)
-from coding_model_project.data.training.mixing import CountTokens
-from coding_model_project.data.training.rates import Rates
-from coding_model_project.data.training.rows import (
     VerlRow,
+    earlier_files,
     refuse_training,
     rl_rows,
     sft_rows,
     source_of,
+    write_manifest,
     write_rows,
 )
 from coding_model_project.errors import ConfigError
@@ -332,56 +327,3 @@ def _settings(plan: Plan) -> dict[str, Any]:
         "tests_chosen_of": None if plan.tests is None else len(plan.tests),
         "seed": plan.seed,
     }
-
-
-def is_made(path: Path, settings: Mapping[str, Any]) -> bool:
-    """Return whether `write_manifest` wrote this manifest for the same settings of a generator.
-
-    Raises:
-        ConfigError: the folder holds files that no generator made, which making would overwrite.
-    """
-    if not path.exists():
-        return False
-    made = json.loads(path.read_text())["settings"]
-    if "generator" not in made:
-        raise ConfigError(
-            f"coding.data_dir={path.parent} holds your own files, which the embedded tasks would "
-            "overwrite; set coding.dataset=null to train on them (docs/my-data.md), or another "
-            "coding.data_dir"
-        )
-    return made == settings
-
-
-def style_of_rows(path: Path) -> PromptStyle | None:
-    """Return the prompt style of a file of rows by the manifest beside it.
-
-    None if there is no manifest, or if the file has changed since.
-    """
-    try:
-        manifest = json.loads(path.with_name("manifest.json").read_text())
-        recorded = manifest["sha256"][path.name]
-        style = PromptStyle(settings_of(manifest, path.stem)["style"])
-        content = file_hash(path)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or another program's
-        return None
-    return style if content == recorded else None
-
-
-def write_manifest(
-    path: Path,
-    settings: Mapping[str, Any],
-    counts: Mapping[str, int],
-    earlier_settings: Mapping[str, Any] | None = None,
-) -> None:
-    """Write a manifest. Call it last, since a manifest marks the files as complete.
-
-    Args:
-        counts: the number of rows of every file.
-        earlier_settings: the settings of files that an earlier command wrote, by file.
-    """
-    files = sorted(path.parent.iterdir())
-    hashes = {file.name: file_hash(file) for file in files if file.suffix in (".parquet", ".jsonl")}
-    content = {"settings": settings, "counts": counts, "sha256": hashes}
-    if earlier_settings:
-        content["earlier_settings"] = earlier_settings
-    write_json(path, content)

@@ -21,8 +21,8 @@ from rich.text import Text
 from coding_model_project import strict_json
 from coding_model_project.atomic import write_text
 from coding_model_project.errors import DataError
+from coding_model_project.evaluation.intervals import pass_at_k, rate_interval
 from coding_model_project.evaluation.results import Evaluation
-from coding_model_project.evaluation.statistics.intervals import pass_at_k, rate_interval
 from coding_model_project.evaluation.tables import plain_table
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.live_view import sparkline
@@ -71,7 +71,7 @@ class Point:
     evaluation: str
     """The evaluation's folder."""
     protocol: str
-    """Name of the protocol, or of the other tool (`other_tools.Tool`)."""
+    """Name of the protocol, or of the other tool (`Tool`)."""
     protocol_hash: str
     """Empty for another tool."""
     seconds: float

@@ -65,7 +65,7 @@ class Plan:
     out: Path
     command: str
     """Command line in which {python}, {model}, {out} and {step} are substituted by the interpreter, the
-    model's folder, the folder for results (`evaluation.results` or `other_tools`) and the step."""
+    model's folder, the folder for results (`evaluation.results` or a `curve.Tool`'s) and the step."""
     devices: tuple[Device, ...] = (None,)
     every_s: float = 20.0
     once: bool = False

@@ -17,7 +17,7 @@ from typing import Any
 from rich.table import Table
 
 from coding_model_project.episodes.bash import Ending
-from coding_model_project.evaluation.statistics.intervals import pass_at_k, rate_interval
+from coding_model_project.evaluation.intervals import pass_at_k, rate_interval
 from coding_model_project.evaluation.tables import table_text
 from coding_model_project.harbor.failures import counted_cause
 from coding_model_project.harbor.harbor_config import Integrity, OverflowRule

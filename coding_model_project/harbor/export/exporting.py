@@ -25,7 +25,7 @@ from typing import Any
 
 from coding_model_project.contained import file_name
 from coding_model_project.data.governance import role
-from coding_model_project.data.loaders.benchmarks import without_tests
+from coding_model_project.data.loaders.quirks import without_tests
 from coding_model_project.data.problems import test_to_json
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.compare import output_rule

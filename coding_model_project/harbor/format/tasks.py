@@ -211,7 +211,7 @@ def unpacked(file: Path, say: Callable[[str], None] | None = None) -> Path:
         ConfigError: it is not such a file, or the folder cannot be written.
     """
     # Imported here, since only such files need what reads all data sets.
-    from coding_model_project.data.json_files import file_hash
+    from coding_model_project.data.files import file_hash
     from coding_model_project.data.loaders.files import read_rows
 
     try:

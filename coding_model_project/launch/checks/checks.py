@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.data.governance import refuse_test_only
-from coding_model_project.data.loaders.remote import network_errors
+from coding_model_project.data.loaders.table import network_errors
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.grading.shaping import Shaping

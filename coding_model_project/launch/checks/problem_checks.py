@@ -11,8 +11,8 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from coding_model_project.data.problems import ProblemFile
-from coding_model_project.data.training.rates import read_samples
-from coding_model_project.data.training.training_files import style_of_rows
+from coding_model_project.data.rates import read_samples
+from coding_model_project.data.training.rows import style_of_rows
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.kinds import KINDS
 from coding_model_project.grading.prompts import PromptStyle, request

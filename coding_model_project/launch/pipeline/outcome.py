@@ -17,10 +17,16 @@ from rich.table import Table
 
 from coding_model_project.atomic import write_json
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison.budgets import at_budgets
-from coding_model_project.evaluation.comparison.paired import Comparison, Pair, Score, Side, compare
+from coding_model_project.evaluation.comparison import (
+    Comparison,
+    Pair,
+    Score,
+    Side,
+    at_budgets,
+    compare,
+)
+from coding_model_project.evaluation.intervals import ALPHA, holm
 from coding_model_project.evaluation.results import METRICS, read_evaluation
-from coding_model_project.evaluation.statistics.intervals import ALPHA, holm
 from coding_model_project.launch.steps import Done, Phase, console
 from coding_model_project.reports import write_report
 from coding_model_project.reports.page import comparison_charts, write_page

@@ -11,8 +11,8 @@ from omegaconf import DictConfig
 from torch.utils.data import Sampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
+from coding_model_project.data.rates import read_samples
 from coding_model_project.data.training.difficulty import DrawByWorth
-from coding_model_project.data.training.rates import read_samples
 from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY
 
 

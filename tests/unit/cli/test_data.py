@@ -13,7 +13,7 @@ from coding_model_project.data import catalogue
 from coding_model_project.data.governance import Role, role
 from coding_model_project.data.loaders import LOADERS
 from coding_model_project.data.problems import write_problems
-from coding_model_project.synthetic.tinyshell import shell_files
+from coding_model_project.synthetic import tinyshell
 from tests.fakes import stdin_problem
 from tests.unit.data.rows import published as rows
 from tests.unit.data.test_loaders import written
@@ -51,8 +51,8 @@ def test_a_table_with_a_row_per_test_is_noticed(tmp_path, sandbox, capsys):
 
 def test_tinyshell_in_the_form_of_tool_calls_has_a_folder_of_its_own(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(shell_files, "SIZES", {"train": 6, "validation": 2, "test": 2})
-    monkeypatch.setattr(shell_files, "N_SHOWN", 3)
+    monkeypatch.setattr(tinyshell, "SIZES", {"train": 6, "validation": 2, "test": 2})
+    monkeypatch.setattr(tinyshell, "N_SHOWN", 3)
     assert cli.main(["data", "prepare", "tinyshell", "--calls", "tools"]) == 0
     assert "tinyshell is in data/tinyshell_tools" in capsys.readouterr().out
     assert cli.main(["data", "prepare", "tinyshell", "--out", "data/tinyshell_tools"]) == 2

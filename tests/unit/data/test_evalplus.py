@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from coding_model_project.data.loaders import evalplus_expected, load
-from coding_model_project.data.loaders.evalplus_arguments import typed
+from coding_model_project.data.loaders import evalplus, load
+from coding_model_project.data.loaders.evalplus import typed
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.grading.execution import ExecutionGrader
 from tests.tables import tables
@@ -30,13 +30,13 @@ def loaded(tmp_path, name, *content):
 @pytest.fixture
 def solved(monkeypatch):
     """Ids of the problems whose solutions ran."""
-    ran, run = [], evalplus_expected.computed
+    ran, run = [], evalplus.computed
 
     async def counted(sandbox, problem):
         ran.append(problem.id)
         return await run(sandbox, problem)
 
-    monkeypatch.setattr(evalplus_expected, "computed", counted)
+    monkeypatch.setattr(evalplus, "computed", counted)
     return ran
 
 

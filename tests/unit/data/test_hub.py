@@ -12,7 +12,7 @@ from huggingface_hub import constants
 
 from coding_model_project.cli import main
 from coding_model_project.data.loaders import LOADERS
-from coding_model_project.data.loaders.remote import hub_patterns
+from coding_model_project.data.loaders.table import hub_patterns
 from tests.answering import answering
 from tests.processes import ran
 from tests.tables import tables

@@ -1,17 +1,25 @@
 """Every published schema loads; unusable rows are counted; damage names file and line."""
 
+from __future__ import annotations
+
+import base64
 import gzip
 import json
+import pickle
+import zlib
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from coding_model_project.cli import main
 from coding_model_project.data import loaders
+from coding_model_project.data.governance import Role, role
 from coding_model_project.data.loaders import LOADERS, load
 from coding_model_project.data.loaders.base import Place, Trail
 from coding_model_project.data.problems import problem_line
-from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.errors import ConfigError, DataError, DownloadError
+from coding_model_project.grading.prompts import PromptStyle, solve_messages
 from coding_model_project.sandbox.embedded.languages import cpp
 from coding_model_project.types import Asserts, Checker, Problem
 from tests.unit.data.rows import published as rows
@@ -146,3 +154,154 @@ def test_columns_that_share_the_name_of_a_harness_field_do_not_count(tmp_path):
     path = written(tmp_path, "r.jsonl", row)
     (problem,) = load("mine", path=path, columns={"statement": "q", "tests": "t"}).problems
     assert (problem.publisher, problem.prelude) == (None, "")
+
+
+# ── HardTests: tests and statements of two repositories, joined ────────────────────────────────────
+
+
+JUDGE = """\
+def output_judging_function(input_str, candidate_output, reference_output):
+    return sorted(candidate_output.split()) == sorted(reference_output.split())
+"""
+TESTS = "hardtests_tests/data/train-00000-of-00121.parquet"
+PROBLEMS = "hardtests_problems/data/train-00000-of-00012.parquet"
+
+
+def suite(pid, judge, *cases):
+    tests = json.dumps([{"input": given, "output": output} for given, output in cases])
+    packed = base64.b64encode(zlib.compress(pickle.dumps(tests))).decode()
+    return {
+        "pid": pid,
+        "test_cases_kit": {"pid": pid, "output_judging_function": judge},
+        "test_cases": packed,
+    }
+
+
+def problem(pid, **changes):
+    return rows.HARDTESTS_PROBLEM | {"pid": pid} | changes
+
+
+@pytest.fixture
+def hardtests(tmp_path):
+    written(
+        tmp_path,
+        TESTS,
+        suite("codeforces_1", JUDGE, ("3 4\n", "3 4\n")),
+        suite("atcoder_2", None, ("5", "5")),
+        suite("atcoder_3", "", ("5", "5")),
+        suite("gone_4", None, ("5", "5")),
+        suite("functions_5", None, ("5", "5")),
+    )
+    written(
+        tmp_path,
+        PROBLEMS,
+        problem("functions_5", starter_code="class Solution: ..."),
+        problem("atcoder_3"),
+        problem("atcoder_2", question_content="Print the number."),
+        problem("codeforces_1"),
+    )
+    return tmp_path
+
+
+def test_a_suite_has_the_statement_and_the_solutions_of_its_problem(hardtests):
+    loaded = load("hardtests", data_dir=hardtests)
+    judged, plain = loaded.problems
+    assert (judged.id, judged.split, judged.date) == (
+        "hardtests/codeforces_1", "train", "2018-09-16",
+    )  # fmt: skip
+    assert judged.statement == "Echo\n\nPrint both numbers in any order."
+    assert judged.gold == ("print(input())",)
+    assert (judged.limits.cpu_s, judged.limits.memory_mb) == (4.0, 512)
+    assert [test.public for test in judged.tests] == [True, False]
+    assert judged.comparison == "checker"
+    assert (plain.id, plain.checker) == ("hardtests/atcoder_2", None)
+    assert [aside.reason.partition(":")[0] for aside in loaded.set_aside] == [
+        "needs a checker",
+        "hardtests_problems has no row of this problem",
+        "its programs are functions, and its tests standard input",
+    ]
+
+
+@pytest.mark.sandbox
+def test_its_judging_function_is_the_checker(hardtests, capsys):
+    lines = [
+        {"problem_id": "hardtests/codeforces_1", "completion": f"```python\n{program}\n```"}
+        for program in ("a, b = input().split(); print(b, a)", "print(input(), 0)")
+    ]
+    answers = written(hardtests, "answers.jsonl", *lines)
+    arguments = [
+        "--dataset",
+        "hardtests",
+        "--data-dir",
+        str(hardtests),
+        "--completions",
+        str(answers),
+    ]
+    assert main(["grade", *arguments, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["judged"], summary["accepted"]) == (2, 1)
+
+
+def test_without_the_statements_one_line_says_how_to_get_them(hardtests, tmp_path):
+    (hardtests / PROBLEMS).unlink()
+    with pytest.raises((ConfigError, DownloadError)) as refused:
+        load("hardtests", data_dir=hardtests)
+    said = str(refused.value)
+    assert "hardtests_problems, which hardtests needs: not found" in said
+    assert "hf download sigcp/hardtests_problems --repo-type dataset --local-dir" in said
+    assert "hardtests_problems=PATH" not in said
+    assert "\n" not in said
+
+
+# ── GSM8K with five examples, as lm-eval draws them ────────────────────────────────────────────────
+
+
+DRAWN = [[6374, 3610, 957, 61, 742], [7462, 6610, 4769, 286, 5501]]
+"""Rows of the train split in lm-eval's prompts of the first two test questions."""
+
+
+def asked(n):
+    return {"question": f"Question {n}?", "answer": f"{n} is <<{n}={n}>>{n}.\n#### {n:,}"}
+
+
+@pytest.fixture
+def questions(tmp_path):
+    written(tmp_path, "gsm8k/train.jsonl", *map(asked, range(7_473)))
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_each_question_has_the_examples_that_lm_eval_draws(questions):
+    path = written(questions, "mine.jsonl", {"question": "1 + 1?", "answer": "#### 2"}, asked(3))
+    loaded = load("gsm8k_5shot", path=path, data_dir=questions)
+    assert [(p.id, p.answer) for p in loaded.problems] == [
+        ("gsm8k_5shot/test/0", "2"),
+        ("gsm8k_5shot/test/1", "3"),
+    ]
+    for problem, question, drawn in zip(
+        loaded.problems, ("1 + 1?", "Question 3?"), DRAWN, strict=True
+    ):
+        shown = "".join(
+            f"Question: Question {n}?\nAnswer: {n} is <<{n}={n}>>{n}.\n#### {n:,}\n\n"
+            for n in drawn
+        )
+        (message,) = solve_messages(problem, style=PromptStyle.fenced)
+        assert message["content"] == f"{shown}Question: {question}\nAnswer:"
+    assert "train.jsonl" in loaded.origin
+    assert role("gsm8k_5shot", "test") is Role.test
+
+
+@pytest.mark.slow
+def test_a_row_that_is_set_aside_keeps_the_others_examples(questions):
+    path = written(questions, "mine.jsonl", {"question": "?", "answer": "none"}, asked(3))
+    (problem,) = load("gsm8k_5shot", path=path, data_dir=questions).problems
+    assert problem.statement.startswith(f"Question: Question {DRAWN[1][0]}?\n")
+
+
+def test_without_the_train_split_one_line_says_how_to_get_it(tmp_path):
+    path = written(tmp_path, "mine.jsonl", asked(3))
+    with pytest.raises((ConfigError, DownloadError)) as refused:
+        load("gsm8k_5shot", path=path, data_dir=tmp_path / "none")
+    assert "hf download openai/gsm8k" in str(refused.value)
+    assert "gsm8k/train.jsonl" in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -5,8 +5,7 @@ import io
 
 import pytest
 
-from coding_model_project.data.quality.mutants import Operator, mutants
-from coding_model_project.data.quality.second_opinion import passes_plainly
+from coding_model_project.data.quality.mutants import Operator, mutants, passes_plainly
 from coding_model_project.types import (
     Asserts,
     Call,

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from coding_model_project.cli import main
 from coding_model_project.data.governance import refuse_test_only
 from coding_model_project.data.problems import read_problems, write_problems
-from coding_model_project.data.program_identity import normal_form
 from coding_model_project.data.training.pairs import (
     CONTRASTS,
     Controls,
@@ -24,7 +23,7 @@ from coding_model_project.data.training.pairs import (
     split,
 )
 from coding_model_project.data.training.pairs import make_pairs as make_pairs_of
-from coding_model_project.data.training.samples import Sample
+from coding_model_project.data.training.samples import Sample, normal_form
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.results import COMPLETIONS
 from coding_model_project.grading.prompts import PromptStyle
@@ -290,3 +289,27 @@ def test_evaluations_that_do_not_fit_are_one_line(world, capsys):
     (world / COMPLETIONS).unlink()
     assert pairs(world) == 2
     assert "completions.jsonl: no such file" in capsys.readouterr().err
+
+
+# ── equivalent programs ────────────────────────────────────────────────────────────────────────────
+
+
+COPIES = tables("copies")
+
+ADD = "def f(a):\n    return a + 1"
+
+
+@pytest.mark.parametrize(("one", "other"), COPIES["same"])
+def test_names_of_variables_comments_and_layout_do_not_tell_programs_apart(one, other):
+    assert normal_form(one) == normal_form(other)
+
+
+@pytest.mark.parametrize(("one", "other"), COPIES["different"])
+def test_what_may_do_something_else_is_another_program(one, other):
+    assert normal_form(one) != normal_form(other)
+
+
+def test_code_that_does_not_parse_and_other_languages_differ_in_more_than_line_ends():
+    assert normal_form("def f(:\n\n    x  ") == normal_form("def f(:\n    x")
+    assert normal_form("int x;  \n\nint y;", "cpp") == normal_form("int x;\nint y;", "cpp")
+    assert normal_form('puts("a b");', "cpp") != normal_form('puts("a  b");', "cpp")

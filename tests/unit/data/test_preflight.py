@@ -16,7 +16,6 @@ from coding_model_project.data.quality.preflight import (
     UNREACHED,
     Preflight,
     check_all,
-    result_key,
 )
 from coding_model_project.errors import DataError, SandboxError
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
@@ -294,15 +293,6 @@ def test_a_journal_holds_all_that_was_found(tmp_path, next_sandbox):
         found = asyncio.run(judging.run_preflight(made, how, lambda *_: None))
         assert found == whole
         assert bool(fake.calls) is n_calls
-
-
-def test_what_a_result_depends_on_is_in_its_key():
-    problem = problems(30)[0]
-    key = result_key(problem, (), "s")
-    assert key == result_key(replace(problem), [], "s")
-    assert key != result_key(problem, (), "other")
-    assert key != result_key(problem, [("duplicate id", "2")], "s")
-    assert key != result_key(replace(problem, bad=("print(2)",)), (), "s")
 
 
 async def test_a_failure_costs_its_problem_and_an_outage_ends_soon():

@@ -1,7 +1,11 @@
 """Problems survive a file exactly, and bad lines name themselves."""
 
+from __future__ import annotations
+
+import gc
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -15,11 +19,19 @@ from hypothesis import strategies as st
 
 from coding_model_project import codec
 from coding_model_project.data.governance import why_not_shared
-from coding_model_project.data.problems import read_problems, write_problems
+from coding_model_project.data.problems import (
+    ProblemFile,
+    problem_from_json,
+    problem_line,
+    read_problems,
+    write_problems,
+)
 from coding_model_project.errors import DataError
 from coding_model_project.grading.brief import ordered_repr, shown_value
+from coding_model_project.grading.cache import PerProblem
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Problem, Stdin, Test
 from tests.strategies import exactly, plain_values
+from tests.tables import tables
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _, PLAIN = plain_values(TEXT)
@@ -180,3 +192,192 @@ def test_numbers_of_a_set_are_written_by_value():
     assert codec.to_json({10, 9, -1, 2.5, "9"}) == {"s": [-1, 2.5, 9, 10, "9"]}
     assert ordered_repr([{10, 9, "9"}, set(), frozenset()]) == "[{9, 10, '9'}, set(), frozenset()]"
     assert ordered_repr(({1: (2,)}, [{}])) == "({1: (2,)}, [{}])"
+
+
+# ── malformed rows ─────────────────────────────────────────────────────────────────────────────────
+
+
+CASES = tables("problem_rows")
+
+CALL = {"call": "f", "args": [1], "expected": 2}
+ROW = {"id": "a/1", "split": "train", "statement": "?", "tests": [CALL]}
+INTERNALS = re.compile(
+    r"NoneType|unexpected keyword|not iterable|unhashable|__init__|object has no attribute|"
+    r"indices must be|not subscriptable|\bdict\b object|\bargument\b|invalid literal|Traceback"
+)
+
+MALFORMED = CASES["malformed"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "expected"), MALFORMED, ids=lambda value: str(value)[:50]
+)
+def test_a_malformed_row_is_one_line_with_file_line_field_and_right_form(
+    tmp_path, change, field, expected
+):
+    path = tmp_path / "p.jsonl"
+    path.write_bytes(orjson.dumps(ROW) + b"\n" + orjson.dumps({**ROW, "id": "a/2", **change}))
+    with pytest.raises(DataError) as caught:
+        read_problems(path)
+    said = str(caught.value)
+    assert said.startswith(f"{path}:2: ")
+    assert field in said
+    assert expected in said
+    assert "\n" not in said
+    assert not INTERNALS.search(said)
+
+
+def test_a_tolerance_beyond_all_floats_is_malformed():
+    with pytest.raises(DataError, match=r"f:1: field 'atol': expected a number of at least 0, got"):
+        problem_from_json({**ROW, "atol": 10**400}, "f:1")
+
+
+def test_a_missing_field_names_the_columns_and_the_option_that_maps_one():
+    row = {"task_id": 1, "question": "?", "tests": [CALL]}
+    with pytest.raises(DataError) as caught:
+        problem_from_json({**row, "id": "a/1", "split": "train"}, "f:1")
+    said = str(caught.value)
+    assert "field 'statement' is missing" in said
+    assert "row has columns task_id, question, tests" in said
+    assert "--map statement=question" in said
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ({"a": 1}, {"a": 1}),
+        ({}, {}),
+        ({"t": [1], "d": []}, {"t": [1], "d": []}),
+        ({"a": {"xs": [{"t": [1, 2]}]}}, {"a": {"xs": [(1, 2)]}}),
+        ({"d": [["t", 5]]}, {"t": 5}),
+        ({"t": [1, 2]}, (1, 2)),
+        ([{"x": None}], [{"x": None}]),
+    ],
+    ids=str,
+)
+def test_a_plain_object_is_a_dict_wherever_a_value_stands(written, value):
+    test = {"call": "f", "args": [written], "expected": written}
+    problem = problem_from_json({**ROW, "tests": [test]}, "here")
+    assert problem.tests[0].input.args == (value,)
+    assert problem.tests[0].expected == value
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from([*"ifdtszbco", "a", "call", "args", "stdin"]), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+KEYS = [
+    *ROW,
+    *["gold", "bad", "tags", "limits", "checker", "grader", "task", "difficulty", "language"],
+]
+
+
+@given(field=st.sampled_from(KEYS), content=JSON, as_args=st.booleans())
+def test_no_row_of_json_ends_in_anything_but_a_message(field, content, as_args):
+    row = {**ROW, field: content}
+    if as_args:
+        row = {**ROW, "tests": [{"call": "f", "args": [content], "expected": content}]}
+    try:
+        problem_from_json(json.loads(json.dumps(row)), "f:1")
+    except DataError as error:
+        assert not INTERNALS.search(str(error))
+        assert str(error).startswith("f:1: ")
+
+
+# ── problems read by id ───────────────────────────────────────────────────────────────────────────
+
+
+def numbered(number, expected="3"):
+    tests = (Test(input=Stdin("1 2"), expected=expected),)
+    return Problem(id=f"mine/{number}", split="train", statement="Add.", tests=tests)
+
+
+@pytest.fixture
+def file_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("CODING_DATA_CACHE", str(tmp_path / "cache"))
+    file_path = tmp_path / "data" / "problems.jsonl"
+    write_problems(file_path, map(numbered, range(9)))
+    return file_path
+
+
+def test_problems_are_read_by_id_in_the_order_of_the_file(file_path):
+    file = ProblemFile(file_path)
+    assert file["mine/7"] == numbered(7)
+    assert list(file) == [f"mine/{n}" for n in range(9)]
+    assert tuple(file.values()) == tuple(map(numbered, range(9)))
+    assert (len(file), file.get("mine/10")) == (9, None)
+
+
+@pytest.mark.slow
+def test_one_object_while_a_problem_is_in_use_and_none_afterwards(file_path):
+    file, calls = ProblemFile(file_path), []
+    digest = PerProblem(lambda one: calls.append(one.id) or len(calls))
+    one = file["mine/1"]
+    assert file["mine/1"] is one
+    assert (digest(one), digest(file["mine/1"])) == (1, 1)
+    del one
+    gc.collect()
+    assert digest(file["mine/1"]) == 2
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_file_that_was_written_by_hand_or_changed_gets_an_index(file_path, written):
+    index = file_path.with_name("problems.jsonl.index")
+    if not written:
+        index.unlink()
+    file_path.write_bytes(
+        b"\n" + problem_line(numbered(20, "4")) + b"\n\n" + problem_line(numbered(21))
+    )
+    assert list(ProblemFile(file_path).values()) == [numbered(20, "4"), numbered(21)]
+    made = index.stat().st_ino
+    assert ProblemFile(file_path)["mine/21"] == numbered(21)
+    assert index.stat().st_ino == made
+
+
+def test_a_read_only_folder_has_its_index_in_the_cache(file_path, tmp_path, monkeypatch):
+    def refused(self, data):
+        if self.parent == file_path.parent:
+            raise PermissionError(13, "Permission denied", str(self))
+        with self.open("wb") as file:
+            return file.write(data)
+
+    file_path.with_name("problems.jsonl.index").unlink()
+    monkeypatch.setattr("pathlib.Path.write_bytes", refused)
+    assert len(ProblemFile(file_path)) == 9
+    assert list(file_path.parent.iterdir()) == [file_path]
+    assert ProblemFile(file_path)["mine/3"] == numbered(3)
+    assert len(list((tmp_path / "cache" / "indices").iterdir())) == 1
+
+
+def test_bad_lines_name_themselves(file_path):
+    with file_path.open("ab") as file:
+        file.write(orjson.dumps({"id": "mine/30", "split": "train"}) + b"\n")
+    with pytest.raises(DataError, match=r"problems.jsonl:10: "):
+        ProblemFile(file_path)
+    file_path.write_bytes(problem_line(numbered(1)) * 2)
+    with pytest.raises(DataError, match=r":2: id 'mine/1' occurs twice"):
+        ProblemFile(file_path)
+
+
+@pytest.mark.slow
+def test_a_file_that_is_replaced_stays_as_it_was_opened_and_one_changed_in_place_is_an_error(
+    file_path,
+):
+    file = ProblemFile(file_path)
+    write_problems(file_path, [numbered(5, "5")])
+    assert file["mine/5"] == numbered(5)
+    gc.collect()
+    file = ProblemFile(file_path)
+    file_path.write_bytes(problem_line(numbered(6, "6")))
+    with pytest.raises(DataError, match="has changed"):
+        file["mine/5"]

@@ -8,7 +8,7 @@ import coding_model_project as cmp
 from coding_model_project import cli
 from coding_model_project.cli import data_rows
 from coding_model_project.data.problems import read_problems, write_problems
-from coding_model_project.data.quality.idle import idle_program
+from coding_model_project.data.quality.mutants import idle_program
 from coding_model_project.data.quality.reach import remember, unreached
 from coding_model_project.errors import SandboxError
 from coding_model_project.types import Asserts, Call, Problem, Test

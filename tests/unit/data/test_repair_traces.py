@@ -7,9 +7,8 @@ import pytest
 
 from coding_model_project import cli
 from coding_model_project.data.problems import write_problems
-from coding_model_project.data.training.repair_traces import Trace, choose_traces
 from coding_model_project.data.training.rows import sft_rows, write_rows
-from coding_model_project.data.training.samples import Sample
+from coding_model_project.data.training.samples import Sample, Trace, choose_traces
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Call, Test
 from tests.unit.data.test_sft_rows import ADD, problem, write

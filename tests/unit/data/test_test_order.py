@@ -8,8 +8,12 @@ import pytest
 from coding_model_project import cli
 from coding_model_project.cli import data_checks
 from coding_model_project.data.problems import read_problems, write_problems
-from coding_model_project.data.quality.discrimination import select_tests
-from coding_model_project.data.quality.test_order import additional_greedy, first_rejection, ordered
+from coding_model_project.data.quality.test_order import (
+    additional_greedy,
+    first_rejection,
+    ordered,
+    select_tests,
+)
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Execution, Status, Test
 from tests.fakes import FakeSandbox, stdin_problem

@@ -17,11 +17,11 @@ from coding_model_project.errors import (
 )
 from coding_model_project.evaluation.backends.generation import Completion
 from coding_model_project.evaluation.evaluate import evaluate, gather
-from coding_model_project.evaluation.rejudging.evaluations import Given, rejudge_evaluation
+from coding_model_project.evaluation.rejudging import Given, rejudge_evaluation
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.reports import write_report
+from coding_model_project.reports.chart_lines import RunTally
 from coding_model_project.reports.run_page import run_facts
-from coding_model_project.reports.tally import RunTally
 from coding_model_project.runs.folder import RunFolder, State, sole_writer
 from coding_model_project.runs.rollouts import read_rollouts
 from coding_model_project.runs.run_lines import line

@@ -7,7 +7,7 @@ import pytest
 import coding_model_project.cli as cli
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import DataError
-from coding_model_project.evaluation.imports.importing import match
+from coding_model_project.evaluation.importing import match
 from coding_model_project.evaluation.plan import DataSet
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.types import Call, Problem, Test

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
-from coding_model_project.evaluation.protocols import GREEDY, SAMPLED, data_version, protocol_of
+from coding_model_project.evaluation.plan import GREEDY, SAMPLED, data_version, protocol_of
 from coding_model_project.grading.prompts import PromptStyle
 from tests.fakes import stdin_problem
 

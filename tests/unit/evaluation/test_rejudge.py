@@ -9,14 +9,14 @@ import pytest
 
 import coding_model_project.cli as cli
 from coding_model_project.errors import SandboxError
-from coding_model_project.evaluation.plan import Sample
-from coding_model_project.evaluation.rejudging.judging import (
+from coding_model_project.evaluation.changes import (
     Cause,
     Judgement,
     Stored,
     cause_of,
     judge_again,
 )
+from coding_model_project.evaluation.plan import Sample
 from coding_model_project.evaluation.results import Generated, Result, read_evaluation, to_line
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.brief import program_hash

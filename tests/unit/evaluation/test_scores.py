@@ -6,7 +6,7 @@ import pytest
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.plan import Window
-from coding_model_project.evaluation.statistics.scores import dataset_metrics, part_metrics
+from coding_model_project.evaluation.scores import dataset_metrics, part_metrics
 from coding_model_project.evaluation.tables import metrics_table, months_table
 from coding_model_project.types import Problem
 from tests import synthetic_evaluations

@@ -14,8 +14,7 @@ from coding_model_project.cli import main
 from coding_model_project.errors import CheckpointError, ConfigError
 from coding_model_project.evaluation.watch import Plan, watch, watcher
 from coding_model_project.reports import write_report
-from coding_model_project.reports.chart_lines import chart_lines
-from coding_model_project.reports.tally import RunTally
+from coding_model_project.reports.chart_lines import RunTally, chart_lines
 from coding_model_project.runs.checkpoints import MANIFEST, TRACKER, write_manifest
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.metrics_log import read_metrics

@@ -10,8 +10,7 @@ import pytest
 from coding_model_project.errors import CheckpointError
 from coding_model_project.evaluation.watch import Curve, Plan, view, watch
 from coding_model_project.evaluation.watch.curve import CURVE, Measure
-from coding_model_project.reports.chart_lines import chart_lines
-from coding_model_project.reports.tally import RunTally
+from coding_model_project.reports.chart_lines import RunTally, chart_lines
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.metrics_log import read_metrics
 from tests.processes import ended

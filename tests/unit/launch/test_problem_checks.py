@@ -3,13 +3,8 @@
 import pytest
 from omegaconf import OmegaConf
 
-from coding_model_project.data.training.rows import rl_rows, write_rows
-from coding_model_project.data.training.training_files import (
-    Plan,
-    RowKind,
-    style_of_rows,
-    write_training_files,
-)
+from coding_model_project.data.training.rows import rl_rows, style_of_rows, write_rows
+from coding_model_project.data.training.training_files import Plan, RowKind, write_training_files
 from coding_model_project.episodes.bash_config import BashConfig
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle

@@ -13,8 +13,8 @@ import pytest
 import coding_model_project.cli as cli
 from coding_model_project.errors import DataError
 from coding_model_project.evaluation.results import COMPLETIONS, RESULTS, Generated, to_line
-from coding_model_project.reports.live.app import LiveRuns, create_app
-from coding_model_project.reports.live.sample_index import Filters
+from coding_model_project.reports.live import LiveRuns, create_app
+from coding_model_project.reports.live_samples import Filters
 from coding_model_project.runs.folder import RunFolder
 from tests.synthetic_evaluations import result
 from tests.synthetic_runs import rollout, training, write_run
@@ -143,7 +143,7 @@ def test_a_step_done_again_counts_once(run):
     runs = live(run)
     append(run, {"problem": "sums/easy", "sample": "z", "attempt": 2})
     append(run, {"problem": "sums/easy", "sample": "late", "attempt": 1})
-    runs.refresh()
+    runs.index.refresh()
     assert names(runs.index.samples(Filters())) == ["e", "z"]
     assert runs.index.n == 2 == sum(tally.n for tally in live(run).index.tallies)
 
@@ -153,13 +153,13 @@ def test_rotated_files_are_read_on(run):
     append(run, {"step": 3, "sample": "f"})
     with gzip.open(run / "rollouts.0001.jsonl.gz", "wb") as packed:
         packed.write((run / "rollouts.jsonl").read_bytes())
-    runs.refresh()  # as if it were looked at before the plain file is removed
+    runs.index.refresh()  # as if it were looked at before the plain file is removed
     everything = ["f", "e", "a", "b", "c", "d"]
     assert names(runs.index.samples(Filters())) == everything
     assert names(live(run).index.samples(Filters())) == everything
     (run / "rollouts.jsonl").unlink()
     append(run, {"step": 4, "sample": "g"})
-    runs.refresh()
+    runs.index.refresh()
     assert names(runs.index.samples(Filters())) == ["g", "f", "e", "a", "b", "c", "d"]
     assert runs.index.sample(0, "train", 3, "tinycode/1", "f").step == 3
     assert runs.index.sample(0, "train", 4, "tinycode/1", "g").step == 4
@@ -171,7 +171,7 @@ def test_files_written_anew_are_read_anew(run):
     partial = run / "partial"
     partial.write_bytes(orjson.dumps(rollout(sample="only")) + b"\n")
     partial.replace(run / "rollouts.jsonl")
-    runs.refresh()
+    runs.index.refresh()
     assert names(runs.index.samples(Filters())) == ["only"]
     assert runs.index.n == 1
 
@@ -189,13 +189,13 @@ def test_an_evaluation_is_followed_to_its_end(tmp_path):
     (folder / COMPLETIONS).write_bytes(b"".join(map(to_line, generated)))
     judged = [result("toy", f"toy/{n}", 0, passed) for n, passed in ((2, True), (0, None))]
     (folder / RESULTS).write_bytes(b"".join(map(to_line, judged)))
-    runs.refresh()
+    runs.index.refresh()
     (step,) = runs.index.steps(Filters())["rows"]
     assert (step["n"], step["judged"], step["passed"], step["reward"]) == (2, 1, 1, 1.0)
     assert runs.sample(0, "toy", 0, "toy/2", "0")["completion"] == "code 2"
     rows = [rollout(step=0, split="toy", problem=one.problem, prompt="P") for one in generated]
     (folder / "rollouts.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-    runs.refresh()
+    runs.index.refresh()
     assert runs.index.n == 3
     assert asdict(runs.index.sample(0, "toy", 0, "toy/0", "1_0"))["prompt"] == "P"
 

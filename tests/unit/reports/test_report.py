@@ -7,12 +7,11 @@ from html.parser import HTMLParser
 import pytest
 
 import coding_model_project.cli as cli
-from coding_model_project.evaluation.statistics.intervals import rate_interval
+from coding_model_project.evaluation.intervals import rate_interval
 from coding_model_project.reports import write_report
-from coding_model_project.reports.chart_lines import chart_lines, chart_stacks
+from coding_model_project.reports.chart_lines import RunTally, chart_lines, chart_stacks
 from coding_model_project.reports.run_page import run_names
 from coding_model_project.reports.sample_selection import ROW_BYTES, Index, choose
-from coding_model_project.reports.tally import RunTally
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.rollouts import Rollout
 from tests.pages import packed

@@ -21,11 +21,15 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.agents import BashAgent, Oracle, Script
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.trial import Trials
+from coding_model_project.synthetic import tinyshell
 from coding_model_project.synthetic.tiny_model import TinyModelConfig, train_tokenizer
-from coding_model_project.synthetic.tinyshell import Draw, HabitCorpus, generate, shell_files, trace
-from coding_model_project.synthetic.tinyshell.shell_files import (
+from coding_model_project.synthetic.tinyshell import (
+    Draw,
+    HabitCorpus,
     as_text,
+    generate,
     prepare_files,
+    trace,
     write_shell_task,
 )
 from tests.unit.harbor.places import run_in_environments
@@ -33,8 +37,8 @@ from tests.unit.harbor.places import run_in_environments
 
 def make_few(monkeypatch):
     """Of the files' tasks, which are 864 for training."""
-    monkeypatch.setattr(shell_files, "SIZES", {"train": 6, "validation": 2, "test": 2})
-    monkeypatch.setattr(shell_files, "N_SHOWN", 3)
+    monkeypatch.setattr(tinyshell, "SIZES", {"train": 6, "validation": 2, "test": 2})
+    monkeypatch.setattr(tinyshell, "N_SHOWN", 3)
 
 
 def sentences(tasks):

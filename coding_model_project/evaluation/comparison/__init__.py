@@ -1,1 +1,0 @@
-"""Comparisons of evaluations, problem by problem."""

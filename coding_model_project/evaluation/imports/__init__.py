@@ -1,1 +1,0 @@
-"""Imports of other tools' samples as evaluations."""

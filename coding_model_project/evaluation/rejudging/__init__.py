@@ -1,1 +1,0 @@
-"""Rejudging of evaluations and of training runs' rollouts with the current grader."""

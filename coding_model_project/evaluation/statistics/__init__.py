@@ -1,1 +1,0 @@
-"""Statistics of samples: pass@k, budgets, intervals, significance tests."""
