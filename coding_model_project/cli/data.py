@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from coding_model_project.cli import data_checks, data_rows, data_samples, options
 from coding_model_project.cli.commands import Commands, only
-from coding_model_project.cli.common import print_first, publishes
+from coding_model_project.cli.options import print_first, publishes
 from coding_model_project.config_key import argument, option
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from coding_model_project.cli import options
-from coding_model_project.cli.common import embedded_sandbox, print_first, print_set_aside
+from coding_model_project.cli.options import print_first, print_set_aside
 from coding_model_project.config_key import argument, option
 from coding_model_project.data.training.training_files import Plan
 from coding_model_project.errors import ConfigError, DataError, SandboxError
@@ -193,7 +193,7 @@ def _unreached(
     from coding_model_project.data.quality.reach import unreached
 
     async def checked(advance: Advance) -> Mapping[str, Fault]:
-        async with embedded_sandbox(SandboxConfig(workers=workers)) as sandbox:
+        async with options.embedded_sandbox(SandboxConfig(workers=workers)) as sandbox:
             return await unreached(ids, problems, sandbox, advance)
 
     try:

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from coding_model_project.atomic import write_json
 from coding_model_project.cli import options
-from coding_model_project.cli.common import embedded_sandbox, print_table
-from coding_model_project.cli.judging import Checking, run_preflight
+from coding_model_project.cli.data_checks import run_preflight
+from coding_model_project.cli.options import print_table
 from coding_model_project.config_key import argument, option
 from coding_model_project.data.training.pairs import Controls
 from coding_model_project.data.training.sft_rows import Choose
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.progress import progress_bar
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 if TYPE_CHECKING:
     from coding_model_project.data.training.samples import Sample
@@ -78,7 +79,7 @@ def sft_rows(
         targets = targets or _training(known.values())
         solved = {one.problem.id for one in samples}
         unsolved = [one for one in targets if one.gold and one.id not in solved]
-        more, rejected = _gold(unsolved, Checking(sandbox=sandbox, where=where))
+        more, rejected = _gold(unsolved, sandbox, where)
         samples += more
     kept, counts = chosen_of(samples, targets, n=n, how=choose, seed=seed)
     if not kept:
@@ -135,17 +136,17 @@ def _training(problems: Iterable[Problem]) -> list[Problem]:
     return found
 
 
-def _gold(problems: Sequence[Problem], checking: Checking) -> tuple[list[Sample], tuple[str, ...]]:
+def _gold(
+    problems: Sequence[Problem], sandbox: SandboxConfig, where: options.Resumable
+) -> tuple[list[Sample], tuple[str, ...]]:
     """Return solutions that pass all tests, and ids of problems with a solution that fails."""
-    from dataclasses import replace
-
     from coding_model_project.data.training.samples import gold_samples
 
     if not problems:
         return [], ()
     judged = [replace(one, bad=()) for one in problems]
     with progress_bar("solutions", len(problems)) as advance:
-        found = asyncio.run(run_preflight(judged, checking, advance))
+        found = asyncio.run(run_preflight(judged, sandbox, where, advance))
     rejected = tuple(found.quarantined)
     return gold_samples(one for one in problems if one.id not in rejected), rejected
 
@@ -356,7 +357,7 @@ def repair_traces(
         raise ConfigError(
             f"no repair traces: no problem of the {len(rejected)} rejected samples has public tests"
         )
-    embedded = embedded_sandbox(sandbox)
+    embedded = options.embedded_sandbox(sandbox)
     with progress_bar("public tests", len(candidates)) as advance:
         wrong = asyncio.run(observed(candidates, style, observation_bytes, embedded, advance))
     traces = choose_traces(wrong, right, n=n)

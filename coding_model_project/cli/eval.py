@@ -1,17 +1,20 @@
-"""The `eval` command group: evaluate models; compare, convert and rejudge evaluations."""
+"""The groups `eval`: evaluate models; compare, convert and rejudge evaluations, and `study`."""
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from coding_model_project.cli import eval_run, options
 from coding_model_project.cli.commands import Commands, only
-from coding_model_project.cli.common import existing_file, on_servers, print_table, publishes, say
+from coding_model_project.cli.options import existing_file, on_servers, print_table, publishes, say
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
@@ -20,6 +23,7 @@ from coding_model_project.evaluation.imports.formats import Format
 if TYPE_CHECKING:
     from coding_model_project.evaluation.rejudging.judging import Rejudged
     from coding_model_project.evaluation.results import Evaluation
+
 
 app = Commands(no_args_is_help=True, help="Evaluate models, and compare evaluations.")
 app.command()(eval_run.run)
@@ -362,3 +366,45 @@ def _unfinished(path: Path) -> str | None:
     if not run.attempts() or run.state is State.finished:
         return None
     return f"is {run.state}" if run.state is State.running else f"ended early ({run.state})"
+
+
+# ── studies: comparisons of training runs, defined before they run ─────────────────────────────────
+
+
+studies = Commands(no_args_is_help=True, help="Run a study, or write its page.")
+
+Definition = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study's definition.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Write the runs to this folder. Default: outputs/studies/NAME."),
+]
+
+
+@studies.command()
+def run(definition: Definition, out: Out = None) -> None:
+    """Train and evaluate each arm with each seed, skip what is done, then write the page.
+
+    The same command resumes after an interruption or a failure. A definition that has changed since
+    its first run is refused.
+    """
+    from coding_model_project.studies.definition import read_study
+    from coding_model_project.studies.members import run as run_study
+
+    study = read_study(definition)
+    folder = out or Path("outputs") / "studies" / study.name
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        run_study(study, folder, say)
+    finally:
+        page(definition, folder)
+
+
+@studies.command()
+def page(definition: Definition, out: Out = None) -> None:
+    """Rewrite the study's page from its folders; before the first run, the page says so."""
+    from coding_model_project.studies.definition import read_study
+    from coding_model_project.studies.study_page import write_page
+
+    study = read_study(definition)
+    folder = out or Path("outputs") / "studies" / study.name
+    print(f"the page is {write_page(study, folder)}")

@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 
 from coding_model_project.cli import options
-from coding_model_project.cli.common import on_servers, say
+from coding_model_project.cli.options import on_servers, say
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig

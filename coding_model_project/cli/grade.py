@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from coding_model_project.cli import options
-from coding_model_project.cli.common import cores, existing_file, publishes
+from coding_model_project.cli.options import cores, existing_file, publishes
 from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError, UngradableError
 from coding_model_project.progress import Advance, progress_bar
@@ -62,7 +62,6 @@ def grade(
     """
     if as_json and out == STANDARD:
         raise ConfigError("--json and --out - both write to standard output; pass one of them")
-    from coding_model_project.cli.judging import sandbox_of
     from coding_model_project.evaluation.journal import kept_results
     from coding_model_project.grading.judge import start_graders
     from coding_model_project.harbor import task_grader
@@ -73,7 +72,7 @@ def grade(
     if out is not None and out != STANDARD:
         _check_place(out)  # before judging, which may take an hour
     judge = start_graders(
-        sandbox_of(sandbox, resumable),
+        resumable.sandbox(sandbox),
         at_once=cores(sandbox.workers),
         bare=bare,
         stop_early=stop_early,

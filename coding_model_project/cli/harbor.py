@@ -9,8 +9,8 @@ from pathlib import Path
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands
-from coding_model_project.cli.common import cores, existing_file, named_values, warn
 from coding_model_project.cli.harbor_eval import evaluate
+from coding_model_project.cli.options import cores, existing_file, named_values, warn
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.grading.base import AUTO, TaskEnvironment

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import only
-from coding_model_project.cli.common import cores, named_values, warn
+from coding_model_project.cli.options import cores, named_values, warn
 from coding_model_project.config_key import argument, option
 from coding_model_project.episodes.bash import Limits
 from coding_model_project.episodes.bash_messages import Calls

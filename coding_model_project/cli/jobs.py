@@ -13,7 +13,7 @@ import typer
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands
-from coding_model_project.cli.common import named_values, print_table, say
+from coding_model_project.cli.options import named_values, print_table, say
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.launch.jobs.backends import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from coding_model_project.cli import options
-from coding_model_project.cli.common import publishes, say
+from coding_model_project.cli.options import publishes, say
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands
-from coding_model_project.cli.common import cores, embedded_sandbox, existing_file
+from coding_model_project.cli.options import cores, existing_file
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.extras import extra
@@ -92,7 +92,7 @@ async def run(
     program = Program(source=source, language=_language(file, language))
     limits = Limits(cpu_s=cpu_s, wall_s=3 * cpu_s, memory_mb=memory_mb)
     given = Stdin(_piped() if stdin is None else stdin)
-    async with embedded_sandbox(replace(confined, workers=1)) as sandbox:
+    async with options.embedded_sandbox(replace(confined, workers=1)) as sandbox:
         (execution,) = await sandbox.run(program, [given], limits)
     print(execution.stdout, end="", flush=True)
     if execution.stderr_tail:
@@ -169,7 +169,7 @@ def serve(
     token = secret_of(TOKEN_VARIABLE, token or "")
     listening.check_exposure(host, token)
     at_once = cores(judging.workers)
-    sandbox = embedded_sandbox(replace(judging, workers=at_once))
+    sandbox = options.embedded_sandbox(replace(judging, workers=at_once))
     settings = Settings(
         max_request_bytes=max_request_mb << 20,
         token=token,

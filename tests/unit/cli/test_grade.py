@@ -6,7 +6,7 @@ import json
 import pytest
 
 import coding_model_project.cli as cli
-from coding_model_project.cli import judging
+from coding_model_project.cli import options
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import SandboxError
 from coding_model_project.types import Harness, Instruction, Problem
@@ -118,7 +118,7 @@ def test_a_traceback_only_with_debug(files, sandbox, monkeypatch, error, code):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(judging, "embedded_sandbox", fail)
+    monkeypatch.setattr(options, "embedded_sandbox", fail)
     assert grade(files) == code
     if code == 3:
         with pytest.raises(SandboxError):

@@ -44,7 +44,7 @@ def test_a_report_of_a_folder_of_runs_shows_all_of_them(outputs, capsys, monkeyp
     assert cli.main(["report", str(outputs), "--out", str(page)]) == 0
     assert page.exists()
     assert f"{outputs} holds {outputs / 'b'}, " in capsys.readouterr().err
-    monkeypatch.setattr(cli.report, "MOST_RUNS", 2)
+    monkeypatch.setattr(cli.runs, "MOST_RUNS", 2)
     assert cli.main(["report", str(outputs), "--out", str(page)]) == 2
     assert "holds 3 runs, and a page shows at most 2; pass some" in capsys.readouterr().err
 
