@@ -17,7 +17,7 @@ from coding_model_project.cli import data_checks, data_rows, data_samples, optio
 from coding_model_project.cli.commands import Commands, only
 from coding_model_project.cli.options import print_first, publishes
 from coding_model_project.config_key import argument, option
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.bash import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.progress import progress_bar
 

@@ -14,8 +14,7 @@ from coding_model_project.cli import options
 from coding_model_project.cli.commands import only
 from coding_model_project.cli.options import cores, named_values, warn
 from coding_model_project.config_key import argument, option
-from coding_model_project.episodes.bash import Limits
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.bash import Calls, Limits
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
 from coding_model_project.harbor.agent_config import AgentConfig, AgentPlace, OverflowRule

@@ -16,7 +16,7 @@ from coding_model_project.cli.commands import Commands
 from coding_model_project.cli.options import named_values, print_table, say
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import CodingModelError, ConfigError
-from coding_model_project.launch.jobs.backends import (
+from coding_model_project.launch.jobs.base import (
     LocalOptions,
     RayOptions,
     SageMakerOptions,
@@ -26,7 +26,7 @@ from coding_model_project.redaction import redacted
 
 if TYPE_CHECKING:
     from coding_model_project.launch.jobs.base import Backend, Job
-    from coding_model_project.launch.jobs.job_log import JobLog
+    from coding_model_project.launch.jobs.control import JobLog
 
 app = Commands(
     help="Run recipes on this machine's GPUs, a Ray cluster, Slurm or SageMaker.",
@@ -66,7 +66,7 @@ def submit(
     A job with the coding.run_dir of an earlier one resumes its run.
     """
     from coding_model_project.launch.jobs import base, control
-    from coding_model_project.launch.jobs.job_log import JobLog
+    from coding_model_project.launch.jobs.control import JobLog
     from coding_model_project.launch.jobs.source import read_source
 
     own = {"local": local, "ray": ray, "slurm": slurm, "sagemaker": sagemaker}
@@ -124,8 +124,7 @@ def list_jobs(
     offline: bool = option(False, "Show the last known states."),
 ) -> None:
     """List all jobs, newest first: state, command, commit, folder, times."""
-    from coding_model_project.launch.jobs.control import refresh
-    from coding_model_project.launch.jobs.job_log import JobLog, cells_of, table
+    from coding_model_project.launch.jobs.control import JobLog, cells_of, refresh, table
 
     log = JobLog(jobs)
     silent: set[str] = set()  # queried once: an unreachable head takes long to time out
@@ -206,7 +205,7 @@ def fetch(
 
 
 def _of(name: str, jobs: Path) -> tuple[Job, Backend, JobLog]:
-    from coding_model_project.launch.jobs.job_log import JobLog
+    from coding_model_project.launch.jobs.control import JobLog
 
     log = JobLog(jobs)
     job = log.job(name)
@@ -214,7 +213,7 @@ def _of(name: str, jobs: Path) -> tuple[Job, Backend, JobLog]:
 
 
 def _backend(job: Job) -> Backend:
-    from coding_model_project.launch.jobs.backends import backend_of
+    from coding_model_project.launch.jobs.base import backend_of
 
     return backend_of(job)
 

@@ -16,9 +16,8 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.config_key import key
-from coding_model_project.episodes.bash_config import BashConfig
-from coding_model_project.episodes.bash_messages import Calls
-from coding_model_project.episodes.repair_config import RepairConfig
+from coding_model_project.episodes.bash import BashConfig, Calls
+from coding_model_project.episodes.repair import RepairConfig
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.reward_config import RewardConfig

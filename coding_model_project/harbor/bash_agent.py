@@ -10,8 +10,14 @@ import math
 import time
 from dataclasses import replace
 
-from coding_model_project.episodes.bash import ContextOverflow, Ending, Episode, Limits, Model
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.bash import (
+    Calls,
+    ContextOverflow,
+    Ending,
+    Episode,
+    Limits,
+    Model,
+)
 from coding_model_project.harbor.environment.base import Environment, ImageError
 from coding_model_project.harbor.format.task import Step, Task
 

@@ -24,10 +24,15 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.configs import schema
 from coding_model_project.errors import INTERRUPTED, CodingModelError, ConfigError
 from coding_model_project.isolation import processes
-from coding_model_project.launch import sweep
-from coding_model_project.launch.arguments import Arguments, parse
 from coding_model_project.launch.checks import checks
-from coding_model_project.launch.checks.machine_checks import choose_attention
+from coding_model_project.launch.checks.machine_checks import choose_attention, joined_ray
+from coding_model_project.launch.command_line import (
+    Arguments,
+    check_members,
+    member_naming,
+    parse,
+    run_member,
+)
 from coding_model_project.launch.compose import (
     compose_recipe,
     config_dir,
@@ -36,7 +41,6 @@ from coding_model_project.launch.compose import (
     without_effect,
 )
 from coding_model_project.launch.device import default_hardware, log_into, prepare_environment
-from coding_model_project.launch.joining import joined_ray
 from coding_model_project.launch.sizing import needed_gb
 from coding_model_project.redaction import redacted
 from coding_model_project.runs.checkpoint_owner import claim
@@ -81,7 +85,7 @@ def main(name: str, carry_out: CarryOut) -> None:
 
     def task(config: DictConfig) -> None:
         if HydraConfig.get().mode is RunMode.MULTIRUN:
-            return sweep.run_member(name)
+            return run_member(name)
         with _one_line_errors(debug):  # inside Hydra's own error printing
             if arguments.elsewhere:  # otherwise _before_hydra has checked them
                 checks.check_values(config)
@@ -106,9 +110,9 @@ def _before_hydra(name: str, arguments: Arguments) -> list[str]:
     schema.register()
     ours = [search_path(name), *_hardware(arguments)]
     if arguments.sweeps:
-        sweep.check_members(name, arguments.overrides, ours)
+        check_members(name, arguments.overrides, ours)
         os.environ["HYDRA_FULL_ERROR"] = "1"  # have Hydra re-raise a member's error unchanged
-        return [*ours, *sweep.naming(arguments.overrides)]
+        return [*ours, *member_naming(arguments.overrides)]
     if not arguments.elsewhere:
         config = compose_recipe(name, [*arguments.overrides, *ours])
         if not arguments.shows:

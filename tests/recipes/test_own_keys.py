@@ -4,8 +4,8 @@ import pytest
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch import compose
-from coding_model_project.launch.arguments import parse
 from coding_model_project.launch.checks.checks import check_values
+from coding_model_project.launch.command_line import parse
 from coding_model_project.launch.compose import compose_recipe
 from tests.tables import tables
 

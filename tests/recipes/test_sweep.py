@@ -3,7 +3,7 @@
 import pytest
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.launch import sweep
+from coding_model_project.launch import command_line
 from tests import fresh
 from tests.processes import ran
 
@@ -13,7 +13,9 @@ RUN = "import runpy; runpy.run_module('recipes.grpo', run_name='__main__')"
 
 
 def test_members_are_named_by_what_is_swept_only():
-    names = sweep.naming(["experiment=dense,sparse", "coding.seed=1,2", "trainer.nnodes=1"])
+    names = command_line.member_naming(
+        ["experiment=dense,sparse", "coding.seed=1,2", "trainer.nnodes=1"]
+    )
     assert "hydra.job.config.override_dirname.exclude_keys=[hardware,trainer.nnodes]" in names
 
 
@@ -27,16 +29,16 @@ def test_members_are_named_by_what_is_swept_only():
 )
 def test_a_wrong_member_is_refused_before_any_starts(bad, said):
     with pytest.raises(ConfigError, match=said):
-        sweep.check_members("grpo", [bad], ["hardware=cpu"])
+        command_line.check_members("grpo", [bad], ["hardware=cpu"])
 
 
 @pytest.mark.parametrize("key", ["coding.checkpoints.url", "coding.mirror.url"])
 def test_members_that_share_a_url_are_refused_before_any_starts(key, tmp_path):
     given = ["coding.seed=1,2", f"coding.run_dir={tmp_path}"]
     with pytest.raises(ConfigError, match=rf"{key}=s3://b/x: several members.*{{coding.seed}}"):
-        sweep.check_members("grpo", [*given, f"{key}=s3://b/x"], ["hardware=cpu"])
+        command_line.check_members("grpo", [*given, f"{key}=s3://b/x"], ["hardware=cpu"])
     own = "${coding.seed}" if "mirror" in key else "${coding.run_dir}"
-    sweep.check_members("grpo", [*given, f"{key}=s3://b/{own}"], ["hardware=cpu"])
+    command_line.check_members("grpo", [*given, f"{key}=s3://b/{own}"], ["hardware=cpu"])
 
 
 def test_a_failed_member_is_one_line_and_the_others_go_on(tmp_path):

@@ -16,7 +16,7 @@ from coding_model_project.data.loaders.remote import network_errors
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.grading.shaping import Shaping
-from coding_model_project.launch.checks import episode_checks, length_checks, problem_checks, rules
+from coding_model_project.launch.checks import episode_checks, row_checks, rules
 from coding_model_project.launch.checks.relations import is_embedded
 from coding_model_project.launch.recipe import MAKE_PAIRS
 from coding_model_project.launch.sizing import cached_config, free_memory_gb, needed_gb
@@ -110,7 +110,7 @@ def check_sft(config: DictConfig) -> None:
     """
     check_values(config)
     check_rows(config, "data.train_files", "data.val_files")
-    check_lengths(config)
+    _check_lengths(config)
 
 
 def check_grpo(config: DictConfig) -> None:
@@ -119,24 +119,24 @@ def check_grpo(config: DictConfig) -> None:
     Raises:
         ConfigError: a check failed; the message names the key and the fix.
     """
-    problems = problem_checks.readable(config.coding.problems)
+    problems = row_checks.readable(config.coding.problems)
     check_values(config)
     episode_checks.check_problems(config, problems)
     episode_checks.check_template(config)
     episode_checks.check_tasks(config, problems)
     check_rows(config, "data.train_files")
-    problem_checks.check(config, problems, files(config, "data.train_files"))
-    check_lengths(config, problems)
+    row_checks.check_problems(config, problems, files(config, "data.train_files"))
+    _check_lengths(config, problems)
 
 
-def check_lengths(config: DictConfig, problems: Sequence[Problem] = ()) -> None:
+def _check_lengths(config: DictConfig, problems: Sequence[Problem] = ()) -> None:
     """Check that the samples fit into the configured lengths, and micro-batches of them into memory.
 
     Raises:
         ConfigError: they do not; the message names the key and the fix.
     """
     paths = [path for key in ("data.train_files", "data.val_files") for path in files(config, key)]
-    check_memory(needed_gb(config, length_checks.check(config, paths, problems)))
+    check_memory(needed_gb(config, row_checks.check_lengths(config, paths, problems)))
 
 
 def check_rows(config: DictConfig, *keys: str) -> None:
@@ -278,7 +278,7 @@ def check_dpo(config: DictConfig) -> None:
             _check_pairs(key, path)
     check_rows(config, "data.train_files")
     _check_validation(config)
-    check_lengths(config)
+    _check_lengths(config)
     if source := config.trainer.resume_from_path:
         _check_checkpoint(Path(source) / "huggingface", Path(config.model.path))
 

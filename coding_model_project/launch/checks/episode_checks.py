@@ -11,7 +11,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from coding_model_project.configs.schema import CodingConfig
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.bash import Calls
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
 from coding_model_project.grading.observation import can_repair

@@ -26,15 +26,14 @@ from ray.job_submission import JobStatus, JobSubmissionClient
 
 from coding_model_project import http
 from coding_model_project.errors import ConfigError, JobError
-from coding_model_project.launch.jobs.backends import RayOptions
 from coding_model_project.launch.jobs.base import (
     IN_DRIVER,
     Job,
     JobState,
+    RayOptions,
     require_hardware,
     state_of_exit,
 )
-from coding_model_project.launch.jobs.command import words
 
 ADDRESS = "RAY_API_SERVER_ADDRESS"
 TOKEN = "RAY_AUTH_TOKEN"
@@ -97,7 +96,7 @@ class RayBackend(RayOptions):
             )
 
     def text(self, job: Job) -> str:
-        return f"python -c {shlex.quote(_PYTHON)} && exec {shlex.join(words(job, 'python'))}"
+        return f"python -c {shlex.quote(_PYTHON)} && exec {shlex.join(job.words('python'))}"
 
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
         if (size := package.stat().st_size) > _LARGEST:

@@ -7,7 +7,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ class Effect(StrEnum):
     """Not in the command, which fails without it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Found:
     """The effect of one override."""
 
@@ -55,6 +55,14 @@ class Found:
     """The line to write for main_ppo; empty to keep it."""
     here: str = ""
     """The line to write for this package's recipes."""
+
+    @classmethod
+    def of(
+        cls, given: str, effect: Effect, why: str = "", write: str = "", here: str = ""
+    ) -> Found:
+        """Return the effect of an override as written; `here` is `write` by default."""
+        key = given.lstrip("+~").partition("=")[0]
+        return cls(key, given, effect, why, write, here or write)
 
 
 LEGACY_GROUPS = ("custom_reward_function", "reward_model", "sandbox_fusion")
@@ -71,6 +79,7 @@ class Row:
     why: str = ""
     write: str = ""
     here: str = ""
+    """Of `advice`, the lines to write instead of the override; an empty line means to leave it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +99,6 @@ class Words:
             return word
         near = difflib.get_close_matches(word, self.words, n=1, cutoff=0.5)
         return self.renamed.get(word) or next(iter(near), self.words[0])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """The lines to write instead of an override; an empty line means to leave it out."""
-
-    unread: bool
-    why: str
-    write: str
-    here: str
 
 
 @functools.cache
@@ -123,7 +122,7 @@ def is_read(key: str) -> bool:
     return any(_rest(pattern, key) is not None for pattern in _table()["read"])
 
 
-def advice(key: str, value: str) -> Advice | None:
+def advice(key: str, value: str) -> Row | None:
     """Return the table's advice for an override, if it has any."""
     for row in _table()["rows"]:
         rests = [rest for rest in (_rest(pattern, key) for pattern in row.keys) if rest is not None]
@@ -132,7 +131,7 @@ def advice(key: str, value: str) -> Advice | None:
             names = {"key": key, "rest": rests[0], "last": last, "tail": tail, "value": value}
             write = row.write.format(**names)
             here = write if row.here == "same" else row.here.format(**names)
-            return Advice(unread=row.unread, why=row.why, write=write, here=here)
+            return replace(row, write=write, here=here)
     return None
 
 
@@ -192,9 +191,7 @@ def _managers(config: DictConfig) -> Iterator[Fault]:
     if not OmegaConf.is_dict(manager):
         yield _MANAGER, Effect.late, "a mapping is expected", f"{_MANAGER}.name={manager}"
         return
-    pattern = r'@register\(["\'](\w+)["\']\)'
-    known = tree.registered("experimental/reward_loop/reward_manager", pattern)
-    known = (*known, "rate_limited")
+    known = (*tree.registered("experimental/reward_loop/reward_manager"), "rate_limited")
     name = str(manager.get("name"))
     if manager.get("source") == "register" and name not in known and not name.startswith("$"):
         why = f"{name}: verl has no such reward manager; expected {', '.join(known)}, or one of your own"

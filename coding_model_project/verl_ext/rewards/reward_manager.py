@@ -19,7 +19,7 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.episodes.bash import Ending
-from coding_model_project.episodes.repair_config import RepairReward
+from coding_model_project.episodes.repair import RepairReward
 from coding_model_project.grading.brief import brief
 from coding_model_project.grading.rewards import discounted, reward_function
 from coding_model_project.grading.shaping import Answer, Shaping, shaped

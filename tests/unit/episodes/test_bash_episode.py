@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from coding_model_project.episodes.bash import Ending, Episode, Limits, Reply
-from coding_model_project.episodes.bash_messages import NOT_RUN, Calls
+from coding_model_project.episodes.bash import NOT_RUN, Calls, Ending, Episode, Limits, Reply
 from coding_model_project.episodes.tool_calls import ToolCall, bash_call
 from coding_model_project.harbor.environment.base import CommandResult
 

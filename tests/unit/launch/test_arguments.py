@@ -3,7 +3,7 @@
 import pytest
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.launch.arguments import parse
+from coding_model_project.launch.command_line import parse
 from tests.tables import tables
 
 CASES = tables("launch")

@@ -3,7 +3,7 @@
 import pytest
 from omegaconf import OmegaConf
 
-from coding_model_project.episodes.bash_config import BashConfig
+from coding_model_project.episodes.bash import BashConfig
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.agent_config import AgentConfig
 from coding_model_project.harbor.integrity import HarborConfig

@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from coding_model_project.errors import ClusterError, ConfigError
-from coding_model_project.launch.joining import check_head, joined_ray
+from coding_model_project.launch.checks.machine_checks import check_head, joined_ray
 
 
 @pytest.fixture
