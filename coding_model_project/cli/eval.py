@@ -171,7 +171,7 @@ def import_(
     The same command resumes. Exit codes: 0 done, 2 wrong usage or samples that do not match the data
     set, 3 the sandbox failed.
     """
-    from coding_model_project.configs.typed import coding_of, evaluation_settings, new_config
+    from coding_model_project.configs.schema import coding_of, evaluation_settings, new_config
     from coding_model_project.evaluation.imports.importing import judge_samples, match
     from coding_model_project.evaluation.plan import load_datasets
     from coding_model_project.reports import write_report

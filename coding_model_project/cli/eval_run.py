@@ -66,7 +66,7 @@ def run(
     command resumes. Next: `eval compare OUT OTHER`.
     Exit codes: 0 done, 2 wrong usage, 3 infrastructure failed, 130 interrupted.
     """
-    from coding_model_project.configs.typed import coding_of, evaluation_settings, new_config
+    from coding_model_project.configs.schema import coding_of, evaluation_settings, new_config
     from coding_model_project.evaluation.evaluate import gather
     from coding_model_project.runs.provenance import command_line
     from coding_model_project.verl_ext import evaluating

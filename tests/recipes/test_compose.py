@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from coding_model_project.configs.reference import presets
-from coding_model_project.configs.typed import coding_of, evaluation_settings
+from coding_model_project.configs.schema import coding_of, evaluation_settings
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.protocols import GREEDY
 from coding_model_project.launch.compose import compose_recipe, recorded_config

@@ -84,17 +84,6 @@ def test_ways_out_of_a_smaller_card_lead_out(ask):
     assert overrides
 
 
-def test_a_cache_that_holds_no_whole_sample(ask):
-    model = "actor_rollout_ref.model.path=Qwen/Qwen2.5-Coder-7B-Instruct"
-    share = "actor_rollout_ref.rollout.gpu_memory_utilization"
-    _, findings = ask("gpu_8x", *NODE, model, f"{share}=0.18")
-    assert findings["generation"]["status"] == "problem"
-    assert "max_model_len=6144" in findings["generation"]["finding"]
-    assert findings["generation"]["remedy"].startswith(f"set {share}=0.7")
-    null = "actor_rollout_ref.rollout.max_model_len=null"
-    assert ask("gpu_8x", *NODE, model, null)[0] == 0
-
-
 @pytest.mark.parametrize(("arguments", "said"), CASES["bad_input_is_one_line"])
 def test_bad_input_is_one_line(arguments, said, capsys, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")

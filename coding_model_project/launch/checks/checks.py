@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.typed import coding_of
+from coding_model_project.configs.schema import coding_of
 from coding_model_project.data.governance import refuse_test_only
 from coding_model_project.data.loaders.remote import network_errors
 from coding_model_project.errors import ConfigError

@@ -11,7 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.schema import DPOLoss, TrainingMode, staleness_of
+from coding_model_project.configs.schema import DPOLoss, TrainingMode, mode_of
 from coding_model_project.launch.checks.machine_checks import ulysses
 from coding_model_project.launch.sizing import (
     BUCKET,
@@ -279,12 +279,6 @@ def rows_over_ranks(config: DictConfig) -> str | None:
         f"data.train_batch_size={batch}: it does not divide over {parts} groups of GPUs: set it to "
         f"{-(-batch // parts) * parts}"
     )
-
-
-def mode_of(config: DictConfig) -> tuple[TrainingMode, int]:
-    """Return `coding.mode`, and the staleness that it allows."""
-    mode = TrainingMode(_get(config, "coding.mode") or TrainingMode.sync)
-    return mode, staleness_of(mode, _get(config, "coding.max_staleness"))
 
 
 def keys_of_the_mode(config: DictConfig) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.schema import TrainingMode, TrainingSampler
+from coding_model_project.configs.schema import TrainingMode, TrainingSampler, mode_of
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import relations
 from coding_model_project.launch.verl_keys.effects import OF_OTHER_MANAGERS, effect_of
@@ -98,7 +98,7 @@ class Case:
         outside = self.only is not None and value not in self.only
         if value is _ABSENT or not (outside or value in self.never):
             return
-        mode, staleness = relations.mode_of(config)
+        mode, staleness = mode_of(config)
         why = self.why.format(mode=mode, staleness=staleness)
         shown = (
             str(value).lower() if isinstance(value, bool) else "null" if value is None else value
@@ -127,7 +127,7 @@ def _kinds(config: DictConfig) -> set[str]:
         "uniform": sampler == TrainingSampler.uniform,
     }
     if "actor_rollout_ref" in config:
-        mode, staleness = relations.mode_of(config)
+        mode, staleness = mode_of(config)
         lora = bool(value("actor_rollout_ref.model.lora_rank"))
         found |= {
             "policy": True,

@@ -14,7 +14,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.typed import coding_beside
+from coding_model_project.configs.schema import coding_beside
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.relations import GROUP_ESTIMATORS, OTHER_ESTIMATORS
 from coding_model_project.launch.verl_keys import tree

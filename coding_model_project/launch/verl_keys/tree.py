@@ -19,7 +19,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from coding_model_project.configs.typed import reason
+from coding_model_project.configs.schema import reason
 from coding_model_project.errors import ConfigError
 from coding_model_project.install import how_to_install
 from coding_model_project.launch.device import count_gpus

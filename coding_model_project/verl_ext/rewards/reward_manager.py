@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from coding_model_project.configs.typed import coding_of
+from coding_model_project.configs.schema import coding_of
 from coding_model_project.episodes.bash import Ending
 from coding_model_project.episodes.repair import RepairReward
 from coding_model_project.grading.brief import brief

@@ -11,7 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.typed import coding_of
+from coding_model_project.configs.schema import coding_of
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.grading.judge import check_service
 from coding_model_project.launch.checks.checks import check_grpo

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.checks import check_values
 from coding_model_project.launch.compose import compose_recipe
-from coding_model_project.launch.sizing import GIB, PUBLISHED, needed_gb, of_config, training_of
+from coding_model_project.launch.sizing import GIB, PUBLISHED, Training, needed_gb, of_config
 from tests.tables import tables
 
 CASES = tables("launch")
@@ -105,7 +104,8 @@ def test_states_and_files_of_a_trained_model(tmp_path):
     def size(tensors) -> int:
         return sum(tensor.nbytes for tensor in tensors)
 
-    made = replace(training("gpu_1x"), shape=of_config(TINY))
+    made = training("gpu_1x")
+    made.shape = of_config(TINY)
     gradients = [parameter.grad for parameter in model.parameters()]
     moments = [
         m for state in optimizer.state.values() for m in (state["exp_avg"], state["exp_avg_sq"])
@@ -120,7 +120,7 @@ def test_states_and_files_of_a_trained_model(tmp_path):
 
 
 def training(profile="gpu_8x", *overrides, recipe="grpo"):
-    return training_of(compose_recipe(recipe, [f"hardware={profile}", *overrides]))
+    return Training(compose_recipe(recipe, [f"hardware={profile}", *overrides]))
 
 
 def test_shards_and_offload():
