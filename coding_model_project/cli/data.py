@@ -17,8 +17,10 @@ from coding_model_project.cli import data_checks, data_rows, data_samples, optio
 from coding_model_project.cli.commands import Commands, only
 from coding_model_project.cli.options import print_first, publishes
 from coding_model_project.config_key import argument, option
+from coding_model_project.data.governance import EVALUATION_SETS
 from coding_model_project.episodes.bash import Calls
 from coding_model_project.errors import ConfigError
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -114,7 +116,6 @@ def dedup(
     """
     from coding_model_project.data.dedup.govern import as_json as pictured
     from coding_model_project.data.dedup.govern import govern
-    from coding_model_project.data.governance import EVALUATION_SETS
     from coding_model_project.data.loaders.forms import parse_map
 
     governed = govern(
@@ -223,7 +224,6 @@ def prepare(
     """
     from importlib import import_module
 
-    from coding_model_project.grading.prompts import PromptStyle
     from coding_model_project.synthetic.prepare import SETS
 
     if calls is not Calls.block and name != "tinyshell":

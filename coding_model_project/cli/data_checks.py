@@ -23,16 +23,19 @@ from coding_model_project.cli.options import (
     print_set_aside,
 )
 from coding_model_project.config_key import option
+from coding_model_project.data.problems import plain_statement, problem_line, write_problems
+from coding_model_project.data.quality.faults import Fault
 from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.harbor import task_grader
 from coding_model_project.progress import Advance, progress_bar
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
+from coding_model_project.types import Problem
 
 if TYPE_CHECKING:
     from coding_model_project.data.loaders import Loaded
     from coding_model_project.data.quality.discrimination import Selection
-    from coding_model_project.data.quality.faults import Fault
     from coding_model_project.data.quality.preflight import Preflight
-    from coding_model_project.types import Problem
 
 
 async def preflight(
@@ -57,8 +60,6 @@ async def preflight(
     themselves. The last line is JSON. Exit code 1 if a problem has a fault, a gold solution is rejected,
     a known-bad program is accepted, a verdict is unstable, or there are no solutions to check with.
     """
-    from coding_model_project.data.problems import write_problems
-
     name, loaded = data.load(name)
     problems = loaded.problems[: data.limit]
     if not problems:
@@ -100,8 +101,6 @@ def _quarantined(
     problems: Iterable[Problem], unfit: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, Any]]:
     """Yield {"id", "reasons", "problem"} per problem that must not train."""
-    from coding_model_project.data.problems import problem_line
-
     for problem in problems:
         if problem.id in unfit:
             line = orjson.Fragment(problem_line(problem).rstrip())
@@ -110,8 +109,6 @@ def _quarantined(
 
 def _say_copies(problems: Sequence[Problem]) -> None:
     """Print how many problems repeat a statement: a table with a row per test looks like this."""
-    from coding_model_project.data.problems import plain_statement
-
     first: dict[str, str] = {}
     copies = [
         f"{one.id} and {named}"
@@ -275,8 +272,6 @@ async def run_preflight(
     )
     from coding_model_project.data.quality.reach import remember
     from coding_model_project.evaluation.journal import kept_results
-    from coding_model_project.grading.base import GRADER_VERSION
-    from coding_model_project.harbor import task_grader
 
     row_type = TypeAdapter(Preflight)
     with kept_results(where.journal) as kept:

@@ -17,18 +17,20 @@ from coding_model_project.cli import options
 from coding_model_project.cli.data_checks import run_preflight
 from coding_model_project.cli.options import print_table
 from coding_model_project.config_key import argument, option
-from coding_model_project.data.training.pairs import Controls
-from coding_model_project.data.training.sft_rows import Choose
+from coding_model_project.data.governance import is_held_out, split_word
+from coding_model_project.data.training.mixing import conversation_counter
+from coding_model_project.data.training.pairs import Controls, bias_report, make_pairs, pair_rows
+from coding_model_project.data.training.rows import sft_row, write_rows
+from coding_model_project.data.training.samples import Sample, by_problem, distinct, gold_samples
+from coding_model_project.data.training.sft_rows import Choose, Counts
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
+from coding_model_project.types import ErrorType, Problem
 
 if TYPE_CHECKING:
-    from coding_model_project.data.training.samples import Sample
-    from coding_model_project.data.training.sft_rows import Counts
     from coding_model_project.evaluation.judged import JudgedSamples
-    from coding_model_project.types import Problem
 
 GOLD = ("missing", "only")
 N_NAMED = 5
@@ -63,7 +65,6 @@ def sft_rows(
 
     Sample training problems with `python -m recipes.baseline coding.evaluation.protocol=sampled`.
     """
-    from coding_model_project.data.training.rows import sft_row, write_rows
     from coding_model_project.data.training.sft_rows import choose as chosen_of
     from coding_model_project.evaluation.judged import read_judged
 
@@ -119,7 +120,6 @@ def _style(given: PromptStyle | None, read: Sequence[JudgedSamples]) -> PromptSt
 
 def _training(problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems that have gold solutions and may be used for training."""
-    from coding_model_project.data.governance import is_held_out, split_word
     from coding_model_project.data.training.rows import source
     from coding_model_project.evaluation.judged import held_out_line
 
@@ -140,8 +140,6 @@ def _gold(
     problems: Sequence[Problem], sandbox: SandboxConfig, where: options.Resumable
 ) -> tuple[list[Sample], tuple[str, ...]]:
     """Return solutions that pass all tests, and ids of problems with a solution that fails."""
-    from coding_model_project.data.training.samples import gold_samples
-
     if not problems:
         return [], ()
     judged = [replace(one, bad=()) for one in problems]
@@ -182,8 +180,6 @@ def _sft_report(
 
 def _tokens(rows: Sequence[Mapping[str, Any]], tokenizer: str) -> dict[str, Any]:
     """Count the tokens of whole conversations, as SFT sees them."""
-    from coding_model_project.data.training.mixing import conversation_counter
-
     count: Callable[[Any], int] = conversation_counter(tokenizer)
     each = [count(row["messages"]) for row in rows]
     return {"tokenizer": tokenizer, "total": sum(each), "mean": fmean(each), "longest": max(each)}
@@ -242,11 +238,8 @@ def pairs(
 
     Ungradable samples are excluded. The last line is JSON.
     """
-    from coding_model_project.data.training.pairs import bias_report, make_pairs, pair_rows
     from coding_model_project.data.training.pairs import split as divided
-    from coding_model_project.data.training.rows import write_rows
     from coding_model_project.evaluation.judged import left_out, one_style, read_judged
-    from coding_model_project.types import ErrorType
 
     known = [str(error) for error in ErrorType]
     names = [name.strip() for name in contrasts.split(",") if name.strip()]
@@ -335,8 +328,6 @@ def repair_traces(
     tests. Right programs are accepted samples of the same problem, else its first gold solution.
     """
     from coding_model_project.data.training.repair_traces import choose_traces, observed, trace_row
-    from coding_model_project.data.training.rows import write_rows
-    from coding_model_project.data.training.samples import by_problem, distinct
     from coding_model_project.evaluation.judged import held_out_line, one_style, read_judged
 
     if out.suffix != ".parquet":

@@ -19,6 +19,7 @@ from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.evaluation.imports.formats import Format
+from coding_model_project.harbor import task_grader
 
 if TYPE_CHECKING:
     from coding_model_project.evaluation.rejudging.judging import Rejudged
@@ -72,7 +73,6 @@ def rejudge(
         rejudge_rollouts,
     )
     from coding_model_project.evaluation.results import RUN_INFO
-    from coding_model_project.harbor import task_grader
     from coding_model_project.reports import write_report
 
     given = Given(

@@ -18,6 +18,7 @@ from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.http import free_port
 
 
 def run(
@@ -118,7 +119,6 @@ def latest(
     """
     from coding_model_project.handover import export as exporting
     from coding_model_project.handover import serving
-    from coding_model_project.http import free_port
     from coding_model_project.isolation.child import interrupting, start_child
     from coding_model_project.launch.device import count_gpus, prepare_environment
 

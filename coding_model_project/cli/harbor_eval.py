@@ -16,8 +16,10 @@ from coding_model_project.cli.options import cores, named_values, warn
 from coding_model_project.config_key import argument, option
 from coding_model_project.episodes.bash import Calls, Limits
 from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
 from coding_model_project.harbor.agent_config import AgentConfig, AgentPlace, OverflowRule
+from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
@@ -133,13 +135,11 @@ async def _run(
     at_once: int,
     retry_s: float,
 ) -> None:
-    from coding_model_project.evaluation.evaluation_config import EvaluationConfig
     from coding_model_project.evaluation.settings import simple_backend
     from coding_model_project.harbor.environment.factory import environments_of
     from coding_model_project.harbor.gateway.serving import Gateway
     from coding_model_project.harbor.trial import Trials
     from coding_model_project.launch.device import count_gpus
-    from coding_model_project.progress import progress_bar
 
     if not evaluation.missing():
         return

@@ -17,15 +17,18 @@ from coding_model_project.cli.options import named_values, print_table, say
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.launch.jobs.base import (
+    Backend,
+    Job,
+    JobState,
     LocalOptions,
     RayOptions,
     SageMakerOptions,
     SlurmOptions,
+    backend_of,
 )
 from coding_model_project.redaction import redacted
 
 if TYPE_CHECKING:
-    from coding_model_project.launch.jobs.base import Backend, Job
     from coding_model_project.launch.jobs.control import JobLog
 
 app = Commands(
@@ -157,7 +160,6 @@ def logs(
 ) -> None:
     """Print a job's output. With --follow, exit code 1 unless the job finishes."""
     from coding_model_project.launch.jobs import control
-    from coding_model_project.launch.jobs.base import JobState
 
     job, runner, log = _of(name, jobs)
     parts: Iterable[bytes] = control.follow(job, runner, log) if follow else [runner.log(job)]
@@ -213,7 +215,6 @@ def _of(name: str, jobs: Path) -> tuple[Job, Backend, JobLog]:
 
 
 def _backend(job: Job) -> Backend:
-    from coding_model_project.launch.jobs.base import backend_of
 
     return backend_of(job)
 

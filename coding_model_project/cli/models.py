@@ -11,6 +11,7 @@ from coding_model_project.cli import options
 from coding_model_project.cli.options import publishes, say
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
+from coding_model_project.storage.fetching import folder_on_disk
 
 
 @publishes
@@ -31,7 +32,6 @@ def export(
     of other weights is refused.
     """
     from coding_model_project.handover import export as exporting
-    from coding_model_project.storage.fetching import folder_on_disk
 
     found = exporting.source(Path(folder_on_disk(checkpoint)))
     target = exporting.export(found, out or found.default_out, evaluation or [], print)

@@ -20,15 +20,17 @@ import typer
 from coding_model_project.cli.commands import only, typer_option
 from coding_model_project.config_key import option, option_of
 from coding_model_project.control_groups import usable_cores
-from coding_model_project.errors import CodingModelError, ConfigError
+from coding_model_project.errors import CodingModelError, ConfigError, DataError
 from coding_model_project.evaluation.evaluation_config import Cluster, EvaluationConfig
 from coding_model_project.extras import extra
+from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
+from coding_model_project.storage.fetching import on_disk
+from coding_model_project.storage.object_store import as_url, is_url
+from coding_model_project.types import Problem
 
 if TYPE_CHECKING:
     from coding_model_project.data.loaders import Loaded, SetAside
-    from coding_model_project.sandbox.base import Sandbox
-    from coding_model_project.types import Problem
 
 
 def _evaluations(name: str) -> Any:
@@ -61,8 +63,6 @@ class Problems:
             ConfigError: neither or both of file and data sets are given, or a file is missing, damaged or
                 empty; names the option, the file and the line.
         """
-        from coding_model_project.errors import DataError
-
         if (self.file is None) == (not self.datasets):
             raise ConfigError("pass exactly one of --problems FILE and --dataset NAME[=PATH]")
         try:
@@ -286,9 +286,6 @@ def existing_file(path: Path, option: str) -> Path:
         ConfigError: the file does not exist; names the option.
         DownloadError: the store does not answer.
     """
-    from coding_model_project.storage.fetching import on_disk
-    from coding_model_project.storage.object_store import is_url
-
     if is_url(path):
         try:
             return on_disk(path)
@@ -313,8 +310,6 @@ def local_runs(
         ConfigError: a URL has no mirrored run, or cannot be read.
         DownloadError: the store does not answer.
     """
-    from coding_model_project.storage.object_store import as_url, is_url
-
     if not any(map(is_url, paths)):
         yield list(paths), str
         return
@@ -372,7 +367,6 @@ def publishes(command: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(command)
     def published_command(*args: P.args, **kwargs: P.kwargs) -> R:
-        from coding_model_project.storage.object_store import is_url
         from coding_model_project.storage.publishing import published
 
         out = kwargs.get("out")

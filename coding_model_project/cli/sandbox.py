@@ -7,17 +7,20 @@ import sys
 import threading
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands
 from coding_model_project.cli.options import cores, existing_file
 from coding_model_project.config_key import argument, option
+from coding_model_project.control_groups import free_memory
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.extras import extra
-
-if TYPE_CHECKING:
-    from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.http import secret_of
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.progress import progress_bar
+from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.sandbox.languages import EXTENSIONS, named
+from coding_model_project.types import Limits, Program, Status, Stdin
 
 app = Commands(no_args_is_help=True, help="The sandbox that untrusted programs run in.")
 
@@ -28,7 +31,6 @@ async def check(confined: options.Confined) -> int:
 
     Exit code 3 if no isolation of the minimum tier works, or the sandbox fails its conformance suite.
     """
-    from coding_model_project.isolation.confine import Tier
     from coding_model_project.sandbox.conformance import check as find_faults
     from coding_model_project.sandbox.embedded import EmbeddedSandbox, compiled_loop
     from coding_model_project.sandbox.embedded.languages import toolchains
@@ -57,8 +59,6 @@ async def check(confined: options.Confined) -> int:
 
 async def _refusal(sandbox: Sandbox, language: str) -> str | None:
     """Return why the sandbox refuses an installed language, or None if its programs run."""
-    from coding_model_project.types import Limits, Program, Stdin
-
     try:
         await sandbox.run(Program(source="", language=language), [Stdin("")], Limits())
     except ConfigError as error:
@@ -86,8 +86,6 @@ async def run(
 
     Standard input is passed on unless it is a terminal: echo 1 2 | … sandbox run a.py
     """
-    from coding_model_project.types import Limits, Program, Status, Stdin
-
     source = existing_file(file, "FILE").read_text("utf-8", "replace")
     program = Program(source=source, language=_language(file, language))
     limits = Limits(cpu_s=cpu_s, wall_s=3 * cpu_s, memory_mb=memory_mb)
@@ -111,8 +109,6 @@ def _language(file: Path, given: str | None) -> str:
     Raises:
         ConfigError: neither the option nor the extension names a language.
     """
-    from coding_model_project.sandbox.languages import EXTENSIONS, named
-
     if given is None and file.suffix.lower() in EXTENSIONS:
         return EXTENSIONS[file.suffix.lower()]
     if given is None:
@@ -157,14 +153,11 @@ def serve(
 ) -> int:
     """Serve SandboxFusion's /run_code from this machine's sandbox until interrupted."""
     with extra("serve"):
-        from coding_model_project.control_groups import free_memory
-        from coding_model_project.http import secret_of
         from coding_model_project.sandbox.fusion.client import TOKEN_VARIABLE
         from coding_model_project.server import listening
         from coding_model_project.server.admission import Admission
         from coding_model_project.server.app import LOOPBACK, Settings, create_app
         from coding_model_project.server.run_code import Bounds
-        from coding_model_project.types import Limits
 
     token = secret_of(TOKEN_VARIABLE, token or "")
     listening.check_exposure(host, token)
@@ -259,7 +252,6 @@ async def battery(
     """
     from coding_model_project.grading.battery.battery_cases import read_cases
     from coding_model_project.grading.battery.run_cases import run_battery, summary
-    from coding_model_project.progress import progress_bar
 
     cases = read_cases(existing_file(file, "FILE"))
     judged_in = _battery_sandbox(sandbox, tier)

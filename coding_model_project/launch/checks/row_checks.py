@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -198,10 +199,8 @@ def check_problems(
     """
     by_id = {problem.id: problem for problem in problems}
     named = _named(train_files, by_id.keys())
-    if config.coding.prompt == PromptStyle.bare:
-        _check_prompts(train_files, config.data.prompt_key, by_id)
-    elif not (has_agent(config) or has_bash(config)):
-        _check_style(train_files, config.data.prompt_key, by_id)
+    if config.coding.prompt == PromptStyle.bare or not (has_agent(config) or has_bash(config)):
+        _check_style(config, train_files, by_id)
     if (given := config.coding.training.rates) is not None:
         _check_rates(given, named)
     if config.coding.reward.shaping.length_weight:
@@ -240,67 +239,45 @@ def _named(paths: Sequence[str], known: AbstractSet[str]) -> set[str]:
     return all_named
 
 
-def _check_prompts(paths: Sequence[str], key: str, problems: Mapping[str, Problem]) -> None:
-    """Check that no prompt asks for a fence if the whole completion is the program.
+def _check_style(config: DictConfig, paths: Sequence[str], problems: Mapping[str, Problem]) -> None:
+    """Check that prompts ask for a fenced block if, and only if, the run takes programs from one.
 
-    Checking the first rows suffices: a file is written in one style.
-
-    Args:
-        key: the column of the prompts; verl reports a missing one.
+    The first rows suffice: a file is written in one style. That a file asks for no block is known only of
+    one that its manifest names as made by `--prompt bare`; a statement of one's own may ask itself.
 
     Raises:
-        ConfigError: a prompt asks for a fence; the message names the file and both fixes.
+        ConfigError: a file is of the other style; the message names the file and both fixes.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    bare, key = config.coding.prompt == PromptStyle.bare, config.data.prompt_key
     for path in paths:
         if not path.endswith(".parquet") or key not in pq.read_schema(path).names:
-            continue
+            continue  # verl reports a missing column
         batches = pq.ParquetFile(path).iter_batches(_FIRST_ROWS, columns=[key, "reward_model"])
-        for row in next(batches, pa.RecordBatch.from_pylist([])).to_pylist():
-            problem = problems[str(row["reward_model"]["ground_truth"])]
-            prompt = row[key][-1]["content"] if row[key] else ""
-            if (end := request(problem)) and isinstance(prompt, str) and prompt.endswith(end):
-                raise ConfigError(
-                    f"coding.prompt=bare: the prompts of {path} ask for a fenced block, and nearly every "
-                    "reward would be 0: make the rows by `data rows --prompt bare`, or set "
-                    "coding.prompt=fenced"
-                )
-
-
-def _check_style(paths: Sequence[str], key: str, problems: Mapping[str, Problem]) -> None:
-    """Check that no file was made with `--prompt bare` if a program must be in a fenced block.
-
-    Only files that their manifest names with this content are checked, and a statement of one's own may
-    ask for the block itself.
-
-    Args:
-        key: the column of the prompts.
-
-    Raises:
-        ConfigError: a file was made for bare programs; the message names the file and both fixes.
-    """
-    import pyarrow.parquet as pq
-
-    for path in paths:
-        if (
-            style_of_rows(Path(path)) is not PromptStyle.bare
-            or key not in pq.read_schema(path).names
-        ):
-            continue
-        batches = pq.ParquetFile(path).iter_batches(_FIRST_ROWS, columns=[key, "reward_model"])
-        prompts = [
-            str(row[key])
-            for row in next(batches).to_pylist()
-            if "```" in request(problems[str(row["reward_model"]["ground_truth"])])
+        asked = [
+            (row[key], request(problems[str(row["reward_model"]["ground_truth"])]))
+            for batch in islice(batches, 1)
+            for row in batch.to_pylist()
         ]
-        if prompts and not any(map(_FENCE_ASKED.search, prompts)):
+        if bare and any(end and _last_text(prompt).endswith(end) for prompt, end in asked):
+            raise ConfigError(
+                f"coding.prompt=bare: the prompts of {path} ask for a fenced block, and nearly every "
+                "reward would be 0: make the rows by `data rows --prompt bare`, or set "
+                "coding.prompt=fenced"
+            )
+        programs = [str(prompt) for prompt, end in asked if "```" in end]
+        unasked = programs and not any(map(_FENCE_ASKED.search, programs))
+        if not bare and unasked and style_of_rows(Path(path)) is PromptStyle.bare:
             raise ConfigError(
                 f"coding.prompt=fenced: the rows of {path} were made by --prompt bare and ask for no "
                 "fenced block, and nearly every reward would be 0: make the rows by `data rows --prompt "
                 "fenced`, or set coding.prompt=bare"
             )
+
+
+def _last_text(prompt: Sequence[Mapping[str, Any]]) -> str:
+    return str(prompt[-1]["content"]) if prompt else ""
 
 
 def _check_rates(path: str, named: AbstractSet[str]) -> None:

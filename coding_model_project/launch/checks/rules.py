@@ -17,8 +17,8 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.configs.schema import TrainingMode, TrainingSampler, mode_of
-from coding_model_project.errors import ConfigError
-from coding_model_project.launch.checks import relations
+from coding_model_project.harbor.agent_config import AgentPlace, Trained
+from coding_model_project.launch.checks import episode_checks
 from coding_model_project.launch.verl_keys.effects import OF_OTHER_MANAGERS, effect_of
 from coding_model_project.launch.verl_keys.table import (
     LEAVE_OUT,
@@ -71,8 +71,7 @@ class Range:
             value = OmegaConf.select(config, key.rstrip("~"), default=_ABSENT)
             if value is _ABSENT or (value is None and key.endswith("~")) or self.holds(value):
                 continue
-            shown = "null" if value is None else value
-            yield f"{key.rstrip('~')}={shown}: set it to {self.expected}"
+            yield f"{key.rstrip('~')}={_shown(value)}: set it to {self.expected}"
 
 
 @functools.cache
@@ -95,15 +94,18 @@ class Case:
     def broken(self, config: DictConfig) -> Iterator[str]:
         """Yield a message if the key has a value that this run must not have."""
         value = OmegaConf.select(config, self.key, default=_ABSENT)
-        outside = self.only is not None and value not in self.only
-        if value is _ABSENT or not (outside or value in self.never):
-            return
         mode, staleness = mode_of(config)
-        why = self.why.format(mode=mode, staleness=staleness)
-        shown = (
-            str(value).lower() if isinstance(value, bool) else "null" if value is None else value
-        )
-        yield f"{self.key}={shown}: {why}: {self.remedy}"
+        names = {"mode": mode, "staleness": staleness, "versions": staleness + 1}
+        only = [*(self.only or ()), *(str(one).format(**names) for one in self.only or ())]
+        outside = self.only is not None and value not in only and str(value) not in only
+        if value is not _ABSENT and (outside or value in self.never):
+            why, remedy = self.why.format(**names), self.remedy.format(**names)
+            yield f"{self.key}={_shown(value)}: {why}: {remedy}"
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as in YAML."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else value
 
 
 @functools.cache
@@ -127,6 +129,8 @@ def _kinds(config: DictConfig) -> set[str]:
         "uniform": sampler == TrainingSampler.uniform,
     }
     if "actor_rollout_ref" in config:
+        agent, of_agent = config.coding.agent, episode_checks.has_agent(config)
+        in_room = of_agent and agent.place == AgentPlace.room
         mode, staleness = mode_of(config)
         lora = bool(value("actor_rollout_ref.model.lora_rank"))
         found |= {
@@ -136,6 +140,10 @@ def _kinds(config: DictConfig) -> set[str]:
             "asynchronous": mode.asynchronous,
             "stale": mode.asynchronous and staleness > 0,
             "separate": mode is TrainingMode.separate_async,
+            "agentic": of_agent or episode_checks.has_bash(config),
+            "agent_in_room": in_room and agent.factory is None,
+            "agent_in_python": of_agent and agent.factory is not None,
+            "conversations": of_agent and agent.train != Trained.main and agent.conversations > 1,
         }
     return {name for name, is_one in found.items() if is_one}
 
@@ -149,17 +157,6 @@ def broken(config: DictConfig) -> Iterator[str]:
     for case in cases():
         if case.when in kinds:
             yield from case.broken(config)
-
-
-def check_relations(config: DictConfig) -> None:
-    """Check keys against each other.
-
-    Raises:
-        ConfigError: they do not fit together.
-    """
-    for relation in relations.RELATIONS:  # one fault may break several of them
-        if message := relation(config):
-            raise ConfigError(message)
 
 
 # ── keys of verl that recipes do not use ─────────────────────────────────────────────────────────────
