@@ -261,6 +261,11 @@ def _why_not(name: str) -> str:
 
 # ── preference pairs ──────────────────────────────────────────────────────────────────────────────
 
+_SHAPE = (
+    "architectures", "hidden_size", "intermediate_size", "num_hidden_layers",
+    "num_attention_heads", "num_key_value_heads", "vocab_size",
+)  # fmt: skip
+
 
 def check_dpo(config: DictConfig) -> None:
     """Check for errors that verl's SFT trainer reports late or never.
@@ -280,7 +285,7 @@ def check_dpo(config: DictConfig) -> None:
         )
     _check_lengths(config)
     if source := config.trainer.resume_from_path:
-        _check_tokenizer(Path(source) / "huggingface", Path(config.model.path))
+        _check_checkpoint(Path(source) / "huggingface", Path(config.model.path))
 
 
 def _check_pairs(key: str, path: str) -> None:
@@ -303,10 +308,18 @@ def _check_pairs(key: str, path: str) -> None:
         raise ConfigError(f"{key}: {path}: {what}; {MAKE_PAIRS.format(path)}")
 
 
-def _check_tokenizer(saved: Path, model: Path) -> None:
-    """Raise ConfigError if a checkpoint's tokenizer differs from the starting model's."""
-    files = [folder / "tokenizer.json" for folder in (saved, model)]
-    if all(file.is_file() for file in files) and len(set(map(fingerprint, files))) > 1:
+def _check_checkpoint(saved: Path, model: Path) -> None:
+    """Raise ConfigError if a checkpoint's architecture or tokenizer differs from the starting model's."""
+    if not (saved / "config.json").is_file() or not (model / "config.json").is_file():
+        return  # verl reports what is missing; a hub model may not be downloaded yet
+    one, other = (json.loads((folder / "config.json").read_text()) for folder in (saved, model))
+    for key in _SHAPE:
+        if one.get(key) != other.get(key):
+            raise ConfigError(
+                f"trainer.resume_from_path: {saved.parent} is of another architecture than "
+                f"model.path={model} ({key}: {one.get(key)} → {other.get(key)})"
+            )
+    if fingerprint(saved / "tokenizer.json") != fingerprint(model / "tokenizer.json"):
         raise ConfigError(
             f"trainer.resume_from_path: {saved.parent} has another tokenizer than model.path={model}"
         )
