@@ -8,7 +8,6 @@ data_samples  sft-rows, pairs, repair-traces: training files of evaluations
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -129,11 +128,11 @@ def dedup(
         max_tests=max_tests,
         columns=parse_map(map_columns),
         split=split,
-        say=lambda line: None if as_json else print(line, file=sys.stderr),
+        say=lambda line: None if as_json else options.warn(line),
     )
     if not as_json:
         for name, why in governed.absent:
-            print(f"not checked: {name}: {why}", file=sys.stderr)
+            options.warn(f"not checked: {name}: {why}")
         print(f"problems, manifest and report are in {out}")
     picture = pictured(governed)
     keys = ("kept", "removed", "removed_by", "seconds")

@@ -85,15 +85,14 @@ async def preflight(
     print(json.dumps(_preflight_line(name, loaded, result, seconds, detailed=detailed)))
     shown = bool(result.gold.total or result.bad.total)
     if not shown and result.compared_with_itself:
-        print(f"{name}: its answers come from its solutions: nothing is shown", file=sys.stderr)
+        options.warn(f"{name}: its answers come from its solutions: nothing is shown")
     elif not shown and result.complaints:
-        print(
+        options.warn(
             f"{name}: no solution could be judged: nothing is shown of its tests; the first fault: "
-            f"{result.complaints[0]}",
-            file=sys.stderr,
+            f"{result.complaints[0]}"
         )
     elif not shown:
-        print(f"{name} ships no solutions: nothing is shown of its tests", file=sys.stderr)
+        options.warn(f"{name} ships no solutions: nothing is shown of its tests")
     return 0 if result.passed and shown else 1
 
 

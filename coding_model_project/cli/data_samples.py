@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -210,7 +209,7 @@ def _say_sft(report: Mapping[str, Any]) -> None:
         rows.append(("tokens", summary))
     print_table(("programs", "number"), rows)
     for name in report["gold_rejected"][:5]:
-        print(f"{name}: its gold solution is rejected and not used", file=sys.stderr)
+        options.warn(f"{name}: its gold solution is rejected and not used")
 
 
 # ── pairs ─────────────────────────────────────────────────────────────────────────────────────────

@@ -287,10 +287,10 @@ def compare(
     if how := unlike(read):
         if not force:
             raise ConfigError(f"{how}; evaluate one of them again, or pass --force")
-        print(f"note: {how}", file=sys.stderr)
+        options.warn(f"note: {how}")
     for one in (one for side in read for one in side.seeds):
         if unfinished := _unfinished(one.path):
-            print(f"note: {one.path} {unfinished}; comparing its results so far", file=sys.stderr)
+            options.warn(f"note: {one.path} {unfinished}; comparing its results so far")
     result = compare_sides(read, k=k)
     if plot is not None:
         from coding_model_project.reports.page import write_plot

@@ -87,7 +87,7 @@ def run(
         evaluating.run(config, command=command_line(), say=say)
     except KeyboardInterrupt:
         again = "" if out else f" with --out {folder}"
-        print(f"interrupted; run the same command again{again} to resume", file=sys.stderr)
+        options.warn(f"interrupted; run the same command again{again} to resume")
         raise
 
 

@@ -244,8 +244,7 @@ def _advise(outcomes: Sequence[Outcome], bare: bool) -> None:
     verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
     n_empty = sum(verdict.error is ErrorType.no_code for verdict in verdicts)
     if not bare and n_empty and n_empty >= NO_FENCE * len(verdicts):
-        print(
+        options.warn(
             f"note: no code found in {n_empty} of {len(verdicts)} completions; if they are plain "
-            "programs, pass --bare",
-            file=sys.stderr,
+            "programs, pass --bare"
         )

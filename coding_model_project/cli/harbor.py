@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -77,22 +76,19 @@ async def grade(
                 kept.add(graded)
             if not as_json:
                 for line in _remarks(graded):
-                    print(f"{graded.task.label}: {line}", file=sys.stderr)
+                    warn(f"{graded.task.label}: {line}")
     if kept is not None:
         tasks_of = [trial.config["task"] for trial in kept.trials]
         kept.write(len(kept.trials), n_concurrent_trials=at_once, tasks=tasks_of)
     if not as_json:
-        print(totals, file=sys.stderr)
+        warn(str(totals))
         if script is None and totals.short:
-            print(f"the oracle earns a reward below 1: {_named(totals.short)}", file=sys.stderr)
+            warn(f"the oracle earns a reward below 1: {_named(totals.short)}")
         if totals.without:
-            print(f"no valid reward: {_named(totals.without)}", file=sys.stderr)
+            warn(f"no valid reward: {_named(totals.without)}")
         if totals.in_process:
             named = _named(totals.in_process)
-            print(
-                f"an agent could write its own reward (integrity in_process): {named}",
-                file=sys.stderr,
-            )
+            warn(f"an agent could write its own reward (integrity in_process): {named}")
     if totals.failed:
         return 3
     return 1 if script is None and (totals.short or totals.without) else 0
@@ -318,7 +314,7 @@ async def clean() -> None:
             async with ContainerEnvironments(program) as environments:
                 removed, used = await environments.clean()
         except EnvironmentFailed as error:
-            print(f"{program}: {error}", file=sys.stderr)
+            warn(f"{program}: {error}")
         else:
             kept = f", {used} in use" if used else ""
             print(f"{program}: {removed} images removed{kept}")

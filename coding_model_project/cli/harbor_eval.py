@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -218,9 +217,9 @@ def _report(evaluation: Evaluation, as_json: bool, rule: OverflowRule, *, named:
             _print_rates(counted)
     outages = [trial for trial in evaluation.trials if trial.is_outage]
     for reason in sorted({said(trial) for trial in outages}):
-        print(f"outage: {reason}", file=sys.stderr)
+        warn(f"outage: {reason}")
     for reason in sorted({said(trial) for trial in evaluation.trials if trial.is_unusable}):
-        print(f"not evaluated: {reason}", file=sys.stderr)
+        warn(f"not evaluated: {reason}")
     print(json.dumps(counted))
     return 3 if outages else 0
 

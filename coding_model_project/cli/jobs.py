@@ -108,7 +108,7 @@ def submit(
         if with_evaluation
         else None,
     )
-    runner = _backend(job)
+    runner = backend_of(job)
     control.check_recipe(recipe, given)
     if check:
         runner.check(job)
@@ -117,7 +117,7 @@ def submit(
     control.submit(runner, job, source, log)
     dirty = f" with changes {source.patch_hash[:12]}" if source.patch else ""
     print(chosen)
-    print(f"commit {source.commit[:12]}{dirty}; run folder {run_dir}", file=sys.stderr)
+    options.warn(f"commit {source.commit[:12]}{dirty}; run folder {run_dir}")
 
 
 @app.command("list")
@@ -135,10 +135,10 @@ def list_jobs(
         if job.where in silent:
             continue
         try:
-            refresh(job, _backend(job), log)
+            refresh(job, backend_of(job), log)
         except CodingModelError as error:
             silent.add(job.where)
-            print(f"{job.name}: {error}", file=sys.stderr)
+            options.warn(f"{job.name}: {error}")
     found = log.jobs()
     if not found:
         raise ConfigError(
@@ -167,7 +167,7 @@ def logs(
         sys.stdout.buffer.write(part)
         sys.stdout.flush()
     if follow and (state := log.job(name).state) is not JobState.finished:
-        print(f"{name}: {state}", file=sys.stderr)
+        options.warn(f"{name}: {state}")
         raise typer.Exit(1)
 
 
@@ -211,12 +211,7 @@ def _of(name: str, jobs: Path) -> tuple[Job, Backend, JobLog]:
 
     log = JobLog(jobs)
     job = log.job(name)
-    return job, _backend(job), log
-
-
-def _backend(job: Job) -> Backend:
-
-    return backend_of(job)
+    return job, backend_of(job), log
 
 
 def _refuse_others(context: typer.Context, backend: str) -> None:

@@ -181,10 +181,7 @@ def _newest(path: Path, shown: Callable[[Path], str]) -> RunFolder:
     newest, *others = runs_at(path)
     if others:
         named = _named([newest, *others], shown)
-        print(
-            f"{shown(path)} holds {named}; using the newest: {shown(newest.path)}",
-            file=sys.stderr,
-        )
+        warn(f"{shown(path)} holds {named}; using the newest: {shown(newest.path)}")
     return newest
 
 
@@ -318,7 +315,7 @@ def _runs(paths: Sequence[Path], shown: Callable[[Path], str]) -> list[RunFolder
                 f"pass some of them: {names}, …"
             )
         if [run.path for run in found] != [path]:
-            print(f"{shown(path)} holds {names}", file=sys.stderr)
+            warn(f"{shown(path)} holds {names}")
         chosen += found
     return chosen
 

@@ -94,11 +94,10 @@ async def run(
         (execution,) = await sandbox.run(program, [given], limits)
     print(execution.stdout, end="", flush=True)
     if execution.stderr_tail:
-        print(execution.stderr_tail.rstrip(), file=sys.stderr)
-    print(
+        options.warn(execution.stderr_tail.rstrip())
+    options.warn(
         f"{execution.status}, exit code {execution.exit_code}, {execution.cpu_s:.3f} s CPU, "
-        f"{execution.wall_s:.3f} s wall, {execution.peak_memory_mb or 0:.0f} MB",
-        file=sys.stderr,
+        f"{execution.wall_s:.3f} s wall, {execution.peak_memory_mb or 0:.0f} MB"
     )
     return 0 if execution.status is Status.finished else 1
 
@@ -174,11 +173,10 @@ def serve(
 
     typical_mb = Limits().memory_mb
     if (left := free_memory() / 2**20) < at_once * typical_mb:
-        print(
+        options.warn(
             f"the container leaves {left:.0f} MiB of memory for {at_once} programs at once, fewer than "
             f"{typical_mb} MiB each: if it runs out, the kernel kills programs, and their requests "
-            "fail; pass fewer --workers, or give it more",
-            file=sys.stderr,
+            "fail; pass fewer --workers, or give it more"
         )
 
     def started() -> None:
@@ -214,15 +212,14 @@ async def bench(
         if (side := getattr(measured, name)) is not None
     }
     scaling = {str(n): round(rate, 2) for n, rate in measured.scaling.items()}
-    ratios = {
-        "a process per test": measured.embedded.tests_per_s / measured.subprocess.tests_per_s,
-        "programs of one test": measured.embedded.programs_per_s
-        / measured.subprocess.programs_per_s,
-    }
+    ours, plain = measured.embedded, measured.subprocess
     if not as_json:
         for name, figures in sides.items():
             print(f"{name}:", ", ".join(f"{key} {value:.1f}" for key, value in figures.items()))
-        print("times subprocess:", ", ".join(f"{k} {v:.1f}" for k, v in ratios.items()))
+        print(
+            f"times subprocess: a process per test {ours.tests_per_s / plain.tests_per_s:.1f}, "
+            f"programs of one test {ours.programs_per_s / plain.programs_per_s:.1f}"
+        )
         print("scaling:", ", ".join(f"{k} workers {v:.0f} tests/s" for k, v in scaling.items()))
     rounded = {
         name: {

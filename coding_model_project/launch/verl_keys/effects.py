@@ -170,7 +170,7 @@ def _found(
         return Found.of(text, Effect.taken)
     effect, why = effect_of(key, base, config, known)
     if effect in (Effect.taken, Effect.off):
-        return Found.of(text, *faults.get(key, (effect, why)))
+        return Found.of(text, *faults.get(key, (effect, why, "")))
     if known is not None and (known.why or known.write):
         return _advised(text, effect, known.why or why, known)
     if _is_ours(key):

@@ -28,6 +28,7 @@ from coding_model_project.launch.jobs.script_jobs import (
     script,
     written_state,
 )
+from tests.tables import tables
 from tests.unit.launch.jobs.conftest import make_job
 from tests.waiting import wait_for
 
@@ -122,16 +123,11 @@ def command(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("exit_code", "state"),
-    [
-        ("0:9", JobState.stopped),
-        ("0:53", JobState.failed),  # Slurm could not open the log file
-        ("1:0", JobState.failed),
-        ("130:0", JobState.interrupted),
-    ],
+    tables("launch")["slurm states"],
 )
 def test_a_failed_job_never_counts_as_finished(slurm_job, command, exit_code, state):
     command("scontrol", f"echo JobId=7 JobName=sft-1 JobState=FAILED ExitCode={exit_code}")
-    assert SlurmBackend().state(slurm_job) is state
+    assert SlurmBackend().state(slurm_job) == state
 
 
 @pytest.mark.parametrize("name", ["scontrol", "scancel"])
@@ -144,12 +140,7 @@ def test_a_controller_that_times_out_is_a_job_error(slurm_job, command, name):
 
 @pytest.mark.parametrize(
     ("option", "refused"),
-    [
-        *((f"--time={short}", True) for short in ("15", "14:59", "0-0:10")),
-        *((f"--time={long}", False) for long in ("16", "1:00:00", "1-12", "UNLIMITED")),
-        ("--nodes=4", True),  # of recipes.sft, which trains on one
-        ("--nodes=1", False),
-    ],
+    tables("launch")["slurm limits"],
 )
 def test_limits_that_cannot_work_are_refused(tmp_path, command, option, refused):
     command("sbatch", "echo slurm 22.05")

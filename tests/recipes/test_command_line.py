@@ -1,11 +1,17 @@
-"""A sweep's members: named by what is swept, refused before the first starts, alone when they fail."""
+"""A recipe's command line; a sweep's members: refused before the first starts, alone when they fail."""
+
+from __future__ import annotations
 
 import pytest
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch import command_line
+from coding_model_project.launch.command_line import parse
 from tests import fresh
 from tests.processes import ran
+from tests.tables import tables
+
+CASES = tables("launch")
 
 pytestmark = pytest.mark.slow
 
@@ -21,11 +27,7 @@ def test_members_are_named_by_what_is_swept_only():
 
 @pytest.mark.parametrize(
     ("bad", "said"),
-    [
-        ("experiment=dense,sparze", "sparze"),
-        ("coding.seed=1,x", "coding.seed"),
-        ("coding.seed=1,-2", "coding.seed=-2"),
-    ],
+    tables("recipes")["wrong member"],
 )
 def test_a_wrong_member_is_refused_before_any_starts(bad, said):
     with pytest.raises(ConfigError, match=said):
@@ -52,3 +54,37 @@ def test_a_failed_member_is_one_line_and_the_others_go_on(tmp_path):
         assert f"coding.seed={seed}: in {tmp_path}/coding.seed={seed}\n" in done.stdout
         assert f"error: coding.seed={seed} failed with exit code 2" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# ── a recipe's command line: overrides and flags in any order ─────────────────────────────────────
+
+
+@pytest.mark.parametrize("line", CASES["flags_stand_anywhere"])
+def test_flags_stand_anywhere(line):
+    found = parse(line.split())
+    assert found.overrides == ("coding.seed=2", "~data.seed")
+    assert found.hydra in (("--cfg", "job"), ("-c", "job"), ("--cfg=job",))
+    assert (found.debug, found.shows, found.sweeps) == (True, True, False)
+
+
+def test_a_sweep_and_values_of_overrides():
+    found = parse(["hardware=cpu", "-m", "trainer.save_freq=-1", "coding.seed=1,2"])
+    assert found.sweeps
+    assert found.value("hardware") == "cpu"
+    assert found.value("coding.force") is None
+
+
+@pytest.mark.parametrize(
+    "line", ["--config=r/config.yaml coding.run_dir=n", "coding.run_dir=n --config r/config.yaml"]
+)
+def test_a_recorded_configuration(line):
+    found = parse(line.split())
+    assert (found.recorded, found.hydra) == ("r/config.yaml", ())
+
+
+@pytest.mark.parametrize(("line", "says"), CASES["what_cannot_be_read"])
+def test_what_cannot_be_read(line, says):
+    with pytest.raises(ConfigError) as caught:
+        parse(line.split())
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
