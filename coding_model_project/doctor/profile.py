@@ -79,20 +79,21 @@ def compared(
         ConfigError: the profile or an override does not compose, or the model is unknown.
     """
     config = compose_recipe(recipe, [f"hardware={profile}", *overrides])
-    policy, on_gpus = "actor_rollout_ref" in config, config.trainer.device == "cuda"
+    policy = "actor_rollout_ref" in config
     card = machine.gpu_memory_gb or _CARD_GB
+    training = Training(config) if config.trainer.device == "cuda" else None
     yield _values(config)
-    if on_gpus:
+    if training:
         yield _devices(config, machine)
     if policy:
         yield _cpus(config, machine)
-    if on_gpus:
-        yield _update(Training(config), card)
-    if on_gpus and policy:
-        yield _generation(config, Training(config), card)
+    if training:
+        yield _update(training, card)
+    if training and policy:
+        yield _generation(config, training, card)
     yield _free(config, machine)
-    if on_gpus:
-        yield _disk(Training(config), folder)
+    if training:
+        yield _disk(training, folder)
 
 
 def _values(config: DictConfig) -> Finding:

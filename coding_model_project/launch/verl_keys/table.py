@@ -156,10 +156,9 @@ OURS = (
 
 def has_critic(config: DictConfig) -> bool:
     """Return whether a run trains a critic."""
-    enabled = select(config, "critic.enable")
-    return (
-        bool(enabled) if enabled is not None else select(config, "algorithm.adv_estimator") == "gae"
-    )
+    if (enabled := select(config, "critic.enable")) is not None:
+        return bool(enabled)
+    return select(config, "algorithm.adv_estimator") == "gae"
 
 
 Fault = tuple[str, Effect, str, str]
@@ -245,29 +244,21 @@ def _batches(config: DictConfig) -> Iterator[Fault]:
             yield old, Effect.late, "counts all GPUs; only _per_gpu is read", f"{new}={total}"
         elif per_gpu is None:
             yield new, Effect.missing, f"or {_ACTOR}.use_dynamic_bsz=True", f"{new}=N"
-    batch, mini = (
-        select(config, k) for k in ("data.train_batch_size", f"{_ACTOR}.ppo_mini_batch_size")
-    )
+    key = f"{_ACTOR}.ppo_mini_batch_size"
+    batch, mini = select(config, "data.train_batch_size"), select(config, key)
     if isinstance(batch, int) and isinstance(mini, int) and 0 < batch < mini:
-        key = f"{_ACTOR}.ppo_mini_batch_size"
         why = f"{mini} exceeds data.train_batch_size={batch}; it counts prompts, not samples"
         yield key, Effect.refused, why, f"{key}={batch}"
 
 
 def _filter_metric(config: DictConfig) -> Iterator[Fault]:
     key = "algorithm.filter_groups.metric"
-    own = (
-        select(config, "reward.custom_reward_function.path")
-        or select(config, f"{_MANAGER}.source") == "importlib"
-    )
-    value, words = select(config, key), ("reward", "acc")
-    known_wrong = str(value).startswith(("seq_", "token_", "score"))
-    if (
-        not select(config, "algorithm.filter_groups.enable")
-        or value in words
-        or str(value).startswith("$")
-    ):
+    value, on = select(config, key), select(config, "algorithm.filter_groups.enable")
+    if not on or value in ("reward", "acc") or str(value).startswith("$"):
         return
+    own = select(config, "reward.custom_reward_function.path")
+    own = own or select(config, f"{_MANAGER}.source") == "importlib"
+    known_wrong = str(value).startswith(("seq_", "token_", "score"))
     if known_wrong or not own:
         why = f"{value}: only reward, or a name that the reward manager returns, such as acc"
         line = "reward" if known_wrong else "acc"
