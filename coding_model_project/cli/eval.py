@@ -1,4 +1,4 @@
-"""The groups `eval`: evaluate models; compare, convert and rejudge evaluations, and `study`."""
+"""The groups `eval`, to evaluate models and compare, convert and rejudge evaluations, and `study`."""
 
 from __future__ import annotations
 

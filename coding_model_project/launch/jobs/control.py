@@ -65,7 +65,7 @@ class JobLog:
         Raises:
             ConfigError: the log has no such job.
         """
-        file = below(self.folder, single(name)) / _FILE
+        file = self._file(name)
         if file.exists():
             return _read(file)
         last = ", ".join(job.name for job in self.jobs()[-3:]) or "none"
@@ -82,7 +82,7 @@ class JobLog:
         """
         try:
             with self._locked():
-                file = self.folder / job.name / _FILE
+                file = self._file(job.name)
                 if file.exists() and _read(file).state is not JobState.refused:
                     raise ConfigError(
                         f"--name={job.name}: a job of this name was submitted before; choose another "
@@ -102,8 +102,11 @@ class JobLog:
             noted = replace(self.job(job.name), **changes)
             if noted.state.ended and noted.ended is None:
                 noted = replace(noted, ended=time.time())
-            write_json(self.folder / job.name / _FILE, _JOB.dump_python(noted))
+            write_json(self._file(job.name), _JOB.dump_python(noted))
         return noted
+
+    def _file(self, name: str) -> Path:
+        return below(self.folder, single(name)) / _FILE
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
