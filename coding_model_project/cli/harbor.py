@@ -75,7 +75,8 @@ async def grade(
             if kept is not None:
                 kept.add(graded)
             if not as_json:
-                for line in _remarks(graded):
+                errors = dict.fromkeys(map(str, graded.errors))
+                for line in (*graded.task.warnings, *graded.notes, *errors):
                     warn(f"{graded.task.label}: {line}")
     if kept is not None:
         tasks_of = [trial.config["task"] for trial in kept.trials]
@@ -297,10 +298,6 @@ def _named(tasks: list[str]) -> str:
     """Return the first few names and the number of others."""
     more = f" and {len(tasks) - N_NAMED} more" if len(tasks) > N_NAMED else ""
     return f"{', '.join(tasks[:N_NAMED])}{more}"
-
-
-def _remarks(outcome) -> list[str]:
-    return [*outcome.task.warnings, *outcome.notes, *dict.fromkeys(map(str, outcome.errors))]
 
 
 @app.command()

@@ -194,14 +194,13 @@ def check(given: str) -> list[Checked]:
     Raises:
         ConfigError: there is none, or verl is not installed.
     """
-    return [Checked(command=one, found=tuple(_effects(one))) for one in read(given)]
-
-
-def _effects(command: Command) -> Iterator[Found]:
-    """Yield the effects of a command's keys; what is not here may have the missing ones."""
-    for found in examine(command.overrides, command.config_name, command.own):
-        if not (command.lacks and found.effect is Effect.missing):
-            yield found
+    checked: list[Checked] = []
+    for one in read(given):
+        found = examine(one.overrides, one.config_name, one.own)
+        if one.lacks:  # what is not here may have the missing keys
+            found = [each for each in found if each.effect is not Effect.missing]
+        checked.append(Checked(command=one, found=tuple(found)))
+    return checked
 
 
 def as_json(checked: Sequence[Checked]) -> dict[str, Any]:

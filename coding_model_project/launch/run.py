@@ -77,9 +77,11 @@ def main(name: str, carry_out: CarryOut) -> None:
     with _one_line_errors(debug):
         arguments = parse(argv)
         if arguments.recorded is not None:
-            config, recorded = _recorded(Path(arguments.recorded), arguments)
+            path, run_dir = Path(arguments.recorded), arguments.value("coding.run_dir")
+            refuse_unusable("coding.run_dir", run_dir := run_dir or "outputs/rerun")
+            config = recorded_config(path, run_dir)
             checks.check_values(config)
-            carry_out(config, command, recorded)
+            carry_out(config, command, RunFolder(path.parent))
             return
         ours = _before_hydra(name, arguments)
 
@@ -274,16 +276,6 @@ def _hardware(arguments: Arguments) -> list[str]:
         why = "no accelerator found" if chosen == "cpu" else "accelerator found"
         print(f"hardware={chosen} ({why}; choose another with hardware=cpu|gpu_1x|gpu_8x)")
     return [f"hardware={chosen}"]
-
-
-def _recorded(path: Path, arguments: Arguments) -> tuple[DictConfig, RunFolder]:
-    """Return RUN's configuration for a new folder, and RUN.
-
-    The command line is `--config=RUN/config.yaml coding.run_dir=NEW`.
-    """
-    run_dir = arguments.value("coding.run_dir") or "outputs/rerun"
-    refuse_unusable("coding.run_dir", run_dir)
-    return recorded_config(path, run_dir), RunFolder(path.parent)
 
 
 def make_absolute(config: DictConfig) -> None:

@@ -29,7 +29,7 @@ def check_values(config: DictConfig) -> None:
     Raises:
         ConfigError: a value is invalid; the message names the key and the fix.
     """
-    if refused := list(rules.broken(config)):
+    if refused := rules.broken(config):
         raise ConfigError("\n".join(refused))
     if conflict := relations.broken(config):
         raise ConfigError(conflict)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.schema import DPOLoss, TrainingMode, mode_of
+from coding_model_project.configs.schema import TrainingMode, mode_of
 from coding_model_project.launch.checks.machine_checks import ulysses
 from coding_model_project.launch.sizing import (
     BUCKET,
@@ -21,22 +21,6 @@ from coding_model_project.launch.sizing import (
 )
 from coding_model_project.synthetic.tiny_model import TinyModelConfig
 
-GROUP_ESTIMATORS = (
-    "grpo",
-    "grpo_vectorized",
-    "grpo_passk",
-    "gdpo",
-    "gpg",
-    "opo",
-    "optimal_token_baseline",
-    "reinforce_plus_plus_baseline",
-    "rloo",
-    "rloo_vectorized",
-    "tir_optimal_token_baseline",
-)
-"""Advantage estimators that compare a prompt's samples with each other."""
-OTHER_ESTIMATORS = ("gae", "reinforce_plus_plus", "remax")
-
 _get = OmegaConf.select
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
@@ -44,18 +28,6 @@ _LOGGER_PACKAGES = {
     name: name for name in ("tensorboard", "wandb", "mlflow", "swanlab", "clearml", "trackio")
 }
 """The package that each logger imports, only once Ray is up."""
-
-
-def group_of_one(config: DictConfig) -> str | None:
-    estimator = _get(config, "algorithm.adv_estimator")
-    n = _get(config, f"{_ROLLOUT}.n")
-    if n != 1 or estimator not in GROUP_ESTIMATORS:
-        return None
-    return (
-        f"{_ROLLOUT}.n=1: algorithm.adv_estimator={estimator} compares the samples of a prompt with "
-        "each other, and of a single one verl takes the reward itself as advantage, without a baseline: "
-        f"set {_ROLLOUT}.n to 2 or more, or algorithm.adv_estimator=reinforce_plus_plus"
-    )
 
 
 def too_short_a_rollout(config: DictConfig) -> str | None:
@@ -108,17 +80,6 @@ def too_small_a_token_budget(config: DictConfig) -> str | None:
                 f"it to {least} or more"
             )
     return None
-
-
-def smoothing_without_cdpo(config: DictConfig) -> str | None:
-    dpo = config.coding.dpo
-    kind = getattr(dpo.loss, "name", dpo.loss)  # a string in a recorded configuration
-    if (dpo.label_smoothing > 0) == (kind == DPOLoss.cdpo.name):
-        return None
-    return (
-        f"coding.dpo.label_smoothing={dpo.label_smoothing} with coding.dpo.loss={kind}: cdpo needs one "
-        "above 0, and the other losses take none"
-    )
 
 
 def devices_that_do_not_divide(config: DictConfig) -> str | None:
@@ -328,9 +289,7 @@ def broken(config: DictConfig) -> str | None:
         chosen += (warm_up_of_the_mode, mini_batches_of_a_step)
     if "engine" in config:
         chosen += (micro_batches_of_sft, rows_over_ranks)
-    chosen += (group_of_one, too_short_a_rollout, too_long_for_the_model, too_small_a_token_budget)
-    if "dpo" in config.coding:
-        chosen += (smoothing_without_cdpo,)
+    chosen += (too_short_a_rollout, too_long_for_the_model, too_small_a_token_budget)
     if "actor_rollout_ref" in config:
         chosen += (devices_that_do_not_divide, micro_batches_that_do_not_divide)
         chosen += (too_small_a_bucket, heads_over_tensor_parallel, samples_over_ranks)

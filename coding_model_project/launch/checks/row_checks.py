@@ -260,7 +260,8 @@ def _check_style(config: DictConfig, paths: Sequence[str], problems: Mapping[str
             for batch in islice(batches, 1)
             for row in batch.to_pylist()
         ]
-        if bare and any(end and _last_text(prompt).endswith(end) for prompt, end in asked):
+        texts = [(str(prompt[-1]["content"]) if prompt else "", end) for prompt, end in asked]
+        if bare and any(end and text.endswith(end) for text, end in texts):
             raise ConfigError(
                 f"coding.prompt=bare: the prompts of {path} ask for a fenced block, and nearly every "
                 "reward would be 0: make the rows by `data rows --prompt bare`, or set "
@@ -274,10 +275,6 @@ def _check_style(config: DictConfig, paths: Sequence[str], problems: Mapping[str
                 "fenced block, and nearly every reward would be 0: make the rows by `data rows --prompt "
                 "fenced`, or set coding.prompt=bare"
             )
-
-
-def _last_text(prompt: Sequence[Mapping[str, Any]]) -> str:
-    return str(prompt[-1]["content"]) if prompt else ""
 
 
 def _check_rates(path: str, named: AbstractSet[str]) -> None:

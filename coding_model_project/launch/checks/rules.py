@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.schema import TrainingMode, TrainingSampler, mode_of
+from coding_model_project.configs.schema import DPOLoss, TrainingMode, TrainingSampler, mode_of
 from coding_model_project.harbor.agent_config import AgentPlace, Trained
 from coding_model_project.launch.checks import episode_checks
 from coding_model_project.launch.verl_keys.effects import OF_OTHER_MANAGERS, effect_of
@@ -96,6 +96,8 @@ class Case:
         value = OmegaConf.select(config, self.key, default=_ABSENT)
         mode, staleness = mode_of(config)
         names = {"mode": mode, "staleness": staleness, "versions": staleness + 1}
+        names["estimator"] = OmegaConf.select(config, "algorithm.adv_estimator")
+        names["loss"] = _loss(config)
         only = [*(self.only or ()), *(str(one).format(**names) for one in self.only or ())]
         outside = self.only is not None and value not in only and str(value) not in only
         if value is not _ABSENT and (outside or value in self.never):
@@ -123,7 +125,10 @@ def _kinds(config: DictConfig) -> set[str]:
     pairs, sampler = "dpo" in config.coding, value("coding.training.sampler")
     found = {
         "supervised": "engine" in config,
+        "groups": value("algorithm.adv_estimator") in _table()["group_estimators"],
         "pairs": pairs,
+        "cdpo": pairs and _loss(config) == DPOLoss.cdpo,
+        "other_losses": pairs and _loss(config) != DPOLoss.cdpo,
         "validated_pairs": pairs and value("trainer.test_freq") != -1,
         "online": sampler == TrainingSampler.online,
         "uniform": sampler == TrainingSampler.uniform,
@@ -148,15 +153,19 @@ def _kinds(config: DictConfig) -> set[str]:
     return {name for name, is_one in found.items() if is_one}
 
 
-def broken(config: DictConfig) -> Iterator[str]:
-    """Yield a line for each key that has no effect, or a value that no run, or not this one, can have."""
-    yield from _unused(config)
-    for rule in ranges():
-        yield from rule.broken(config)
+def _loss(config: DictConfig) -> str | None:
+    loss = OmegaConf.select(config, "coding.dpo.loss")
+    return getattr(loss, "name", loss)  # a string in a recorded configuration
+
+
+def broken(config: DictConfig) -> list[str]:
+    """Return a line for each key without an effect, or with a value that no run, or not this one, takes."""
+    lines = [*_unused(config), *(line for rule in ranges() for line in rule.broken(config))]
     kinds = _kinds(config)
     for case in cases():
-        if case.when in kinds:
-            yield from case.broken(config)
+        if case.when in kinds and not any(line.startswith(f"{case.key}=") for line in lines):
+            lines += case.broken(config)
+    return lines
 
 
 # ── keys of verl that recipes do not use ─────────────────────────────────────────────────────────────

@@ -122,6 +122,7 @@ class Work:
             The evaluation's folder.
         """
         tree = self.settings.tree
+        limit = tree[about]["limit"]
         data = tree["data"]["test" if about == "evaluation" else "train"]
         command = [
             "recipes.baseline",
@@ -129,7 +130,7 @@ class Work:
             f"coding.evaluation.model={model}",
             f"coding.evaluation.datasets=['{data}']",
             f"coding.evaluation.n={tree[about]['n']}",
-            f"coding.evaluation.limit={_hydra_value(tree[about]['limit'])}",
+            f"coding.evaluation.limit={'null' if limit is None else limit}",
             *tree[about]["overrides"],
             *overrides,
         ]
@@ -205,11 +206,6 @@ class Work:
         step = Step(phase=self.phase, verb=verb, command=tuple(command), reads=tuple(reads))
         self.done.append(carry_out(step, self.settings.root, make))
         return self.done[-1]
-
-
-def _hydra_value(value: object) -> str:
-    """Format a value as Hydra reads it."""
-    return "null" if value is None else str(value)
 
 
 def _model_files(model: str) -> tuple[Path, ...]:

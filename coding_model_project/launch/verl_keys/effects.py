@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hydra.errors import HydraException
@@ -23,8 +23,8 @@ from coding_model_project.launch.verl_keys.table import (
     Row,
     advice,
     coding_faults,
-    has_critic,
     is_read,
+    switched_off,
     value_faults,
 )
 from coding_model_project.launch.verl_keys.tree import select
@@ -33,35 +33,6 @@ _A = "actor_rollout_ref"
 _ACTOR, _ROLLOUT, _REF = f"{_A}.actor", f"{_A}.rollout", f"{_A}.ref"
 _MANAGER = "reward.reward_manager"
 
-
-# ── switches ──────────────────────────────────────────────────────────────────────────────────────
-
-
-Switch = tuple[Callable[[DictConfig], bool], str]
-
-
-def _needs(*keys: str) -> Switch:
-    """Return a switch that is on if one of the keys is."""
-    why = f"needs {keys[0]}=True" if len(keys) == 1 else f"needs {' or '.join(keys)}"
-    return lambda config: any(select(config, key) for key in keys), why
-
-
-_KL_LOSS, _KL_IN_REWARD = f"{_ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward"
-SWITCHES: Mapping[str, Switch] = {
-    "critic.": (has_critic, "this algorithm.adv_estimator has no critic"),
-    "algorithm.kl_ctrl.": _needs(_KL_IN_REWARD),
-    "algorithm.kl_penalty": _needs(_KL_IN_REWARD),
-    f"{_ACTOR}.kl_loss_": _needs(_KL_LOSS),
-    f"{_REF}.": _needs(_KL_LOSS, _KL_IN_REWARD),
-    "reward.reward_model.": _needs("reward.reward_model.enable"),
-    f"{_ACTOR}.ppo_micro_batch_size": (
-        lambda config: not select(config, f"{_ACTOR}.use_dynamic_bsz"),
-        f"{_ACTOR}.use_dynamic_bsz makes batches by tokens",
-    ),
-}
-"""Prefixes of keys that a switch turns off, with the switch; the switches themselves are not off."""
-
-_THEMSELVES = ("critic.enable", "reward.reward_model.enable")
 
 CONVERTED: Mapping[str, Effect] = {
     f"{_ACTOR}.": Effect.refused,
@@ -219,9 +190,8 @@ def effect_of(
         return Effect.ignored, f"nobody reads it in verl {tree.version()}"
     if warned := _warned(key, config):
         return Effect.warned, warned
-    for prefix, (on, why) in SWITCHES.items():
-        if key.startswith(prefix) and key not in _THEMSELVES and not on(config):
-            return Effect.off, why
+    if off := switched_off(key, config):
+        return Effect.off, off
     if unread := _unread(key, config):
         return Effect.ignored, unread
     if tree.has(base, key) or is_read(key) or tree.is_open(base, key):

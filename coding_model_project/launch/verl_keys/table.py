@@ -16,7 +16,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.configs.schema import coding_beside
 from coding_model_project.errors import ConfigError
-from coding_model_project.launch.checks.relations import GROUP_ESTIMATORS, OTHER_ESTIMATORS
 from coding_model_project.launch.verl_keys import tree
 from coding_model_project.launch.verl_keys.tree import select
 
@@ -117,6 +116,22 @@ def words() -> list[Words]:
     return [Words(**row) for row in _table()["words"]]
 
 
+def switched_off(key: str, config: DictConfig) -> str:
+    """Return why a key that verl reads has no effect beside the others; empty if it has one."""
+    if key.startswith("critic.") and key != "critic.enable" and not has_critic(config):
+        return "this algorithm.adv_estimator has no critic"
+    for row in _table()["switches"]:
+        needs, unless = row.get("needs", ()), row.get("unless")
+        off = (unless and select(config, unless)) or not (unless or _any_on(config, needs))
+        if key.startswith(row["prefix"]) and key not in needs and off:
+            return row.get("why") or f"needs {' or '.join(needs)}{'=True' * (len(needs) == 1)}"
+    return ""
+
+
+def _any_on(config: DictConfig, keys: Sequence[str]) -> bool:
+    return any(select(config, key) for key in keys)
+
+
 def is_read(key: str) -> bool:
     """Return whether verl reads a key that its tree lacks."""
     return any(_rest(pattern, key) is not None for pattern in _table()["read"])
@@ -169,9 +184,7 @@ def word_faults(config: DictConfig) -> Iterator[Fault]:
     """Check the keys that have one of some words, or several; unknown variables pass."""
     library = select(config, f"{_A}.model.external_lib")
     has_own_modules = bool(library or os.environ.get("VERL_USE_EXTERNAL_MODULES"))
-    estimators = (*GROUP_ESTIMATORS, *OTHER_ESTIMATORS)
-    key = "algorithm.adv_estimator"
-    for row in (*words(), Words(key, estimators, "no such estimator", extensible=True)):
+    for row in words():
         value = select(config, row.key)
         if value is None or (row.extensible and has_own_modules):
             continue
