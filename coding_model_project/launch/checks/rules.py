@@ -159,7 +159,7 @@ def _loss(config: DictConfig) -> str | None:
 
 
 def broken(config: DictConfig) -> list[str]:
-    """Return a line for each key without an effect, or with a value that no run, or not this one, takes."""
+    """Return a line for each key without an effect, or with a value that no run, or not this one, has."""
     lines = [*_unused(config), *(line for rule in ranges() for line in rule.broken(config))]
     kinds = _kinds(config)
     for case in cases():
