@@ -4,7 +4,7 @@ commands      options from parameters and from the fields of dataclasses
 options       options and helpers that several commands share: problems, data sets, where programs run
 grade sandbox harbor harbor_eval
 data data_checks data_rows data_samples
-eval (with study) eval_run models (export, serve)
+eval (with study) models (eval run, eval latest, export, serve)
 doctor (with config) jobs runs (with watch and report)
 
 Heavy imports happen inside the commands, so that `--help` is fast.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coding_model_project.cli import eval_run, options
+from coding_model_project.cli import models, options
 from coding_model_project.cli.commands import Commands, only
 from coding_model_project.cli.options import existing_file, on_servers, print_table, publishes, say
 from coding_model_project.config_key import argument, option
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 app = Commands(no_args_is_help=True, help="Evaluate models, and compare evaluations.")
-app.command()(eval_run.run)
+app.command()(models.run)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
-    eval_run.latest
+    models.latest
 )
 _SHOWN = 3
 """Maximum changes printed per cause."""
