@@ -83,11 +83,6 @@ def train(command: Sequence[str], run_dir: Path, *, steps: int, shown: str) -> N
                 progress.update(bar, completed=step, note=f"{shown} {value:.3f}")
 
 
-def logged_series(run_dir: Path, metric: str) -> list[tuple[int, float]]:
-    """Return a metric of a run as (step, value) pairs."""
-    return series(read_metrics(RunFolder(run_dir).metrics), metric)
-
-
 @contextmanager
 def running(
     command: Sequence[str],

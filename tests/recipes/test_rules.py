@@ -132,7 +132,6 @@ def test_every_key_of_the_tables_is_some_recipes():
 
 
 COLOCATE, SEPARATE = "coding.mode=colocate_async", "coding.mode=separate_async"
-SYNC_STEP = "trainer.v1.separate_async.parameter_sync_step"
 
 
 @pytest.mark.parametrize("recipe", ["grpo", "repair", "harbor"])

@@ -66,9 +66,6 @@ def test_a_folder_without_a_run_is_exit_2_and_one_line(command, tmp_path, capsys
 # ── `jobs`: what a wrong command line is told ─────────────────────────────────────────────────────
 
 
-SAGEMAKER = ["--backend", "sagemaker", "--region", "r"]
-
-
 @pytest.fixture(scope="module")
 def repo(tmp_path_factory):
     repo = tmp_path_factory.mktemp("jobs") / "repo"

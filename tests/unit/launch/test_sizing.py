@@ -195,9 +195,7 @@ def test_a_node_of_eight_cards_fits(ask, recipe):
 
 
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units=1"
-HEADS = "actor_rollout_ref.rollout.tensor_model_parallel_size"
 LARGE = "actor_rollout_ref.model.path=Qwen/Qwen2.5-Coder-7B-Instruct"
-CARD = ["--gpus", "1", "--gpu-memory-gb", "80", "--cpus", "16", "--memory-gb", "128"]
 
 
 @pytest.mark.parametrize(
