@@ -77,8 +77,9 @@ def main(name: str, carry_out: CarryOut) -> None:
     with _one_line_errors(debug):
         arguments = parse(argv)
         if arguments.recorded is not None:
-            path, run_dir = Path(arguments.recorded), arguments.value("coding.run_dir")
-            refuse_unusable("coding.run_dir", run_dir := run_dir or "outputs/rerun")
+            path = Path(arguments.recorded)  # RUN/config.yaml, to repeat RUN in a new folder
+            run_dir = arguments.value("coding.run_dir") or "outputs/rerun"
+            refuse_unusable("coding.run_dir", run_dir)
             config = recorded_config(path, run_dir)
             checks.check_values(config)
             carry_out(config, command, RunFolder(path.parent))
