@@ -55,7 +55,7 @@ def _begin(config: Any, frames: list[FrameType] | None) -> None:
     Args:
         frames: those of the task runner; None in a worker.
     """
-    from coding_model_project.configs.typed import OnUngradable
+    from coding_model_project.configs.schema import OnUngradable
     from coding_model_project.verl_ext.rewards.own_recipe import settings
 
     _, on_ungradable = settings(config)

@@ -33,7 +33,7 @@ import time
 
 from coding_model_project.cli import run_app
 from coding_model_project.cli.commands import Commands
-from coding_model_project.cli.eval_run import run
+from coding_model_project.cli.models import run
 
 LISTS = {"--datasets": "--dataset", "--dataset": "--dataset", "--merge": "--merge"}
 """Options that take several words, which typer does not support, with typer's option for one word."""

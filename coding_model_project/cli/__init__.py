@@ -1,13 +1,11 @@
 """The command line: `coding-model`, or `python -m coding_model_project`.
 
 commands      options from parameters and from the fields of dataclasses
-options       options that several commands share: problems, data sets, where programs run
-common        helpers that several commands share
-judging       judging on this machine or a cluster, for `grade` and `data`
+options       options and helpers that several commands share: problems, data sets, where programs run
 grade sandbox harbor harbor_eval
 data data_checks data_rows data_samples
-eval eval_run study
-doctor config jobs runs watch report models
+eval (with study) models (eval run, eval latest, export, serve)
+doctor (with config) jobs runs (with watch and report)
 
 Heavy imports happen inside the commands, so that `--help` is fast.
 
@@ -25,7 +23,6 @@ import typer
 
 from coding_model_project import __version__
 from coding_model_project.cli import (
-    config,
     data,
     doctor,
     eval,
@@ -33,11 +30,8 @@ from coding_model_project.cli import (
     harbor,
     jobs,
     models,
-    report,
     runs,
     sandbox,
-    study,
-    watch,
 )
 from coding_model_project.cli.commands import Commands, Group
 from coding_model_project.errors import INTERRUPTED, CodingModelError
@@ -77,13 +71,13 @@ app.add_typer(sandbox.app, name="sandbox", rich_help_panel=_JUDGE)
 app.add_typer(harbor.app, name="harbor", rich_help_panel=_JUDGE)
 app.add_typer(data.app, name="data", rich_help_panel=_DATA)
 app.add_typer(eval.app, name="eval", rich_help_panel=_EVALUATE)
-app.add_typer(study.app, name="study", rich_help_panel=_EVALUATE)
+app.add_typer(eval.studies, name="study", rich_help_panel=_EVALUATE)
 app.command("doctor", rich_help_panel=_TRAIN)(doctor.doctor)
-app.add_typer(config.app, name="config", rich_help_panel=_TRAIN)
+app.add_typer(doctor.config, name="config", rich_help_panel=_TRAIN)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=_TRAIN)
 app.add_typer(runs.app, name="runs", rich_help_panel=_RUNS)
-app.command("watch", rich_help_panel=_RUNS)(watch.watch)
-app.command("report", rich_help_panel=_RUNS)(report.report)
+app.command("watch", rich_help_panel=_RUNS)(runs.watch)
+app.command("report", rich_help_panel=_RUNS)(runs.report)
 app.command("export", rich_help_panel=_RUNS)(models.export)
 app.command(
     "serve",

@@ -8,17 +8,18 @@ data_samples  sft-rows, pairs, repair-traces: training files of evaluations
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from coding_model_project.cli import data_checks, data_rows, data_samples, options
 from coding_model_project.cli.commands import Commands, only
-from coding_model_project.cli.common import print_first, publishes
+from coding_model_project.cli.options import print_first, publishes
 from coding_model_project.config_key import argument, option
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.data.governance import EVALUATION_SETS
+from coding_model_project.episodes.bash import Calls
 from coding_model_project.errors import ConfigError
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -114,7 +115,6 @@ def dedup(
     """
     from coding_model_project.data.dedup.govern import as_json as pictured
     from coding_model_project.data.dedup.govern import govern
-    from coding_model_project.data.governance import EVALUATION_SETS
     from coding_model_project.data.loaders.forms import parse_map
 
     governed = govern(
@@ -128,11 +128,11 @@ def dedup(
         max_tests=max_tests,
         columns=parse_map(map_columns),
         split=split,
-        say=lambda line: None if as_json else print(line, file=sys.stderr),
+        say=lambda line: None if as_json else options.warn(line),
     )
     if not as_json:
         for name, why in governed.absent:
-            print(f"not checked: {name}: {why}", file=sys.stderr)
+            options.warn(f"not checked: {name}: {why}")
         print(f"problems, manifest and report are in {out}")
     picture = pictured(governed)
     keys = ("kept", "removed", "removed_by", "seconds")
@@ -223,7 +223,6 @@ def prepare(
     """
     from importlib import import_module
 
-    from coding_model_project.grading.prompts import PromptStyle
     from coding_model_project.synthetic.prepare import SETS
 
     if calls is not Calls.block and name != "tinyshell":

@@ -18,11 +18,19 @@ import orjson
 from coding_model_project.atomic import write_lines
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import only
-from coding_model_project.cli.common import embedded_sandbox, print_first, print_set_aside
-from coding_model_project.cli.judging import Checking, run_preflight
+from coding_model_project.cli.options import (
+    print_first,
+    print_set_aside,
+)
 from coding_model_project.config_key import option
-from coding_model_project.errors import ConfigError
-from coding_model_project.progress import progress_bar
+from coding_model_project.data.problems import plain_statement, problem_line, write_problems
+from coding_model_project.data.quality.preflight import Fault
+from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.harbor import task_grader
+from coding_model_project.progress import Advance, progress_bar
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
+from coding_model_project.types import Problem
 
 if TYPE_CHECKING:
     from coding_model_project.data.loaders import Loaded
@@ -53,17 +61,16 @@ async def preflight(
     themselves. The last line is JSON. Exit code 1 if a problem has a fault, a gold solution is rejected,
     a known-bad program is accepted, a verdict is unstable, or there are no solutions to check with.
     """
-    from coding_model_project.data.problems import write_problems
-
     name, loaded = data.load(name)
     problems = loaded.problems[: data.limit]
     if not problems:
         print_set_aside(loaded.notes, loaded.set_aside, len(loaded.problems))
         raise ConfigError(f"data preflight {name}: no usable problems ({loaded.origin})")
-    how = Checking(sandbox=sandbox, where=where, mutants=mutants, repeats=repeats)
     started = time.monotonic()
     with progress_bar(name, len(problems)) as advance:
-        result = await run_preflight(problems, how, advance)
+        result = await run_preflight(
+            problems, sandbox, where, advance, mutants=mutants, repeats=repeats
+        )
     seconds = time.monotonic() - started
     unfit = result.quarantined
     if quarantine is not None:
@@ -79,15 +86,14 @@ async def preflight(
     print(json.dumps(_preflight_line(name, loaded, result, seconds, detailed=detailed)))
     shown = bool(result.gold.total or result.bad.total)
     if not shown and result.compared_with_itself:
-        print(f"{name}: its answers come from its solutions: nothing is shown", file=sys.stderr)
+        options.warn(f"{name}: its answers come from its solutions: nothing is shown")
     elif not shown and result.complaints:
-        print(
+        options.warn(
             f"{name}: no solution could be judged: nothing is shown of its tests; the first fault: "
-            f"{result.complaints[0]}",
-            file=sys.stderr,
+            f"{result.complaints[0]}"
         )
     elif not shown:
-        print(f"{name} ships no solutions: nothing is shown of its tests", file=sys.stderr)
+        options.warn(f"{name} ships no solutions: nothing is shown of its tests")
     return 0 if result.passed and shown else 1
 
 
@@ -95,8 +101,6 @@ def _quarantined(
     problems: Iterable[Problem], unfit: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, Any]]:
     """Yield {"id", "reasons", "problem"} per problem that must not train."""
-    from coding_model_project.data.problems import problem_line
-
     for problem in problems:
         if problem.id in unfit:
             line = orjson.Fragment(problem_line(problem).rstrip())
@@ -105,8 +109,6 @@ def _quarantined(
 
 def _say_copies(problems: Sequence[Problem]) -> None:
     """Print how many problems repeat a statement: a table with a row per test looks like this."""
-    from coding_model_project.data.problems import plain_statement
-
     first: dict[str, str] = {}
     copies = [
         f"{one.id} and {named}"
@@ -193,7 +195,7 @@ def select_tests(
         raise ConfigError(f"data select-tests {name}: no usable problems ({loaded.origin})")
 
     async def run() -> Selection:
-        async with embedded_sandbox(sandbox) as started:
+        async with options.embedded_sandbox(sandbox) as started:
             return await select(
                 problems, started, k=k, mutants_per_problem=mutants, progress=advance
             )
@@ -236,3 +238,67 @@ def _say_selection(selection: Selection) -> None:
 def _selection_line(name: str, selection: Selection) -> dict[str, object]:
     line: dict[str, object] = {"dataset": name, **asdict(selection.total)}
     return line | {"skipped": len(selection.skipped), "seconds": round(selection.seconds, 2)}
+
+
+# ── judging with a journal ─────────────────────────────────────────────────────────────────────────
+
+
+async def run_preflight(
+    problems: Sequence[Problem],
+    sandbox: SandboxConfig,
+    where: options.Resumable,
+    advance: Advance,
+    *,
+    mutants: int = 0,
+    repeats: int = 1,
+) -> Preflight:
+    """Check problems (`data.quality.preflight`); results in the journal are not made again.
+
+    Args:
+        advance: called once per problem.
+
+    Raises:
+        SandboxError: some problems could not be checked; the journal has the results of the others.
+        ClusterError: the cluster cannot be used.
+    """
+    from pydantic import TypeAdapter
+
+    from coding_model_project.data.quality.preflight import (
+        AT_ONCE,
+        Preflight,
+        check_all,
+        open_checker,
+        result_key,
+    )
+    from coding_model_project.data.quality.reach import remember
+    from coding_model_project.evaluation.journal import kept_results
+
+    row_type = TypeAdapter(Preflight)
+    with kept_results(where.journal) as kept:
+        if kept.known:
+            options.warn(f"resuming with {len(kept.known)} results")
+        async with (
+            where.sandbox(sandbox) as opened,
+            open_checker(opened, task_grader) as checker,
+        ):
+            settings = f"{GRADER_VERSION} {opened.identity} {mutants} {repeats}"
+
+            async def check(problem: Problem, found: Sequence[Fault]) -> Preflight:
+                key = result_key(problem, found, settings)
+                if (row := kept.known.get(key)) is not None:
+                    return row_type.validate_python(row)
+                result = await checker.check(
+                    problem, found, mutants_per_problem=mutants, repeats=repeats
+                )
+                remember(problem, result, opened.identity)
+                if not problem.task:  # a folder, which may change
+                    kept.keep(key, asdict(result))
+                return result
+
+            at_once = sys.maxsize if where.cluster else AT_ONCE
+            try:
+                return await check_all(problems, check, at_once=at_once, progress=advance)
+            except SandboxError as error:
+                raise SandboxError(
+                    f"{error}; to check only those, repeat the command with --journal FILE"
+                ) from error

@@ -13,14 +13,20 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from coding_model_project.cli import options
-from coding_model_project.cli.common import embedded_sandbox, print_first, print_set_aside
+from coding_model_project.cli.options import print_first, print_set_aside
 from coding_model_project.config_key import argument, option
-from coding_model_project.data.training.training_files import Plan
+from coding_model_project.data.governance import Role
+from coding_model_project.data.quality.preflight import Fault
+from coding_model_project.data.quality.test_order import read_orders
+from coding_model_project.data.rates import Rate, Rates, read_rates, write_rates
+from coding_model_project.data.training import mixing
+from coding_model_project.data.training.training_files import Plan, write_training_files
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.extras import extra
 from coding_model_project.progress import Advance, progress_bar
 from coding_model_project.redaction import redacted
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
+from coding_model_project.types import Problem
 
 if TYPE_CHECKING:
     from coding_model_project.data.loaders import Trail
@@ -90,13 +96,8 @@ def rows(
             coding.prompt=fenced data.train_files=my/rl_train.parquet \\
             data.val_files=my/rl_validation.parquet
     """
-    from coding_model_project.data.governance import Role
     from coding_model_project.data.loaders import Trail, given_set
     from coding_model_project.data.loaders.forms import parse_map
-    from coding_model_project.data.quality.test_order import read_orders
-    from coding_model_project.data.rates import Rates, read_rates
-    from coding_model_project.data.training import mixing
-    from coding_model_project.data.training.training_files import write_training_files
 
     with extra("rows"):
         import pyarrow  # noqa: F401 - a missing library is named before problems are judged for hours
@@ -193,7 +194,7 @@ def _unreached(
     from coding_model_project.data.quality.reach import unreached
 
     async def checked(advance: Advance) -> Mapping[str, Fault]:
-        async with embedded_sandbox(SandboxConfig(workers=workers)) as sandbox:
+        async with options.embedded_sandbox(SandboxConfig(workers=workers)) as sandbox:
             return await unreached(ids, problems, sandbox, advance)
 
     try:
@@ -256,7 +257,6 @@ def rates(
 
 
 def _write_rates(out: Path, measured: dict[str, Rate], as_json: bool) -> None:
-    from coding_model_project.data.rates import write_rates
 
     write_rates(out, measured)
     never = sum(rate.hits == 0 for rate in measured.values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -14,19 +13,30 @@ from typing import TYPE_CHECKING, Any
 
 from coding_model_project.atomic import write_json
 from coding_model_project.cli import options
-from coding_model_project.cli.common import embedded_sandbox, print_table
-from coding_model_project.cli.judging import Checking, run_preflight
+from coding_model_project.cli.data_checks import run_preflight
+from coding_model_project.cli.options import print_table
 from coding_model_project.config_key import argument, option
-from coding_model_project.data.training.pairs import Controls
-from coding_model_project.data.training.samples import Choose
+from coding_model_project.data.governance import is_held_out, split_word
+from coding_model_project.data.training.mixing import conversation_counter
+from coding_model_project.data.training.pairs import Controls, bias_report, make_pairs, pair_rows
+from coding_model_project.data.training.rows import sft_row, write_rows
+from coding_model_project.data.training.samples import (
+    Choose,
+    Counts,
+    Sample,
+    by_problem,
+    distinct,
+    gold_samples,
+)
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.progress import progress_bar
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
+from coding_model_project.types import ErrorType, Problem
 
 if TYPE_CHECKING:
     from coding_model_project.data.training.samples import Counts, Sample
     from coding_model_project.evaluation.judged import JudgedSamples
-    from coding_model_project.types import Problem
 
 GOLD = ("missing", "only")
 N_NAMED = 5
@@ -61,7 +71,7 @@ def sft_rows(
 
     Sample training problems with `python -m recipes.baseline coding.evaluation.protocol=sampled`.
     """
-    from coding_model_project.data.training.rows import sft_row, write_rows
+    from coding_model_project.data.training.rows import write_rows
     from coding_model_project.data.training.samples import choose as chosen_of
     from coding_model_project.evaluation.judged import read_judged
 
@@ -77,7 +87,7 @@ def sft_rows(
         targets = targets or _training(known.values())
         solved = {one.problem.id for one in samples}
         unsolved = [one for one in targets if one.gold and one.id not in solved]
-        more, rejected = _gold(unsolved, Checking(sandbox=sandbox, where=where))
+        more, rejected = _gold(unsolved, sandbox, where)
         samples += more
     kept, counts = chosen_of(samples, targets, n=n, how=choose, seed=seed)
     if not kept:
@@ -117,7 +127,6 @@ def _style(given: PromptStyle | None, read: Sequence[JudgedSamples]) -> PromptSt
 
 def _training(problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems that have gold solutions and may be used for training."""
-    from coding_model_project.data.governance import is_held_out, split_word
     from coding_model_project.data.training.rows import source
     from coding_model_project.evaluation.judged import held_out_line
 
@@ -134,17 +143,15 @@ def _training(problems: Iterable[Problem]) -> list[Problem]:
     return found
 
 
-def _gold(problems: Sequence[Problem], checking: Checking) -> tuple[list[Sample], tuple[str, ...]]:
+def _gold(
+    problems: Sequence[Problem], sandbox: SandboxConfig, where: options.Resumable
+) -> tuple[list[Sample], tuple[str, ...]]:
     """Return solutions that pass all tests, and ids of problems with a solution that fails."""
-    from dataclasses import replace
-
-    from coding_model_project.data.training.samples import gold_samples
-
     if not problems:
         return [], ()
     judged = [replace(one, bad=()) for one in problems]
     with progress_bar("solutions", len(problems)) as advance:
-        found = asyncio.run(run_preflight(judged, checking, advance))
+        found = asyncio.run(run_preflight(judged, sandbox, where, advance))
     rejected = tuple(found.quarantined)
     return gold_samples(one for one in problems if one.id not in rejected), rejected
 
@@ -180,8 +187,6 @@ def _sft_report(
 
 def _tokens(rows: Sequence[Mapping[str, Any]], tokenizer: str) -> dict[str, Any]:
     """Count the tokens of whole conversations, as SFT sees them."""
-    from coding_model_project.data.training.mixing import conversation_counter
-
     count: Callable[[Any], int] = conversation_counter(tokenizer)
     each = [count(row["messages"]) for row in rows]
     return {"tokenizer": tokenizer, "total": sum(each), "mean": fmean(each), "longest": max(each)}
@@ -212,7 +217,7 @@ def _say_sft(report: Mapping[str, Any]) -> None:
         rows.append(("tokens", summary))
     print_table(("programs", "number"), rows)
     for name in report["gold_rejected"][:5]:
-        print(f"{name}: its gold solution is rejected and not used", file=sys.stderr)
+        options.warn(f"{name}: its gold solution is rejected and not used")
 
 
 # ── pairs ─────────────────────────────────────────────────────────────────────────────────────────
@@ -240,11 +245,8 @@ def pairs(
 
     Ungradable samples are excluded. The last line is JSON.
     """
-    from coding_model_project.data.training.pairs import bias_report, make_pairs, pair_rows
     from coding_model_project.data.training.pairs import split as divided
-    from coding_model_project.data.training.rows import write_rows
     from coding_model_project.evaluation.judged import left_out, one_style, read_judged
-    from coding_model_project.types import ErrorType
 
     known = [str(error) for error in ErrorType]
     names = [name.strip() for name in contrasts.split(",") if name.strip()]
@@ -334,9 +336,7 @@ def repair_traces(
     """
     from coding_model_project.data.training.rows import write_rows
     from coding_model_project.data.training.samples import (
-        by_problem,
         choose_traces,
-        distinct,
         observed,
         trace_row,
     )
@@ -360,7 +360,7 @@ def repair_traces(
         raise ConfigError(
             f"no repair traces: no problem of the {len(rejected)} rejected samples has public tests"
         )
-    embedded = embedded_sandbox(sandbox)
+    embedded = options.embedded_sandbox(sandbox)
     with progress_bar("public tests", len(candidates)) as advance:
         wrong = asyncio.run(observed(candidates, style, observation_bytes, embedded, advance))
     traces = choose_traces(wrong, right, n=n)

@@ -1,4 +1,4 @@
-"""The `doctor` command: check whether this machine can train, with remedies."""
+"""The `doctor` command, which checks whether this machine can train, and the `config` group."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coding_model_project.cli import options
+from coding_model_project.cli.commands import Commands
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
     from coding_model_project.doctor import Finding
+
 
 RECIPES = ("grpo", "repair", "harbor", "sft", "dpo")
 _OF_A_NODE = "Number of {} per node. Default: this machine's."
@@ -135,3 +137,29 @@ def _summary(counts: dict[str, int]) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+# ── configuration keys ──────────────────────────────────────────────────────────────────────────────
+
+
+config = Commands(no_args_is_help=True, help="Look up configuration keys.")
+
+
+@config.callback()
+def _group() -> None:
+    """Keep `reference` a subcommand: typer would inline a group's only command."""
+
+
+@config.command(context_settings=options.renamed(write="out"))
+def reference(
+    out: Path | None = option(None, "Write the page to this file."),
+) -> None:
+    """Print every `coding:` key with its type, default, unit and meaning, in Markdown."""
+    from coding_model_project.configs.reference import render
+
+    if out is None:
+        print(render(), end="")
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(render(), "utf-8")
+    print(f"the reference is in {out}")

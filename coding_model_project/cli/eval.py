@@ -1,30 +1,35 @@
-"""The `eval` command group: evaluate models; compare, convert and rejudge evaluations."""
+"""The groups `eval`, to evaluate models and compare, convert and rejudge evaluations, and `study`."""
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from coding_model_project.cli import eval_run, options
+import typer
+
+from coding_model_project.cli import models, options
 from coding_model_project.cli.commands import Commands, only
-from coding_model_project.cli.common import existing_file, on_servers, print_table, publishes, say
+from coding_model_project.cli.options import existing_file, on_servers, print_table, publishes, say
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.evaluation.import_formats import Format
+from coding_model_project.harbor import task_grader
 
 if TYPE_CHECKING:
     from coding_model_project.evaluation.changes import Rejudged
     from coding_model_project.evaluation.results import Evaluation
 
+
 app = Commands(no_args_is_help=True, help="Evaluate models, and compare evaluations.")
-app.command()(eval_run.run)
+app.command()(models.run)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
-    eval_run.latest
+    models.latest
 )
 _SHOWN = 3
 """Maximum changes printed per cause."""
@@ -68,7 +73,6 @@ def rejudge(
         rejudge_rollouts,
     )
     from coding_model_project.evaluation.results import RUN_INFO
-    from coding_model_project.harbor import task_grader
     from coding_model_project.reports import write_report
 
     given = Given(
@@ -167,7 +171,7 @@ def import_(
     The same command resumes. Exit codes: 0 done, 2 wrong usage or samples that do not match the data
     set, 3 the sandbox failed.
     """
-    from coding_model_project.configs.typed import coding_of, evaluation_settings, new_config
+    from coding_model_project.configs.schema import coding_of, evaluation_settings, new_config
     from coding_model_project.evaluation.importing import judge_samples, match
     from coding_model_project.evaluation.plan import load_datasets
     from coding_model_project.reports import write_report
@@ -283,10 +287,10 @@ def compare(
     if how := unlike(read):
         if not force:
             raise ConfigError(f"{how}; evaluate one of them again, or pass --force")
-        print(f"note: {how}", file=sys.stderr)
+        options.warn(f"note: {how}")
     for one in (one for side in read for one in side.seeds):
         if unfinished := _unfinished(one.path):
-            print(f"note: {one.path} {unfinished}; comparing its results so far", file=sys.stderr)
+            options.warn(f"note: {one.path} {unfinished}; comparing its results so far")
     result = compare_sides(read, k=k)
     if plot is not None:
         from coding_model_project.reports.page import write_plot
@@ -362,3 +366,45 @@ def _unfinished(path: Path) -> str | None:
     if not run.attempts() or run.state is State.finished:
         return None
     return f"is {run.state}" if run.state is State.running else f"ended early ({run.state})"
+
+
+# ── studies: comparisons of training runs, defined before they run ─────────────────────────────────
+
+
+studies = Commands(no_args_is_help=True, help="Run a study, or write its page.")
+
+Definition = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study's definition.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Write the runs to this folder. Default: outputs/studies/NAME."),
+]
+
+
+@studies.command()
+def run(definition: Definition, out: Out = None) -> None:
+    """Train and evaluate each arm with each seed, skip what is done, then write the page.
+
+    The same command resumes after an interruption or a failure. A definition that has changed since
+    its first run is refused.
+    """
+    from coding_model_project.studies.study import read_study
+    from coding_model_project.studies.study import run as run_study
+
+    study = read_study(definition)
+    folder = out or Path("outputs") / "studies" / study.name
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        run_study(study, folder, say)
+    finally:
+        page(definition, folder)
+
+
+@studies.command()
+def page(definition: Definition, out: Out = None) -> None:
+    """Rewrite the study's page from its folders; before the first run, the page says so."""
+    from coding_model_project.studies.study import read_study
+    from coding_model_project.studies.study_page import write_page
+
+    study = read_study(definition)
+    folder = out or Path("outputs") / "studies" / study.name
+    print(f"the page is {write_page(study, folder)}")

@@ -8,20 +8,27 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
+import orjson
+
+from coding_model_project import strict_json
+from coding_model_project.atomic import write_lines
 from coding_model_project.cli import options
-from coding_model_project.cli.common import cores, existing_file, publishes
+from coding_model_project.cli.options import cores, existing_file, publishes
 from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError, UngradableError
+from coding_model_project.grading.kinds import KINDS
+from coding_model_project.harbor import task_grader
 from coding_model_project.progress import Advance, progress_bar
+from coding_model_project.types import ErrorType, Problem, Verdict
 
 if TYPE_CHECKING:
     from coding_model_project.evaluation.intervals import Outcome
     from coding_model_project.evaluation.journal import KeptResults
     from coding_model_project.grading.judge import Graders
-    from coding_model_project.types import Problem
 
 STANDARD = Path("-")
 """Stands for standard input or standard output in place of a file."""
@@ -62,10 +69,8 @@ def grade(
     """
     if as_json and out == STANDARD:
         raise ConfigError("--json and --out - both write to standard output; pass one of them")
-    from coding_model_project.cli.judging import sandbox_of
     from coding_model_project.evaluation.journal import kept_results
     from coding_model_project.grading.judge import start_graders
-    from coding_model_project.harbor import task_grader
 
     known, source = problems.load(), str(problems)
     rows = _read_completions(completions, known, source)
@@ -73,7 +78,7 @@ def grade(
     if out is not None and out != STANDARD:
         _check_place(out)  # before judging, which may take an hour
     judge = start_graders(
-        sandbox_of(sandbox, resumable),
+        resumable.sandbox(sandbox),
         at_once=cores(sandbox.workers),
         bare=bare,
         stop_early=stop_early,
@@ -82,10 +87,14 @@ def grade(
     settings = f"bare={bare} stop_early={stop_early}"
     with kept_results(resumable.journal) as kept, progress_bar("judging", len(rows)) as advance:
         outcomes = asyncio.run(_judge(judge, rows, kept, settings, advance))
+    lines = (_row(problem, outcome) for (problem, _), outcome in zip(rows, outcomes, strict=True))
     if out == STANDARD:
-        _write_lines(sys.stdout.buffer, rows, outcomes)
+        sys.stdout.buffer.writelines(orjson.dumps(line) + b"\n" for line in lines)
     elif out is not None:
-        _write(out, rows, outcomes)
+        try:
+            write_lines(out, lines)
+        except OSError as error:
+            raise OSError(f"--out: {out}: {error.strerror or error}") from error
     _say(outcomes, out, as_json=as_json)
     _advise(outcomes, bare)
     return 3 if any(isinstance(outcome, UngradableError) for outcome in outcomes) else 0
@@ -118,7 +127,6 @@ async def _judge(
 def _read_completions(
     path: Path, known: Mapping[str, Problem], source: str
 ) -> list[tuple[Problem, str]]:
-    from coding_model_project import strict_json
 
     if path == STANDARD:
         name, content = "standard input", sys.stdin.buffer.read()
@@ -160,8 +168,6 @@ def _check_problems(problems: Mapping[str, Problem], source: str) -> None:
         ConfigError: a problem has no hidden tests, an unknown comparison or instruction, or an invalid
             Harbor task.
     """
-    from coding_model_project.grading.kinds import KINDS
-
     for problem in problems.values():
         try:
             if problem.task is not None:
@@ -189,30 +195,7 @@ def _check_place(path: Path) -> None:
         raise ConfigError(f"--out: {path} is a folder; expected a file")
 
 
-def _write(path: Path, rows: Sequence[tuple[Problem, str]], outcomes: Sequence[Outcome]) -> None:
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with partial.open("wb") as file:
-            _write_lines(file, rows, outcomes)
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise OSError(f"--out: {path}: {error.strerror or error}") from error
-
-
-def _write_lines(
-    file: IO[bytes], rows: Sequence[tuple[Problem, str]], outcomes: Sequence[Outcome]
-) -> None:
-    import orjson
-
-    for (problem, _), outcome in zip(rows, outcomes, strict=True):
-        file.write(orjson.dumps(_row(problem, outcome)) + b"\n")
-
-
 def _row(problem: Problem, outcome: Outcome) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from coding_model_project.types import Verdict
 
     if not isinstance(outcome, Verdict):
         why = {"type": type(outcome).__name__, "message": str(outcome)}
@@ -259,13 +242,10 @@ def _say(outcomes: Sequence[Outcome], out: Path | None, *, as_json: bool) -> Non
 
 def _advise(outcomes: Sequence[Outcome], bare: bool) -> None:
     """Suggest --bare if nearly all completions seem to be programs without a code fence."""
-    from coding_model_project.types import ErrorType, Verdict
-
     verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
     n_empty = sum(verdict.error is ErrorType.no_code for verdict in verdicts)
     if not bare and n_empty and n_empty >= NO_FENCE * len(verdicts):
-        print(
+        options.warn(
             f"note: no code found in {n_empty} of {len(verdicts)} completions; if they are plain "
-            "programs, pass --bare",
-            file=sys.stderr,
+            "programs, pass --bare"
         )

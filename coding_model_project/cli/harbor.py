@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands
-from coding_model_project.cli.common import cores, existing_file, named_values, warn
 from coding_model_project.cli.harbor_eval import evaluate
+from coding_model_project.cli.options import cores, existing_file, named_values, warn
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.grading.base import AUTO, TaskEnvironment
@@ -76,23 +75,21 @@ async def grade(
             if kept is not None:
                 kept.add(graded)
             if not as_json:
-                for line in _remarks(graded):
-                    print(f"{graded.task.label}: {line}", file=sys.stderr)
+                errors = dict.fromkeys(map(str, graded.errors))
+                for line in (*graded.task.warnings, *graded.notes, *errors):
+                    warn(f"{graded.task.label}: {line}")
     if kept is not None:
         tasks_of = [trial.config["task"] for trial in kept.trials]
         kept.write(len(kept.trials), n_concurrent_trials=at_once, tasks=tasks_of)
     if not as_json:
-        print(totals, file=sys.stderr)
+        warn(str(totals))
         if script is None and totals.short:
-            print(f"the oracle earns a reward below 1: {_named(totals.short)}", file=sys.stderr)
+            warn(f"the oracle earns a reward below 1: {_named(totals.short)}")
         if totals.without:
-            print(f"no valid reward: {_named(totals.without)}", file=sys.stderr)
+            warn(f"no valid reward: {_named(totals.without)}")
         if totals.in_process:
             named = _named(totals.in_process)
-            print(
-                f"an agent could write its own reward (integrity in_process): {named}",
-                file=sys.stderr,
-            )
+            warn(f"an agent could write its own reward (integrity in_process): {named}")
     if totals.failed:
         return 3
     return 1 if script is None and (totals.short or totals.without) else 0
@@ -301,10 +298,6 @@ def _named(tasks: list[str]) -> str:
     return f"{', '.join(tasks[:N_NAMED])}{more}"
 
 
-def _remarks(outcome) -> list[str]:
-    return [*outcome.task.warnings, *outcome.notes, *dict.fromkeys(map(str, outcome.errors))]
-
-
 @app.command()
 async def clean() -> None:
     """Remove the images that tasks left in podman and docker, and containers of killed runs."""
@@ -316,7 +309,7 @@ async def clean() -> None:
             async with ContainerEnvironments(program) as environments:
                 removed, used = await environments.clean()
         except EnvironmentFailed as error:
-            print(f"{program}: {error}", file=sys.stderr)
+            warn(f"{program}: {error}")
         else:
             kept = f", {used} in use" if used else ""
             print(f"{program}: {removed} images removed{kept}")

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import only
-from coding_model_project.cli.common import cores, named_values, warn
+from coding_model_project.cli.options import cores, named_values, warn
 from coding_model_project.config_key import argument, option
-from coding_model_project.episodes.bash import Limits
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.bash import Calls, Limits
 from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
 from coding_model_project.harbor.harbor_config import AgentConfig, AgentPlace, OverflowRule
+from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
@@ -134,13 +134,11 @@ async def _run(
     at_once: int,
     retry_s: float,
 ) -> None:
-    from coding_model_project.evaluation.evaluation_config import EvaluationConfig
     from coding_model_project.evaluation.settings import simple_backend
     from coding_model_project.harbor.environment.factory import environments_of
     from coding_model_project.harbor.gateway.serving import Gateway
     from coding_model_project.harbor.trial import Trials
     from coding_model_project.launch.device import count_gpus
-    from coding_model_project.progress import progress_bar
 
     if not evaluation.missing():
         return
@@ -219,9 +217,9 @@ def _report(evaluation: Evaluation, as_json: bool, rule: OverflowRule, *, named:
             _print_rates(counted)
     outages = [trial for trial in evaluation.trials if trial.is_outage]
     for reason in sorted({said(trial) for trial in outages}):
-        print(f"outage: {reason}", file=sys.stderr)
+        warn(f"outage: {reason}")
     for reason in sorted({said(trial) for trial in evaluation.trials if trial.is_unusable}):
-        print(f"not evaluated: {reason}", file=sys.stderr)
+        warn(f"not evaluated: {reason}")
     print(json.dumps(counted))
     return 3 if outages else 0
 

@@ -13,20 +13,23 @@ import typer
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands
-from coding_model_project.cli.common import named_values, print_table, say
+from coding_model_project.cli.options import named_values, print_table, say
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import CodingModelError, ConfigError
-from coding_model_project.launch.jobs.backends import (
+from coding_model_project.launch.jobs.base import (
+    Backend,
+    Job,
+    JobState,
     LocalOptions,
     RayOptions,
     SageMakerOptions,
     SlurmOptions,
+    backend_of,
 )
 from coding_model_project.redaction import redacted
 
 if TYPE_CHECKING:
-    from coding_model_project.launch.jobs.base import Backend, Job
-    from coding_model_project.launch.jobs.job_log import JobLog
+    from coding_model_project.launch.jobs.control import JobLog
 
 app = Commands(
     help="Run recipes on this machine's GPUs, a Ray cluster, Slurm or SageMaker.",
@@ -66,7 +69,7 @@ def submit(
     A job with the coding.run_dir of an earlier one resumes its run.
     """
     from coding_model_project.launch.jobs import base, control
-    from coding_model_project.launch.jobs.job_log import JobLog
+    from coding_model_project.launch.jobs.control import JobLog
     from coding_model_project.launch.jobs.source import read_source
 
     own = {"local": local, "ray": ray, "slurm": slurm, "sagemaker": sagemaker}
@@ -105,7 +108,7 @@ def submit(
         if with_evaluation
         else None,
     )
-    runner = _backend(job)
+    runner = backend_of(job)
     control.check_recipe(recipe, given)
     if check:
         runner.check(job)
@@ -114,7 +117,7 @@ def submit(
     control.submit(runner, job, source, log)
     dirty = f" with changes {source.patch_hash[:12]}" if source.patch else ""
     print(chosen)
-    print(f"commit {source.commit[:12]}{dirty}; run folder {run_dir}", file=sys.stderr)
+    options.warn(f"commit {source.commit[:12]}{dirty}; run folder {run_dir}")
 
 
 @app.command("list")
@@ -124,8 +127,7 @@ def list_jobs(
     offline: bool = option(False, "Show the last known states."),
 ) -> None:
     """List all jobs, newest first: state, command, commit, folder, times."""
-    from coding_model_project.launch.jobs.control import refresh
-    from coding_model_project.launch.jobs.job_log import JobLog, cells_of, table
+    from coding_model_project.launch.jobs.control import JobLog, cells_of, refresh, table
 
     log = JobLog(jobs)
     silent: set[str] = set()  # queried once: an unreachable head takes long to time out
@@ -133,10 +135,10 @@ def list_jobs(
         if job.where in silent:
             continue
         try:
-            refresh(job, _backend(job), log)
+            refresh(job, backend_of(job), log)
         except CodingModelError as error:
             silent.add(job.where)
-            print(f"{job.name}: {error}", file=sys.stderr)
+            options.warn(f"{job.name}: {error}")
     found = log.jobs()
     if not found:
         raise ConfigError(
@@ -158,7 +160,6 @@ def logs(
 ) -> None:
     """Print a job's output. With --follow, exit code 1 unless the job finishes."""
     from coding_model_project.launch.jobs import control
-    from coding_model_project.launch.jobs.base import JobState
 
     job, runner, log = _of(name, jobs)
     parts: Iterable[bytes] = control.follow(job, runner, log) if follow else [runner.log(job)]
@@ -166,7 +167,7 @@ def logs(
         sys.stdout.buffer.write(part)
         sys.stdout.flush()
     if follow and (state := log.job(name).state) is not JobState.finished:
-        print(f"{name}: {state}", file=sys.stderr)
+        options.warn(f"{name}: {state}")
         raise typer.Exit(1)
 
 
@@ -206,17 +207,11 @@ def fetch(
 
 
 def _of(name: str, jobs: Path) -> tuple[Job, Backend, JobLog]:
-    from coding_model_project.launch.jobs.job_log import JobLog
+    from coding_model_project.launch.jobs.control import JobLog
 
     log = JobLog(jobs)
     job = log.job(name)
-    return job, _backend(job), log
-
-
-def _backend(job: Job) -> Backend:
-    from coding_model_project.launch.jobs.backends import backend_of
-
-    return backend_of(job)
+    return job, backend_of(job), log
 
 
 def _refuse_others(context: typer.Context, backend: str) -> None:

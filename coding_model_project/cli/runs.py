@@ -1,11 +1,13 @@
-"""The `runs` command group: list, show, watch, stop and repeat runs."""
+"""The `runs` group: list, show, follow, stop and repeat runs; `watch`, which evaluates their checkpoints;
+and `report`, the page about them."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +15,10 @@ import typer
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands, Group
-from coding_model_project.cli.common import local_runs, print_table, warn
-from coding_model_project.config_key import option
+from coding_model_project.cli.options import local_runs, print_table, publishes, say, warn
+from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
+from coding_model_project.extras import extra
 
 if TYPE_CHECKING:
     from coding_model_project.runs.folder import RunFolder
@@ -101,8 +104,8 @@ def show(run: Run) -> None:
         )
 
 
-@app.command()
-def watch(
+@app.command("watch")
+def watch_run(
     run: Run,
     every: options.Every = 1.0,
 ) -> None:
@@ -178,10 +181,7 @@ def _newest(path: Path, shown: Callable[[Path], str]) -> RunFolder:
     newest, *others = runs_at(path)
     if others:
         named = _named([newest, *others], shown)
-        print(
-            f"{shown(path)} holds {named}; using the newest: {shown(newest.path)}",
-            file=sys.stderr,
-        )
+        warn(f"{shown(path)} holds {named}; using the newest: {shown(newest.path)}")
     return newest
 
 
@@ -189,3 +189,164 @@ def _named(runs: list[RunFolder], shown: Callable[[Path], str]) -> str:
     """Return the number of runs and the names of the first."""
     more = ", …" if len(runs) > N_NAMED else ""
     return f"{len(runs)} runs: {', '.join(shown(run.path) for run in runs[:N_NAMED])}{more}"
+
+
+# ── the `watch` command: evaluate checkpoints of training runs as they appear ─────────────────────
+
+
+DEFAULT = "{python} -m coding_model_project eval run --mode simple --model {model} --out {out}"
+
+
+def watch(
+    globs: list[str] = argument(
+        ...,
+        "Runs, checkpoints or their URLs; a quoted glob ('outputs/grpo*') also finds new ones.",
+        metavar="GLOB...",
+    ),
+    out: Path = option(
+        Path("outputs/watch"), "Write the curve and all evaluations to this folder."
+    ),
+    arguments: str = option(
+        "", "Add these options to `eval run`, such as --arguments='--dataset mbpp_reg --n 4'."
+    ),
+    command: str | None = option(
+        None, "Evaluate with this command; {python}, {model}, {out} and {step} are substituted."
+    ),
+    devices: str | None = option(
+        None, "Evaluate on these GPUs: 0,1 runs one evaluation per GPU, 0+1,2+3 one per pair."
+    ),
+    every: options.Every = 20.0,
+    once: bool = option(False, "Evaluate existing checkpoints, then end."),
+    until_ended: bool = option(False, "End when no recipe's run is running."),
+) -> None:
+    """Evaluate each checkpoint once, as it appears, and draw the curve, until Ctrl-C.
+
+    The same command resumes. Without --devices, one evaluation runs at a time. Writes OUT/curve.jsonl,
+    and a folder and a log per evaluation; `report RUN` shows the curve.
+    --command may run another tool (lm_eval, OLMES, a script) that writes its results into {out}.
+    Exit code 3 if a checkpoint could not be evaluated.
+    """
+    from rich.console import Console
+
+    from coding_model_project.evaluation.watch import Plan, view
+    from coding_model_project.evaluation.watch import watch as watch_checkpoints
+    from coding_model_project.isolation.processes import start_sentinel
+
+    if command is not None and arguments:
+        raise ConfigError(
+            "--command and --arguments exclude each other; put the arguments into --command"
+        )
+    if devices is not None and not all(one.strip("+ ") for one in devices.split(",")):
+        raise ConfigError(f"--devices={devices}: expected GPU numbers such as 0,1 or 0+1,2+3")
+    plan = Plan(
+        patterns=tuple(globs),
+        out=out,
+        command=command or f"{DEFAULT} {arguments}".strip(),
+        devices=(None,)
+        if devices is None
+        else tuple(one.strip().replace("+", ",") for one in devices.split(",")),
+        every_s=every,
+        once=once,
+        until_ended=until_ended,
+    )
+    start_sentinel()  # ends the evaluations' processes if this one is killed
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    curve = watch_checkpoints(plan, say)
+    Console(highlight=False).print(view(curve))
+
+
+# ── the `report` command: an HTML page about one or more runs, or a live view of them ─────────────
+
+
+_FOLLOW_S = 10.0
+"""Seconds between polls of runs behind URLs."""
+MOST_RUNS = 12
+"""Maximum runs of one folder on a page; charts with more are unreadable."""
+
+
+@publishes
+def report(
+    runs: list[Path] = argument(
+        ..., "Folders of runs, folders that contain runs, or URLs of mirrored runs.", metavar="RUN"
+    ),
+    out: Path = option(Path("report.html"), "Write the page to this file."),
+    budget_mb: float = option(16.0, "Include at most N MB of samples' text, uncompressed.", min=0),
+    serve: bool = option(False, "Serve a live view of all samples to this machine's browsers."),
+    port: options.FreePort = 0,
+    follow: bool = option(False, "Show new data as it is written; with --serve."),
+) -> None:
+    """Write one self-contained HTML page with the curves, costs and samples of runs.
+
+    A folder that contains runs stands for all runs below it, up to 12.
+
+    With --serve no page is written: the printed address shows the runs and every sample, whatever
+    their size, until Ctrl-C.
+    """
+    if follow and not serve:
+        raise ConfigError("report: --follow needs --serve")
+    with local_runs(runs, every_s=_FOLLOW_S if follow else None) as (folders, shown):
+        chosen = _runs(folders, shown)
+        if serve:
+            _serve(chosen, port, follow=follow)
+            return
+        _write(chosen, out, budget_mb)
+
+
+def _write(chosen: Sequence[RunFolder], out: Path, budget_mb: float) -> None:
+    from coding_model_project.reports import write_report
+
+    written = write_report(chosen, out, budget_bytes=int(budget_mb * 1e6))
+    print(
+        f"{written.path}: {written.page_bytes / 1e6:.1f} MB, "
+        f"{written.n_shown:,} of {written.n_total:,} samples"
+    )
+
+
+def _runs(paths: Sequence[Path], shown: Callable[[Path], str]) -> list[RunFolder]:
+    from coding_model_project.runs.folder import runs_at
+
+    chosen = []
+    for path in paths:
+        found = runs_at(path)
+        names = ", ".join(shown(run.path) for run in found[:MOST_RUNS])
+        if len(found) > MOST_RUNS:
+            raise ConfigError(
+                f"{shown(path)} holds {len(found)} runs, and a page shows at most {MOST_RUNS}; "
+                f"pass some of them: {names}, …"
+            )
+        if [run.path for run in found] != [path]:
+            warn(f"{shown(path)} holds {names}")
+        chosen += found
+    return chosen
+
+
+def _serve(runs: Sequence[RunFolder], port: int, *, follow: bool) -> None:
+    """Serve until Ctrl-C.
+
+    Raises:
+        ConfigError: there are no samples and `follow` is false, or the port is taken.
+    """
+    import secrets
+    from contextlib import nullcontext, suppress
+
+    with extra("serve"):
+        from coding_model_project.reports.live import HOST, create_app
+        from coding_model_project.server import listening
+    from coding_model_project.reports.live import LiveRuns
+
+    with listening.listen(HOST, port) as sock:
+        live = LiveRuns(runs)
+        n = live.index.n
+        if not n and not follow:
+            raise ConfigError(
+                f"{', '.join(live.names)}: no recorded samples; add --follow to wait for them, "
+                "or omit --serve to see the curves"
+            )
+        token = secrets.token_urlsafe()
+        url = f"http://{HOST}:{sock.getsockname()[1]}/?token={token}"
+
+        def started() -> None:
+            print(f"{n:,} samples at {url}; stop with Ctrl-C", flush=True)
+
+        with suppress(KeyboardInterrupt):
+            listening.serve(create_app(live, token, follow=follow), nullcontext(), sock, started)

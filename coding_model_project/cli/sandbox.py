@@ -7,17 +7,20 @@ import sys
 import threading
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands
-from coding_model_project.cli.common import cores, embedded_sandbox, existing_file
+from coding_model_project.cli.options import cores, existing_file
 from coding_model_project.config_key import argument, option
+from coding_model_project.control_groups import free_memory
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.extras import extra
-
-if TYPE_CHECKING:
-    from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.http import secret_of
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.progress import progress_bar
+from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.sandbox.languages import EXTENSIONS, named
+from coding_model_project.types import Limits, Program, Status, Stdin
 
 app = Commands(no_args_is_help=True, help="The sandbox that untrusted programs run in.")
 
@@ -28,7 +31,6 @@ async def check(confined: options.Confined) -> int:
 
     Exit code 3 if no isolation of the minimum tier works, or the sandbox fails its conformance suite.
     """
-    from coding_model_project.isolation.confine import Tier
     from coding_model_project.sandbox.conformance import check as find_faults
     from coding_model_project.sandbox.embedded import EmbeddedSandbox, slot
     from coding_model_project.sandbox.embedded.languages import toolchains
@@ -57,8 +59,6 @@ async def check(confined: options.Confined) -> int:
 
 async def _refusal(sandbox: Sandbox, language: str) -> str | None:
     """Return why the sandbox refuses an installed language, or None if its programs run."""
-    from coding_model_project.types import Limits, Program, Stdin
-
     try:
         await sandbox.run(Program(source="", language=language), [Stdin("")], Limits())
     except ConfigError as error:
@@ -86,21 +86,18 @@ async def run(
 
     Standard input is passed on unless it is a terminal: echo 1 2 | … sandbox run a.py
     """
-    from coding_model_project.types import Limits, Program, Status, Stdin
-
     source = existing_file(file, "FILE").read_text("utf-8", "replace")
     program = Program(source=source, language=_language(file, language))
     limits = Limits(cpu_s=cpu_s, wall_s=3 * cpu_s, memory_mb=memory_mb)
     given = Stdin(_piped() if stdin is None else stdin)
-    async with embedded_sandbox(replace(confined, workers=1)) as sandbox:
+    async with options.embedded_sandbox(replace(confined, workers=1)) as sandbox:
         (execution,) = await sandbox.run(program, [given], limits)
     print(execution.stdout, end="", flush=True)
     if execution.stderr_tail:
-        print(execution.stderr_tail.rstrip(), file=sys.stderr)
-    print(
+        options.warn(execution.stderr_tail.rstrip())
+    options.warn(
         f"{execution.status}, exit code {execution.exit_code}, {execution.cpu_s:.3f} s CPU, "
-        f"{execution.wall_s:.3f} s wall, {execution.peak_memory_mb or 0:.0f} MB",
-        file=sys.stderr,
+        f"{execution.wall_s:.3f} s wall, {execution.peak_memory_mb or 0:.0f} MB"
     )
     return 0 if execution.status is Status.finished else 1
 
@@ -111,8 +108,6 @@ def _language(file: Path, given: str | None) -> str:
     Raises:
         ConfigError: neither the option nor the extension names a language.
     """
-    from coding_model_project.sandbox.languages import EXTENSIONS, named
-
     if given is None and file.suffix.lower() in EXTENSIONS:
         return EXTENSIONS[file.suffix.lower()]
     if given is None:
@@ -157,8 +152,6 @@ def serve(
 ) -> int:
     """Serve SandboxFusion's /run_code from this machine's sandbox until interrupted."""
     with extra("serve"):
-        from coding_model_project.control_groups import free_memory
-        from coding_model_project.http import secret_of
         from coding_model_project.sandbox.fusion.client import TOKEN_VARIABLE
         from coding_model_project.server import listening
         from coding_model_project.server.app import LOOPBACK, Settings, create_app
@@ -169,7 +162,7 @@ def serve(
     token = secret_of(TOKEN_VARIABLE, token or "")
     listening.check_exposure(host, token)
     at_once = cores(judging.workers)
-    sandbox = embedded_sandbox(replace(judging, workers=at_once))
+    sandbox = options.embedded_sandbox(replace(judging, workers=at_once))
     settings = Settings(
         max_request_bytes=max_request_mb << 20,
         token=token,
@@ -181,11 +174,10 @@ def serve(
 
     typical_mb = Limits().memory_mb
     if (left := free_memory() / 2**20) < at_once * typical_mb:
-        print(
+        options.warn(
             f"the container leaves {left:.0f} MiB of memory for {at_once} programs at once, fewer than "
             f"{typical_mb} MiB each: if it runs out, the kernel kills programs, and their requests "
-            "fail; pass fewer --workers, or give it more",
-            file=sys.stderr,
+            "fail; pass fewer --workers, or give it more"
         )
 
     def started() -> None:
@@ -221,15 +213,14 @@ async def bench(
         if (side := getattr(measured, name)) is not None
     }
     scaling = {str(n): round(rate, 2) for n, rate in measured.scaling.items()}
-    ratios = {
-        "a process per test": measured.embedded.tests_per_s / measured.subprocess.tests_per_s,
-        "programs of one test": measured.embedded.programs_per_s
-        / measured.subprocess.programs_per_s,
-    }
+    ours, plain = measured.embedded, measured.subprocess
     if not as_json:
         for name, figures in sides.items():
             print(f"{name}:", ", ".join(f"{key} {value:.1f}" for key, value in figures.items()))
-        print("times subprocess:", ", ".join(f"{k} {v:.1f}" for k, v in ratios.items()))
+        print(
+            f"times subprocess: a process per test {ours.tests_per_s / plain.tests_per_s:.1f}, "
+            f"programs of one test {ours.programs_per_s / plain.programs_per_s:.1f}"
+        )
         print("scaling:", ", ".join(f"{k} workers {v:.0f} tests/s" for k, v in scaling.items()))
     rounded = {
         name: {
@@ -259,7 +250,6 @@ async def battery(
     """
     from coding_model_project.grading.battery.battery_cases import read_cases
     from coding_model_project.grading.battery.run_cases import run_battery, summary
-    from coding_model_project.progress import progress_bar
 
     cases = read_cases(existing_file(file, "FILE"))
     judged_in = _battery_sandbox(sandbox, tier)

@@ -1,4 +1,4 @@
-"""The configuration reference, docs/configuration.md, generated from the schema."""
+"""The configuration reference, docs/configuration.md: the page reference.md with the schema's keys."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def render() -> str:
         for key in all_keys()
     ]
     experiments = [f"| `{preset.name}` | {preset.meaning} |" for preset in presets()]
-    return _PAGE.format(command=COMMAND, experiments="\n".join(experiments), rows="\n".join(rows))
+    page = files("coding_model_project.configs").joinpath("reference.md").read_text("utf-8")
+    return page.format(command=COMMAND, experiments="\n".join(experiments), rows="\n".join(rows))
 
 
 def _keys(section: type, prefix: str) -> Iterator[Key]:
@@ -126,48 +127,3 @@ def _comment(text: str) -> str:
     head = text.split("\n\n")[0].splitlines()
     lines = [line[1:].strip() for line in head if line.startswith("#")]
     return " ".join(line for line in lines if not line.startswith("@package"))
-
-
-_PAGE = """\
-<!-- Generated: {command} -->
-# Configuration
-
-A recipe's configuration consists of verl's own tree and the `coding:` subtree below. Hydra composes it in
-this order, and later values override earlier ones: verl's defaults, the defaults of `coding:`,
-`hardware=cpu|gpu_1x|gpu_8x`, the recipe's own values, `experiment=NAME`, the command line.
-
-```
-python -m recipes.grpo --cfg job                                      # everything, verl's keys and ours
-python -m recipes.grpo --cfg job -p actor_rollout_ref.rollout         # a part of it
-python -m recipes.grpo coding.reward.kind=dense trainer.save_freq=5   # sets any key
-python -m recipes.grpo +coding.sandbox.kwargs.url=http://...          # + adds a new key
-python -m recipes.grpo -m coding.seed=1,2,3                           # one run for each value
-```
-
-An unknown key or a value of the wrong type fails at once, with one line that names it. verl documents its
-keys in `verl/trainer/config/` of the installed package. `config.yaml` in a run's folder is the
-configuration that the run was started with.
-
-## Presets
-
-`python -m recipes.grpo experiment=NAME` overrides values of the hardware profile. Presets can be
-combined, and later ones override earlier ones: `'experiment=[dapo,quick]'`. Two presets that choose
-different losses or rewards cannot be combined.
-
-| `experiment=` | effect |
-|---|---|
-{experiments}
-
-To add a preset, create a file in `coding_model_project/configs/experiment/` that begins with
-`# @package _global_` and a comment that describes its effect.
-
-## Keys under `coding:`
-
-Hardware profiles and recipes set some of these keys (`recipes/*/config/`). Every recipe sets the keys
-whose default is `???`. Keys under `coding.evaluation` are for `recipes.baseline` only, and keys under
-`coding.dpo` for `recipes.dpo` only.
-
-| key | type or choices | default | unit | meaning |
-|---|---|---|---|---|
-{rows}
-"""

@@ -8,17 +8,28 @@ compose frozen ones.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, SCMode
+from omegaconf.errors import (
+    ConfigKeyError,
+    InterpolationResolutionError,
+    MissingMandatoryValue,
+    OmegaConfBaseException,
+    ValidationError,
+)
 
 from coding_model_project.config_key import key
-from coding_model_project.episodes.bash_config import BashConfig
-from coding_model_project.episodes.bash_messages import Calls
-from coding_model_project.episodes.repair_config import RepairConfig
+from coding_model_project.episodes.bash import BashConfig, Calls
+from coding_model_project.episodes.repair import RepairConfig
+from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.rewards import RewardConfig
@@ -26,6 +37,9 @@ from coding_model_project.harbor.harbor_config import AgentConfig, HarborConfig
 from coding_model_project.runs.runs_config import CheckpointsConfig, MirrorConfig, RolloutsConfig
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.synthetic import TinyCodeConfig
+
+if TYPE_CHECKING:
+    from coding_model_project.evaluation.settings import Settings
 
 
 class TrainingMode(StrEnum):
@@ -233,19 +247,14 @@ ROOTS = (CodingConfig, BaselineConfig, PreferenceConfig)
 
 def register() -> None:
     """Register the schemas and resolvers of the recipes' configurations with Hydra and OmegaConf."""
-    OmegaConf.register_new_resolver("with_server", _with_server, replace=True)
-    OmegaConf.register_new_resolver("with_tools", _with_tools, replace=True)
-    OmegaConf.register_new_resolver("in_mode", _in_mode, replace=True)
-    OmegaConf.register_new_resolver("off_policy", _off_policy, replace=True)
-    OmegaConf.register_new_resolver("versions", _versions, replace=True)
-    OmegaConf.register_new_resolver("updates", _updates, replace=True)
-    OmegaConf.register_new_resolver("sample_tokens", _sample_tokens, replace=True)
+    for name, resolve in _RESOLVERS.items():
+        OmegaConf.register_new_resolver(name, resolve, replace=True)
     store = ConfigStore.instance()
     if "coding_schema.yaml" in store.repo:
         return  # once: it takes as long as the rest of a composition
-    store.store(name="coding_schema", node={"coding": CodingConfig}, package="_global_")
-    store.store(name="baseline_schema", node={"coding": BaselineConfig}, package="_global_")
-    store.store(name="dpo_schema", node={"coding": PreferenceConfig}, package="_global_")
+    schemas = {"coding": CodingConfig, "baseline": BaselineConfig, "dpo": PreferenceConfig}
+    for name, root in schemas.items():
+        store.store(name=f"{name}_schema", node={"coding": root}, package="_global_")
 
 
 def _with_server(served: Any, local: Any, *, _root_: DictConfig) -> Any:
@@ -265,12 +274,12 @@ def _in_mode(mode: str, then: Any, otherwise: Any, *, _root_: DictConfig) -> Any
 
 def _off_policy(then: Any, otherwise: Any, *, _root_: DictConfig) -> Any:
     """Resolve `${off_policy:A,B}`: A if samples may be older than the trained weights, else B."""
-    return then if _staleness(_root_) > 0 else otherwise
+    return then if mode_of(_root_)[1] > 0 else otherwise
 
 
 def _versions(*, _root_: DictConfig) -> int:
     """Resolve `${versions:}`: the number of weight versions allowed in samples, with the newest."""
-    return _staleness(_root_) + 1
+    return mode_of(_root_)[1] + 1
 
 
 def _updates(*, _root_: DictConfig) -> int:
@@ -281,11 +290,154 @@ def _updates(*, _root_: DictConfig) -> int:
 
 def _sample_tokens(*, _root_: DictConfig) -> int:
     """Resolve `${sample_tokens:}`: the number of tokens of the longest sample."""
-    return sum(
-        OmegaConf.select(_root_, f"data.max_{part}_length") for part in ("prompt", "response")
+    lengths = (f"data.max_{part}_length" for part in ("prompt", "response"))
+    return sum(OmegaConf.select(_root_, key) for key in lengths)
+
+
+_RESOLVERS: dict[str, Callable[..., Any]] = {
+    "with_server": _with_server,
+    "with_tools": _with_tools,
+    "in_mode": _in_mode,
+    "off_policy": _off_policy,
+    "versions": _versions,
+    "updates": _updates,
+    "sample_tokens": _sample_tokens,
+}
+
+
+def mode_of(config: DictConfig) -> tuple[TrainingMode, int]:
+    """Return `coding.mode`, and the number of weight versions that a sample may lag behind."""
+    mode = TrainingMode(OmegaConf.select(config, "coding.mode") or TrainingMode.sync)
+    return mode, staleness_of(mode, OmegaConf.select(config, "coding.max_staleness"))
+
+
+# ── the typed object of a composed configuration ─────────────────────────────────────────────────────
+
+
+def coding_of(config: DictConfig) -> CodingConfig:
+    """Return the typed `coding:` subtree, a `BaselineConfig` or `PreferenceConfig` if it has their keys.
+
+    Args:
+        config: composed by a recipe, or in plain containers from a run's folder or Ray. Keys that an
+            older run lacks get their defaults.
+
+    Raises:
+        ConfigError: a key has no value or a wrong one, or an interpolation cannot be resolved.
+    """
+    given = config.coding
+    roots = {"evaluation": BaselineConfig, "dpo": PreferenceConfig}
+    root = next((roots[name] for name in roots if name in given), CodingConfig)
+    try:
+        plain = OmegaConf.to_container(given, resolve=True, enum_to_str=True)
+        whole = OmegaConf.merge({"coding": OmegaConf.structured(root)}, {"coding": plain})
+        typed = OmegaConf.to_container(whole.coding, structured_config_mode=SCMode.INSTANTIATE)
+    except MissingMandatoryValue as error:
+        raise ConfigError(f"{error.full_key}: no value given") from error
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{error.full_key}: {_refusal(error)}") from error
+    return cast(CodingConfig, typed)
+
+
+def reason(error: BaseException) -> str:
+    """Return the reason of an error of OmegaConf or Hydra, without the place that it names."""
+    text = " ".join(re.split("full_key|Config search path", str(error))[0].split())
+    return "expected a list, such as [VALUE]" if "is not a ListConfig" in text else text
+
+
+def _refusal(error: OmegaConfBaseException) -> str:
+    """Return why the schema refuses a key or value, and what to write."""
+    if isinstance(error, ConfigKeyError):
+        group, _, name = str(error.full_key).rpartition(".")
+        near = get_close_matches(name, map(str, error.parent_node or ()), n=1)
+        return f"no such key{f'; did you mean {group}.{near[0]}?' if near else ''}"
+    if isinstance(error, ValidationError) and not isinstance(error, InterpolationResolutionError):
+        return reason(error)
+    return f"{reason(error)}; write \\${{ for ${{ in a text"
+
+
+class OnUngradable(StrEnum):
+    """The end of a sample that could not be judged."""
+
+    drop = "drop"
+    """It fails: verl leaves it out of the batch, in its asynchronous modes with all of its group."""
+    zero_advantage = "zero_advantage"
+    """It stays in the batch with an advantage of 0, and has no part in those of its group."""
+    stop = "raise"
+    """The run ends."""
+
+
+def coding_beside(config: DictConfig) -> tuple[CodingConfig, OnUngradable]:
+    """Return the typed `coding:` subtree of another program's configuration, where all of it is optional.
+
+    Without `run_dir`, which is then empty, and `problems` there are none; a recipe has defaults.
+    `on_ungradable` is a key of such programs only.
+
+    Raises:
+        ConfigError: a key is unknown, or a value is wrong.
+    """
+    given = OmegaConf.select(config, "coding")
+    plain = {} if given is None else {name: given._get_node(name) for name in given}
+    word = str(plain.pop("on_ungradable", OnUngradable.drop))
+    if word not in list(OnUngradable):
+        raise ConfigError(f"coding.on_ungradable={word}: expected {', '.join(OnUngradable)}")
+    if word == OnUngradable.zero_advantage:
+        _check_placeholders(config)
+    base: dict[str, Any] = {"run_dir": "", "dataset": None, "problems": []}
+    whole = OmegaConf.merge({"coding": base}, {"coding": plain})
+    return coding_of(cast(DictConfig, whole)), OnUngradable(word)
+
+
+def _check_placeholders(config: DictConfig) -> None:
+    """Raise ConfigError if anything but the advantages would read the score of a sample without one."""
+    keys = "algorithm.filter_groups.enable", "algorithm.use_kl_in_reward", "critic.enable"
+    readers = [key for key in keys if OmegaConf.select(config, key)]
+    if OmegaConf.select(config, "algorithm.adv_estimator") == "gae":
+        readers.append("algorithm.adv_estimator")
+    if readers:
+        key = readers[0]
+        raise ConfigError(
+            f"coding.on_ungradable=zero_advantage: {key}={OmegaConf.select(config, key)} would use the "
+            "score of a sample that has none: set +coding.on_ungradable=drop"
+        )
+
+
+def evaluation_settings(coding: CodingConfig) -> Settings:
+    """Return the settings of an evaluation.
+
+    Raises:
+        ConfigError: a value is invalid; the message names the key.
+    """
+    from coding_model_project.evaluation.settings import Settings
+    from coding_model_project.harbor import task_grader
+
+    assert isinstance(coding, BaselineConfig)
+    return Settings.of(
+        coding.evaluation,
+        run_dir=Path(coding.run_dir),
+        seed=coding.seed,
+        prompt=coding.prompt,
+        observation_bytes=coding.repair.observation_bytes,
+        sandbox=coding.sandbox,
+        force=coding.force,
+        tasks=task_grader,
     )
 
 
-def _staleness(root: DictConfig) -> int:
-    mode = TrainingMode(OmegaConf.select(root, "coding.mode"))
-    return staleness_of(mode, OmegaConf.select(root, "coding.max_staleness"))
+def new_config(coding: Mapping[str, Any], evaluation: Mapping[str, Any]) -> DictConfig:
+    """Build a configuration like that of `recipes.baseline`, without Hydra.
+
+    Args:
+        coding: values of keys under `coding:`.
+        evaluation: values of keys under `coding.evaluation`; None leaves the default.
+
+    Raises:
+        ConfigError: the schema rejects a key or value.
+    """
+    given = {name: value for name, value in evaluation.items() if value is not None}
+    try:
+        schema = OmegaConf.structured(BaselineConfig)
+        return OmegaConf.create(
+            {"coding": OmegaConf.merge(schema, dict(coding), {"evaluation": given})}
+        )
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"coding.{error.full_key}: {reason(error)}") from error

@@ -1,10 +1,8 @@
 """Checks that a machine can train, with remedies.
 
-Takes about two seconds and does not import torch, ray or verl, except in `software.imports`.
+Takes about two seconds and does not import torch, ray or verl, except in `machine.imports`.
 
-    findings.py   results of checks
-    software.py   versions, git, W&B, the Hub; real imports, each in its own process
-    machine.py    GPUs, memory, disk, limits, isolation, leftovers
+    machine.py    versions, GPUs, memory, disk, limits, isolation, leftovers; real imports
     profile.py    a hardware profile against a described machine
     verl_command.py  the keys of a command of main_ppo; shell_script.py reads its words
 """
@@ -13,16 +11,54 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
-import psutil
 
-from coding_model_project.doctor import machine, software
-from coding_model_project.doctor.findings import Finding, Status, warning
+class Status(StrEnum):
+    """Effect of a finding on training."""
 
-__all__ = ["Finding", "Status", "diagnose"]
+    ok = "ok"
+    warning = "warning"
+    """Training works, but slower or with something missing."""
+    problem = "problem"
+    """Training will fail."""
 
-Check = Callable[[], list[Finding]]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The result of one check."""
+
+    name: str
+    status: Status
+    finding: str
+    """The observation, in one line."""
+    remedy: str = ""
+    """The action to take, in one line; empty without one."""
+
+
+def ok(name: str, finding: str) -> Finding:
+    return Finding(name=name, status=Status.ok, finding=finding)
+
+
+def warning(name: str, finding: str, remedy: str = "") -> Finding:
+    return Finding(name=name, status=Status.warning, finding=finding, remedy=remedy)
+
+
+def problem(name: str, finding: str, remedy: str) -> Finding:
+    return Finding(name=name, status=Status.problem, finding=finding, remedy=remedy)
+
+
+def judged(
+    name: str, fine: bool, finding: str, remedy: str, otherwise: Status = Status.warning
+) -> Finding:
+    """Return `ok` if it is fine, else a finding of another status with the remedy."""
+    status, way = (Status.ok, "") if fine else (otherwise, remedy)
+    return Finding(name=name, status=status, finding=finding, remedy=way)
+
+
+Check = Callable[[], list[Finding] | Finding]
 
 
 def diagnose(folder: Path, *, imports: bool = False) -> list[Finding]:
@@ -31,11 +67,13 @@ def diagnose(folder: Path, *, imports: bool = False) -> list[Finding]:
     Args:
         imports: also import the packages that training imports (takes a minute).
     """
+    from coding_model_project.doctor import machine
+
     checks: dict[str, Check] = {
-        "python": software.python,
+        "python": machine.python,
         "gpus": machine.gpus,
-        "packages": software.packages,
-        "cpu plugin": software.cpu_plugin,
+        "packages": machine.packages,
+        "cpu plugin": machine.cpu_plugin,
         "memory": machine.memory,
         "/dev/shm": machine.shared_memory,
         "cores": machine.cores,
@@ -44,19 +82,22 @@ def diagnose(folder: Path, *, imports: bool = False) -> list[Finding]:
         "disk": lambda: machine.disk(folder),
         "open files": machine.open_files,
         "ray session": machine.ray,
-        "git": software.git,
-        "wandb": software.wandb,
-        "hub": software.hub,
+        "git": machine.git,
+        "wandb": machine.wandb,
+        "hub": machine.hub,
     }
     with ThreadPoolExecutor(len(checks)) as pool:  # the checks of the sandbox and the Hub are slow
         found = pool.map(attempt, checks, checks.values())
         findings = [finding for answer in found for finding in answer]
-    return [*findings, *(software.imports() if imports else ())]
+    return [*findings, *(machine.imports() if imports else ())]
 
 
 def attempt(name: str, check: Check) -> list[Finding]:
     """Return a check's findings, or a warning if the machine lacks the information (such as /proc)."""
+    import psutil
+
     try:
-        return check()
+        found = check()
     except (OSError, psutil.Error) as error:
         return [warning(name, f"unknown: {error}")]
+    return [found] if isinstance(found, Finding) else found

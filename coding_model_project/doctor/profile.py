@@ -11,7 +11,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.doctor.findings import Finding, ok, problem, warning
+from coding_model_project.doctor import Finding, Status, judged, ok, problem, warning
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import checks
 from coding_model_project.launch.checks.machine_checks import (
@@ -27,7 +27,6 @@ from coding_model_project.launch.sizing import (
     Training,
     free_memory_gb,
     needed_gb,
-    training_of,
 )
 from coding_model_project.runs import accelerators
 
@@ -80,20 +79,21 @@ def compared(
         ConfigError: the profile or an override does not compose, or the model is unknown.
     """
     config = compose_recipe(recipe, [f"hardware={profile}", *overrides])
-    policy, on_gpus = "actor_rollout_ref" in config, config.trainer.device == "cuda"
+    policy = "actor_rollout_ref" in config
     card = machine.gpu_memory_gb or _CARD_GB
+    training = Training(config) if config.trainer.device == "cuda" else None
     yield _values(config)
-    if on_gpus:
+    if training:
         yield _devices(config, machine)
     if policy:
         yield _cpus(config, machine)
-    if on_gpus:
-        yield _update(training_of(config), card)
-    if on_gpus and policy:
-        yield _generation(config, training_of(config), card)
+    if training:
+        yield _update(training, card)
+    if training and policy:
+        yield _generation(config, training, card)
     yield _free(config, machine)
-    if on_gpus:
-        yield _disk(training_of(config), folder)
+    if training:
+        yield _disk(training, folder)
 
 
 def _values(config: DictConfig) -> Finding:
@@ -120,8 +120,8 @@ def _devices(config: DictConfig, machine: Machine) -> Finding:
     less = {"trainer.n_gpus_per_node": machine.gpus, "trainer.nnodes": machine.nodes}
     usual = {"trainer.n_gpus_per_node": gpus, "trainer.nnodes": nodes}
     keys = [f"{key}={less[key]}" for key in less if 0 < less[key] < usual[key]]
-    can = machine.gpus and keys
-    remedy = f"set {' '.join(keys)}" if can else "use hardware=cpu, or a machine with GPUs"
+    lowered = machine.gpus and keys
+    remedy = f"set {' '.join(keys)}" if lowered else "use hardware=cpu, or a machine with GPUs"
     return problem("gpus", found, remedy)
 
 
@@ -166,28 +166,18 @@ def _generation(config: DictConfig, training: Training, card: float) -> Finding:
     """Compare vLLM's share, beside what the trainer leaves on the GPU, with a GPU.
 
     vLLM takes `gpu_memory_utilization` × the GPU's memory, and refuses to start if less is free
-    (`vllm.v1.worker.gpu_worker`). Its weights are in bf16, split over the tensor-parallel GPUs; the rest
-    holds at most the keys and values, which tensor parallelism beyond the key heads replicates.
+    (`vllm.v1.worker.gpu_worker`), or if one sample does not fit into its cache.
     """
-    rollout, key = OmegaConf.select(config, ROLLOUT), f"{ROLLOUT}.gpu_memory_utilization"
-    parallel, shape = rollout.tensor_model_parallel_size, training.shape
-    share = rollout.gpu_memory_utilization * card
+    share = OmegaConf.select(config, f"{ROLLOUT}.gpu_memory_utilization")
     left = 0.0 if own_gpus(config) else training.resident_gb
-    cache = max(0.0, share * GIB - 2 * shape.parameters / parallel)
-    tokens = int(cache * min(parallel, shape.kv_heads) / shape.kv_bytes)
-    length = rollout.max_model_len or training.longest
-    found = (
-        f"{share:.0f} of {card:.0f} GB on a GPU for vLLM, beside {left:.0f} of weights and moments; a "
-        f"cache of at most {tokens:,} tokens"
-    )
     most = int((TIGHT * card - left) / card * 100) / 100
-    remedy = f"set {key}={most}" if most >= _LEAST_SHARE else _offload(training)
-    if share + left <= card and tokens < length:
-        if most <= rollout.gpu_memory_utilization:
-            remedy = f"raise {ROLLOUT}.tensor_model_parallel_size, or shorten max_model_len"
-        small = f"{found}: too small for one sample of max_model_len={length} tokens"
-        return problem("generation", small, remedy)
-    return _against("generation", share + left, card, found, remedy)
+    lower = f"set {ROLLOUT}.gpu_memory_utilization={most}"
+    found = (
+        f"{share * card:.0f} of {card:.0f} GB on a GPU for vLLM, beside {left:.0f} of weights and "
+        "moments"
+    )
+    remedy = lower if most >= _LEAST_SHARE else _offload(training)
+    return _against("generation", share * card + left, card, found, remedy)
 
 
 def _offload(training: Training) -> str:
@@ -203,10 +193,8 @@ def _offload(training: Training) -> str:
 def _free(config: DictConfig, machine: Machine) -> Finding:
     needed, has = needed_gb(config), machine.memory_gb
     found = f"coding.min_memory_gb={needed:g}, and {has:.0f} GB are free"
-    if has >= needed:
-        return ok("memory", found)
     remedy = f"free some, or set coding.min_memory_gb={int(has)} at your own risk"
-    return problem("memory", found, remedy)
+    return judged("memory", has >= needed, found, remedy, Status.problem)
 
 
 def _disk(training: Training, folder: Path | None) -> Finding:
@@ -217,6 +205,5 @@ def _disk(training: Training, folder: Path | None) -> Finding:
         return ok("checkpoints", found)
     free = shutil.disk_usage(folder).free / GIB
     found = f"{found}; {free:.0f} GB free here"
-    if free >= most:
-        return ok("checkpoints", found)
-    return problem("checkpoints", found, "set coding.run_dir to a path on a larger disk")
+    remedy = "set coding.run_dir to a path on a larger disk"
+    return judged("checkpoints", free >= most, found, remedy, Status.problem)

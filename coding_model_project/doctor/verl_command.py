@@ -55,10 +55,10 @@ def read(given: str) -> list[Command]:
     text = path.read_text(errors="replace") if given_file else given
     folder = path.parent if given_file else Path()
     is_script = given_file and path.suffix == ".sh"
-    is_python = given_file and path.suffix == ".py"
-    commands = (
-        _of_python(text, folder) if is_python else _commands(text, folder, is_script=is_script)
-    )
+    if given_file and path.suffix == ".py":
+        commands = _of_python(text, folder)
+    else:
+        commands = _commands(text, folder, is_script=is_script)
     found = [_with_own_file(one, folder) for one in commands if not _OTHER_MAIN.match(one.entry)]
     if not found:
         shown = given if given_file or given.split() == [given] else "--verl-overrides"
@@ -98,14 +98,7 @@ def _with_own_file(command: Command, folder: Path) -> Command:
         file = start / place / name
         if file.is_file():
             own = _yaml(file)
-            return Command(
-                entry=command.entry,
-                overrides=command.overrides,
-                config_name=_default(own),
-                config_path=command.config_path,
-                own=own,
-                lacks=command.lacks,
-            )
+            return replace(command, config_name=_default(own), own=own)
     shown = f"{command.config_path}/{name}".lstrip("/")
     return replace(command, lacks=(shown, *command.lacks))
 
@@ -201,14 +194,13 @@ def check(given: str) -> list[Checked]:
     Raises:
         ConfigError: there is none, or verl is not installed.
     """
-    return [Checked(command=one, found=tuple(_effects(one))) for one in read(given)]
-
-
-def _effects(command: Command) -> Iterator[Found]:
-    """Yield the effects of a command's keys; what is not here may have the missing ones."""
-    for found in examine(command.overrides, command.config_name, command.own):
-        if not (command.lacks and found.effect is Effect.missing):
-            yield found
+    checked: list[Checked] = []
+    for one in read(given):
+        found = examine(one.overrides, one.config_name, one.own)
+        if one.lacks:  # what is not here may have the missing keys
+            found = [each for each in found if each.effect is not Effect.missing]
+        checked.append(Checked(command=one, found=tuple(found)))
+    return checked
 
 
 def as_json(checked: Sequence[Checked]) -> dict[str, Any]:
@@ -240,15 +232,11 @@ def as_text(checked: Sequence[Checked]) -> Iterator[str]:
             yield f"  {name} is not here: its keys are not checked, nor reported as missing"
         for effect in (*FAULTS, Effect.warned, Effect.off):
             for found in (found for found in one.found if found.effect is effect):
-                yield f"{effect:<8} {found.given or found.key}" + (
-                    f": {found.why}" if found.why else ""
-                )
+                why = f": {found.why}" if found.why else ""
+                yield f"{effect:<8} {found.given or found.key}{why}"
                 if effect in FAULTS and found.write:
-                    here = (
-                        ""
-                        if found.here in ("", found.write)
-                        else f"; our recipes: {_line(found.here)}"
-                    )
+                    other = found.here not in ("", found.write)
+                    here = f"; our recipes: {_line(found.here)}" if other else ""
                     yield f"         → {_line(found.write)}{here}"
 
 

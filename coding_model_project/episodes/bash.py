@@ -3,23 +3,156 @@
     instruction → reply with a command → its outcome → reply … → reply without a command
 
 `Episode` holds the conversation and all limits; its caller generates the replies. An episode ends with
-an `Ending`; a shell that fails raises instead.
+an `Ending`; a shell that fails raises instead. Commands have one of two forms (`Calls`):
+
+    block   user: instruction → assistant: text with a ```bash block → user: its outcome → …
+    tools   user: instruction → assistant: `tool_calls` → tool: its outcome → …
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
-from coding_model_project.config_key import option
-from coding_model_project.episodes.bash_messages import Calls, opening, outcome, reply_message
-from coding_model_project.episodes.tool_calls import ArgumentsError, ToolCall, bash_command
+from coding_model_project.config_key import key, option
+from coding_model_project.episodes.tool_calls import (
+    BASH_TOOL,
+    ArgumentsError,
+    ToolCall,
+    bash_command,
+    object_text,
+)
 from coding_model_project.errors import HarborError
 from coding_model_project.grading.extract import first_block
 from coding_model_project.grading.prompts import Message
+
+# ── messages ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Calls(StrEnum):
+    """The form of a model's commands."""
+
+    block = "block"
+    """A block tagged `bash` in the reply's text."""
+    tools = "tools"
+    """A call of the tool `bash`, in the form of the model's chat template."""
+
+    @property
+    def schemas(self) -> list[dict[str, Any]] | None:
+        """The `tools` of a conversation in this form."""
+        return [BASH_TOOL] if self is Calls.tools else None
+
+
+@dataclass
+class BashConfig:
+    """Settings of bash agent episodes. `recipes.harbor` enables them; other recipes have none."""
+
+    turns: int = key(
+        0,
+        "Most commands of the bash agent in an episode on a Harbor task. 0 disables such episodes.",
+        unit="turns",
+    )
+    calls: Calls = key(
+        Calls.block,
+        "The form of the model's commands: `block`, a code block tagged bash, or `tools`, calls of a "
+        "tool `bash`, which the model's chat template must support (`tools`, role `tool`).",
+    )
+    reply_tokens: int | None = key(
+        None,
+        "Most tokens of a reply. null: an equal share of `data.max_response_length`, which holds the "
+        "whole episode, observations included.",
+        unit="tokens",
+    )
+    command_s: float = key(
+        60.0,
+        "Time limit of one command, after which it is killed and the model is informed.",
+        unit="s",
+    )
+    total_s: float = key(
+        600.0,
+        "Time limit of an episode, replies included; then the verifier judges the work done. A task's "
+        "own `[agent] timeout_sec` applies too.",
+        unit="s",
+    )
+    output_bytes: int = key(
+        4096,
+        "Most bytes of a command's output that the model sees: beginning and end.",
+        unit="bytes",
+    )
+    rooms: int = key(
+        64,
+        "Concurrent episodes, each in an environment of its own, in each of verl's "
+        "`actor_rollout_ref.rollout.agent.num_workers`.",
+        unit="rooms",
+    )
+
+
+INSTRUCTIONS = """\
+You do a task in a Linux shell. Answer with one command in a block:
+
+```bash
+command
+```
+
+It runs in a new shell, and you are told its exit code and output. When the task is done, answer without \
+a block."""
+TOOL_INSTRUCTIONS = """\
+You do a task in a Linux shell. Call bash with one command at a time; you are told its exit code and \
+output. When the task is done, answer without a call."""
+NOT_RUN = "not run: a reply runs its first call only"
+"""The outcome of each call after a reply's first."""
+
+
+def opening(instruction: str, calls: Calls = Calls.block) -> list[Message]:
+    """Return the messages that an episode begins with."""
+    return [
+        {"role": "system", "content": TOOL_INSTRUCTIONS if calls is Calls.tools else INSTRUCTIONS},
+        {"role": "user", "content": instruction.strip()},
+    ]
+
+
+def call_id(reply: int, call: int) -> str:
+    """Return the id of a reply's call: nine letters and digits, as the strictest servers require."""
+    return f"call{reply % 1000:03}{call % 100:02}"
+
+
+def reply_message(number: int, text: str, calls: Sequence[ToolCall] = ()) -> Message:
+    """Return a reply as a message; its calls have the ids that `outcome` answers.
+
+    Arguments that are not a JSON object are wrapped in one, since servers reject such a conversation.
+
+    Args:
+        number: the reply's number in its episode, from 0 on.
+    """
+    message: Message = {"role": "assistant", "content": text}
+    if calls:
+        message["tool_calls"] = [
+            replace(call, arguments=object_text(call.arguments)).openai(call_id(number, n))
+            for n, call in enumerate(calls)
+        ]
+    return message
+
+
+def outcome(number: int, calls: Sequence[ToolCall], observation: str) -> list[Message]:
+    """Return the messages after a reply: one of role `tool` per call, or one of role `user`.
+
+    Args:
+        number: the reply's number in its episode, from 0 on.
+        observation: the observation of its command, which is its first call.
+    """
+    if not calls:
+        return [{"role": "user", "content": observation}]
+    contents = [observation, *[NOT_RUN] * (len(calls) - 1)]
+    return [
+        {"role": "tool", "tool_call_id": call_id(number, n), "name": call.name, "content": content}
+        for n, (call, content) in enumerate(zip(calls, contents, strict=True))
+    ]
+
+
+# ── an episode ────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Ending(StrEnum):

@@ -8,8 +8,14 @@ import time
 from dataclasses import replace
 from typing import Protocol
 
-from coding_model_project.episodes.bash import ContextOverflow, Ending, Episode, Limits, Model
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.bash import (
+    Calls,
+    ContextOverflow,
+    Ending,
+    Episode,
+    Limits,
+    Model,
+)
 from coding_model_project.errors import HarborError
 from coding_model_project.harbor.environment.base import (
     CommandResult,

@@ -12,8 +12,7 @@ from uuid import uuid4
 
 import orjson
 
-from coding_model_project.episodes.bash import Episode
-from coding_model_project.episodes.bash_messages import outcome, reply_message
+from coding_model_project.episodes.bash import Episode, outcome, reply_message
 from coding_model_project.episodes.tool_calls import bash_call, object_text
 from coding_model_project.harbor.gateway.recorder import Recorder
 from coding_model_project.harbor.gateway.recorder import Turn as AgentTurn

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from coding_model_project.configs import reference, schema
-from coding_model_project.configs.typed import reason
+from coding_model_project.configs.schema import reason
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import rules
 from coding_model_project.launch.verl_keys.effects import addable, nearest

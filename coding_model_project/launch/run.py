@@ -24,10 +24,15 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.configs import schema
 from coding_model_project.errors import INTERRUPTED, CodingModelError, ConfigError
 from coding_model_project.isolation import processes
-from coding_model_project.launch import sweep
-from coding_model_project.launch.arguments import Arguments, parse
 from coding_model_project.launch.checks import checks
-from coding_model_project.launch.checks.machine_checks import choose_attention
+from coding_model_project.launch.checks.machine_checks import choose_attention, joined_ray
+from coding_model_project.launch.command_line import (
+    Arguments,
+    check_members,
+    member_naming,
+    parse,
+    run_member,
+)
 from coding_model_project.launch.compose import (
     compose_recipe,
     config_dir,
@@ -36,7 +41,6 @@ from coding_model_project.launch.compose import (
     without_effect,
 )
 from coding_model_project.launch.device import default_hardware, log_into, prepare_environment
-from coding_model_project.launch.joining import joined_ray
 from coding_model_project.launch.sizing import needed_gb
 from coding_model_project.redaction import redacted
 from coding_model_project.runs.checkpoint_owner import claim
@@ -73,15 +77,18 @@ def main(name: str, carry_out: CarryOut) -> None:
     with _one_line_errors(debug):
         arguments = parse(argv)
         if arguments.recorded is not None:
-            config, recorded = _recorded(Path(arguments.recorded), arguments)
+            path = Path(arguments.recorded)  # RUN/config.yaml, to repeat RUN in a new folder
+            run_dir = arguments.value("coding.run_dir") or "outputs/rerun"
+            refuse_unusable("coding.run_dir", run_dir)
+            config = recorded_config(path, run_dir)
             checks.check_values(config)
-            carry_out(config, command, recorded)
+            carry_out(config, command, RunFolder(path.parent))
             return
         ours = _before_hydra(name, arguments)
 
     def task(config: DictConfig) -> None:
         if HydraConfig.get().mode is RunMode.MULTIRUN:
-            return sweep.run_member(name)
+            return run_member(name)
         with _one_line_errors(debug):  # inside Hydra's own error printing
             if arguments.elsewhere:  # otherwise _before_hydra has checked them
                 checks.check_values(config)
@@ -106,9 +113,9 @@ def _before_hydra(name: str, arguments: Arguments) -> list[str]:
     schema.register()
     ours = [search_path(name), *_hardware(arguments)]
     if arguments.sweeps:
-        sweep.check_members(name, arguments.overrides, ours)
+        check_members(name, arguments.overrides, ours)
         os.environ["HYDRA_FULL_ERROR"] = "1"  # have Hydra re-raise a member's error unchanged
-        return [*ours, *sweep.naming(arguments.overrides)]
+        return [*ours, *member_naming(arguments.overrides)]
     if not arguments.elsewhere:
         config = compose_recipe(name, [*arguments.overrides, *ours])
         if not arguments.shows:
@@ -270,16 +277,6 @@ def _hardware(arguments: Arguments) -> list[str]:
         why = "no accelerator found" if chosen == "cpu" else "accelerator found"
         print(f"hardware={chosen} ({why}; choose another with hardware=cpu|gpu_1x|gpu_8x)")
     return [f"hardware={chosen}"]
-
-
-def _recorded(path: Path, arguments: Arguments) -> tuple[DictConfig, RunFolder]:
-    """Return RUN's configuration for a new folder, and RUN.
-
-    The command line is `--config=RUN/config.yaml coding.run_dir=NEW`.
-    """
-    run_dir = arguments.value("coding.run_dir") or "outputs/rerun"
-    refuse_unusable("coding.run_dir", run_dir)
-    return recorded_config(path, run_dir), RunFolder(path.parent)
 
 
 def make_absolute(config: DictConfig) -> None:

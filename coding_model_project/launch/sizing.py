@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +32,21 @@ _DENSE = ("llama", "qwen2", "qwen3")
 """Supported model types: one attention and one gated MLP in each layer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The shape of a dense decoder. `parameters` equals transformers' count (a test compares)."""
+    """The shape in a dense decoder's config.json. `parameters` is transformers' count, by a test."""
 
-    hidden: int
-    intermediate: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocabulary: int
-    tied: bool
-    """True if the output layer is the embedding."""
-    qkv_bias: bool
-    qk_norm: bool
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.hidden: int = config["hidden_size"]
+        self.intermediate: int = config["intermediate_size"]
+        self.layers: int = config["num_hidden_layers"]
+        self.heads: int = config["num_attention_heads"]
+        self.kv_heads: int = config.get("num_key_value_heads") or self.heads
+        self.head_dim: int = config.get("head_dim") or self.hidden // self.heads
+        self.vocabulary: int = config["vocab_size"]
+        self.tied: bool = config.get("tie_word_embeddings", False)
+        """True if the output layer is the embedding."""
+        self.qkv_bias = config["model_type"] == "qwen2" or bool(config.get("attention_bias"))
+        self.qk_norm = config["model_type"] == "qwen3"
 
     @property
     def queries(self) -> int:
@@ -66,11 +65,6 @@ class Shape:
         layer = attention + bias + norms + 3 * self.hidden * self.intermediate
         outside = self.vocabulary * self.hidden * (1 if self.tied else 2) + self.hidden
         return self.layers * layer + outside
-
-    @property
-    def kv_bytes(self) -> int:
-        """Bytes of a token's keys and values in all layers, in two-byte numbers."""
-        return 2 * self.layers * self.keys * 2
 
     @property
     def kept_bytes(self) -> int:
@@ -114,22 +108,7 @@ PUBLISHED: Mapping[str, Mapping[str, Any]] = {
 
 def of_config(config: Mapping[str, Any]) -> Shape | None:
     """Return the shape in a config.json; None for an unsupported model type."""
-    kind = config.get("model_type")
-    if kind not in _DENSE:
-        return None
-    heads = config["num_attention_heads"]
-    return Shape(
-        hidden=config["hidden_size"],
-        intermediate=config["intermediate_size"],
-        layers=config["num_hidden_layers"],
-        heads=heads,
-        kv_heads=config.get("num_key_value_heads") or heads,
-        head_dim=config.get("head_dim") or config["hidden_size"] // heads,
-        vocabulary=config["vocab_size"],
-        tied=config.get("tie_word_embeddings", False),
-        qkv_bias=kind == "qwen2" or bool(config.get("attention_bias")),
-        qk_norm=kind == "qwen3",
-    )
+    return Shape(config) if config.get("model_type") in _DENSE else None
 
 
 def shape_of(config: DictConfig) -> Shape | None:
@@ -168,30 +147,62 @@ def cached_config(name: str) -> Path | None:
 # ── a training's values ───────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """The values of a training by verl's FSDP2 engine that its memory depends on, for all recipes."""
+    """The values of a training by verl's FSDP2 engine that its memory depends on, for all recipes.
 
-    shape: Shape
-    ranks_per_node: int
-    shards: int
-    """Ranks that share one copy of the weights (`fsdp_size`)."""
-    number_bytes: int
-    """Bytes per trained weight."""
-    lora_rank: int
-    update_tokens: int
-    """Maximum tokens of a micro-batch on one GPU."""
-    update_key: str
-    """The key that sets `update_tokens`."""
-    longest: int
-    """Tokens of the longest sample; a micro-batch contains at least one sample."""
-    checkpoints_activations: bool
-    param_offload: bool
-    optimizer_offload: bool
-    contents: tuple[str, ...]
-    """Parts of a checkpoint (verl's `save_contents`)."""
-    kept: int
-    """Number of checkpoints on disk at once."""
+    Args:
+        config: composed by GRPO, repair, harbor, SFT or DPO.
+
+    Raises:
+        ConfigError: the model's shape is unknown here.
+    """
+
+    def __init__(self, config: DictConfig) -> None:
+        def get(key: str, default: Any = None) -> Any:
+            value = OmegaConf.select(config, key)
+            return default if value is None else value
+
+        policy = "actor_rollout_ref" in config
+        model, engine = model_section(config), _engine(config)
+        shape = shape_of(config)
+        if shape is None:
+            raise ConfigError(
+                f"{model}.path={get(f'{model}.path')}: no config.json of a dense Llama, Qwen2 or Qwen3 "
+                "model here: give a folder, or download the model first"
+            )
+        self.shape = shape
+        self.ranks_per_node: int = config.trainer.n_gpus_per_node
+        ranks = config.trainer.nnodes * self.ranks_per_node
+        size = get(f"{engine}.fsdp_size", -1)
+        self.shards: int = ranks if size <= 0 else min(size, ranks)
+        """Ranks that share one copy of the weights (`fsdp_size`)."""
+        self.number_bytes = _number_bytes(config)
+        """Bytes per trained weight."""
+        self.lora_rank: int = get(f"{model}.lora_rank", 0)
+        if policy:
+            self.longest: int = config.data.max_prompt_length + config.data.max_response_length
+            budget, dynamic = (
+                f"{_ACTOR}.ppo_max_token_len_per_gpu",
+                get(f"{_ACTOR}.use_dynamic_bsz"),
+            )
+            micro = f"{_ACTOR}.ppo_micro_batch_size_per_gpu"
+        else:
+            self.longest = config.data.max_length * (2 if "dpo" in config.coding else 1)
+            budget, dynamic = "data.max_token_len_per_gpu", config.data.use_dynamic_bsz
+            micro = "data.micro_batch_size_per_gpu"
+        self.update_key = budget if dynamic else micro
+        """The key that sets `update_tokens`."""
+        self.update_tokens: int = max(get(budget), 1) if dynamic else get(micro, 1) * self.longest
+        """Maximum tokens of a micro-batch on one GPU."""
+        self.checkpoints_activations = bool(get(f"{model}.enable_gradient_checkpointing"))
+        self.param_offload = bool(get(f"{engine}.param_offload"))
+        self.optimizer_offload = bool(get(f"{engine}.optimizer_offload"))
+        checkpoint = f"{_ACTOR}.checkpoint" if policy else "checkpoint"
+        self.contents: Sequence[str] = get(f"{checkpoint}.save_contents", ())
+        """Parts of a checkpoint."""
+        kept = get("trainer.max_actor_ckpt_to_keep") or get("trainer.max_ckpt_to_keep")
+        self.kept: int = kept or 1
+        """Number of checkpoints on disk at once."""
 
     @property
     def trained(self) -> int:
@@ -245,54 +256,6 @@ class Training:
         return self.number_bytes * sum(numbers.get(name, 0) for name in self.contents) / GIB
 
 
-def training_of(config: DictConfig) -> Training:
-    """Read a composed configuration of GRPO, repair, harbor, SFT or DPO.
-
-    Raises:
-        ConfigError: the model's shape is unknown here.
-    """
-    policy = "actor_rollout_ref" in config
-    model, engine = model_section(config), _engine(config)
-    shape = shape_of(config)
-    if shape is None:
-        path = OmegaConf.select(config, f"{model}.path")
-        raise ConfigError(
-            f"{model}.path={path}: no config.json of a dense Llama, Qwen2 or Qwen3 model here: give a "
-            "folder, or download the model first"
-        )
-
-    def get(key: str, default: Any = None) -> Any:
-        value = OmegaConf.select(config, key)
-        return default if value is None else value
-
-    ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
-    size = get(f"{engine}.fsdp_size", -1)
-    if policy:
-        longest = config.data.max_prompt_length + config.data.max_response_length
-        budget, dynamic = f"{_ACTOR}.ppo_max_token_len_per_gpu", get(f"{_ACTOR}.use_dynamic_bsz")
-        micro = f"{_ACTOR}.ppo_micro_batch_size_per_gpu"
-    else:
-        longest = config.data.max_length * (2 if "dpo" in config.coding else 1)
-        budget, dynamic = "data.max_token_len_per_gpu", config.data.use_dynamic_bsz
-        micro = "data.micro_batch_size_per_gpu"
-    checkpoint = f"{_ACTOR}.checkpoint" if policy else "checkpoint"
-    return Training(
-        shape=shape,
-        ranks_per_node=config.trainer.n_gpus_per_node,
-        shards=ranks if size <= 0 else min(size, ranks),
-        number_bytes=_number_bytes(config),
-        lora_rank=get(f"{model}.lora_rank", 0),
-        update_tokens=max(get(budget), 1) if dynamic else get(micro, 1) * longest,
-        update_key=budget if dynamic else micro,
-        longest=longest,
-        checkpoints_activations=bool(get(f"{model}.enable_gradient_checkpointing", False)),
-        param_offload=bool(get(f"{engine}.param_offload", False)),
-        optimizer_offload=bool(get(f"{engine}.optimizer_offload", False)),
-        contents=tuple(get(f"{checkpoint}.save_contents", ())),
-        kept=get("trainer.max_actor_ckpt_to_keep") or get("trainer.max_ckpt_to_keep") or 1,
-    )
-
-
 def _number_bytes(config: DictConfig) -> int:
     return _BYTES.get(str(OmegaConf.select(config, f"{_engine(config)}.model_dtype")), 4)
 
@@ -329,7 +292,7 @@ def needed_gb(config: DictConfig, longest: int | None = None) -> float:
     processes = _POLICY_GB if policy else _SUPERVISED_GB
     if shape_of(config) is None:
         return math.ceil(processes)
-    training = training_of(config)
+    training = Training(config)
     tokens = training.ranks_per_node * training.update_tokens
     if longest is not None and training.longest:
         tokens = tokens * min(longest, training.longest) // training.longest

@@ -78,14 +78,9 @@ def train(command: Sequence[str], run_dir: Path, *, steps: int, shown: str) -> N
         bar = progress.add_task(name, total=steps, note="starting")
         while process.poll() is None:
             time.sleep(0.5)
-            if logged := logged_series(run_dir, shown):
+            if logged := series(read_metrics(RunFolder(run_dir).metrics), shown):
                 step, value = logged[-1]
                 progress.update(bar, completed=step, note=f"{shown} {value:.3f}")
-
-
-def logged_series(run_dir: Path, metric: str) -> list[tuple[int, float]]:
-    """Return a metric of a run as (step, value) pairs."""
-    return series(read_metrics(RunFolder(run_dir).metrics), metric)
 
 
 @contextmanager
@@ -254,12 +249,14 @@ def carry_out(step: Step, root: Path, make: Callable[[Path], Sequence[Path]]) ->
     console.print(f"[bold]{step.name}[/] in {folder}")
     started = time.monotonic()
     left = make(folder)
+    summary = RunFolder(folder).summary  # of a run, which may have been resumed
+    attempts_s = float(json.loads(summary.read_text())["seconds"]) if summary.exists() else 0.0
     done = Done(
         name=step.name,
         folder=str(folder),
         inputs=inputs,
         outputs={str(path): fingerprint(path) for path in left},
-        seconds=max(time.monotonic() - started, _run_seconds(folder)),
+        seconds=max(time.monotonic() - started, attempts_s),
     )
     write_json(folder / DONE, asdict(done))
     return done
@@ -279,10 +276,3 @@ def _untouched(done: Done) -> Done:
             f"delete {done.folder} to run the step again"
         )
     return done
-
-
-def _run_seconds(folder: Path) -> float:
-    """Return the seconds of all attempts if the step is a run, which may have been resumed; else 0."""
-    if not RunFolder(folder).summary.exists():
-        return 0.0
-    return float(json.loads(RunFolder(folder).summary.read_text())["seconds"])

@@ -19,7 +19,7 @@ from typing import Any
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training import rows
 from coding_model_project.data.training.rows import is_made, write_manifest
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.bash import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Problem

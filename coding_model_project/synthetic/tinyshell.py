@@ -21,8 +21,7 @@ from typing import Any
 
 from coding_model_project.data.training import rows
 from coding_model_project.data.training.rows import is_made
-from coding_model_project.episodes.bash import observation
-from coding_model_project.episodes.bash_messages import Calls, opening, outcome, reply_message
+from coding_model_project.episodes.bash import Calls, observation, opening, outcome, reply_message
 from coding_model_project.episodes.tool_calls import (
     MARKS,
     RESPONSE_CLOSE,

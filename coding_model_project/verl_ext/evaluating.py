@@ -9,8 +9,7 @@ from importlib.util import find_spec
 
 from omegaconf import DictConfig
 
-from coding_model_project.configs.schema import BaselineConfig
-from coding_model_project.configs.typed import coding_of, evaluation_settings
+from coding_model_project.configs.schema import BaselineConfig, coding_of, evaluation_settings
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.backends.generation import Backend
 from coding_model_project.evaluation.evaluate import evaluate

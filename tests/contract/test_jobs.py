@@ -17,7 +17,7 @@ import pytest
 
 import coding_model_project.cli as cli
 from coding_model_project.launch.jobs.base import JobState, override
-from coding_model_project.launch.jobs.job_log import JobLog
+from coding_model_project.launch.jobs.control import JobLog
 from tests.contract import clusters
 from tests.contract.stand_in import STEPS
 from tests.unit.launch.jobs.conftest import git

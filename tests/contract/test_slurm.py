@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.launch.jobs.base import JobState
-from coding_model_project.launch.jobs.job_log import JobLog
+from coding_model_project.launch.jobs.control import JobLog
 from tests.contract import clusters
 from tests.contract.test_jobs import Place, make_place
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.bash import Calls
 from coding_model_project.grading.prompts import Message
 from coding_model_project.synthetic.tinyshell import demonstration, generate
 from coding_model_project.synthetic.tinyshell_tasks import ShellTask

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.bash import Calls
 from coding_model_project.grading.prompts import Message
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out

@@ -1,15 +1,21 @@
 """Every hardware profile of every recipe composes; verl accepts each (marked verl)."""
 
+from __future__ import annotations
+
 import functools
 
 import pytest
 from omegaconf import OmegaConf
 
 from coding_model_project.configs.reference import presets
-from coding_model_project.configs.typed import coding_of, evaluation_settings
+from coding_model_project.configs.schema import coding_of, evaluation_settings
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.plan import GREEDY
+from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.launch.compose import compose_recipe, recorded_config
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.sandbox.fusion import FusionSandbox
+from tests.tables import tables
 
 pytestmark = pytest.mark.slow
 
@@ -137,11 +143,7 @@ def test_presets_override_the_profile_and_the_command_line_overrides_them():
 
 @pytest.mark.parametrize(
     ("presets", "key"),
-    [
-        ("gspo,cispo", "actor_rollout_ref.actor.policy_loss.loss_mode"),
-        ("dapo,dr_grpo", "actor_rollout_ref.actor.loss_agg_mode"),
-        ("dense,sparse", "coding.reward.kind"),
-    ],
+    tables("recipes")["rival presets"],
 )
 def test_presets_that_choose_different_losses_or_rewards_are_refused_together(presets, key):
     with pytest.raises(ConfigError) as caught:
@@ -213,3 +215,29 @@ def test_a_run_that_is_repeated_keeps_apart_from_the_recorded_runs_urls(tmp_path
     repeated = recorded_config(tmp_path / "config.yaml", f"{tmp_path}/two")
     assert repeated.coding.checkpoints.url is None and repeated.coding.mirror.url is None
     assert repeated.trainer.default_local_dir == f"{tmp_path}/two/checkpoints"
+
+
+# ── `sandbox=` chooses where programs run, in every recipe ────────────────────────────────────────
+
+
+URLS = "coding.sandbox.urls=[http://one:8080,http://two:8080]"
+
+
+def sandbox(recipe, *overrides):
+    config = compose_recipe(recipe, ["hardware=cpu", *overrides])
+    return make_sandbox(coding_of(config).sandbox)
+
+
+@pytest.mark.parametrize("recipe", ["sft", "grpo"])
+def test_the_group_chooses_the_sandbox(recipe):
+    assert isinstance(sandbox(recipe), EmbeddedSandbox)
+    assert isinstance(sandbox(recipe, "sandbox=fusion", URLS), FusionSandbox)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    tables("recipes")["wrong sandbox"],
+)
+def test_a_wrong_choice_is_named_with_the_right_one(overrides, says):
+    with pytest.raises(ConfigError, match=says):
+        sandbox("grpo", *overrides)

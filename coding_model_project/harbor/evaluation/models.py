@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from coding_model_project.episodes.bash import ContextOverflow, Reply
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.bash import Calls, ContextOverflow, Reply
 from coding_model_project.episodes.tool_calls import parse
 from coding_model_project.errors import GenerationError, HarborError, PromptError
 from coding_model_project.evaluation.backends.generation import Backend, Completion, Sampling

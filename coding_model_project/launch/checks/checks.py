@@ -6,18 +6,16 @@ import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.typed import coding_of
+from coding_model_project.configs.schema import coding_of
 from coding_model_project.data.governance import refuse_test_only
 from coding_model_project.data.loaders.table import network_errors
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.grading.shaping import Shaping
-from coding_model_project.launch.checks import episode_checks, length_checks, problem_checks, rules
-from coding_model_project.launch.checks.relations import is_embedded
+from coding_model_project.launch.checks import episode_checks, relations, row_checks, rules
 from coding_model_project.launch.recipe import MAKE_PAIRS
 from coding_model_project.launch.sizing import cached_config, free_memory_gb, needed_gb
 from coding_model_project.runs.checkpoints import FOLDER
@@ -31,9 +29,10 @@ def check_values(config: DictConfig) -> None:
     Raises:
         ConfigError: a value is invalid; the message names the key and the fix.
     """
-    if refused := list(rules.broken(config)):
+    if refused := rules.broken(config):
         raise ConfigError("\n".join(refused))
-    rules.check_relations(config)
+    if conflict := relations.broken(config):
+        raise ConfigError(conflict)
     coding = coding_of(config)
     make_sandbox(coding.sandbox)
     if "actor_rollout_ref" in config:
@@ -56,7 +55,7 @@ def check(
         ConfigError: a file is missing; the message names the key and the fix.
     """
     model = OmegaConf.select(config, model_key)
-    if prepared or not model or not is_embedded(config, model):
+    if prepared or not model or not relations.is_embedded(config, model):
         check_model(model_key, model)
     if OmegaConf.select(config, "distillation.enabled"):
         for name, teacher in config.distillation.teacher_models.items():
@@ -65,21 +64,20 @@ def check(
             _check_same_tokens(key, teacher.model_path, model_key, model)
     judges = "actor_rollout_ref" in config  # SFT and DPO judge nothing while they train
     for path in config.coding.problems if judges else ():
-        if not Path(path).is_file() and (prepared or not is_embedded(config, path)):
+        if not Path(path).is_file() and (prepared or not relations.is_embedded(config, path)):
             raise ConfigError(
                 f"coding.problems: no file {path}; set coding.problems=[FILE] to your problems"
             )
     for key in ("data.train_files", "data.val_files"):
         for path in files(config, key):
-            if not Path(path).exists():
-                if not prepared and not make_data and is_embedded(config, path):
-                    continue
-                refuse_test_only(path) if key == "data.train_files" else None
-                way = f"; {make_data.format(path)}" if make_data else ""
-                way = way or f"; set {key} to a parquet file of rows"
-                raise ConfigError(f"{key}: no file {path}{way}")
+            here = Path(path).exists()
+            if not (here or prepared or make_data) and relations.is_embedded(config, path):
+                continue
             if key == "data.train_files":
                 refuse_test_only(path)
+            if not here:
+                way = make_data.format(path) or f"set {key} to a parquet file of rows"
+                raise ConfigError(f"{key}: no file {path}; {way}")
     _check_resume_path(config)
     check_memory(needed_gb(config, longest=0))
 
@@ -110,7 +108,7 @@ def check_sft(config: DictConfig) -> None:
     """
     check_values(config)
     check_rows(config, "data.train_files", "data.val_files")
-    check_lengths(config)
+    _check_lengths(config)
 
 
 def check_grpo(config: DictConfig) -> None:
@@ -119,39 +117,44 @@ def check_grpo(config: DictConfig) -> None:
     Raises:
         ConfigError: a check failed; the message names the key and the fix.
     """
-    problems = problem_checks.readable(config.coding.problems)
+    problems = row_checks.readable(config.coding.problems)
     check_values(config)
     episode_checks.check_problems(config, problems)
     episode_checks.check_template(config)
     episode_checks.check_tasks(config, problems)
     check_rows(config, "data.train_files")
-    problem_checks.check(config, problems, files(config, "data.train_files"))
-    check_lengths(config, problems)
+    row_checks.check_problems(config, problems, files(config, "data.train_files"))
+    _check_lengths(config, problems)
 
 
-def check_lengths(config: DictConfig, problems: Sequence[Problem] = ()) -> None:
+def _check_lengths(config: DictConfig, problems: Sequence[Problem] = ()) -> None:
     """Check that the samples fit into the configured lengths, and micro-batches of them into memory.
 
     Raises:
         ConfigError: they do not; the message names the key and the fix.
     """
     paths = [path for key in ("data.train_files", "data.val_files") for path in files(config, key)]
-    check_memory(needed_gb(config, length_checks.check(config, paths, problems)))
+    check_memory(needed_gb(config, row_checks.check_lengths(config, paths, problems)))
 
 
 def check_rows(config: DictConfig, *keys: str) -> None:
     """Raise ConfigError unless each key's files fill a batch: verl drops incomplete batches."""
-    import pyarrow.parquet as pq
-
     batch = config.data.train_batch_size
     for key in keys:
-        paths = [path for path in files(config, key) if path.endswith(".parquet")]
-        n_rows = sum(pq.read_metadata(path).num_rows for path in paths)
-        if paths and n_rows < batch:
+        n_rows = _count_rows(config, key)
+        if n_rows is not None and n_rows < batch:
             raise ConfigError(
                 f"{key}: {n_rows} rows do not fill one batch of data.train_batch_size={batch}; "
                 "verl would drop them all: lower the batch size or add rows"
             )
+
+
+def _count_rows(config: DictConfig, key: str) -> int | None:
+    """Return the number of rows in a key's Parquet files; None if it names none."""
+    import pyarrow.parquet as pq
+
+    paths = [path for path in files(config, key) if path.endswith(".parquet")]
+    return sum(pq.read_metadata(path).num_rows for path in paths) if paths else None
 
 
 def check_model(key: str, path: str | None) -> None:
@@ -181,13 +184,11 @@ def check_model(key: str, path: str | None) -> None:
 
 def _check_same_tokens(key: str, teacher: str, model_key: str, model: str) -> None:
     """Raise ConfigError if two local models number their tokens differently."""
-    numbered: list[Any] = []
-    for path in (teacher, model):
-        file = Path(path).expanduser() / "tokenizer.json"
-        if not file.exists():
-            return
-        numbered.append(json.loads(file.read_text())["model"].get("vocab"))
-    if numbered[0] != numbered[1]:
+    files = [Path(path).expanduser() / "tokenizer.json" for path in (teacher, model)]
+    if not all(file.exists() for file in files):
+        return
+    one, other = (json.loads(file.read_text())["model"].get("vocab") for file in files)
+    if one != other:
         raise ConfigError(
             f"{key}={teacher}: its tokens are not those of {model_key}={model}, whose answers it would "
             "score; choose a teacher with the same tokenizer"
@@ -258,12 +259,12 @@ def _why_not(name: str) -> str:
     return ""
 
 
-COLUMNS = {"prompt", "chosen", "rejected"}
+# ── preference pairs ──────────────────────────────────────────────────────────────────────────────
+
 _SHAPE = (
     "architectures", "hidden_size", "intermediate_size", "num_hidden_layers",
     "num_attention_heads", "num_key_value_heads", "vocab_size",
 )  # fmt: skip
-_TOKENIZER = "tokenizer.json"
 
 
 def check_dpo(config: DictConfig) -> None:
@@ -277,23 +278,14 @@ def check_dpo(config: DictConfig) -> None:
         for path in files(config, key):
             _check_pairs(key, path)
     check_rows(config, "data.train_files")
-    _check_validation(config)
-    check_lengths(config)
-    if source := config.trainer.resume_from_path:
-        _check_checkpoint(Path(source) / "huggingface", Path(config.model.path))
-
-
-def _check_validation(config: DictConfig) -> None:
-    """Raise ConfigError if there are fewer validation pairs than ranks."""
-    import pyarrow.parquet as pq
-
-    paths = files(config, "data.val_files")
-    n_pairs = sum(pq.read_metadata(path).num_rows for path in paths)
-    ranks = config.trainer.n_gpus_per_node
-    if paths and n_pairs < ranks:
+    n_pairs, ranks = _count_rows(config, "data.val_files"), config.trainer.n_gpus_per_node
+    if n_pairs is not None and n_pairs < ranks:
         raise ConfigError(
             f"data.val_files: {n_pairs} pairs for {ranks} ranks: add pairs, at least one per rank"
         )
+    _check_lengths(config)
+    if source := config.trainer.resume_from_path:
+        _check_checkpoint(Path(source) / "huggingface", Path(config.model.path))
 
 
 def _check_pairs(key: str, path: str) -> None:
@@ -306,7 +298,7 @@ def _check_pairs(key: str, path: str) -> None:
         raise ConfigError(
             f"{key}: {path} is not a parquet file; {MAKE_PAIRS.format(path)}"
         ) from error
-    if missing := COLUMNS - names:
+    if missing := {"prompt", "chosen", "rejected"} - names:
         raise ConfigError(
             f"{key}: {path} has no column {min(missing)}: not pairs; {MAKE_PAIRS.format(path)}"
         )
@@ -327,7 +319,7 @@ def _check_checkpoint(saved: Path, model: Path) -> None:
                 f"trainer.resume_from_path: {saved.parent} is of another architecture than "
                 f"model.path={model} ({key}: {one.get(key)} → {other.get(key)})"
             )
-    if fingerprint(saved / _TOKENIZER) != fingerprint(model / _TOKENIZER):
+    if fingerprint(saved / "tokenizer.json") != fingerprint(model / "tokenizer.json"):
         raise ConfigError(
             f"trainer.resume_from_path: {saved.parent} has another tokenizer than model.path={model}"
         )

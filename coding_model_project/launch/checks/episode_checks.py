@@ -11,14 +11,14 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from coding_model_project.configs.schema import CodingConfig
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.bash import Calls
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
+from coding_model_project.grading.base import ROOMS, TaskEnvironment
 from coding_model_project.grading.observation import can_repair
 from coding_model_project.harbor.environment.base import ENGINES, EnvironmentFailed, ImageError
 from coding_model_project.harbor.environment.factory import check_supported, environments_of
 from coding_model_project.harbor.format.task import Task, load_task, passed_variables
-from coding_model_project.harbor.harbor_config import Accepted, AgentPlace, Integrity, Trained
+from coding_model_project.harbor.harbor_config import Accepted, AgentPlace, Integrity
 from coding_model_project.types import GradedBy, Problem
 
 
@@ -61,79 +61,43 @@ def task_environment(coding: CodingConfig) -> TaskEnvironment:
 
 
 def check_values(config: DictConfig) -> None:
-    """Check the values of the four sections.
+    """Check the values of the four sections that rules.yaml cannot.
 
     Raises:
         ConfigError: a value is invalid; the message names the key.
     """
     environments_of(TaskEnvironment(name=config.coding.harbor.environment))
     passed_variables(config.coding.harbor.pass_env, "coding.harbor.pass_env")
-    _check_repair(config)
+    if has_episodes(config):
+        key, tokens = "coding.repair.attempt_tokens", attempt_tokens(config)
+        _check_share(config, key, config.coding.repair.attempt_tokens, tokens)
     if has_agent(config):
         _check_agent(config)
     elif has_bash(config):
-        _check_bash(config)
+        key, tokens = "coding.bash.reply_tokens", reply_tokens(config)
+        _check_share(config, key, config.coding.bash.reply_tokens, tokens)
 
 
-def _check_repair(config: DictConfig) -> None:
-    repair, longest = config.coding.repair, config.data.max_response_length
-    if has_episodes(config) and not 1 <= attempt_tokens(config) <= longest:
+def _check_share(config: DictConfig, key: str, given: int | None, tokens: int) -> None:
+    """Check the tokens of one answer, by default an equal share of the episode's."""
+    longest = config.data.max_response_length
+    if not 1 <= tokens <= longest:
         raise ConfigError(
-            f"coding.repair.attempt_tokens={repair.attempt_tokens}: set it to at least 1, and at most "
-            f"the whole episode's data.max_response_length={longest}"
-        )
-
-
-def _check_bash(config: DictConfig) -> None:
-    bash, longest = config.coding.bash, config.data.max_response_length
-    _check_agentic(config, "coding.bash.turns", "an episode of the bash agent")
-    if not 1 <= reply_tokens(config) <= longest:
-        raise ConfigError(
-            f"coding.bash.reply_tokens={bash.reply_tokens}: set it to at most the whole episode's "
+            f"{key}={given}: set it to at least 1, and at most the whole episode's "
             f"data.max_response_length={longest}"
         )
 
 
 def _check_agent(config: DictConfig) -> None:
-    agent, environment = config.coding.agent, config.coding.harbor.environment
+    agent = config.coding.agent
     if agent.command is not None and agent.factory is not None:
         raise ConfigError("coding.agent.command and coding.agent.factory: set one of them")
-    _check_agentic(config, "coding.agent", "an agent's work")
     if agent.folder is not None and not Path(agent.folder).expanduser().is_dir():
         raise ConfigError(f"coding.agent.folder={agent.folder}: no such folder")
     if agent.factory is not None:
         from coding_model_project.harbor.gateway.gateway_agent import factory_of
 
         factory_of(agent.factory)
-        if agent.place == AgentPlace.room:
-            raise ConfigError(
-                "coding.agent.place=room: an agent in Python runs on the host; set "
-                "coding.agent.place=host, or coding.agent.command"
-            )
-    if agent.place == AgentPlace.room and environment not in (AUTO, ROOMS):
-        raise ConfigError(
-            f"coding.agent.place=room and coding.harbor.environment={environment}: agents work in rooms "
-            f"only; set coding.harbor.environment={ROOMS} or coding.agent.place=host"
-        )
-    estimator = config.algorithm.adv_estimator
-    if agent.train != Trained.main and agent.conversations > 1 and estimator != "grpo":
-        raise ConfigError(
-            f"algorithm.adv_estimator={estimator}: verl gives several conversations of a sample one "
-            "advantage with grpo only; set coding.agent.train=main"
-        )
-
-
-def _check_agentic(config: DictConfig, key: str, work: str) -> None:
-    """Check the keys that no agent goes with."""
-    if has_episodes(config):
-        raise ConfigError(
-            f"{key} and coding.repair: a sample uses only one of them; set coding.repair.rounds=0 and "
-            "coding.repair.attempt_tokens=null"
-        )
-    if config.coding.reward.shaping.format_weight:
-        raise ConfigError(
-            f"coding.reward.shaping.format_weight: {work} has no required form; set it to 0"
-        )
 
 
 def check_problems(config: DictConfig, problems: Iterable[Problem]) -> None:

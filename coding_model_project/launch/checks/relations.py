@@ -7,11 +7,10 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.schema import DPOLoss, TrainingMode, staleness_of
+from coding_model_project.configs.schema import TrainingMode, mode_of
 from coding_model_project.launch.checks.machine_checks import ulysses
 from coding_model_project.launch.sizing import (
     BUCKET,
@@ -22,40 +21,13 @@ from coding_model_project.launch.sizing import (
 )
 from coding_model_project.synthetic.tiny_model import TinyModelConfig
 
-GROUP_ESTIMATORS = (
-    "grpo",
-    "grpo_vectorized",
-    "grpo_passk",
-    "gdpo",
-    "gpg",
-    "opo",
-    "optimal_token_baseline",
-    "reinforce_plus_plus_baseline",
-    "rloo",
-    "rloo_vectorized",
-    "tir_optimal_token_baseline",
-)
-"""Advantage estimators that compare a prompt's samples with each other."""
-OTHER_ESTIMATORS = ("gae", "reinforce_plus_plus", "remax")
-
+_get = OmegaConf.select
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
 _LOGGER_PACKAGES = {
     name: name for name in ("tensorboard", "wandb", "mlflow", "swanlab", "clearml", "trackio")
 }
 """The package that each logger imports, only once Ray is up."""
-
-
-def group_of_one(config: DictConfig) -> str | None:
-    estimator = _get(config, "algorithm.adv_estimator")
-    n = _get(config, f"{_ROLLOUT}.n")
-    if n != 1 or estimator not in GROUP_ESTIMATORS:
-        return None
-    return (
-        f"{_ROLLOUT}.n=1: algorithm.adv_estimator={estimator} compares the samples of a prompt with "
-        "each other, and of a single one verl takes the reward itself as advantage, without a baseline: "
-        f"set {_ROLLOUT}.n to 2 or more, or algorithm.adv_estimator=reinforce_plus_plus"
-    )
 
 
 def too_short_a_rollout(config: DictConfig) -> str | None:
@@ -110,27 +82,16 @@ def too_small_a_token_budget(config: DictConfig) -> str | None:
     return None
 
 
-def smoothing_without_cdpo(config: DictConfig) -> str | None:
-    if "dpo" not in config.coding:
-        return None
-    dpo = config.coding.dpo
-    kind = getattr(dpo.loss, "name", dpo.loss)  # a string in a recorded configuration
-    if (dpo.label_smoothing > 0) == (kind == DPOLoss.cdpo.name):
-        return None
-    return (
-        f"coding.dpo.label_smoothing={dpo.label_smoothing} with coding.dpo.loss={kind}: cdpo needs one "
-        "above 0, and the other losses take none"
-    )
-
-
 def devices_that_do_not_divide(config: DictConfig) -> str | None:
-    if "actor_rollout_ref" not in config or _get(config, f"{_ROLLOUT}.nnodes"):
+    if _get(config, f"{_ROLLOUT}.nnodes"):
         return None  # a rollout with its own nodes does not share the trainer's devices
-    kinds = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
-    sizes = {kind: _get(config, f"{_ROLLOUT}.{kind}") or 1 for kind in kinds}
-    devices = config.trainer.nnodes * config.trainer.n_gpus_per_node
-    replica = 1
-    for kind, size in sizes.items():
+    devices, replica = _ranks(config), 1
+    for kind in (
+        "tensor_model_parallel_size",
+        "data_parallel_size",
+        "pipeline_model_parallel_size",
+    ):
+        size = _get(config, f"{_ROLLOUT}.{kind}") or 1
         replica *= size
         if devices % replica:
             return (
@@ -143,12 +104,11 @@ def devices_that_do_not_divide(config: DictConfig) -> str | None:
 
 def micro_batches_that_do_not_divide(config: DictConfig) -> str | None:
     """Check micro-batch sizes, which verl's ranks assert only in the middle of the first step."""
-    if "actor_rollout_ref" not in config or _get(config, f"{_ACTOR}.use_dynamic_bsz"):
+    if _get(config, f"{_ACTOR}.use_dynamic_bsz"):
         return None
     mini, n = _get(config, f"{_ACTOR}.ppo_mini_batch_size"), _get(config, f"{_ROLLOUT}.n")
     micro = _get(config, f"{_ACTOR}.ppo_micro_batch_size_per_gpu")
-    ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
-    samples, left = divmod(mini * n, ranks)
+    samples, left = divmod(mini * n, _ranks(config))
     if not micro or left or samples % micro == 0:
         return None
     return (
@@ -180,10 +140,6 @@ def logger_without_its_package(config: DictConfig) -> str | None:
 
 
 _SAMPLE = "data.max_prompt_length + data.max_response_length"
-
-
-def _get(config: DictConfig, key: str) -> Any:
-    return OmegaConf.select(config, key)
 
 
 def _sample_tokens(config: DictConfig) -> int | None:
@@ -226,8 +182,8 @@ def _positions_of(file: Path) -> int | None:
 
 def heads_over_tensor_parallel(config: DictConfig) -> str | None:
     """Check that vLLM can split the heads evenly, and split or replicate the key heads."""
-    size = _get(config, f"{_ROLLOUT}.tensor_model_parallel_size")
-    return _heads_over(config, f"{_ROLLOUT}.tensor_model_parallel_size", size or 1)
+    key = f"{_ROLLOUT}.tensor_model_parallel_size"
+    return _heads_over(config, key, _get(config, key) or 1)
 
 
 def heads_over_ulysses(config: DictConfig) -> str | None:
@@ -270,8 +226,6 @@ def samples_over_ranks(config: DictConfig) -> str | None:
 
 def rows_over_ranks(config: DictConfig) -> str | None:
     """Check that ranks split an SFT batch evenly: verl rounds a rank's share down silently."""
-    if "engine" not in config:
-        return None
     batch, parts = config.data.train_batch_size, _ranks(config) // ulysses(config)[1]
     if parts == 0 or batch % parts == 0:
         return None
@@ -281,38 +235,18 @@ def rows_over_ranks(config: DictConfig) -> str | None:
     )
 
 
-def mode_of(config: DictConfig) -> tuple[TrainingMode, int]:
-    """Return `coding.mode`, and the staleness that it allows."""
-    mode = TrainingMode(_get(config, "coding.mode") or TrainingMode.sync)
-    return mode, staleness_of(mode, _get(config, "coding.max_staleness"))
-
-
-def keys_of_the_mode(config: DictConfig) -> str | None:
-    """Check the keys of verl that follow from `coding.mode` and `coding.max_staleness`."""
-    if "actor_rollout_ref" not in config:
+def warm_up_of_the_mode(config: DictConfig) -> str | None:
+    mode, allowed = mode_of(config)
+    if not mode.asynchronous or (n := config.trainer.v1[mode].num_warmup_batches) <= allowed:
         return None
-    v1, (mode, allowed) = config.trainer.v1, mode_of(config)
-    if v1.trainer_mode != f"coding_{mode}":
-        asked = v1.trainer_mode if v1.trainer_mode in list(TrainingMode) else "MODE"
-        key = f"trainer.v1.trainer_mode={v1.trainer_mode}"
-        return f"{key}: follows from coding.mode: set coding.mode={asked}"
-    if (threshold := v1.sampler.max_off_policy_threshold) != allowed + 1:
-        return (
-            f"trainer.v1.sampler.max_off_policy_threshold={threshold}: follows from "
-            f"coding.max_staleness + 1: set coding.max_staleness"
-        )
-    if mode.asynchronous and v1[mode].num_warmup_batches > allowed:
-        return (
-            f"trainer.v1.{mode}.num_warmup_batches={v1[mode].num_warmup_batches}: samples requested that "
-            f"many steps ahead exceed coding.max_staleness={allowed}: set it to {allowed} or less"
-        )
-    return None
+    return (
+        f"trainer.v1.{mode}.num_warmup_batches={n}: samples requested that many steps ahead exceed "
+        f"coding.max_staleness={allowed}: set it to {allowed} or less"
+    )
 
 
 def mini_batches_of_a_step(config: DictConfig) -> str | None:
     """Check that mini-batches divide a batch, and that a separate rollout syncs after all of them."""
-    if "actor_rollout_ref" not in config:
-        return None
     batch, key = config.data.train_batch_size, f"{_ACTOR}.ppo_mini_batch_size"
     mini, steps = _get(config, key), config.trainer.v1.separate_async.parameter_sync_step
     if fault := indivisible("data.train_batch_size", batch, key, mini):
@@ -327,12 +261,11 @@ def mini_batches_of_a_step(config: DictConfig) -> str | None:
 
 
 def micro_batches_of_sft(config: DictConfig) -> str | None:
-    if "engine" not in config or config.data.use_dynamic_bsz:
+    if config.data.use_dynamic_bsz:
         return None
     batch, micro = config.data.train_batch_size, config.data.micro_batch_size_per_gpu
-    return indivisible(
-        "data.train_batch_size", batch, "data.micro_batch_size_per_gpu", micro, _ranks(config)
-    )
+    key = "data.micro_batch_size_per_gpu"
+    return indivisible("data.train_batch_size", batch, key, micro, _ranks(config))
 
 
 def indivisible(key: str, value: int, by: str, step: int, ranks: int = 1) -> str | None:
@@ -349,21 +282,16 @@ def _ranks(config: DictConfig) -> int:
     return trainer.nnodes * trainer.n_gpus_per_node if trainer else 0
 
 
-RELATIONS: tuple[Callable[[DictConfig], str | None], ...] = (
-    keys_of_the_mode,
-    mini_batches_of_a_step,
-    micro_batches_of_sft,
-    group_of_one,
-    too_short_a_rollout,
-    too_long_for_the_model,
-    too_small_a_token_budget,
-    smoothing_without_cdpo,
-    devices_that_do_not_divide,
-    micro_batches_that_do_not_divide,
-    too_small_a_bucket,
-    heads_over_tensor_parallel,
-    heads_over_ulysses,
-    samples_over_ranks,
-    rows_over_ranks,
-    logger_without_its_package,
-)
+def broken(config: DictConfig) -> str | None:
+    """Return the first conflict between keys; one fault may break several relations."""
+    chosen: list[Callable[[DictConfig], str | None]] = []
+    if "actor_rollout_ref" in config:
+        chosen += (warm_up_of_the_mode, mini_batches_of_a_step)
+    if "engine" in config:
+        chosen += (micro_batches_of_sft, rows_over_ranks)
+    chosen += (too_short_a_rollout, too_long_for_the_model, too_small_a_token_budget)
+    if "actor_rollout_ref" in config:
+        chosen += (devices_that_do_not_divide, micro_batches_that_do_not_divide)
+        chosen += (too_small_a_bucket, heads_over_tensor_parallel, samples_over_ranks)
+    chosen += (heads_over_ulysses, logger_without_its_package)
+    return next((message for relation in chosen if (message := relation(config))), None)

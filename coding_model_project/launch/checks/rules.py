@@ -16,9 +16,9 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.schema import TrainingMode, TrainingSampler
-from coding_model_project.errors import ConfigError
-from coding_model_project.launch.checks import relations
+from coding_model_project.configs.schema import DPOLoss, TrainingMode, TrainingSampler, mode_of
+from coding_model_project.harbor.harbor_config import AgentPlace, Trained
+from coding_model_project.launch.checks import episode_checks
 from coding_model_project.launch.verl_keys.effects import OF_OTHER_MANAGERS, effect_of
 from coding_model_project.launch.verl_keys.table import (
     LEAVE_OUT,
@@ -71,8 +71,7 @@ class Range:
             value = OmegaConf.select(config, key.rstrip("~"), default=_ABSENT)
             if value is _ABSENT or (value is None and key.endswith("~")) or self.holds(value):
                 continue
-            shown = "null" if value is None else value
-            yield f"{key.rstrip('~')}={shown}: set it to {self.expected}"
+            yield f"{key.rstrip('~')}={_shown(value)}: set it to {self.expected}"
 
 
 @functools.cache
@@ -95,15 +94,20 @@ class Case:
     def broken(self, config: DictConfig) -> Iterator[str]:
         """Yield a message if the key has a value that this run must not have."""
         value = OmegaConf.select(config, self.key, default=_ABSENT)
-        outside = self.only is not None and value not in self.only
-        if value is _ABSENT or not (outside or value in self.never):
-            return
-        mode, staleness = relations.mode_of(config)
-        why = self.why.format(mode=mode, staleness=staleness)
-        shown = (
-            str(value).lower() if isinstance(value, bool) else "null" if value is None else value
-        )
-        yield f"{self.key}={shown}: {why}: {self.remedy}"
+        mode, staleness = mode_of(config)
+        names = {"mode": mode, "staleness": staleness, "versions": staleness + 1}
+        names["estimator"] = OmegaConf.select(config, "algorithm.adv_estimator")
+        names["loss"] = _loss(config)
+        only = [*(self.only or ()), *(str(one).format(**names) for one in self.only or ())]
+        outside = self.only is not None and value not in only and str(value) not in only
+        if value is not _ABSENT and (outside or value in self.never):
+            why, remedy = self.why.format(**names), self.remedy.format(**names)
+            yield f"{self.key}={_shown(value)}: {why}: {remedy}"
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as in YAML."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else value
 
 
 @functools.cache
@@ -121,13 +125,18 @@ def _kinds(config: DictConfig) -> set[str]:
     pairs, sampler = "dpo" in config.coding, value("coding.training.sampler")
     found = {
         "supervised": "engine" in config,
+        "groups": value("algorithm.adv_estimator") in _table()["group_estimators"],
         "pairs": pairs,
+        "cdpo": pairs and _loss(config) == DPOLoss.cdpo,
+        "other_losses": pairs and _loss(config) != DPOLoss.cdpo,
         "validated_pairs": pairs and value("trainer.test_freq") != -1,
         "online": sampler == TrainingSampler.online,
         "uniform": sampler == TrainingSampler.uniform,
     }
     if "actor_rollout_ref" in config:
-        mode, staleness = relations.mode_of(config)
+        agent, of_agent = config.coding.agent, episode_checks.has_agent(config)
+        in_room = of_agent and agent.place == AgentPlace.room
+        mode, staleness = mode_of(config)
         lora = bool(value("actor_rollout_ref.model.lora_rank"))
         found |= {
             "policy": True,
@@ -136,30 +145,27 @@ def _kinds(config: DictConfig) -> set[str]:
             "asynchronous": mode.asynchronous,
             "stale": mode.asynchronous and staleness > 0,
             "separate": mode is TrainingMode.separate_async,
+            "agentic": of_agent or episode_checks.has_bash(config),
+            "agent_in_room": in_room and agent.factory is None,
+            "agent_in_python": of_agent and agent.factory is not None,
+            "conversations": of_agent and agent.train != Trained.main and agent.conversations > 1,
         }
     return {name for name, is_one in found.items() if is_one}
 
 
-def broken(config: DictConfig) -> Iterator[str]:
-    """Yield a line for each key that has no effect, or a value that no run, or not this one, can have."""
-    yield from _unused(config)
-    for rule in ranges():
-        yield from rule.broken(config)
+def _loss(config: DictConfig) -> str | None:
+    loss = OmegaConf.select(config, "coding.dpo.loss")
+    return getattr(loss, "name", loss)  # a string in a recorded configuration
+
+
+def broken(config: DictConfig) -> list[str]:
+    """Return a line for each key without an effect, or with a value that no run, or not this one, has."""
+    lines = [*_unused(config), *(line for rule in ranges() for line in rule.broken(config))]
     kinds = _kinds(config)
     for case in cases():
-        if case.when in kinds:
-            yield from case.broken(config)
-
-
-def check_relations(config: DictConfig) -> None:
-    """Check keys against each other.
-
-    Raises:
-        ConfigError: they do not fit together.
-    """
-    for relation in relations.RELATIONS:  # one fault may break several of them
-        if message := relation(config):
-            raise ConfigError(message)
+        if case.when in kinds and not any(line.startswith(f"{case.key}=") for line in lines):
+            lines += case.broken(config)
+    return lines
 
 
 # ── keys of verl that recipes do not use ─────────────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ import os
 import secrets
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,15 +26,14 @@ from ray.job_submission import JobStatus, JobSubmissionClient
 
 from coding_model_project import http
 from coding_model_project.errors import ConfigError, JobError
-from coding_model_project.launch.jobs.backends import RayOptions
 from coding_model_project.launch.jobs.base import (
     IN_DRIVER,
     Job,
     JobState,
+    RayOptions,
     require_hardware,
     state_of_exit,
 )
-from coding_model_project.launch.jobs.command import words
 
 ADDRESS = "RAY_API_SERVER_ADDRESS"
 TOKEN = "RAY_AUTH_TOKEN"
@@ -97,7 +96,7 @@ class RayBackend(RayOptions):
             )
 
     def text(self, job: Job) -> str:
-        return f"python -c {shlex.quote(_PYTHON)} && exec {shlex.join(words(job, 'python'))}"
+        return f"python -c {shlex.quote(_PYTHON)} && exec {shlex.join(job.words('python'))}"
 
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
         if (size := package.stat().st_size) > _LARGEST:
@@ -152,11 +151,8 @@ class RayBackend(RayOptions):
             runtime_env={"working_dir": (info.runtime_env or {})["working_dir"]},
             entrypoint_label_selector={"ray.io/node-id": info.driver_node_id or ""},
         )
-        deadline = time.monotonic() + _STOP_S
-        while not (told := client.get_job_info(asking)).status.is_terminal():
-            if time.monotonic() > deadline:
-                break
-            time.sleep(_POLL_S)
+        _wait(lambda: client.get_job_info(asking).status.is_terminal(), _STOP_S)
+        told = client.get_job_info(asking)
         lines = (client.get_job_logs(asking) or "").split("\n")
         if told.status.is_terminal():
             client.delete_job(asking)
@@ -177,15 +173,11 @@ class RayBackend(RayOptions):
         client.stop_job(job.name)
         if state is not JobState.pending:
             return
-        until = time.monotonic() + _PENDING_STOP_S
-        while not _state(client.find(job.name)).ended:
-            if time.monotonic() > until:
-                raise JobError(
-                    f"{job.name}: waits for resources, and Ray cannot stop a job that has no place yet; "
-                    "Ray fails it after RAY_JOB_START_TIMEOUT_SECONDS (900), or `jobs stop` ends it "
-                    "once it runs"
-                )
-            time.sleep(_POLL_S)
+        if not _wait(lambda: _state(client.find(job.name)).ended, _PENDING_STOP_S):
+            raise JobError(
+                f"{job.name}: waits for resources, and Ray cannot stop a job that has no place yet; Ray "
+                "fails it after RAY_JOB_START_TIMEOUT_SECONDS (900), or `jobs stop` ends it once it runs"
+            )
 
 
 class _Client(JobSubmissionClient):
@@ -261,6 +253,14 @@ def _token() -> str | None:
         return given
     file = Path(os.environ.get(_TOKEN_PATH, _TOKEN_FILE)).expanduser()
     return http.secret_of(TOKEN, file.read_text()) if file.is_file() else None
+
+
+def _wait(is_so: Callable[[], bool], seconds: float) -> bool:
+    """Wait until it is so, for at most some seconds; return whether it is."""
+    until = time.monotonic() + seconds
+    while not (so := is_so()) and time.monotonic() <= until:
+        time.sleep(_POLL_S)
+    return so
 
 
 def _named(words: Sequence[str]) -> dict[str, str]:

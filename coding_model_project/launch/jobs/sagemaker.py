@@ -21,9 +21,13 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 
 from coding_model_project.errors import ConfigError, JobError
 from coding_model_project.http import reason
-from coding_model_project.launch.jobs.backends import SageMakerOptions
-from coding_model_project.launch.jobs.base import SAGEMAKER_RUN_DIR, Job, JobState, require_hardware
-from coding_model_project.launch.jobs.command import words
+from coding_model_project.launch.jobs.base import (
+    SAGEMAKER_RUN_DIR,
+    Job,
+    JobState,
+    SageMakerOptions,
+    require_hardware,
+)
 
 _SOURCE = "/opt/ml/input/data/source"
 _CODE = "/tmp/code"
@@ -60,7 +64,7 @@ class SageMakerBackend(SageMakerOptions):
             raise ConfigError("--image=: give the image's URI in ECR")
 
     def text(self, job: Job) -> str:
-        return shlex.join(words(job, "python"))
+        return shlex.join(job.words("python"))
 
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
         source = f"{job.mirror.rstrip('/')}-source/{job.name}.zip"

@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from coding_model_project.contained import leaves, unpack_zip
+from coding_model_project.contained import leaves
 from coding_model_project.errors import ConfigError
 from coding_model_project.runs.provenance import SHIPPED, SHIPPED_PATCH, SHIPPED_STATE
 
@@ -92,12 +91,6 @@ def write_package(source: Source, path: Path) -> None:
             package.writestr(entry, file.read_bytes(), ZIP_DEFLATED)
         package.writestr(ZipInfo(f"{SHIPPED}/{SHIPPED_STATE}", _EPOCH), json.dumps(state))
         package.writestr(ZipInfo(f"{SHIPPED}/{SHIPPED_PATCH}", _EPOCH), source.patch)
-
-
-def unpack(package: Path, folder: Path) -> None:
-    """Replace a folder with a package's files and their permissions."""
-    shutil.rmtree(folder, ignore_errors=True)
-    unpack_zip(package, folder)
 
 
 def _listed(root: Path, *which: str) -> tuple[str, ...]:

@@ -28,20 +28,14 @@ PHASES = ("baseline", "sft", "sft_continued", "dpo", "grpo", "repair")
 _CONTROL = "sft_continued"
 """As many steps of SFT again, to compare the next phase with; no phase starts from it."""
 _MODEL_FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model")
-_SHOWN = {
-    "sft": "train/loss",
-    "dpo": "dpo/accuracy",
-    "grpo": "judge/accepted",
-    "repair": "judge/accepted",
+_SUPERVISED, _POLICY = "model.path", "actor_rollout_ref.model.path"
+_RECIPES = {
+    "sft": (_SUPERVISED, "train/loss"),
+    "dpo": (_SUPERVISED, "dpo/accuracy"),
+    "grpo": (_POLICY, "judge/accepted"),
+    "repair": (_POLICY, "judge/accepted"),
 }
-"""The metric beside each training's progress bar."""
-_MODEL_KEYS = {
-    "sft": "model.path",
-    "dpo": "model.path",
-    "grpo": "actor_rollout_ref.model.path",
-    "repair": "actor_rollout_ref.model.path",
-}
-"""verl's key of the starting model."""
+"""verl's key of each training's starting model, and the metric beside its progress bar."""
 
 
 def main(config: DictConfig) -> None:
@@ -66,19 +60,15 @@ def main(config: DictConfig) -> None:
         model = settings.model
         for name in settings.phases:
             steps.console.rule(f"[bold]{name}")
-            phases.append(_PHASES[name](Work(settings, name, model)))
+            phases.append(_run_phase(Work(settings, name, model)))
             model = model if name == _CONTROL else phases[-1].model
         rows = outcome.write(settings.root, phases, peak_gb=memory.peak_gb)
-    _link(settings.root / "model", Path(model))
+    link = settings.root / "model"  # relative, so that the folder can be moved
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(model, link.parent), target_is_directory=True)
     if missed := outcome.without_gain(rows, settings.tree["must_gain"]):
         steps.console.print(f"must_gain: no clear gain of {', '.join(missed)}")
         raise SystemExit(1)
-
-
-def _link(link: Path, model: Path) -> None:
-    """Make a link to the last model, relative to the pipeline's folder."""
-    link.unlink(missing_ok=True)
-    link.symlink_to(os.path.relpath(model, link.parent), target_is_directory=True)
 
 
 def recipe_of(phase: str) -> str:
@@ -99,14 +89,11 @@ def _check_phases(settings: PipelineSettings) -> None:
     for phase in settings.phases:
         if phase != "baseline":
             recipe = recipe_of(phase)
-            model = f"{_MODEL_KEYS[recipe]}={settings.model}"
+            model = f"{_RECIPES[recipe][0]}={settings.model}"
             n_steps = f"trainer.total_training_steps={tree[phase]['steps']}"
             rounds = [f"coding.repair.rounds={tree[phase]['rounds']}"] if phase == "repair" else []
-            _check(
-                phase,
-                recipe,
-                [*settings.common, model, n_steps, *rounds, *tree[phase]["overrides"]],
-            )
+            overrides = [model, n_steps, *rounds, *tree[phase]["overrides"]]
+            _check(phase, recipe, [*settings.common, *overrides])
 
 
 def _check(phase: str, recipe: str, overrides: list[str]) -> None:
@@ -135,6 +122,7 @@ class Work:
             The evaluation's folder.
         """
         tree = self.settings.tree
+        limit = tree[about]["limit"]
         data = tree["data"]["test" if about == "evaluation" else "train"]
         command = [
             "recipes.baseline",
@@ -142,7 +130,7 @@ class Work:
             f"coding.evaluation.model={model}",
             f"coding.evaluation.datasets=['{data}']",
             f"coding.evaluation.n={tree[about]['n']}",
-            f"coding.evaluation.limit={_hydra_value(tree[about]['limit'])}",
+            f"coding.evaluation.limit={'null' if limit is None else limit}",
             *tree[about]["overrides"],
             *overrides,
         ]
@@ -179,12 +167,13 @@ class Work:
             The folder of the trained model.
         """
         own, recipe = self.settings.tree[self.phase], recipe_of(self.phase)
+        model_key, shown = _RECIPES[recipe]
         given = {"data.train_files": rows, "data.val_files": val}
         files = [f"{key}=[{','.join(map(str, paths))}]" for key, paths in given.items() if paths]
         command = [
             f"recipes.{recipe}",
             *self.settings.common,
-            f"{_MODEL_KEYS[recipe]}={self.start}",
+            f"{model_key}={self.start}",
             *files,
             f"trainer.total_training_steps={own['steps']}",
             *overrides,
@@ -193,7 +182,6 @@ class Work:
         reads = (*_model_files(self.start), *rows, *val, self.settings.problems)
 
         def make(folder: Path) -> list[Path]:
-            shown = _SHOWN[recipe]
             steps.train(command, folder.absolute(), steps=own["steps"], shown=shown)
             checkpoints = find([str(folder)])
             if not checkpoints or not checkpoints[-1].is_merged:
@@ -205,13 +193,8 @@ class Work:
     def ended(self, model: str, rounds: Path | None = None) -> Phase:
         """Evaluate the phase's model, and return the phase."""
         evaluation = self.evaluate("evaluation", model, "evaluation")
-        return Phase(
-            name=self.phase,
-            model=model,
-            steps=tuple(self.done),
-            evaluation=evaluation,
-            rounds=rounds,
-        )
+        done = tuple(self.done)
+        return Phase(name=self.phase, model=model, steps=done, evaluation=evaluation, rounds=rounds)
 
     def _do(
         self,
@@ -225,59 +208,38 @@ class Work:
         return self.done[-1]
 
 
-def _hydra_value(value: object) -> str:
-    """Format a value as Hydra reads it."""
-    return "null" if value is None else str(value)
-
-
 def _model_files(model: str) -> tuple[Path, ...]:
     """Return the files of a model's folder; none for a hub name."""
     folder = Path(model)
     return tuple(sorted(path for form in _MODEL_FILES for path in folder.glob(form)))
 
 
-def _baseline(work: Work) -> Phase:
-    return work.ended(work.start)
-
-
-def _sft(work: Work) -> Phase:
-    """Train on the set's demonstrations and, with `sft.samples`, on the model's own programs."""
-    own = work.settings.tree["sft"]
-    rows = [Path(own["demonstrations"])] if own["demonstrations"] else []
-    if own["samples"]:
-        samples = work.evaluate("samples", work.start, "sampling")
-        rows += work.data("sft-rows", samples)
-        if "repair" in work.settings.phases:
-            rows += work.data("repair-traces", samples)
-    return work.ended(work.train(rows=rows))
-
-
-def _dpo(work: Work) -> Phase:
-    samples = work.evaluate("samples", work.start, "sampling")
-    rows, val = work.data("pairs", samples)  # in the order of their names
-    return work.ended(work.train(rows=[rows], val=[val]))
-
-
-def _grpo(work: Work) -> Phase:
-    return work.ended(work.train())
-
-
-def _repair(work: Work) -> Phase:
-    own = work.settings.tree["repair"]
-    n_rounds = own["rounds"]
-    model = work.train(f"coding.repair.rounds={n_rounds}")
-    with_rounds = [f"coding.evaluation.repair_rounds={n_rounds}", *own["evaluation"]]
-    return work.ended(model, work.evaluate("rounds", model, "evaluation", *with_rounds))
-
-
-_PHASES: dict[str, Callable[[Work], Phase]] = {
-    "baseline": _baseline,
-    "sft": _sft,
-    _CONTROL: _sft,
-    "dpo": _dpo,
-    "grpo": _grpo,
-    "repair": _repair,
-}
+def _run_phase(work: Work) -> Phase:
+    """Train and evaluate the phase's model."""
+    own = work.settings.tree.get(work.phase, {})
+    match recipe_of(work.phase):
+        case "baseline":
+            return work.ended(work.start)
+        case "sft":  # on the set's demonstrations and, with `sft.samples`, the model's own programs
+            own = work.settings.tree["sft"]
+            rows = [Path(own["demonstrations"])] if own["demonstrations"] else []
+            if own["samples"]:
+                samples = work.evaluate("samples", work.start, "sampling")
+                rows += work.data("sft-rows", samples)
+                if "repair" in work.settings.phases:
+                    rows += work.data("repair-traces", samples)
+            return work.ended(work.train(rows=rows))
+        case "dpo":
+            samples = work.evaluate("samples", work.start, "sampling")
+            pairs, val = work.data("pairs", samples)  # in the order of their names
+            return work.ended(work.train(rows=[pairs], val=[val]))
+        case "repair":
+            n_rounds = own["rounds"]
+            model = work.train(f"coding.repair.rounds={n_rounds}")
+            with_rounds = [f"coding.evaluation.repair_rounds={n_rounds}", *own["evaluation"]]
+            return work.ended(model, work.evaluate("rounds", model, "evaluation", *with_rounds))
+        case _:
+            return work.ended(work.train())
 
 
 # ── settings ──────────────────────────────────────────────────────────────────────────────────────
@@ -317,12 +279,9 @@ class PipelineSettings:
                 f"phases=[{','.join(phases)}]: list each once, in this order, starting with baseline: "
                 f"{', '.join(PHASES)}"
             )
-        passed_on = [
-            word
-            for word in overrides
-            if word.lstrip("+~").startswith("coding.")
-            and not word.startswith(("coding.run_dir", "coding.data_dir"))
-        ]
+        ours = [word for word in overrides if word.lstrip("+~").startswith("coding.")]
+        folders = ("coding.run_dir", "coding.data_dir")
+        passed_on = [word for word in ours if not word.startswith(folders)]
         data_dir = Path(config.coding.data_dir).absolute()
         return cls(
             root=Path(config.coding.run_dir),

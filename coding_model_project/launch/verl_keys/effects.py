@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hydra.errors import HydraException
@@ -18,13 +18,13 @@ from coding_model_project.launch.verl_keys.table import (
     OUR_MANAGER,
     OUR_MODULE,
     OURS,
-    Advice,
     Effect,
     Found,
+    Row,
     advice,
     coding_faults,
-    has_critic,
     is_read,
+    switched_off,
     value_faults,
 )
 from coding_model_project.launch.verl_keys.tree import select
@@ -33,40 +33,6 @@ _A = "actor_rollout_ref"
 _ACTOR, _ROLLOUT, _REF = f"{_A}.actor", f"{_A}.rollout", f"{_A}.ref"
 _MANAGER = "reward.reward_manager"
 
-
-# ── switches ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def _kl_in_reward(config: DictConfig) -> bool:
-    return bool(select(config, "algorithm.use_kl_in_reward"))
-
-
-def _kl_loss(config: DictConfig) -> bool:
-    return bool(select(config, f"{_ACTOR}.use_kl_loss"))
-
-
-def _reference(config: DictConfig) -> bool:
-    return _kl_loss(config) or _kl_in_reward(config)
-
-
-SWITCHES: Mapping[str, tuple[Callable[[DictConfig], bool], str]] = {
-    "critic.": (has_critic, "this algorithm.adv_estimator has no critic"),
-    "algorithm.kl_ctrl.": (_kl_in_reward, "needs algorithm.use_kl_in_reward=True"),
-    "algorithm.kl_penalty": (_kl_in_reward, "needs algorithm.use_kl_in_reward=True"),
-    f"{_ACTOR}.kl_loss_": (_kl_loss, f"needs {_ACTOR}.use_kl_loss=True"),
-    f"{_REF}.": (_reference, f"needs {_ACTOR}.use_kl_loss or algorithm.use_kl_in_reward"),
-    "reward.reward_model.": (
-        lambda config: bool(select(config, "reward.reward_model.enable")),
-        "needs reward.reward_model.enable=True",
-    ),
-    f"{_ACTOR}.ppo_micro_batch_size": (
-        lambda config: not select(config, f"{_ACTOR}.use_dynamic_bsz"),
-        f"{_ACTOR}.use_dynamic_bsz makes batches by tokens",
-    ),
-}
-"""Prefixes of keys that a switch turns off, with the switch; the switches themselves are not off."""
-
-_THEMSELVES = ("critic.enable", "reward.reward_model.enable")
 
 CONVERTED: Mapping[str, Effect] = {
     f"{_ACTOR}.": Effect.refused,
@@ -110,12 +76,8 @@ def examine(
     if select(config, f"{_MANAGER}.module.path") == OUR_MODULE:
         found = [_judged_here(one) for one in found]
     found = [_without_repeats(one, keys) for one in found]
-    missing = [
-        Found(key=key, given="", effect=Effect.missing, why=why, write=line)
-        for key, (_, why, line) in faults.items()
-        if key not in keys
-    ]
-    return [*found, *missing]
+    missing = ((key, fault) for key, fault in faults.items() if key not in keys)
+    return [*found, *(Found(key, "", Effect.missing, *fault[1:]) for key, fault in missing)]
 
 
 def _judged_here(one: Found) -> Found:
@@ -176,50 +138,41 @@ def _found(
     if refusal:
         return _refused(text, base, refusal, known)
     if _chooses(key) or text.startswith("~"):
-        return Found(key=key, given=text, effect=Effect.taken)
+        return Found.of(text, Effect.taken)
     effect, why = effect_of(key, base, config, known)
-    if effect in (Effect.taken, Effect.off) and key in faults:
-        effect, why, line = faults[key]
-        return Found(key=key, given=text, effect=effect, why=why, write=line, here=line)
     if effect in (Effect.taken, Effect.off):
-        return Found(key=key, given=text, effect=effect, why=why)
+        return Found.of(text, *faults.get(key, (effect, why, "")))
     if known is not None and (known.why or known.write):
-        return _advised(key, text, effect, known.why or why, known)
+        return _advised(text, effect, known.why or why, known)
     if _is_ours(key):
-        return Found(key=key, given=text, effect=effect, why=why, write=f"{text} {OURS}", here=bare)
-    return Found(key=key, given=text, effect=effect, why=why, write=LEAVE_OUT, here=LEAVE_OUT)
+        return Found.of(text, effect, why, f"{text} {OURS}", bare)
+    return Found.of(text, effect, why, LEAVE_OUT)
 
 
 def _is_ours(key: str) -> bool:
     return key.partition(".")[0] == "coding"
 
 
-def _advised(key: str, text: str, effect: Effect, why: str, known: Advice) -> Found:
-    write, here = known.write or LEAVE_OUT, known.here or LEAVE_OUT
-    return Found(key=key, given=text, effect=effect, why=why, write=write, here=here)
+def _advised(text: str, effect: Effect, why: str, known: Row) -> Found:
+    return Found.of(text, effect, why, known.write or LEAVE_OUT, known.here or LEAVE_OUT)
 
 
-def _refused(text: str, base: DictConfig, refusal: str, known: Advice | None) -> Found:
+def _refused(text: str, base: DictConfig, refusal: str, known: Row | None) -> Found:
     bare = text.lstrip("+~")
     key = bare.partition("=")[0]
     if refusal != "no such key":  # it exists already, or its value cannot be read
-        write = bare if tree.has(base, key) and text.startswith("+") else LEAVE_OUT
         if known is not None and known.unread:
-            return _advised(key, text, Effect.refused, refusal, known)
-        return Found(
-            key=key, given=text, effect=Effect.refused, why=refusal, write=write, here=write
-        )
+            return _advised(text, Effect.refused, refusal, known)
+        write = bare if tree.has(base, key) and text.startswith("+") else LEAVE_OUT
+        return Found.of(text, Effect.refused, refusal, write)
     if known is not None:
-        return _advised(key, text, Effect.refused, known.why or refusal, known)
+        return _advised(text, Effect.refused, known.why or refusal, known)
     if addable(key, base):
-        write = f"+{bare}"
         why = "the key is read, but verl's tree lacks it"
-        return Found(key=key, given=text, effect=Effect.refused, why=why, write=write, here=write)
+        return Found.of(text, Effect.refused, why, f"+{bare}")
     near = nearest(key, [one for one, _ in tree.leaves(base)])
     why = f"{refusal}; did you mean {near}?" if near else f"{refusal} in verl {tree.version()}"
-    return Found(
-        key=key, given=text, effect=Effect.refused, why=why, write=LEAVE_OUT, here=LEAVE_OUT
-    )
+    return Found.of(text, Effect.refused, why, LEAVE_OUT)
 
 
 def addable(key: str, base: DictConfig) -> bool:
@@ -230,16 +183,15 @@ def addable(key: str, base: DictConfig) -> bool:
 
 
 def effect_of(
-    key: str, base: DictConfig, config: DictConfig, known: Advice | None
+    key: str, base: DictConfig, config: DictConfig, known: Row | None
 ) -> tuple[Effect, str]:
     """Return the effect of an override that Hydra accepts."""
     if known is not None and known.unread:
         return Effect.ignored, f"nobody reads it in verl {tree.version()}"
     if warned := _warned(key, config):
         return Effect.warned, warned
-    for prefix, (on, why) in SWITCHES.items():
-        if key.startswith(prefix) and key not in _THEMSELVES and not on(config):
-            return Effect.off, why
+    if off := switched_off(key, config):
+        return Effect.off, off
     if unread := _unread(key, config):
         return Effect.ignored, unread
     if tree.has(base, key) or is_read(key) or tree.is_open(base, key):
@@ -270,11 +222,9 @@ def _unread(key: str, config: DictConfig) -> str:
         return f"{_ACTOR}.clip_ratio_low and clip_ratio_high win, which have defaults"
     if ours and not in_own_recipe and key.startswith(OF_OTHER_MANAGERS):
         return "CodeRewardManager judges by itself"
-    url = select(config, "reward.sandbox_fusion.url")
-    if key.startswith("reward.sandbox_fusion.") and select(
-        config, "reward.custom_reward_function.path"
-    ):
-        return "goes to verl's own scorer only, not to reward.custom_reward_function" if url else ""
+    fusion, own = "reward.sandbox_fusion.", "reward.custom_reward_function"
+    if key.startswith(fusion) and select(config, f"{own}.path") and select(config, f"{fusion}url"):
+        return f"goes to verl's own scorer only, not to {own}"
     return ""
 
 

@@ -7,16 +7,15 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.typed import coding_beside
+from coding_model_project.configs.schema import coding_beside
 from coding_model_project.errors import ConfigError
-from coding_model_project.launch.checks.relations import GROUP_ESTIMATORS, OTHER_ESTIMATORS
 from coding_model_project.launch.verl_keys import tree
 from coding_model_project.launch.verl_keys.tree import select
 
@@ -42,7 +41,7 @@ class Effect(StrEnum):
     """Not in the command, which fails without it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Found:
     """The effect of one override."""
 
@@ -55,6 +54,14 @@ class Found:
     """The line to write for main_ppo; empty to keep it."""
     here: str = ""
     """The line to write for this package's recipes."""
+
+    @classmethod
+    def of(
+        cls, given: str, effect: Effect, why: str = "", write: str = "", here: str = ""
+    ) -> Found:
+        """Return the effect of an override as written; `here` is `write` by default."""
+        key = given.lstrip("+~").partition("=")[0]
+        return cls(key, given, effect, why, write, here or write)
 
 
 LEGACY_GROUPS = ("custom_reward_function", "reward_model", "sandbox_fusion")
@@ -71,6 +78,7 @@ class Row:
     why: str = ""
     write: str = ""
     here: str = ""
+    """Of `advice`, the lines to write instead of the override; an empty line means to leave it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +100,6 @@ class Words:
         return self.renamed.get(word) or next(iter(near), self.words[0])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """The lines to write instead of an override; an empty line means to leave it out."""
-
-    unread: bool
-    why: str
-    write: str
-    here: str
-
-
 @functools.cache
 def _table() -> dict[str, Any]:
     found: Any = OmegaConf.to_container(OmegaConf.load(Path(__file__).with_name("table.yaml")))
@@ -118,12 +116,28 @@ def words() -> list[Words]:
     return [Words(**row) for row in _table()["words"]]
 
 
+def switched_off(key: str, config: DictConfig) -> str:
+    """Return why a key that verl reads has no effect beside the others; empty if it has one."""
+    if key.startswith("critic.") and key != "critic.enable" and not has_critic(config):
+        return "this algorithm.adv_estimator has no critic"
+    for row in _table()["switches"]:
+        needs, unless = row.get("needs", ()), row.get("unless")
+        off = (unless and select(config, unless)) or not (unless or _any_on(config, needs))
+        if key.startswith(row["prefix"]) and key not in needs and off:
+            return row.get("why") or f"needs {' or '.join(needs)}{'=True' * (len(needs) == 1)}"
+    return ""
+
+
+def _any_on(config: DictConfig, keys: Sequence[str]) -> bool:
+    return any(select(config, key) for key in keys)
+
+
 def is_read(key: str) -> bool:
     """Return whether verl reads a key that its tree lacks."""
     return any(_rest(pattern, key) is not None for pattern in _table()["read"])
 
 
-def advice(key: str, value: str) -> Advice | None:
+def advice(key: str, value: str) -> Row | None:
     """Return the table's advice for an override, if it has any."""
     for row in _table()["rows"]:
         rests = [rest for rest in (_rest(pattern, key) for pattern in row.keys) if rest is not None]
@@ -132,7 +146,7 @@ def advice(key: str, value: str) -> Advice | None:
             names = {"key": key, "rest": rests[0], "last": last, "tail": tail, "value": value}
             write = row.write.format(**names)
             here = write if row.here == "same" else row.here.format(**names)
-            return Advice(unread=row.unread, why=row.why, write=write, here=here)
+            return replace(row, write=write, here=here)
     return None
 
 
@@ -157,10 +171,9 @@ OURS = (
 
 def has_critic(config: DictConfig) -> bool:
     """Return whether a run trains a critic."""
-    enabled = select(config, "critic.enable")
-    return (
-        bool(enabled) if enabled is not None else select(config, "algorithm.adv_estimator") == "gae"
-    )
+    if (enabled := select(config, "critic.enable")) is not None:
+        return bool(enabled)
+    return select(config, "algorithm.adv_estimator") == "gae"
 
 
 Fault = tuple[str, Effect, str, str]
@@ -171,9 +184,7 @@ def word_faults(config: DictConfig) -> Iterator[Fault]:
     """Check the keys that have one of some words, or several; unknown variables pass."""
     library = select(config, f"{_A}.model.external_lib")
     has_own_modules = bool(library or os.environ.get("VERL_USE_EXTERNAL_MODULES"))
-    estimators = (*GROUP_ESTIMATORS, *OTHER_ESTIMATORS)
-    key = "algorithm.adv_estimator"
-    for row in (*words(), Words(key, estimators, "no such estimator", extensible=True)):
+    for row in words():
         value = select(config, row.key)
         if value is None or (row.extensible and has_own_modules):
             continue
@@ -192,9 +203,7 @@ def _managers(config: DictConfig) -> Iterator[Fault]:
     if not OmegaConf.is_dict(manager):
         yield _MANAGER, Effect.late, "a mapping is expected", f"{_MANAGER}.name={manager}"
         return
-    pattern = r'@register\(["\'](\w+)["\']\)'
-    known = tree.registered("experimental/reward_loop/reward_manager", pattern)
-    known = (*known, "rate_limited")
+    known = (*tree.registered("experimental/reward_loop/reward_manager"), "rate_limited")
     name = str(manager.get("name"))
     if manager.get("source") == "register" and name not in known and not name.startswith("$"):
         why = f"{name}: verl has no such reward manager; expected {', '.join(known)}, or one of your own"
@@ -248,29 +257,21 @@ def _batches(config: DictConfig) -> Iterator[Fault]:
             yield old, Effect.late, "counts all GPUs; only _per_gpu is read", f"{new}={total}"
         elif per_gpu is None:
             yield new, Effect.missing, f"or {_ACTOR}.use_dynamic_bsz=True", f"{new}=N"
-    batch, mini = (
-        select(config, k) for k in ("data.train_batch_size", f"{_ACTOR}.ppo_mini_batch_size")
-    )
+    key = f"{_ACTOR}.ppo_mini_batch_size"
+    batch, mini = select(config, "data.train_batch_size"), select(config, key)
     if isinstance(batch, int) and isinstance(mini, int) and 0 < batch < mini:
-        key = f"{_ACTOR}.ppo_mini_batch_size"
         why = f"{mini} exceeds data.train_batch_size={batch}; it counts prompts, not samples"
         yield key, Effect.refused, why, f"{key}={batch}"
 
 
 def _filter_metric(config: DictConfig) -> Iterator[Fault]:
     key = "algorithm.filter_groups.metric"
-    own = (
-        select(config, "reward.custom_reward_function.path")
-        or select(config, f"{_MANAGER}.source") == "importlib"
-    )
-    value, words = select(config, key), ("reward", "acc")
-    known_wrong = str(value).startswith(("seq_", "token_", "score"))
-    if (
-        not select(config, "algorithm.filter_groups.enable")
-        or value in words
-        or str(value).startswith("$")
-    ):
+    value, on = select(config, key), select(config, "algorithm.filter_groups.enable")
+    if not on or value in ("reward", "acc") or str(value).startswith("$"):
         return
+    own = select(config, "reward.custom_reward_function.path")
+    own = own or select(config, f"{_MANAGER}.source") == "importlib"
+    known_wrong = str(value).startswith(("seq_", "token_", "score"))
     if known_wrong or not own:
         why = f"{value}: only reward, or a name that the reward manager returns, such as acc"
         line = "reward" if known_wrong else "acc"

@@ -19,7 +19,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from coding_model_project.configs.typed import reason
+from coding_model_project.configs.schema import reason
 from coding_model_project.errors import ConfigError
 from coding_model_project.install import how_to_install
 from coding_model_project.launch.device import count_gpus
@@ -202,8 +202,12 @@ def _classes() -> dict[str, tuple[tuple[str, ...], frozenset[str]]]:
 
 
 @functools.cache
-def registered(folder: str, pattern: str) -> tuple[str, ...]:
-    """Return the words that verl's source registers in a folder, by a pattern with one group."""
+def registered(folder: str) -> tuple[str, ...]:
+    """Return the words that verl's source registers in a folder."""
     root = config_dir().parents[1]
     texts = (file.read_text() for file in sorted((root / folder).rglob("*.py")))
-    return tuple(dict.fromkeys(word for text in texts for word in re.findall(pattern, text)))
+    return tuple(
+        dict.fromkeys(
+            word for text in texts for word in re.findall(r'@register\(["\'](\w+)["\']\)', text)
+        )
+    )

@@ -13,7 +13,7 @@ from ray.exceptions import RayError
 
 from coding_model_project.errors import ClusterError, ConfigError
 from coding_model_project.isolation import processes
-from coding_model_project.launch.joining import joined_ray
+from coding_model_project.launch.checks.machine_checks import joined_ray
 from coding_model_project.launch.sizing import free_memory_gb, needed_gb
 from coding_model_project.verl_ext.cluster.node_checks import check_nodes
 from coding_model_project.verl_ext.cluster.nodes import (

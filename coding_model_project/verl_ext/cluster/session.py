@@ -15,8 +15,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import ClusterError, ConfigError
 from coding_model_project.isolation.processes import TOKEN, own_temporary_files
+from coding_model_project.launch.checks.machine_checks import (
+    check_address,
+    check_answers,
+    joined_ray,
+)
 from coding_model_project.launch.device import environment_of
-from coding_model_project.launch.joining import check_address, check_answers, joined_ray
 
 ADDRESS = "RAY_ADDRESS"
 """Ray's environment variable with the head's address; an option overrides it."""

@@ -21,9 +21,8 @@ from typing import Any, ClassVar
 from omegaconf import DictConfig
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
-from coding_model_project.configs.typed import coding_of
-from coding_model_project.episodes.bash import ContextOverflow, Limits, Reply
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.configs.schema import coding_of
+from coding_model_project.episodes.bash import Calls, ContextOverflow, Limits, Reply
 from coding_model_project.episodes.tool_calls import parse
 from coding_model_project.errors import (
     GenerationError,

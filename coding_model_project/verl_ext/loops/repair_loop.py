@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 from verl.utils.profiler import simple_timer
 
-from coding_model_project.configs.typed import coding_of
+from coding_model_project.configs.schema import coding_of
 from coding_model_project.episodes.repair import Seen, attempts
 from coding_model_project.grading.prompts import Message
 from coding_model_project.launch.checks.episode_checks import attempt_tokens

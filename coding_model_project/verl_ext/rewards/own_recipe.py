@@ -16,8 +16,7 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 
-from coding_model_project.configs.schema import CodingConfig
-from coding_model_project.configs.typed import OnUngradable, coding_beside
+from coding_model_project.configs.schema import CodingConfig, OnUngradable, coding_beside
 from coding_model_project.errors import ConfigError, DataError, UngradableError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.grading.rewards import reward_function

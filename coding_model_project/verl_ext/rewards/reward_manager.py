@@ -17,9 +17,9 @@ from omegaconf import DictConfig
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from coding_model_project.configs.typed import coding_of
+from coding_model_project.configs.schema import coding_of
 from coding_model_project.episodes.bash import Ending
-from coding_model_project.episodes.repair_config import RepairReward
+from coding_model_project.episodes.repair import RepairReward
 from coding_model_project.grading.brief import brief, verdict_of
 from coding_model_project.grading.rewards import discounted, reward_function
 from coding_model_project.grading.shaping import Answer, Shaping, shaped

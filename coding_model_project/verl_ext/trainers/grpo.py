@@ -11,14 +11,13 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.typed import coding_of
+from coding_model_project.configs.schema import coding_of
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.grading.judge import check_service
 from coding_model_project.launch.checks.checks import check_grpo
 from coding_model_project.launch.checks.episode_checks import has_agent, has_bash, has_episodes
-from coding_model_project.launch.checks.machine_checks import check_cpus
+from coding_model_project.launch.checks.machine_checks import check_cpus, check_head, joined_ray
 from coding_model_project.launch.device import log_into
-from coding_model_project.launch.joining import check_head, joined_ray
 from coding_model_project.launch.sizing import fill_bucket
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
 from coding_model_project.verl_ext.cluster import forkserver, session

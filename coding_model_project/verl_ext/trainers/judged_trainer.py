@@ -13,7 +13,7 @@ from typing import Any
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-from coding_model_project.configs.typed import OnUngradable
+from coding_model_project.configs.schema import OnUngradable
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.verl_ext.rewards.own_recipe import UNGRADABLE
 from coding_model_project.verl_ext.trainers.batches import (

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-import coding_model_project.cli as cli
-from coding_model_project.cli import judging
+from coding_model_project.cli import options
 from coding_model_project.data.problems import write_problems
 from tests.fakes import FakeSandbox, stdin_problem
 
@@ -19,8 +18,7 @@ PROBLEMS = [
 def sandbox(monkeypatch):
     """A fake in the embedded sandbox's place."""
     fake = FakeSandbox()
-    for module in (judging, cli.sandbox):
-        monkeypatch.setattr(module, "embedded_sandbox", lambda *_, **__: fake)
+    monkeypatch.setattr(options, "embedded_sandbox", lambda *_, **__: fake)
     return fake
 
 

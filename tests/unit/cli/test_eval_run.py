@@ -13,6 +13,7 @@ from coding_model_project.types import Call, Problem, Test
 from tests import fresh
 from tests.completion_server import CompletionServer, serving
 from tests.processes import ran
+from tests.tables import tables
 
 ROOT = Path(__file__).parents[3]
 RUN = ["-m", "coding_model_project", "eval", "run"]
@@ -121,20 +122,7 @@ SERVER = [*MODEL, *SET, "--base-url", "http://localhost:9/v1"]
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [
-        (MODEL, "--dataset"),
-        (SET, "--model"),
-        ([*SERVER, "--extra-body", "{"], "--extra-body={: not JSON"),
-        ([*SERVER, "--token-limit-field", "length"], "'max_tokens', 'max_completion_tokens'"),
-        ([*SERVER, "--system-prompt", "${x}"], "write \\${"),
-        ([*SERVER, "--n", "0"], "n=0"),
-        ([*SERVER, "--dataset", "humanevil"], "needs a file of problems: humanevil=PATH"),
-        ([*SERVER, "--dataset", "verl"], "pass their file: verl=PATH"),
-        ([*SERVER, "--dataset", "mine.jsonl"], "mine.jsonl: no such file"),
-        ([*MODEL, *SET, "--base-url", "localhost:8000"], "expected a URL such as http://localhost"),
-        ([*MODEL, *SET, "--extra-body", '{"top_k": 2}'], "set coding.evaluation.base_url"),
-        ([*MODEL, *SET], ".: the folder has no config.json"),
-    ],
+    tables("cli")["wrong evaluations"],
 )
 def test_wrong_usage_is_one_line(arguments, says, problems, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -6,11 +6,12 @@ import json
 import pytest
 
 import coding_model_project.cli as cli
-from coding_model_project.cli import judging
+from coding_model_project.cli import options
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import SandboxError
 from coding_model_project.types import Harness, Instruction, Problem
 from tests.fakes import stdin_problem
+from tests.tables import tables
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.places import run_in_environments
 
@@ -72,13 +73,7 @@ def test_each_problem_is_judged_by_its_own_grader(tmp_path, sandbox, capsys):
 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
-    [
-        ("p.jsonl", "", "p.jsonl is empty"),
-        ("p.jsonl", "[1]\n", "p.jsonl:1: not a JSON object"),
-        ("c.jsonl", '{"problem_id": ["x"], "completion": ""}', "c.jsonl:1: problem_id: ['x']"),
-        ("c.jsonl", '[\n{"problem_id": "x", "completion": ""}\n]', "an object on each line"),
-        ("v.jsonl/x", "", "v.jsonl is a folder; expected a file"),
-    ],
+    tables("cli")["ungraded"],
 )
 def test_what_cannot_be_graded_is_one_line(files, sandbox, capsys, name, content, says):
     (files / name).parent.mkdir(exist_ok=True)
@@ -118,7 +113,7 @@ def test_a_traceback_only_with_debug(files, sandbox, monkeypatch, error, code):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(judging, "embedded_sandbox", fail)
+    monkeypatch.setattr(options, "embedded_sandbox", fail)
     assert grade(files) == code
     if code == 3:
         with pytest.raises(SandboxError):

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from coding_model_project import cli
-from coding_model_project.cli import judging
+from coding_model_project.cli import data_checks, options
 from coding_model_project.cli.options import Resumable
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.data.quality.preflight import (
@@ -136,7 +136,7 @@ async def test_public_tests_count_for_gold():
 @pytest.fixture
 def sandbox(monkeypatch):
     fake = FakeSandbox(answer=run)
-    monkeypatch.setattr(judging, "embedded_sandbox", lambda *_: fake)
+    monkeypatch.setattr(options, "embedded_sandbox", lambda *_: fake)
     return fake
 
 
@@ -170,12 +170,12 @@ def test_solutions_that_cannot_be_judged_are_not_missing(
         raise DataError("the tests do not compile")
 
     sandbox = FakeSandbox(answer=refuse)
-    monkeypatch.setattr(judging, "embedded_sandbox", lambda *_: sandbox)
+    monkeypatch.setattr(options, "embedded_sandbox", lambda *_: sandbox)
     problem = stdin_problem(("", "1"), gold=("print(1)",), comparison=comparison)
     write_problems(tmp_path / "p.jsonl", [problem])
     command = ["data", "preflight", f"mine={tmp_path / 'p.jsonl'}"]
-    for options in ([], ["--json"]):
-        assert cli.main([*command, *options]) == 1
+    for more in ([], ["--json"]):
+        assert cli.main([*command, *more]) == 1
         said = capsys.readouterr().err
         assert "mine: no solution could be judged: nothing is shown of its tests; the first" in said
         assert reason in said
@@ -274,7 +274,7 @@ def next_sandbox(tmp_path, monkeypatch):
 
     def use(**given):
         fake = FakeSandbox(answer=run, **given)
-        monkeypatch.setattr(judging, "embedded_sandbox", lambda *_: fake)
+        monkeypatch.setattr(options, "embedded_sandbox", lambda *_: fake)
         return fake
 
     return use
@@ -285,12 +285,12 @@ def test_a_journal_holds_all_that_was_found(tmp_path, next_sandbox):
     whole = asyncio.run(preflight(made, FakeSandbox(answer=run), mutants_per_problem=2))
     assert whole.quarantined.keys() == {"toy/1", "toy/3", "toy/4"}
     assert whole.mutation.problems == 26
-    how = judging.Checking(
-        sandbox=SandboxConfig(), where=Resumable(journal=tmp_path / "kept.jsonl"), mutants=2
-    )
+    where = Resumable(journal=tmp_path / "kept.jsonl")
     for n_calls in (True, False):
         fake = next_sandbox()
-        found = asyncio.run(judging.run_preflight(made, how, lambda *_: None))
+        found = asyncio.run(
+            data_checks.run_preflight(made, SandboxConfig(), where, lambda *_: None, mutants=2)
+        )
         assert found == whole
         assert bool(fake.calls) is n_calls
 

@@ -6,7 +6,6 @@ import pytest
 
 import coding_model_project as cmp
 from coding_model_project import cli
-from coding_model_project.cli import data_rows
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.data.quality.mutants import idle_program
 from coding_model_project.data.quality.reach import remember, unreached
@@ -101,7 +100,7 @@ def test_compiled_functions_and_answers_have_no_idle_program():
 def test_rows_leave_out_what_failed_the_check_and_say_if_there_was_none(
     tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(data_rows, "embedded_sandbox", lambda *_: FakeSandbox(answer=run))
+    monkeypatch.setattr(cli.options, "embedded_sandbox", lambda *_: FakeSandbox(answer=run))
     write_problems(tmp_path / "p.jsonl", PROBLEMS)
     command = ["data", "rows", str(tmp_path / "p.jsonl"), "--out", str(tmp_path / "out")]
     assert cli.main(command) == 0

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from coding_model_project import cli
-from coding_model_project.cli import data_checks
+from coding_model_project.cli import options
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.data.quality.test_order import (
     additional_greedy,
@@ -117,7 +117,7 @@ async def test_orders_are_applied_to_the_tests_they_were_made_for():
 
 
 def test_the_command_writes_what_training_rows_take(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(data_checks, "embedded_sandbox", lambda *_: FakeSandbox(answer=run))
+    monkeypatch.setattr(options, "embedded_sandbox", lambda *_: FakeSandbox(answer=run))
     problems, out = tmp_path / "p.jsonl", tmp_path / "order.jsonl"
     write_problems(problems, [absolute("fake/1"), absolute("fake/2", split="validation")])
     select = ["data", "select-tests", "fake", "--path", str(problems), "--out", str(out)]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from coding_model_project.configs.typed import coding_of, evaluation_settings, new_config
+from coding_model_project.configs.schema import coding_of, evaluation_settings, new_config
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.backends.generation import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coding_model_project.configs.typed import coding_of, evaluation_settings, new_config
+from coding_model_project.configs.schema import coding_of, evaluation_settings, new_config
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import (
     ConfigError,

@@ -14,6 +14,7 @@ from coding_model_project.integrations import trl
 from coding_model_project.integrations.trl import CodeReward
 from tests.fakes import FakeSandbox, stdin_problem
 from tests.processes import ran
+from tests.tables import tables
 from tests.text_cases import sources
 
 SOURCES = sources(__file__)
@@ -81,13 +82,7 @@ def test_the_same_program_many_times_runs_once_and_others_at_once():
 
 @pytest.mark.parametrize(
     ("columns", "message"),
-    [
-        ({}, "column=problem_id: the data set has no such column"),
-        ({"problem_id": ["fake/ech0"]}, "problem_id='fake/ech0': none of the 3 problems has this"),
-        ({"problem_id": [None]}, "problem_id=None: none of the 3 problems"),
-        ({"problem_id": ["fake/echo"] * 2}, "expected 1 ids"),
-        ({"problem_id": "a"}, "expected 1 ids"),
-    ],
+    tables("integrations")["no problem"],
 )
 def test_a_row_without_its_problem_ends_training_at_once(columns, message):
     sandbox = FakeSandbox()

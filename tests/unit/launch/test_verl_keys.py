@@ -9,6 +9,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from coding_model_project import cli
+from coding_model_project.launch.checks import rules
 from coding_model_project.launch.verl_keys import table, tree
 from coding_model_project.launch.verl_keys.effects import examine
 from coding_model_project.launch.verl_keys.table import LEAVE_OUT, Effect
@@ -128,9 +129,10 @@ def test_verl_itself_agrees():
     with pytest.raises(Exception, match="of_a_fork"):
         omega_conf_to_dataclass(config.actor_rollout_ref.actor)
     assert {name for name, _ in _ROLLOUT_REGISTRY} == {"vllm", "sglang", "trtllm"}
-    words = {*table.GROUP_ESTIMATORS, *table.OTHER_ESTIMATORS}
-    assert {str(name) for name in core_algos.ADV_ESTIMATOR_REGISTRY} == words
     known = {row.key: {*row.words} for row in table.words()}
+    estimators = {str(name) for name in core_algos.ADV_ESTIMATOR_REGISTRY}
+    assert estimators == known["algorithm.adv_estimator"]
+    assert estimators > {*rules._table()["group_estimators"]}
     criteria = known["algorithm.rollout_correction.rollout_rs"]
     assert criteria == rollout_corr_helper.SUPPORTED_ROLLOUT_RS_OPTIONS
     losses = known["actor_rollout_ref.actor.policy_loss.loss_mode"]

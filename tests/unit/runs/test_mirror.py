@@ -11,7 +11,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from coding_model_project.cli import main
-from coding_model_project.cli.common import local_runs
+from coding_model_project.cli.options import local_runs
 from coding_model_project.errors import ConfigError
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.mirror import mirroring

@@ -8,8 +8,7 @@ import random
 import pytest
 
 from coding_model_project.data.problems import read_problems, write_problems
-from coding_model_project.episodes.bash import Ending, Limits, Reply
-from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.bash import Calls, Ending, Limits, Reply
 from coding_model_project.episodes.tool_calls import (
     BASH_TOOL,
     MARKS,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.data.problems import write_problems
-from coding_model_project.episodes.bash_messages import NOT_RUN, Calls, opening
+from coding_model_project.episodes.bash import NOT_RUN, Calls, opening
 from coding_model_project.episodes.tool_calls import BASH_TOOL, ToolCall, bash_call
 from coding_model_project.errors import ConfigError, GenerationError
 from coding_model_project.harbor.environment.base import EnvironmentFailed

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coding_model_project.configs.typed import coding_of
+from coding_model_project.configs.schema import coding_of
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.launch.compose import compose_recipe

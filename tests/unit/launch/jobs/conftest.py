@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.launch.jobs.base import Job
+from coding_model_project.launch.jobs.control import JobLog
 
 
 def git(cwd: Path, *arguments: str) -> str:
@@ -32,6 +33,11 @@ def repo(tmp_path) -> Path:
     git(root, "add", "--all")
     git(root, "commit", "--quiet", "--message", "first")
     return root
+
+
+@pytest.fixture
+def log(tmp_path) -> JobLog:
+    return JobLog(tmp_path / "jobs")
 
 
 @pytest.fixture

@@ -1,38 +1,52 @@
-"""Jobs that are followed and stopped, on a back end in memory."""
+"""Jobs that are followed, stopped and fetched, on a back end in memory; and the job log."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import stat
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import fsspec
 import pytest
 
-from coding_model_project.errors import CodingModelError, ConfigError, JobError
+from coding_model_project.cli import main
+from coding_model_project.errors import (
+    CodingModelError,
+    ConfigError,
+    DataError,
+    JobError,
+    StorageError,
+)
 from coding_model_project.launch.jobs import control
-from coding_model_project.launch.jobs.base import Job, JobState
-from coding_model_project.launch.jobs.job_log import JobLog
+from coding_model_project.launch.jobs.base import Evaluation, Job, JobState, check_name, new_name
+from coding_model_project.launch.jobs.control import JobLog, fetch, source_of, table
 from coding_model_project.launch.jobs.source import read_source
+from coding_model_project.runs.mirror.mirror import Mirror
+from tests.unit.launch.jobs.conftest import make_job
 
 
-@pytest.fixture
-def log(tmp_path) -> JobLog:
-    return JobLog(tmp_path / "jobs")
+class Clock:
+    """A clock on which sleeping takes no time."""
+
+    now = 0.0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(time, name)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
-    """Replace the clock of `control`, so that sleeping takes no time."""
-
-    class Clock:
-        now = 0.0
-
-        def monotonic(self) -> float:
-            return self.now
-
-        def sleep(self, seconds: float) -> None:
-            self.now += seconds
-
+    """Replace the clock of `control`."""
     monkeypatch.setattr(control, "time", clock := Clock())
     return clock
 
@@ -180,3 +194,205 @@ def test_a_name_that_the_back_end_knows_is_refused_before_anything_is_sent(job, 
     with pytest.raises(ConfigError, match="--name=sft-1: ray http://head:8265 has a job of this"):
         control.submit(backend, job, read_source(repo, max_mb=1), log)
     assert (backend.submitted, log.job(job.name).state) == (0, JobState.refused)
+
+
+# ── the job log: a record per job, whole at any time, and a table for people ──────────────────────
+
+
+def test_a_job_is_read_back_as_it_was_written_by_its_user_alone(tmp_path, log):
+    job = make_job(tmp_path, evaluation=Evaluation(gpus=1, arguments="--n 4"))
+    log.add(job)
+    log.note(job, handle={"id": "7"})
+    ended = log.note(job, state=JobState.finished)
+    assert (
+        log.job(job.name)
+        == ended
+        == replace(job, handle={"id": "7"}, state=JobState.finished, ended=ended.ended)
+    )
+    assert ended.ended is not None
+    assert stat.S_IMODE((log.folder / job.name).stat().st_mode) == 0o700
+
+
+def test_a_name_is_taken_once_unless_it_was_refused(tmp_path, log):
+    job = make_job(tmp_path)
+    log.add(job)
+    with pytest.raises(ConfigError, match="--name=sft-1: a job of this name"):
+        log.add(job)
+    log.note(job, state=JobState.refused)
+    log.add(job)
+    assert log.job("sft-1").state is JobState.unknown
+
+
+def test_an_unknown_job_is_named_with_the_last_ones(tmp_path, log):
+    log.add(make_job(tmp_path))
+    with pytest.raises(ConfigError, match=r"nope: no such job .*sft-1.*jobs list"):
+        log.job("nope")
+
+
+def test_a_damaged_record_is_named(tmp_path, log):
+    log.add(make_job(tmp_path))
+    (log.folder / "sft-1" / "job.json").write_text('{"na')
+    with pytest.raises(DataError, match=r"sft-1/job\.json: damaged"):
+        log.jobs()
+
+
+def _add(folder, name):
+    try:
+        JobLog(folder).add(make_job(folder, name=name))
+    except ConfigError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+def test_of_processes_that_take_a_name_at_once_one_gets_it(tmp_path):
+    # A fork of a process with threads, as the tests' is, may wait for a lock for ever.
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        got = pool.starmap(_add, [(tmp_path, f"job-{n % 2}") for n in range(8)])
+    assert sum(got) == 2
+    assert {job.name for job in JobLog(tmp_path).jobs()} == {"job-0", "job-1"}
+
+
+def test_the_table_is_markdown_with_newest_first(tmp_path, log):
+    log.add(make_job(tmp_path, name="a", description="x | y"))
+    log.add(make_job(tmp_path, name="b", patch="f" * 64))
+    lines = table(log.jobs()).splitlines()
+    assert lines[2].startswith("| b | unknown | `python -m recipes.sft hardware=cpu")
+    assert "| ffffffffffff |" in lines[2]
+    assert "x \\| y" in lines[3]
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a-", "a_b", "a b", "ä", "a" * 64, "a.b"])
+def test_names_that_sagemaker_would_refuse_are_refused_everywhere(name):
+    with pytest.raises(ConfigError, match="--name="):
+        check_name(name)
+
+
+def test_new_names_are_valid_and_say_nothing_on_request():
+    for anonymous in (True, False):
+        check_name(new_name("grpo", anonymous=anonymous))
+    assert "grpo" in new_name("grpo", anonymous=False)
+    assert "grpo" not in new_name("grpo", anonymous=True)
+    assert new_name("grpo", anonymous=True) != new_name("grpo", anonymous=True)
+
+
+# ── a run's folder from a shared path or its mirror ───────────────────────────────────────────────
+
+
+FILES = ("run.json", "metrics.jsonl", "checkpoints/global_step_1/model.bin", "logs/a/console.log")
+
+
+@pytest.fixture(params=["path", "mirror"])
+def source(request, tmp_path):
+    """Return the run's location, a shared folder or a URL, with a function that writes there."""
+    if request.param == "path":
+        place = str(tmp_path / "run")
+        fs, base = fsspec.url_to_fs(place, auto_mkdir=True)
+    else:
+        place = f"memory://{tmp_path.name}/run"
+        fs, base = fsspec.url_to_fs(place)
+    write = lambda name, text: fs.pipe_file(f"{base}/{name}", text.encode())  # noqa: E731
+    for name in FILES:
+        write(name, name)
+    return place, write
+
+
+def test_a_run_is_copied_without_checkpoints_and_again_only_what_is_new(source, tmp_path):
+    place, write = source
+    done = fetch(place, tmp_path / "out", checkpoints=False)
+    assert (done.copied, done.kept) == (3, 0)
+    assert not (tmp_path / "out" / "checkpoints").exists()
+    write("metrics.jsonl", "longer than it was")
+    done = fetch(place, tmp_path / "out", checkpoints=True)
+    assert (done.copied, done.kept) == (2, 2)
+    assert (tmp_path / "out" / "metrics.jsonl").read_text() == "longer than it was"
+    assert (tmp_path / "out" / FILES[2]).read_text() == FILES[2]
+
+
+def test_a_run_that_is_nowhere_is_named_with_the_ways_out(tmp_path):
+    with pytest.raises(ConfigError, match=r"coding\.run_dir=/not/here.*--from"):
+        source_of(make_job(tmp_path, run_dir="/not/here"))
+    with pytest.raises(ConfigError, match="nothing there yet"):
+        fetch("memory://nothing", tmp_path / "out", checkpoints=False)
+
+
+def test_from_names_another_place(tmp_path, capsys):
+    JobLog(tmp_path / "jobs").add(make_job(tmp_path))
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "run.json").write_text("{}")
+    given = ["--jobs", str(tmp_path / "jobs"), "--out", str(tmp_path / "out")]
+    ended = main(["jobs", "fetch", "sft-1", "--from", str(tmp_path / "copy"), *given])
+    assert ended == 0, capsys.readouterr().err
+    assert (tmp_path / "out" / "run.json").exists()
+
+
+def test_what_is_written_is_whole_when_the_copy_fails(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in ("a", "b"):
+        (run / name).write_text(name)
+    real = fsspec.implementations.local.LocalFileSystem.get_file
+
+    def full(self, path, target, **options):
+        if path.endswith("/b"):
+            raise OSError(28, "No space left on device")
+        return real(self, path, target, **options)
+
+    monkeypatch.setattr(fsspec.implementations.local.LocalFileSystem, "get_file", full)
+    with pytest.raises(StorageError, match="disk is full"):
+        fetch(str(run), tmp_path / "out", checkpoints=False)
+    assert (tmp_path / "out" / "a").read_text() == "a"
+    assert not (tmp_path / "out" / "b").exists()
+
+
+def test_of_a_mirror_what_changed_is_copied(tmp_path):
+    run, url = tmp_path / "run", f"memory://{tmp_path.name}/mirrored"
+    run.mkdir()
+    (run / "run.json").write_text("{}")
+    (run / "rollouts.jsonl").write_text('{"step": 1}\n' * 30)
+    mirror = Mirror(run, url, 1.0, ())
+    mirror.sync()
+    out = tmp_path / "out"
+    done = fetch(url, out, checkpoints=False)
+    assert (done.copied, done.kept) == (2, 0)
+    assert (out / "rollouts.jsonl").read_text() == (run / "rollouts.jsonl").read_text()
+    (run / "run.json").write_text("{ }")
+    mirror.sync()
+    done = fetch(url, out, checkpoints=False)
+    assert (done.copied, done.kept) == (1, 1)
+
+
+def test_another_runs_folder_is_not_written_over(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(name)
+        Mirror(tmp_path / name, f"memory://{tmp_path.name}/{name}", 1.0, ()).sync()
+    with pytest.raises(ConfigError, match=r"--out=.*/b: contains another run; choose another"):
+        fetch(f"memory://{tmp_path.name}/a", tmp_path / "b", checkpoints=False)
+    assert (tmp_path / "b" / "run.json").read_text() == "b"
+
+
+def test_a_change_is_copied_though_the_clock_of_the_source_is_behind(tmp_path):
+    run, out = tmp_path / "run", tmp_path / "out"
+    run.mkdir()
+    (run / "heartbeat").write_text("1")
+    fetch(str(run), out, checkpoints=False)
+    (run / "heartbeat").write_text("2")
+    hour_ago = time.time() - 3600
+    os.utime(run / "heartbeat", (hour_ago, hour_ago))
+    assert fetch(str(run), out, checkpoints=False).copied == 1
+    assert (out / "heartbeat").read_text() == "2"
+
+
+def test_a_store_that_cannot_be_used_is_one_line(tmp_path, monkeypatch):
+    from s3fs import S3FileSystem
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    S3FileSystem.clear_instance_cache()
+    with pytest.raises(ConfigError, match="no credentials found"):
+        fetch("s3://bucket/run", tmp_path / "out", checkpoints=False)
+    S3FileSystem.clear_instance_cache()

@@ -10,6 +10,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.launch.jobs.base import SAGEMAKER_RUN_DIR as RUN_DIR
 from coding_model_project.launch.jobs.base import JobState
 from coding_model_project.launch.jobs.sagemaker import SageMakerBackend
+from tests.tables import tables
 from tests.unit.launch.jobs.conftest import make_job
 
 pytestmark = pytest.mark.slow
@@ -89,12 +90,7 @@ def test_the_log_is_read_from_cloudwatch(aws, sagemaker_job):
 
 @pytest.mark.parametrize(
     ("fields", "message"),
-    [
-        ({"instance_type": "p5"}, "--instance-type=p5: expected a name as in ml"),
-        ({"role": "me"}, "--role=me: expected arn:aws:iam"),
-        ({"region": ""}, "--region: required with --backend sagemaker"),
-        ({"image": ""}, "--image=: give"),
-    ],
+    tables("launch")["sagemaker"],
 )
 def test_wrong_options_are_named(sagemaker_job, fields, message):
     with pytest.raises(ConfigError, match=message):

@@ -6,9 +6,10 @@ from zipfile import ZipFile
 
 import pytest
 
+from coding_model_project.contained import unpack_zip
 from coding_model_project.errors import ConfigError
-from coding_model_project.launch.jobs.job_log import JobLog
-from coding_model_project.launch.jobs.source import read_source, unpack, write_package
+from coding_model_project.launch.jobs.control import JobLog
+from coding_model_project.launch.jobs.source import read_source, write_package
 from coding_model_project.runs import provenance
 from tests.unit.launch.jobs.conftest import git, make_job
 
@@ -26,7 +27,7 @@ def changed(repo):
 def test_a_package_has_the_tree_as_it_is_without_what_git_ignores(repo, tmp_path):
     source = read_source(changed(repo), max_mb=1)
     write_package(source, tmp_path / "p.zip")
-    unpack(tmp_path / "p.zip", tmp_path / "out")
+    unpack_zip(tmp_path / "p.zip", tmp_path / "out")
     files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
     found = {str(path.relative_to(tmp_path / "out")) for path in files}
     shipped = {".job_source/state.json", ".job_source/uncommitted.patch"}
@@ -89,7 +90,7 @@ def test_a_run_in_a_job_notes_the_commit_that_was_shipped(repo, tmp_path, monkey
     write_package(source, tmp_path / "p.zip")
     with ZipFile(tmp_path / "p.zip") as package:
         assert json.loads(package.read(".job_source/state.json"))["commit"] == source.commit
-    unpack(tmp_path / "p.zip", tmp_path / "out")
+    unpack_zip(tmp_path / "p.zip", tmp_path / "out")
     monkeypatch.setattr(provenance, "_SHIPPED", tmp_path / "out" / ".job_source")
     state = provenance.git_state()
     assert (state["commit"], state["dirty"]) == (source.commit, True)

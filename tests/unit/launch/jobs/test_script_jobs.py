@@ -1,4 +1,7 @@
-"""Slurm's commands, by stand-ins: answers that a healthy cluster does not give, and several nodes."""
+"""Jobs that are a script: on this machine's GPUs, and under Slurm with stand-ins of its commands.
+
+The stand-ins give answers that a healthy cluster does not give, and several nodes.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,95 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 from coding_model_project.errors import INTERRUPTED, ConfigError, JobError
+from coding_model_project.launch.jobs import script_jobs
 from coding_model_project.launch.jobs.base import Evaluation, JobState
-from coding_model_project.launch.jobs.slurm import SlurmBackend
+from coding_model_project.launch.jobs.script_jobs import (
+    LocalBackend,
+    SlurmBackend,
+    script,
+    written_state,
+)
+from tests.tables import tables
 from tests.unit.launch.jobs.conftest import make_job
 from tests.waiting import wait_for
+
+
+@pytest.mark.parametrize(
+    ("command", "state"), [("true", JobState.finished), ("false", JobState.failed)]
+)
+def test_the_exit_code_is_kept_in_a_folder_of_any_name(tmp_path, monkeypatch, command, state):
+    monkeypatch.setattr(sys, "executable", command)
+    job = make_job(tmp_path, folder=f"{tmp_path}/jobs of mine's/sft-1")
+    Path(job.folder).mkdir(parents=True)
+    assert written_state(job) is None
+    subprocess.run(["bash", "-c", script(job)], check=False)
+    assert written_state(job) is state
+
+
+# ── this machine and its GPUs ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def local_job(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # for the locks
+
+    def make(gpus="", **fields):
+        return make_job(tmp_path, backend="local", options={"gpus": gpus}, **fields)
+
+    return make
+
+
+def test_a_gpu_profile_needs_gpus(local_job):
+    job = local_job(overrides=("hardware=gpu_1x",))
+    with pytest.raises(ConfigError, match=r"--gpus=: hardware=gpu_1x needs GPUs; .*--gpus 0,1"):
+        LocalBackend().check(job)
+
+
+def test_a_job_without_gpus_sees_none_even_if_its_user_does(local_job, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with ZipFile(tmp_path / "p.zip", "w") as package:
+        package.writestr("recipes/__init__.py", "")
+        package.writestr("recipes/sft.py", "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])")
+    job = local_job()
+    Path(job.folder).mkdir(parents=True)
+    started = LocalBackend().submit(job, tmp_path / "p.zip")
+    os.waitpid(int(started["pid"]), 0)
+    assert LocalBackend().log(job) == b"\n"
+
+
+def test_the_lock_of_a_gpu_is_no_way_to_anothers_file(local_job, tmp_path):
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "coding-model-gpu-91.lock").symlink_to("victim")
+    with pytest.raises(ConfigError, match=r"lock of GPU 91 cannot be opened"):
+        script_jobs._lock(local_job(gpus="91"), "91", ExitStack())
+    assert (tmp_path / "victim").read_text() == "mine"
+    assert (tmp_path / "victim").stat().st_mode & 0o666 != 0o666
+
+
+def test_another_user_can_open_the_lock_of_a_gpu(local_job, tmp_path):
+    before = os.umask(0o077)
+    try:
+        with ExitStack() as held:
+            script_jobs._lock(local_job(gpus="90"), "90", held)
+    finally:
+        os.umask(before)
+    (file,) = tmp_path.glob("coding-model-gpu-*")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o666
+
+
+# ── Slurm, by stand-ins of its commands ──────────────────────────────────────────────────────────────
+
 
 _ROOT = Path(__file__).parents[4]
 
@@ -41,16 +123,11 @@ def command(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("exit_code", "state"),
-    [
-        ("0:9", JobState.stopped),
-        ("0:53", JobState.failed),  # Slurm could not open the log file
-        ("1:0", JobState.failed),
-        ("130:0", JobState.interrupted),
-    ],
+    tables("launch")["slurm states"],
 )
 def test_a_failed_job_never_counts_as_finished(slurm_job, command, exit_code, state):
     command("scontrol", f"echo JobId=7 JobName=sft-1 JobState=FAILED ExitCode={exit_code}")
-    assert SlurmBackend().state(slurm_job) is state
+    assert SlurmBackend().state(slurm_job) == state
 
 
 @pytest.mark.parametrize("name", ["scontrol", "scancel"])
@@ -63,12 +140,7 @@ def test_a_controller_that_times_out_is_a_job_error(slurm_job, command, name):
 
 @pytest.mark.parametrize(
     ("option", "refused"),
-    [
-        *((f"--time={short}", True) for short in ("15", "14:59", "0-0:10")),
-        *((f"--time={long}", False) for long in ("16", "1:00:00", "1-12", "UNLIMITED")),
-        ("--nodes=4", True),  # of recipes.sft, which trains on one
-        ("--nodes=1", False),
-    ],
+    tables("launch")["slurm limits"],
 )
 def test_limits_that_cannot_work_are_refused(tmp_path, command, option, refused):
     command("sbatch", "echo slurm 22.05")
