@@ -6,7 +6,7 @@ patches/               uncommitted changes of the working tree
 metrics.jsonl          a line per step: {"step", "data": {metric: value}}
 evaluations.jsonl      scores of the checkpoints, if they were watched (`evaluation.watch`)
 rollouts.jsonl         a line per judged sample (`rollouts`)
-traces/                timing of a step, to open in Perfetto (`step_traces`)
+traces/                timing of a step, to open in Perfetto (`verl_ext.trainers.samples`)
 checkpoints/           verl's checkpoints, each with a manifest (`checkpoints`)
 logs/attempt_N/        console.log; attempt.json with start and ending; heartbeat (`lease`)
 summary.json           written once the run is finished

@@ -18,37 +18,42 @@ from coding_model_project.runs.folder import FATAL, RunFolder
 from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.runs.ungradable import Ungradable
 from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY
-from coding_model_project.verl_ext.trainers import mismatch
 from coding_model_project.verl_ext.trainers.batches import (
     arrange,
     clear_lone,
     final_keys,
     infos_of,
     left_out,
+    measured_mismatch,
     model_tokens,
     reward_infos,
     sampled_entropy,
     trained_keys,
 )
-from coding_model_project.verl_ext.trainers.guards import Guards, no_program
-from coding_model_project.verl_ext.trainers.outages import Belongs, Outages
-from coding_model_project.verl_ext.trainers.sampling import OnlineSampler, with_sampler
-from coding_model_project.verl_ext.trainers.step_metrics import (
+from coding_model_project.verl_ext.trainers.guards import (
+    MISMATCH,
+    Belongs,
+    Guards,
+    Outages,
+    check_mismatch,
+    deadline,
+    end_process,
+    mismatch_limit,
+    no_program,
+    watching,
+)
+from coding_model_project.verl_ext.trainers.samples import (
     CLOCK_KEYS,
-    agent_metrics,
-    bash_metrics,
+    SampleLog,
     repair_metrics,
     source_metrics,
     step_metrics,
-)
-from coding_model_project.verl_ext.trainers.step_samples import (
-    SampleLog,
-    judged,
     trained_samples,
     validated_samples,
+    work_metrics,
 )
+from coding_model_project.verl_ext.trainers.sampling import OnlineSampler, with_sampler
 from coding_model_project.verl_ext.trainers.verl_checkpoints import CodingCheckpoints
-from coding_model_project.verl_ext.trainers.watch import deadline, end_process, watching
 
 _SAMPLE_FIELDS = [
     *("prompts", "responses", "response_mask", "rm_scores", "advantages", "extra_fields")
@@ -166,10 +171,10 @@ class CodingTrainer(PPOTrainer):
             "actor/entropy" not in metrics
         ):  # bypass mode: verl computes no log-probabilities for its own
             metrics["actor/entropy"] = sampled_entropy(batch)
-        found = mismatch.measure(batch, self.actor_rollout_wg, self.config)
+        found = measured_mismatch(batch, self.actor_rollout_wg, self.config)
         if found is not None:
-            metrics[mismatch.METRIC] = found
-            mismatch.check(found, mismatch.limit(self.config), self.global_steps)
+            metrics[MISMATCH] = found
+            check_mismatch(found, mismatch_limit(self.config), self.global_steps)
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
@@ -247,14 +252,11 @@ class CodingTrainer(PPOTrainer):
         lost = self._outages.lost(self._belongs)
         metrics["judge/seconds"] += sum(row.judge_s for row in lost)
         problems = [row.problem for row in lost]
-        metrics.update(source_metrics([judged(sample) for sample in samples], problems))
+        metrics.update(source_metrics(samples, problems))
         metrics["judge/not_isolated"] = refused / requested
         if has_episodes(self.config):
             metrics.update(repair_metrics(infos, self.config.coding.repair.rounds))
-        if has_bash(self.config):
-            metrics.update(bash_metrics(infos))
-        if has_agent(self.config):
-            metrics.update(agent_metrics(infos))
+        metrics.update(work_metrics(infos))
         metrics["rollout/trained_tokens"] = sum(model_tokens(trained, batch.partition_id))
         metrics.update(self._token_metrics())
         self._samples.step(self.global_steps, "train", samples, self.logger.logger)

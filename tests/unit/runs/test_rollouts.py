@@ -17,7 +17,6 @@ from coding_model_project.runs.rollouts import (
     read_all_rollouts,
     read_rollouts,
 )
-from coding_model_project.runs.step_traces import Span, write_trace
 from coding_model_project.types import Call, ErrorType, Stdin, Test, TestResult, Verdict
 
 ROW = Rollout(
@@ -176,12 +175,3 @@ def test_metrics_count_the_later_value_and_cost_counts_both(tmp_path):
     assert read_metrics(tmp_path / "none") == {}
     end_last_line(path)
     assert path.read_text().endswith("\n")
-
-
-def test_spans_that_overlap_lie_in_rows_of_their_own(tmp_path):
-    def span(start, end):
-        return Span(track="judging", name="x", start=start, end=end, arguments={})
-
-    write_trace(tmp_path, 3, [span(0, 2), span(1, 3), span(2, 4)])
-    events = json.loads((tmp_path / "step_000003.json").read_text())["traceEvents"]
-    assert [event["tid"] for event in events if event["ph"] == "X"] == [0, 1, 0]

@@ -18,7 +18,7 @@ from coding_model_project.runs.ungradable import (
     reason_of,
 )
 from coding_model_project.verl_ext.rewards.judging import JudgePool, leaving_out
-from coding_model_project.verl_ext.trainers.outages import Outages
+from coding_model_project.verl_ext.trainers.guards import Outages
 from tests.hosts import host, needs_namespaces
 from tests.text_cases import sources
 from tests.unit.runs.test_folder import start

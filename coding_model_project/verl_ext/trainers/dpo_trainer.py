@@ -25,8 +25,9 @@ from coding_model_project.configs.schema import DPOLoss
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.checks import files
 from coding_model_project.runs.inputs import model_files
-from coding_model_project.verl_ext.dpo.dpo_data import PairCollator, PairDataset
-from coding_model_project.verl_ext.dpo.dpo_loss import (
+from coding_model_project.verl_ext.trainers.dpo_pairs import (
+    PairCollator,
+    PairDataset,
     answer_log_probs,
     pair_losses,
     pair_metrics,
