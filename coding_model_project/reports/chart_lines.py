@@ -18,7 +18,7 @@ import numpy as np
 from coding_model_project.evaluation.statistics.intervals import bootstrap_interval, rate_interval
 from coding_model_project.reports.charts import Line, Stack
 from coding_model_project.reports.tally import ACCEPTED, RunTally, StepTally
-from coding_model_project.runs.metrics_log import series
+from coding_model_project.runs.overview import series
 from coding_model_project.types import ERROR_GROUPS
 
 Metrics = Mapping[int, dict[str, float]]

@@ -1,14 +1,21 @@
-"""The start and end of an attempt: refusal of a second one, and takeover of a dead one."""
+"""The start and end of an attempt: refusal of a second one, takeover of a dead one, and a graceful stop.
+
+On SIGTERM, as clusters send it, a run finishes its step, saves a checkpoint and ends.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import FrameType, TracebackType
 
 import psutil
 from omegaconf import DictConfig
@@ -17,9 +24,7 @@ from coding_model_project.atomic import write_json, write_text
 from coding_model_project.errors import INTERRUPTED, ConfigError
 from coding_model_project.redaction import redacted
 from coding_model_project.runs import provenance
-from coding_model_project.runs.attempt import ATTEMPT, Attempt, State
-from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.inputs import Inputs, changes
+from coding_model_project.runs.folder import ATTEMPT, Attempt, RunFolder, State
 from coding_model_project.runs.lease import (
     BEAT_S,
     LEASE_S,
@@ -30,7 +35,9 @@ from coding_model_project.runs.lease import (
     machine,
     start_ticks,
 )
-from coding_model_project.runs.refusal import (
+from coding_model_project.runs.resuming import (
+    Inputs,
+    changes,
     comparable,
     forget,
     has_made_something,
@@ -61,7 +68,7 @@ def start_attempt(
         config: the configuration, saved resolved, and compared with the recorded one.
         inputs: the current data and model, saved, and compared with the recorded ones.
         force: resume even if something has changed; new values replace the recorded ones.
-        bound: changes since the last attempt that cannot be forced (see `refusal.refuse_changes`).
+        bound: changes since the last attempt that cannot be forced (see `resuming.refuse_changes`).
         say: called with messages about a restart, or about the heartbeat being watched.
 
     Raises:
@@ -222,3 +229,74 @@ def _write_attempt(run: RunFolder, attempt: Attempt) -> None:
     fields = asdict(attempt)
     del fields["log_dir"]
     write_json(folder / ATTEMPT, fields)
+
+
+_STOP = "stop"
+_SAME_S = 2.0
+"""Seconds within which signals are one: `scancel` and preemption signal a job's script, which passes the
+signal on, and the run itself."""
+
+
+def stop_requested(log_dir: Path) -> bool:
+    """Return whether a stop of the attempt was requested; trainers check it after each step."""
+    return (log_dir / _STOP).exists()
+
+
+def ask_to_stop(run: RunFolder) -> bool:
+    """Request that a run saves a checkpoint and ends; works from any process that sees its folder.
+
+    Returns:
+        False if the run is not running.
+    """
+    attempts = run.attempts()
+    if not attempts or attempts[-1].state is not State.running:
+        return False
+    (run.log_dir(attempts[-1].number) / _STOP).touch()
+    return True
+
+
+class StopSignal:
+    """A context manager in which SIGTERM requests a stop; another one, later, interrupts at once.
+
+    The request is a file, since the trainer is another process, maybe on another host. Leaving raises
+    KeyboardInterrupt if a stop was requested. It replaces any error, because workers that receive the
+    signal too fail in many ways.
+
+    Args:
+        log_dir: the attempt's log folder.
+        listen: False does not handle signals, for a caller with its own handlers.
+    """
+
+    def __init__(self, log_dir: Path, *, listen: bool) -> None:
+        self._log_dir = log_dir
+        self._listen = listen
+        self._asked_at: float | None = None
+
+    def __enter__(self) -> None:
+        if self._listen:
+            self._before = signal.signal(signal.SIGTERM, self._request)
+
+    def _request(self, signum: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._asked_at is not None and now - self._asked_at < _SAME_S:
+            return
+        if stop_requested(self._log_dir):
+            raise KeyboardInterrupt
+        self._asked_at = now
+        (self._log_dir / _STOP).touch()
+        # os.write, since this handler may have interrupted a print.
+        with suppress(OSError):  # the terminal may have been closed
+            os.write(
+                2, b"SIGTERM: ending after this step, with a checkpoint; again to end at once\n"
+            )
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._listen:
+            signal.signal(signal.SIGTERM, self._before)
+        if stop_requested(self._log_dir):
+            raise KeyboardInterrupt from error

@@ -28,7 +28,7 @@ from coding_model_project.evaluation.statistics.intervals import (
     welch,
 )
 from coding_model_project.grading.base import GRADER_VERSION
-from coding_model_project.runs.refusal import differences, listed
+from coding_model_project.runs.resuming import differences, listed
 from coding_model_project.types import ERROR_GROUPS, ErrorType
 
 

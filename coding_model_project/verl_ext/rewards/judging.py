@@ -25,7 +25,7 @@ from coding_model_project.errors import (
 from coding_model_project.grading.judge import Graders, open_judge
 from coding_model_project.grading.rewards import RewardKind
 from coding_model_project.harbor import task_grader
-from coding_model_project.runs.ungradable import Ungradable, note, reason_of
+from coding_model_project.runs.rollouts import Ungradable, note, reason_of
 from coding_model_project.types import Problem
 
 ATTEMPTS = "attempts"

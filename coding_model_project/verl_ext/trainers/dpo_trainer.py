@@ -24,7 +24,7 @@ from verl.utils.tracking import Tracking
 from coding_model_project.configs.schema import DPOLoss
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.checks import files
-from coding_model_project.runs.inputs import model_files
+from coding_model_project.runs.resuming import model_files
 from coding_model_project.verl_ext.trainers.dpo_pairs import (
     PairCollator,
     PairDataset,

@@ -27,7 +27,7 @@ from coding_model_project.errors import SandboxError, TrainingError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.harbor.integrity import NotIsolatedError
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.ungradable import Ungradable, last_reason, read_attempt
+from coding_model_project.runs.rollouts import Ungradable, last_reason, read_attempt
 from coding_model_project.types import ErrorType
 from coding_model_project.verl_ext.cluster.nodes import cause_of
 

@@ -28,7 +28,7 @@ from coding_model_project.configs.schema import TrainingMode, staleness_of
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.http import announced, reason
 from coding_model_project.launch.checks.machine_checks import UNITS
-from coding_model_project.runs.ungradable import Ungradable
+from coding_model_project.runs.rollouts import Ungradable
 from coding_model_project.verl_ext.trainers.batches import group_of, model_tokens
 from coding_model_project.verl_ext.trainers.coding_trainer import CodingTrainer
 from coding_model_project.verl_ext.trainers.guards import Belongs

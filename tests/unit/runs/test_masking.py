@@ -8,7 +8,7 @@ import os
 import pytest
 from omegaconf import OmegaConf
 
-from coding_model_project.runs.mirror.masking import masked, secrets_of
+from coding_model_project.runs.masking import masked, secrets_of
 
 
 @pytest.mark.parametrize("secret", ["/wJalrXUtnFEMI/K7MDENG", 'pa"ss\\wörd', "it's: #1 secret"])

@@ -3,7 +3,7 @@
 import pytest
 from omegaconf import OmegaConf
 
-from coding_model_project.runs.moved_config import made_ours
+from coding_model_project.runs.masking import made_ours
 
 
 def written(run_dir, problems, key="k"):

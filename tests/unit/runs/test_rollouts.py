@@ -9,7 +9,7 @@ import pytest
 from coding_model_project.errors import DataError
 from coding_model_project.grading.brief import brief
 from coding_model_project.runs import rollouts
-from coding_model_project.runs.metrics_log import read_metrics, series, total
+from coding_model_project.runs.overview import read_metrics, series, total
 from coding_model_project.runs.rollouts import (
     Rollout,
     RolloutWriter,

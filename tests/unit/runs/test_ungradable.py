@@ -8,8 +8,7 @@ import socket
 import pytest
 
 from coding_model_project.errors import DataError, SandboxError
-from coding_model_project.runs.starting import end_attempt
-from coding_model_project.runs.ungradable import (
+from coding_model_project.runs.rollouts import (
     Ungradable,
     last_reason,
     note,
@@ -17,6 +16,7 @@ from coding_model_project.runs.ungradable import (
     read_ungradable,
     reason_of,
 )
+from coding_model_project.runs.starting import end_attempt
 from coding_model_project.verl_ext.rewards.judging import JudgePool, leaving_out
 from coding_model_project.verl_ext.trainers.guards import Outages
 from tests.hosts import host, needs_namespaces

@@ -10,7 +10,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from coding_model_project.errors import DownloadError
-from coding_model_project.storage.publishing import published
+from coding_model_project.storage.fetching import published
 
 
 @pytest.fixture(autouse=True)

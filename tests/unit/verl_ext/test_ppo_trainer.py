@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from coding_model_project.errors import ConfigError, SandboxError, TrainingError
 from coding_model_project.harbor.integrity import NotIsolatedError
-from coding_model_project.runs.ungradable import Ungradable, note
+from coding_model_project.runs.rollouts import Ungradable, note
 from tests.answering import answering
 
 pytestmark = pytest.mark.verl

@@ -10,7 +10,7 @@ from coding_model_project.cli import main
 from coding_model_project.errors import ConfigError, StorageError
 from coding_model_project.launch.jobs.control import fetch, source_of
 from coding_model_project.launch.jobs.job_log import JobLog
-from coding_model_project.runs.mirror.mirror import Mirror
+from coding_model_project.runs.mirror import Mirror
 from tests.unit.launch.jobs.conftest import make_job
 
 FILES = ("run.json", "metrics.jsonl", "checkpoints/global_step_1/model.bin", "logs/a/console.log")
