@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from coding_model_project.doctor.findings import Finding, ok, problem, warning
-from coding_model_project.install import checkout, how_to_install
+from coding_model_project.extras import checkout, how_to_install
 from coding_model_project.launch.device import default_hardware
 
 _BOTH = {"verl": "0.9.1", "ray": "2.60.0", "tensordict": "0.10.0", "TransferQueue": "0.1.11"}

@@ -33,9 +33,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coding_model_project.codec import MAX_DEPTH
+from coding_model_project.codec import MAX_DEPTH, Opaque, Plain
 from coding_model_project.errors import DataError
-from coding_model_project.plain import Opaque, Plain
 
 if TYPE_CHECKING:
     from coding_model_project.types import Problem

@@ -19,7 +19,7 @@ from typing import Any
 
 from coding_model_project import codec
 from coding_model_project.atomic import replacing
-from coding_model_project.background import Background
+from coding_model_project.concurrency import Background
 from coding_model_project.data.loaders.base import Place, SetAside, Trail
 from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.progress import Advance, progress_bar

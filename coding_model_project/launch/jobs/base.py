@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from coding_model_project.errors import INTERRUPTED, ConfigError
-from coding_model_project.program import RECIPES
+from coding_model_project.extras import RECIPES
 
 JOB_RECIPES = tuple(name for name in RECIPES if name not in ("demo", "pipeline"))
 """Recipes that write one run folder, `coding.run_dir`; `stop` and `fetch` need one."""

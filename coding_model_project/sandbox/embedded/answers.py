@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coding_model_project import codec
-from coding_model_project.plain import Opaque, Plain
+from coding_model_project.codec import Opaque, Plain
 
 UNDECODABLE = Opaque("undecodable")
 _CONTAINERS = frozenset((list, tuple, dict, set, frozenset))

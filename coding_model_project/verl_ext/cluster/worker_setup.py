@@ -24,8 +24,6 @@ from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
-from coding_model_project.errors import CheckpointError
-
 
 def variables() -> dict[str, str]:
     """Return the environment variables of workers that call `prepare`. Their children inherit them."""
@@ -167,6 +165,8 @@ def load_weights_only() -> None:
     """
     import numpy as np
     import torch
+
+    from coding_model_project.errors import CheckpointError
 
     numpys = importlib.import_module("numpy._core.multiarray")
     dtypes = [value for value in vars(np.dtypes).values() if isinstance(value, type)]

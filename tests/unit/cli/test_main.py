@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import coding_model_project.cli as cli
-from coding_model_project.program import MODULE, RECIPES, SCRIPT, program
+from coding_model_project.extras import MODULE, RECIPES, SCRIPT, program
 from tests import fresh
 from tests.processes import ran
 from tests.tables import tables

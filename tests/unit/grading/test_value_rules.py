@@ -4,11 +4,11 @@ import math
 
 import pytest
 
+from coding_model_project.codec import Opaque
 from coding_model_project.errors import DataError
 from coding_model_project.grading.compare import Tolerance
 from coding_model_project.grading.execution import checked_tests
 from coding_model_project.grading.value_rules import VALUE_RULES, value_rule
-from coding_model_project.plain import Opaque
 from coding_model_project.types import Call, Problem, Stdin, Test
 from tests.tables import tables
 
