@@ -35,7 +35,7 @@ verl's own loop has no such key: its response is the only attempt."""
 
 EPISODE = "bash_episode"
 """Key of a bash agent's episode, which its agent loop has judged: ending, replies
-(`bash_loop.ReplyRecord`) and verdict, as plain data."""
+(`bash_loop`) and verdict, as plain data."""
 
 _SHOWN = 80
 """Characters of a ground truth that name a sample; it may be a row's tests."""

@@ -164,20 +164,9 @@ def _spans(samples: Sequence[Sampled]) -> Iterator[Span]:
         error = sample.about["verdict"]["error"]
         generated_at, graded_at = sample.info["generated_at"], sample.info["graded_at"]
         arguments = {"sample": sample.key, "error": error, "tokens": sample.about["tokens"]}
-        yield Span(
-            track="generated after the first",
-            name=sample.about["problem"],
-            start=began,
-            end=generated_at,
-            arguments=arguments,
-        )
-        yield Span(
-            track="judging, with waiting for a free sandbox",
-            name=error or "accepted",
-            start=generated_at,
-            end=graded_at,
-            arguments=arguments,
-        )
+        yield "generated after the first", sample.about["problem"], began, generated_at, arguments
+        judging = "judging, with waiting for a free sandbox"
+        yield judging, error or "accepted", generated_at, graded_at, arguments
 
 
 _CELL_CHARACTERS = 4_000
@@ -217,15 +206,8 @@ def _indented(code: str) -> str:
     return "\n".join("    " + line for line in code.splitlines())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """A time span on a named track, in seconds since the epoch."""
-
-    track: str
-    name: str
-    start: float
-    end: float
-    arguments: Mapping[str, float | str | None]
+Span = tuple[str, str, float, float, Mapping[str, float | str | None]]
+"""Track and name of a time span, its start and end in seconds since the epoch, and its arguments."""
 
 
 def write_trace(folder: Path, step: int, spans: Iterable[Span]) -> None:
@@ -233,22 +215,13 @@ def write_trace(folder: Path, step: int, spans: Iterable[Span]) -> None:
     events = []
     tracks: dict[str, int] = {}
     rows: dict[str, list[float]] = {}  # per track, the time at which each row is free
-    for span in sorted(spans, key=lambda span: span.start):
-        free = rows.setdefault(span.track, [])
-        row = next((n for n, until in enumerate(free) if until <= span.start), len(free))
-        free[row : row + 1] = [span.end]
-        process = tracks.setdefault(span.track, len(tracks) + 1)
-        events.append(
-            {
-                "name": span.name,
-                "ph": "X",
-                "ts": span.start * 1e6,
-                "dur": (span.end - span.start) * 1e6,
-                "pid": process,
-                "tid": row,
-                "args": dict(span.arguments),
-            }
-        )
+    for track, name, start, end, arguments in sorted(spans, key=lambda span: span[2]):
+        free = rows.setdefault(track, [])
+        row = next((n for n, until in enumerate(free) if until <= start), len(free))
+        free[row : row + 1] = [end]
+        place = {"pid": tracks.setdefault(track, len(tracks) + 1), "tid": row}
+        times = {"ts": start * 1e6, "dur": (end - start) * 1e6}
+        events.append({"name": name, "ph": "X", **times, **place, "args": dict(arguments)})
     names = [
         {"name": "process_name", "ph": "M", "pid": number, "args": {"name": track}}
         for track, number in tracks.items()

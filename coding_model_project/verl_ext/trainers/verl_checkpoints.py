@@ -105,21 +105,13 @@ class CodingCheckpoints(CheckpointCallback):
             raise ConfigError(
                 f"{_ASYNC_KEY}=true: a manifest needs a complete checkpoint; set the key to false"
             )
-        self._saved = SavedCheckpoints(config, print)
+        saved = SavedCheckpoints(config, print)
+        self._saved, self.finish = saved.saved, saved.finish
 
     def on_save(
-        self,
-        trainer: Any,
-        global_step: int,
-        checkpoint_dir: str,
-        async_save: bool = False,
-        **kwargs: Any,
+        self, trainer: Any, global_step: int, checkpoint_dir: str, *_: Any, **__: Any
     ) -> None:
-        self._saved.saved(Path(checkpoint_dir), ["actor"])
-
-    def finish(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
-        """See `SavedCheckpoints.finish`."""
-        self._saved.finish(timeout_s)
+        self._saved(Path(checkpoint_dir), ["actor"])
 
 
 def read_last_step() -> None:

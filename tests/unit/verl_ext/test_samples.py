@@ -59,9 +59,7 @@ def test_work_has_means_and_a_sum_of_tokens(samples):
 
 
 def test_spans_that_overlap_lie_in_rows_of_their_own(samples, tmp_path):
-    def span(start, end):
-        return samples.Span(track="judging", name="x", start=start, end=end, arguments={})
-
-    samples.write_trace(tmp_path, 3, [span(0, 2), span(1, 3), span(2, 4)])
+    spans = [("judging", "x", start, start + 2, {}) for start in range(3)]
+    samples.write_trace(tmp_path, 3, spans)
     events = json.loads((tmp_path / "step_000003.json").read_text())["traceEvents"]
     assert [event["tid"] for event in events if event["ph"] == "X"] == [0, 1, 0]
