@@ -23,28 +23,9 @@ from omegaconf import DictConfig
 from coding_model_project.atomic import write_json, write_text
 from coding_model_project.errors import INTERRUPTED, ConfigError
 from coding_model_project.redaction import redacted
-from coding_model_project.runs import provenance
+from coding_model_project.runs import lease, provenance, resuming
 from coding_model_project.runs.folder import ATTEMPT, Attempt, RunFolder, State
-from coding_model_project.runs.lease import (
-    BEAT_S,
-    LEASE_S,
-    OBSERVER,
-    Observer,
-    Pulse,
-    beat,
-    machine,
-    start_ticks,
-)
-from coding_model_project.runs.resuming import (
-    Inputs,
-    changes,
-    comparable,
-    forget,
-    has_made_something,
-    refuse_bound,
-    refuse_changes,
-    settings_changed,
-)
+from coding_model_project.runs.resuming import Inputs
 
 
 def start_attempt(
@@ -57,7 +38,7 @@ def start_attempt(
     force: bool,
     bound: Sequence[str] = (),
     say: Callable[[str], None] = lambda _: None,
-    observer: Observer = OBSERVER,
+    observer: lease.Observer = lease.OBSERVER,
 ) -> Attempt:
     """Create or reopen a run's folder and record a new attempt. Enter its `Heartbeat` next.
 
@@ -78,8 +59,8 @@ def start_attempt(
     attempts = run.attempts()
     if attempts:
         _refuse_running(attempts[-1], path, force=force, say=say, observer=observer)
-    refuse_changes(run, config, inputs, force=force, bound=bound)
-    refuse_bound(run, bound)
+    resuming.refuse_changes(run, config, inputs, force=force, bound=bound)
+    resuming.refuse_bound(run, bound)
     number = _claim(run, attempts[-1].number if attempts else 0, observer)
     attempt = _attempt_of_this_process(run, number)
     _write_attempt(run, attempt)  # before anything slow: another process waits for it only so long
@@ -106,7 +87,7 @@ def _write_folder(
         say(
             f"{run.path}: the last attempt {_how(attempts[-1])} without results; restarting ({anew})"
         )
-        forget(run)
+        resuming.forget(run)
         shutil.rmtree(run.path / "patches", ignore_errors=True)
     for folder in (run.path, run.checkpoints, run.traces):
         folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +97,7 @@ def _write_folder(
         provenance.write_patches(run.path / "patches")
     elif run.inputs() != inputs:
         write_json(run.run_json, run.provenance() | {"inputs": inputs})
-    write_text(run.config, comparable(config))
+    write_text(run.config, resuming.comparable(config))
     run.summary.unlink(missing_ok=True)
 
 
@@ -128,14 +109,14 @@ def _attempt_of_this_process(run: RunFolder, number: int) -> Attempt:
         pid_started=me.create_time(),
         host=socket.gethostname(),
         started=time.time(),
-        machine=machine(),
-        pid_ticks=start_ticks(me.pid),
+        machine=lease.machine(),
+        pid_ticks=lease.start_ticks(me.pid),
         log_dir=run.log_dir(number),
     )
 
 
 def _refuse_running(
-    last: Attempt, path: Path, *, force: bool, say: Callable[[str], None], observer: Observer
+    last: Attempt, path: Path, *, force: bool, say: Callable[[str], None], observer: lease.Observer
 ) -> None:
     """Refuse to start while an attempt runs; on another machine, watch its heartbeat.
 
@@ -150,15 +131,15 @@ def _refuse_running(
     assert last.log_dir is not None
     say(
         f"{path}: attempt {last.number} on {last.host} has not ended; watching its heartbeat for "
-        f"{LEASE_S:.0f} s, and taking over if there is none"
+        f"{lease.LEASE_S:.0f} s, and taking over if there is none"
     )
     pulse = observer.watch(last.log_dir)
-    if pulse is Pulse.beating:
+    if pulse is lease.Pulse.beating:
         age = observer.age_s(last.log_dir)
         raise ConfigError(
             f"{who}, its last heartbeat {age:.0f} s ago); end it there, or choose another folder"
         )
-    if pulse is Pulse.absent and not force:
+    if pulse is lease.Pulse.absent and not force:
         raise ConfigError(
             f"{who}, started by a version without heartbeats); if that process is gone, set "
             "coding.force=true"
@@ -166,7 +147,7 @@ def _refuse_running(
     say(f"{path}: attempt {last.number} on {last.host} is dead: taking over")
 
 
-def _claim(run: RunFolder, last: int, observer: Observer) -> int:
+def _claim(run: RunFolder, last: int, observer: lease.Observer) -> int:
     """Create the log folder of the next attempt; of several processes on any machines, one succeeds.
 
     Args:
@@ -182,14 +163,14 @@ def _claim(run: RunFolder, last: int, observer: Observer) -> int:
             run.log_dir(number).mkdir()
             break
         except FileExistsError:
-            observer.sleep(BEAT_S)
+            observer.sleep(lease.BEAT_S)
         if (run.log_dir(number) / ATTEMPT).exists():
             raise ConfigError(
                 f"coding.run_dir={run.path}: another process has just started attempt {number} of "
                 "the run; choose another folder"
             )
         number += 1  # that process was killed before it recorded its attempt
-    beat(run.log_dir(number), 0)
+    lease.beat(run.log_dir(number), 0)
     return number
 
 
@@ -211,10 +192,12 @@ def _starts_anew(
     run: RunFolder, attempts: Sequence[Attempt], config: DictConfig, inputs: Inputs
 ) -> str:
     """Return the changes since attempts without results; empty if the run resumes."""
-    if not attempts or not run.run_json.exists() or has_made_something(run):
+    if not attempts or not run.run_json.exists() or resuming.has_made_something(run):
         return ""
-    settings = settings_changed(run.config.read_text(), config) if run.config.exists() else []
-    return "; ".join([*settings, *changes(run.inputs(), inputs)])
+    settings = (
+        resuming.settings_changed(run.config.read_text(), config) if run.config.exists() else []
+    )
+    return "; ".join([*settings, *resuming.changes(run.inputs(), inputs)])
 
 
 def _how(attempt: Attempt) -> str:

@@ -14,7 +14,6 @@ from omegaconf import OmegaConf
 from coding_model_project.errors import ClusterError, ConfigError, TrainingError
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.verl_ext.cluster import membership
-from coding_model_project.verl_ext.cluster.membership import missing_for, missing_replicas
 from coding_model_project.verl_ext.cluster.nodes import Node, alive_nodes
 
 pytestmark = pytest.mark.verl
@@ -218,45 +217,43 @@ def test_a_node_that_cannot_be_reached_is_named_before_ray_misses_it(monkeypatch
 
 NODE = {"GPU": 8.0, "CPU": 32.0}
 HALF = {"GPU": 4, "CPU": 64}
-
-
-def of(*overrides):
-    return compose_recipe("grpo", ["hardware=gpu_8x", *overrides])
-
-
-def test_enough():
-    assert missing_for(of(), {"a": {"GPU": 8, "CPU": 33}}) == ""
-    assert missing_for(of("trainer.nnodes=2"), {"a": NODE, "b": NODE}) == ""
+TWO = "trainer.nnodes=2"
+BESIDE = "actor_rollout_ref.rollout.nnodes=1 actor_rollout_ref.rollout.n_gpus_per_node=4"
 
 
 @pytest.mark.parametrize(
-    ("nodes", "said"),
+    ("overrides", "nodes", "said"),
     [
-        ({"a": NODE}, "1 of the cluster's 1 nodes have trainer.n_gpus_per_node=8 GPUs and 24 CPUs"),
-        ({"a": NODE, "b": HALF, "c": HALF}, "1 of the cluster's 3"),
-        ({"a": NODE, "b": {"GPU": 8, "CPU": 8}}, "1 of the cluster's 2"),
+        ("", [{"GPU": 8, "CPU": 33}], ""),
+        (TWO, [NODE, NODE], ""),
+        (TWO, [NODE], "1 of the cluster's 1 nodes have trainer.n_gpus_per_node=8 GPUs and 24 CPUs"),
+        (TWO, [NODE, HALF, HALF], "1 of the cluster's 3"),
+        (TWO, [NODE, {"GPU": 8, "CPU": 8}], "1 of the cluster's 2"),
+        (
+            "",
+            [{"CPU": 2}, {"GPU": 8, "CPU": 24}],
+            "reserves 33 CPUs with it, and the cluster has 26 free, so the run would wait for ever; use "
+            "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+        ),
+        ("", [{"GPU": 8, "CPU": 24}], "more nodes, or fewer GPUs"),
+        (
+            BESIDE,
+            [{"GPU": 8, "CPU": 64}, {"GPU": 2, "CPU": 64}],
+            "actor_rollout_ref.rollout.nnodes=1: the trainer and the rollout's own 4 GPUs make 12, and "
+            "the cluster has 10 free",
+        ),
+        (BESIDE, [{"GPU": 8, "CPU": 64}, {"GPU": 4, "CPU": 64}], ""),
     ],
 )
-def test_gpus_and_cpus_are_needed_together_on_a_node(nodes, said):
-    assert said in missing_for(of("trainer.nnodes=2"), nodes)
-
-
-def test_storage_units_of_the_whole_cluster():
-    said = missing_for(of(), {"head": {"CPU": 2}, "a": {"GPU": 8, "CPU": 24}})
-    assert "reserves 33 CPUs with it, and the cluster has 26 free" in said
-    assert said.endswith("num_data_storage_units=1")
-    assert missing_for(of(), {"a": {"GPU": 8, "CPU": 24}}).endswith("more nodes, or fewer GPUs")
-
-
-def test_gpus_of_a_rollout_beside_the_trainers():
-    own = ("actor_rollout_ref.rollout.nnodes=1", "actor_rollout_ref.rollout.n_gpus_per_node=4")
-    said = missing_for(of(*own), {"a": {"GPU": 8, "CPU": 64}, "b": {"GPU": 2, "CPU": 64}})
-    assert said.startswith("actor_rollout_ref.rollout.nnodes=1: ")
-    assert "own 4 GPUs make 12, and the cluster has 10 free" in said
-    assert missing_for(of(*own), {"a": {"GPU": 8, "CPU": 64}, "b": {"GPU": 4, "CPU": 64}}) == ""
+def test_gpus_and_cpus_are_needed_together_on_a_node(overrides, nodes, said):
+    config = compose_recipe("grpo", ["hardware=gpu_8x", *overrides.split()])
+    found = membership.missing_for(config, {str(n): node for n, node in enumerate(nodes)})
+    assert said in found if said else found == ""
 
 
 def test_replicas_of_an_evaluation_need_a_gpu_and_two_cpus_on_one_node():
-    assert missing_replicas(3, {"a": {"GPU": 1, "CPU": 2}, "b": {"GPU": 2, "CPU": 5}}) == ""
-    said = missing_replicas(2, {"a": {"GPU": 2, "CPU": 3}, "head": {"CPU": 64}})
+    assert (
+        membership.missing_replicas(3, {"a": {"GPU": 1, "CPU": 2}, "b": {"GPU": 2, "CPU": 5}}) == ""
+    )
+    said = membership.missing_replicas(2, {"a": {"GPU": 2, "CPU": 3}, "head": {"CPU": 64}})
     assert said.startswith("2 replicas need a GPU and 2 CPUs each") and "free for 1;" in said
