@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,12 +90,7 @@ def settings_changed(recorded: str, config: DictConfig) -> list[str]:
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return the leaves of nested dictionaries that differ, each as one short line with both values."""
-    old, new = _flat(dict(before)), _flat(dict(after))
-    return [
-        f"{key}: {_short(old.get(key, 'absent'))} → {_short(new.get(key, 'absent'))}"
-        for key in [*old, *(key for key in new if key not in old)]
-        if old.get(key, "absent") != new.get(key, "absent")
-    ]
+    return changes(_flat(dict(before)), _flat(dict(after)), show=_short)
 
 
 def listed(changes: Sequence[str]) -> str:
@@ -256,11 +251,13 @@ def with_local_inputs(config: DictConfig, model_key: str) -> DictConfig:
     return local
 
 
-def changes(before: Inputs, after: Inputs) -> list[str]:
-    """Return the differences, one line per file."""
+def changes(
+    before: Mapping[str, str], after: Mapping[str, str], *, show: Callable[[str], str] = str
+) -> list[str]:
+    """Return the entries that differ, one line each with both values."""
     return [
-        f"{name}: {before.get(name, _ABSENT)} → {after.get(name, _ABSENT)}"
-        for name in [*before, *(name for name in after if name not in before)]
+        f"{name}: {show(before.get(name, _ABSENT))} → {show(after.get(name, _ABSENT))}"
+        for name in {**before, **after}
         if before.get(name, _ABSENT) != after.get(name, _ABSENT)
     ]
 

@@ -304,9 +304,7 @@ def read_ungradable(folder: Path) -> Iterator[Ungradable]:
 
 def _ungradable_in(path: Path) -> Iterator[Ungradable]:
     with path.open("rb") as lines:
-        for line in lines:
-            with suppress(orjson.JSONDecodeError):
-                yield Ungradable(**orjson.loads(line))
+        yield from (Ungradable(**row) for row in _parsed(lines, path))
 
 
 def read_attempt(folder: Path, attempt: int) -> Iterator[Ungradable]:
