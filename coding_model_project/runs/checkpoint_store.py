@@ -385,7 +385,7 @@ def claim(
 ) -> None:
     """Refuse a URL with another run's checkpoints, else record this run there.
 
-    Runs are the same if they may resume in the same folder (`refusal`); the folder itself may differ.
+    Runs are the same if they may resume in the same folder (`resuming`); the folder itself may differ.
     Checkpoints without a record, of an older version, are accepted.
 
     Args:
