@@ -157,8 +157,7 @@ def stop(run: Run) -> None:
 
     Returns immediately; the run's own command resumes it. Exit code 1 if the run is not running.
     """
-    from coding_model_project.runs.folder import RunFolder
-    from coding_model_project.runs.starting import ask_to_stop
+    from coding_model_project.runs.folder import RunFolder, ask_to_stop
 
     if not ask_to_stop(RunFolder(run)):
         print(f"{run}: not running")

@@ -40,6 +40,8 @@ from coding_model_project.storage.object_store import as_url, is_url
 if TYPE_CHECKING:
     from coding_model_project.runs.resuming import Inputs
 
+STOP = "stop"
+"""File in an attempt's log folder that requests a stop."""
 FATAL = "fatal.txt"
 """File in an attempt's log folder with the one-line reason why the run stopped itself."""
 _FULL_BYTES = 8 * 2**20
@@ -233,6 +235,24 @@ def full_disk(path: Path) -> str:
     if free > _FULL_BYTES:
         return ""
     return f"; the disk of {path} is full ({free / 2**20:.1f} MB free): make room and start again"
+
+
+def stop_requested(log_dir: Path) -> bool:
+    """Return whether a stop of the attempt was requested; trainers check it after each step."""
+    return (log_dir / STOP).exists()
+
+
+def ask_to_stop(run: RunFolder) -> bool:
+    """Request that a run saves a checkpoint and ends; works from any process that sees its folder.
+
+    Returns:
+        False if the run is not running.
+    """
+    attempts = run.attempts()
+    if not attempts or attempts[-1].state is not State.running:
+        return False
+    (run.log_dir(attempts[-1].number) / STOP).touch()
+    return True
 
 
 def find_runs(root: Path) -> list[RunFolder]:

@@ -24,7 +24,14 @@ from coding_model_project.atomic import write_json, write_text
 from coding_model_project.errors import INTERRUPTED, ConfigError
 from coding_model_project.redaction import redacted
 from coding_model_project.runs import lease, provenance, resuming
-from coding_model_project.runs.folder import ATTEMPT, Attempt, RunFolder, State
+from coding_model_project.runs.folder import (
+    ATTEMPT,
+    STOP,
+    Attempt,
+    RunFolder,
+    State,
+    stop_requested,
+)
 from coding_model_project.runs.resuming import Inputs
 
 
@@ -214,28 +221,9 @@ def _write_attempt(run: RunFolder, attempt: Attempt) -> None:
     write_json(folder / ATTEMPT, fields)
 
 
-_STOP = "stop"
 _SAME_S = 2.0
 """Seconds within which signals are one: `scancel` and preemption signal a job's script, which passes the
 signal on, and the run itself."""
-
-
-def stop_requested(log_dir: Path) -> bool:
-    """Return whether a stop of the attempt was requested; trainers check it after each step."""
-    return (log_dir / _STOP).exists()
-
-
-def ask_to_stop(run: RunFolder) -> bool:
-    """Request that a run saves a checkpoint and ends; works from any process that sees its folder.
-
-    Returns:
-        False if the run is not running.
-    """
-    attempts = run.attempts()
-    if not attempts or attempts[-1].state is not State.running:
-        return False
-    (run.log_dir(attempts[-1].number) / _STOP).touch()
-    return True
 
 
 class StopSignal:
@@ -266,7 +254,7 @@ class StopSignal:
         if stop_requested(self._log_dir):
             raise KeyboardInterrupt
         self._asked_at = now
-        (self._log_dir / _STOP).touch()
+        (self._log_dir / STOP).touch()
         # os.write, since this handler may have interrupted a print.
         with suppress(OSError):  # the terminal may have been closed
             os.write(

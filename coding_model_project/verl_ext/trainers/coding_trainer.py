@@ -14,9 +14,8 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from coding_model_project.configs.schema import TrainingSampler
 from coding_model_project.errors import SandboxError, TrainingError
 from coding_model_project.launch.checks.episode_checks import has_agent, has_bash, has_episodes
-from coding_model_project.runs.folder import FATAL, RunFolder
+from coding_model_project.runs.folder import FATAL, RunFolder, stop_requested
 from coding_model_project.runs.rollouts import Ungradable
-from coding_model_project.runs.starting import stop_requested
 from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY
 from coding_model_project.verl_ext.trainers import batches, guards, samples
 from coding_model_project.verl_ext.trainers.sampling import OnlineSampler, with_sampler

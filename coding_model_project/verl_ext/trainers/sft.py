@@ -18,8 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import CodingModelError, TrainingError
 from coding_model_project.http import free_port
-from coding_model_project.runs.folder import RunFolder, full_disk
-from coding_model_project.runs.starting import stop_requested
+from coding_model_project.runs.folder import RunFolder, full_disk, stop_requested
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
 

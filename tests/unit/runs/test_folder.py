@@ -22,6 +22,7 @@ from coding_model_project.runs.folder import (
     find_runs,
     refuse_unusable,
     sole_writer,
+    stop_requested,
 )
 from coding_model_project.runs.lease import OBSERVER
 from coding_model_project.runs.overview import summarise
@@ -31,7 +32,6 @@ from coding_model_project.runs.starting import (
     _write_attempt,
     end_attempt,
     start_attempt,
-    stop_requested,
 )
 from tests.synthetic_runs import write_run
 
