@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Literal, Self, overload
 
-from coding_model_project.background import Background
+from coding_model_project.concurrency import Background
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError, SandboxError, UngradableError
 from coding_model_project.grading.base import judge_completions

@@ -1,4 +1,4 @@
-"""Exact conversion of plain values to JSON and back, for values from a sandbox and stored problems.
+"""Plain data, the only values that may leave a sandbox, and their exact conversion to JSON and back.
 
 Decoding builds only exact built-in types and never runs code, so hostile bytes are safe to decode.
 JSON's own types stand for themselves; every other value is a one-key object:
@@ -9,6 +9,9 @@ JSON's own types stand for themselves; every other value is a one-key object:
 
 A subclass of a built-in type is encoded as that type, a NumPy scalar as the value that it holds.
 Equal sets have equal encodings, in every process, unless `ordered` is false.
+
+Drivers on other servers import this module for each request (`sandbox.carried`). It has no dataclasses:
+importing them takes longer than a test.
 """
 
 from __future__ import annotations
@@ -20,7 +23,43 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from coding_model_project.plain import Opaque, Plain
+Plain = (
+    None
+    | bool
+    | int
+    | float
+    | complex
+    | str
+    | bytes
+    | list["Plain"]
+    | tuple["Plain", ...]
+    | dict["Plain", "Plain"]
+    | set["Plain"]
+    | frozenset["Plain"]
+)
+"""Exact built-in types, the only ones that may leave a sandbox. Any other value arrives as `Opaque`."""
+
+STDERR_TAIL = 2000
+"""Bytes of the end of standard error that a sandbox keeps."""
+
+
+class Opaque:
+    """A stand-in for a value that is not plain data, with its type's name. Equals no expected value."""
+
+    __slots__ = ("type_name",)
+
+    def __init__(self, type_name: str) -> None:
+        self.type_name = type_name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Opaque) and self.type_name == other.type_name
+
+    def __hash__(self) -> int:
+        return hash(self.type_name)
+
+    def __repr__(self) -> str:
+        return f"Opaque({self.type_name!r})"
+
 
 MAX_DEPTH = 100
 

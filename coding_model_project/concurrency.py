@@ -1,17 +1,28 @@
-"""Bounded concurrency on one event loop."""
+"""Bounded concurrency on one event loop, and an asynchronous resource for synchronous callers."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+import threading
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import thread as executor_threads
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
+
+from coding_model_project.errors import SandboxError
 
 _Item = TypeVar("_Item")
 _Done = TypeVar("_Done")
 _Key = TypeVar("_Key", bound=Hashable)
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 async def each(
@@ -114,3 +125,121 @@ def _retrieve(made: asyncio.Task[Any]) -> None:
     """Mark an exception as seen, which asyncio would print if all waiters were cancelled."""
     if not made.cancelled():
         made.exception()
+
+
+_ENDING = "the process is exiting and judges no more completions"
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened(Generic[T]):
+    resource: T
+    loop: asyncio.AbstractEventLoop
+    ending: asyncio.Event
+
+
+class Background(Generic[T]):
+    """A runner of coroutines on a resource that the first call opens and the end of the process closes.
+
+    It is safe to use from any thread. In a thread with a running event loop, it blocks that loop. A
+    forked child opens its own resource, since threads do not survive a fork.
+
+    Args:
+        make: a function that returns the resource, an async context manager that is not yet entered.
+    """
+
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+        self._make = make
+        self._forget()
+        _all.add(self)
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._opened: Future[_Opened[T]] = Future()
+
+    def run(self, use: Callable[[T], Coroutine[Any, Any, R]]) -> R:
+        """Run the coroutine that `use` makes from the resource, and wait for its result.
+
+        Raises:
+            SandboxError: the process is exiting.
+            Exception: any error of the coroutine or of opening the resource.
+        """
+        if _process.ending:
+            raise SandboxError(_ENDING)
+        opened = self._open().result()
+        coroutine = use(opened.resource)
+        try:
+            running = asyncio.run_coroutine_threadsafe(coroutine, opened.loop)
+        except RuntimeError as error:  # the loop is closed
+            coroutine.close()
+            raise SandboxError(_ENDING) from error
+        try:
+            return running.result()
+        except CancelledError as error:
+            raise SandboxError(_ENDING) from error
+        except KeyboardInterrupt:
+            running.cancel()
+            raise
+
+    def _open(self) -> Future[_Opened[T]]:
+        with self._lock:
+            failed = self._opened.done() and self._opened.exception() is not None
+            if self._thread is None or failed:
+                self._opened = Future()
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._opened,), name="judge", daemon=True
+                )
+                self._thread.start()
+            return self._opened
+
+    def _serve(self, opened: Future[_Opened[T]]) -> None:
+        async def main() -> None:
+            ending = asyncio.Event()
+            async with self._make() as resource:
+                opened.set_result(_Opened(resource, asyncio.get_running_loop(), ending))
+                await ending.wait()
+
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            if opened.done():
+                raise
+            opened.set_exception(error)
+
+    def close(self) -> None:
+        """Close the resource if it is open; the next call reopens it."""
+        with self._lock:
+            thread, future = self._thread, self._opened
+            self._thread, self._opened = None, Future()
+        if thread is None or not thread.is_alive():
+            return
+        try:
+            opened = future.result()
+        except Exception:  # noqa: BLE001 - raised in the threads that called `run`
+            return
+        opened.loop.call_soon_threadsafe(opened.ending.set)
+        thread.join()
+
+
+def close_all() -> None:
+    """Close every open resource; the next call reopens each."""
+    for one in list(_all):
+        one.close()
+
+
+class _Process:
+    ending = False
+
+
+def _end() -> None:
+    _process.ending = True
+    close_all()
+
+
+_process = _Process()
+_all: weakref.WeakSet[Background[Any]] = weakref.WeakSet()
+# atexit is too late: executors join their threads earlier, and a program may still run in one. These
+# callbacks run last in, first out, so this one must be registered after the executors' own.
+assert executor_threads
+threading._register_atexit(_end)  # type: ignore[attr-defined]

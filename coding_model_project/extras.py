@@ -1,13 +1,17 @@
-"""Imports of optional libraries: an error that names a missing extra, and large libraries sooner."""
+"""Imports of libraries, and commands that messages suggest: how to install a missing one, this program's.
+
+Commands to install differ with and without a checkout.
+"""
 
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.install import how_to_install
 
 
 class NotInstalledError(ConfigError):
@@ -44,3 +48,62 @@ def without_collections() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
+
+
+_ABOVE_PACKAGE = Path(__file__).resolve().parents[1]
+_NAME = "coding-model-project"
+
+
+def checkout() -> Path | None:
+    """Return the repository that this package runs from; None if it was installed from a wheel."""
+    files = ("Makefile", "pyproject.toml")
+    here = all((_ABOVE_PACKAGE / name).is_file() for name in files)
+    return _ABOVE_PACKAGE if here else None
+
+
+def how_to_install(extra: str = "train", *, gpu: bool = False) -> str:
+    """Return the shell command that installs an extra of this package.
+
+    Args:
+        extra: a key of `[project.optional-dependencies]`. `make setup` installs all of them.
+        gpu: whether the extra uses an accelerator, for which a checkout pins other versions.
+    """
+    if checkout() is None:
+        return f"pip install '{_NAME}[{extra}]{_installed_from()}'"
+    return "pip install -r requirements/gpu.txt" if gpu and extra == "train" else "make setup"
+
+
+def _installed_from() -> str:
+    """Return pip's source of this package as a requirement suffix; empty if that is an index."""
+    import json
+    from importlib import metadata
+
+    try:
+        origin = metadata.distribution(_NAME).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        return ""
+    found = json.loads(origin) if origin else {"dir_info": {"editable": True}}
+    return "" if found.get("dir_info", {}).get("editable") else f" @ {found['url']}"
+
+
+SCRIPT = "coding-model"
+"""The console script; the same program as `MODULE`."""
+
+MODULE = "python -m coding_model_project"
+
+RECIPES = {
+    "baseline": "evaluate a model or a server",
+    "sft": "fine-tune on verified demonstrations",
+    "dpo": "learn from preference pairs",
+    "grpo": "RL on rewards from executed programs",
+    "repair": "GRPO in which failing programs are repaired",
+    "harbor": "GRPO on Harbor tasks, in a shell",
+    "pipeline": "all five phases, compared in one table",
+    "demo": "SFT and GRPO from nothing, in minutes on two CPU cores",
+}
+"""One-line description of each `python -m recipes.NAME`."""
+
+
+def program() -> str:
+    """Return the command line's name as typed; `MODULE` in a process of any other program."""
+    return SCRIPT if Path(sys.argv[0]).name == SCRIPT else MODULE

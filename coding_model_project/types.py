@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 
-from coding_model_project.plain import STDERR_TAIL as STDERR_TAIL
-from coding_model_project.plain import Opaque, Plain
+from coding_model_project.codec import STDERR_TAIL as STDERR_TAIL
+from coding_model_project.codec import Opaque, Plain
 
 # ── running a program ─────────────────────────────────────────────────────────────────────────────
 

@@ -3,7 +3,7 @@
 import difflib
 import sys
 
-from coding_model_project.program import RECIPES
+from coding_model_project.extras import RECIPES
 from coding_model_project.runs.console import reader_may_leave
 
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from coding_model_project.evaluation.comparison import Gain, gain
 from coding_model_project.evaluation.intervals import hierarchical_interval
 from coding_model_project.runs.folder import RunFolder, State
+from coding_model_project.runs.overview import summarise
 from coding_model_project.runs.rollouts import read_rollouts
-from coding_model_project.runs.summary import summarise
 
 RESULT = "## Result\n"
 CLAIMED = 3

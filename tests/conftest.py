@@ -114,7 +114,7 @@ def _logs_and_kernels_go_with_the_tests():
 def _no_judge_is_left_in_the_background():
     """Other tests count the processes of this one."""
     yield
-    if (background := sys.modules.get("coding_model_project.background")) is not None:
+    if (background := sys.modules.get("coding_model_project.concurrency")) is not None:
         background.close_all()
 
 

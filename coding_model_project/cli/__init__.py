@@ -35,7 +35,7 @@ from coding_model_project.cli import (
 )
 from coding_model_project.cli.commands import Commands, Group
 from coding_model_project.errors import INTERRUPTED, CodingModelError
-from coding_model_project.program import RECIPES, SCRIPT, program
+from coding_model_project.extras import RECIPES, SCRIPT, program
 from coding_model_project.redaction import redacted
 from coding_model_project.runs.console import quiet_requests, reader_may_leave
 

@@ -313,7 +313,7 @@ def local_runs(
     if not any(map(is_url, paths)):
         yield list(paths), str
         return
-    from coding_model_project.runs.mirror.reading import Followed, everything, is_light, pulling
+    from coding_model_project.runs.following import Followed, everything, is_light, pulling
 
     followed = {
         path: Followed(as_url(path), is_light if light else everything)
@@ -367,7 +367,7 @@ def publishes(command: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(command)
     def published_command(*args: P.args, **kwargs: P.kwargs) -> R:
-        from coding_model_project.storage.publishing import published
+        from coding_model_project.storage.fetching import published
 
         out = kwargs.get("out")
         if not isinstance(out, Path) or not is_url(out):

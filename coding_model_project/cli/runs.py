@@ -49,7 +49,7 @@ def list_runs(context: typer.Context, root: Root = Path("outputs")) -> None:
     if context.invoked_subcommand:
         return
     from coding_model_project.runs.folder import find_runs
-    from coding_model_project.runs.run_lines import duration, line
+    from coding_model_project.runs.overview import duration, line
 
     with local_runs([root], light=True) as ([folder], shown):
         runs = find_runs(folder)
@@ -71,8 +71,7 @@ def show(run: Run) -> None:
     from coding_model_project.evaluation.evaluate import RECIPE
     from coding_model_project.evaluation.results import METRICS
     from coding_model_project.evaluation.tables import metrics_table
-    from coding_model_project.runs.run_lines import duration, line
-    from coding_model_project.runs.summary import summarise
+    from coding_model_project.runs.overview import duration, line, summarise
 
     with local_runs([run], light=True) as ([path], shown):
         folder = _newest(path, shown)
@@ -116,7 +115,7 @@ def watch_run(
     from rich.live import Live
 
     from coding_model_project.runs.folder import State
-    from coding_model_project.runs.live_view import view
+    from coding_model_project.runs.overview import view
 
     with local_runs([run], every_s=every, light=True) as ([path], shown):
         folder = _newest(path, shown)
@@ -161,8 +160,7 @@ def stop(run: Run) -> None:
 
     Returns immediately; the run's own command resumes it. Exit code 1 if the run is not running.
     """
-    from coding_model_project.runs.folder import RunFolder
-    from coding_model_project.runs.stopping import ask_to_stop
+    from coding_model_project.runs.folder import RunFolder, ask_to_stop
 
     if not ask_to_stop(RunFolder(run)):
         print(f"{run}: not running")

@@ -126,7 +126,7 @@ def staleness_of(mode: TrainingMode, asked: int | None) -> int:
 
 
 class DPOLoss(StrEnum):
-    """The loss of a preference pair (`verl_ext.dpo.dpo_loss`)."""
+    """The loss of a preference pair (`verl_ext.trainers.dpo_pairs`)."""
 
     sigmoid = "sigmoid"
     ipo = "ipo"

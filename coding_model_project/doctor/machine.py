@@ -20,12 +20,11 @@ import psutil
 
 from coding_model_project.doctor import Finding, Status, judged, ok, problem, warning
 from coding_model_project.errors import SandboxError
-from coding_model_project.install import checkout, how_to_install
+from coding_model_project.extras import checkout, how_to_install, program
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.launch.checks.machine_checks import counted_cpus
 from coding_model_project.launch.device import default_hardware
 from coding_model_project.launch.sizing import free_memory_gb
-from coding_model_project.program import program
 from coding_model_project.runs import accelerators
 from coding_model_project.sandbox.embedded.languages.toolchains import summary
 from coding_model_project.sandbox.embedded.supervisor import strongest, why_not

@@ -33,7 +33,7 @@ from coding_model_project.evaluation.intervals import (
 from coding_model_project.evaluation.results import RUN_INFO, Evaluation, Result, read_evaluation
 from coding_model_project.evaluation.scores import first_accepted_costs
 from coding_model_project.grading.base import GRADER_VERSION
-from coding_model_project.runs.refusal import differences, listed
+from coding_model_project.runs.resuming import differences, listed
 from coding_model_project.runs.rollouts import read_rollouts
 from coding_model_project.types import ERROR_GROUPS, ErrorType
 

@@ -51,10 +51,9 @@ from coding_model_project.grading.judge import make_sandbox, open_judge
 from coding_model_project.grading.observation import can_repair
 from coding_model_project.redaction import redacted
 from coding_model_project.runs.folder import RunFolder, State, sole_writer
-from coding_model_project.runs.inputs import inputs_of
 from coding_model_project.runs.lease import Heartbeat
-from coding_model_project.runs.mirror.mirroring import mirrored
-from coding_model_project.runs.refusal import has_made_something, refuse_changes
+from coding_model_project.runs.mirror import mirrored
+from coding_model_project.runs.resuming import has_made_something, inputs_of, refuse_changes
 from coding_model_project.runs.starting import end_attempt, start_attempt
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig

@@ -19,8 +19,8 @@ from coding_model_project.evaluation.results import METRICS, Generated, Metrics,
 from coding_model_project.evaluation.scores import dataset_metrics, part_metrics
 from coding_model_project.grading.prompts import solve_messages
 from coding_model_project.runs.folder import RunFolder
+from coding_model_project.runs.overview import summarise
 from coding_model_project.runs.rollouts import Rollout
-from coding_model_project.runs.summary import summarise
 from coding_model_project.types import Problem
 
 REPORT = "report.html"

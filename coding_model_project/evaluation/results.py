@@ -19,7 +19,7 @@ from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation.journal import read_rows
 from coding_model_project.evaluation.journal import to_line as to_line  # evaluations of your own
 from coding_model_project.grading.brief import program_hash as program_hash
-from coding_model_project.runs.refusal import differences, listed
+from coding_model_project.runs.resuming import differences, listed
 
 COMPLETIONS = "completions.jsonl"
 RESULTS = "results.jsonl"

@@ -55,9 +55,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coding_model_project.codec import MAX_DEPTH
+from coding_model_project.codec import MAX_DEPTH, Opaque, Plain
 from coding_model_project.errors import DataError
-from coding_model_project.plain import Opaque, Plain
 from coding_model_project.types import (
     Asserts,
     Call,

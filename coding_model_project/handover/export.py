@@ -29,9 +29,9 @@ from coding_model_project.evaluation.tables import markdown_table
 from coding_model_project.evaluation.watch.found import Checkpoint, find, merge_command
 from coding_model_project.runs.checkpoints import FOLDER
 from coding_model_project.runs.folder import RunFolder, plain_config, value_at
-from coding_model_project.runs.inputs import fingerprint
+from coding_model_project.runs.overview import summarise
+from coding_model_project.runs.resuming import fingerprint
 from coding_model_project.runs.starting_model import EXPORT_MARKER, correct_dtype, weight_entries
-from coding_model_project.runs.summary import summarise
 
 CARD = "README.md"
 

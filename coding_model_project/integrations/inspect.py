@@ -32,7 +32,7 @@ from inspect_ai.util import (
 )
 
 from coding_model_project.api import Judge
-from coding_model_project.background import Background
+from coding_model_project.concurrency import Background
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.grading.prompts import PromptStyle, solve_messages

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from coding_model_project.api import Judge
-from coding_model_project.background import Background
+from coding_model_project.concurrency import Background
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError, SandboxError, UngradableError
 from coding_model_project.grading.base import Outcome

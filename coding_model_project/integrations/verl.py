@@ -20,7 +20,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from coding_model_project.api import Judge
-from coding_model_project.background import Background
+from coding_model_project.concurrency import Background
 from coding_model_project.data.loaders.base import Unusable
 from coding_model_project.data.loaders.cases import Hints, truth_of
 from coding_model_project.errors import ConfigError, DataError

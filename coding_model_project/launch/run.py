@@ -43,8 +43,7 @@ from coding_model_project.launch.compose import (
 from coding_model_project.launch.device import default_hardware, log_into, prepare_environment
 from coding_model_project.launch.sizing import needed_gb
 from coding_model_project.redaction import redacted
-from coding_model_project.runs.checkpoint_owner import claim
-from coding_model_project.runs.checkpoint_store import open_store, prepare_resume
+from coding_model_project.runs.checkpoint_store import claim, open_store, prepare_resume
 from coding_model_project.runs.checkpoints import step_of
 from coding_model_project.runs.console import output_copied_to, quiet_requests
 from coding_model_project.runs.folder import (
@@ -52,14 +51,18 @@ from coding_model_project.runs.folder import (
     State,
     refuse_unusable,
 )
-from coding_model_project.runs.inputs import Inputs, inputs_of, with_local_inputs
 from coding_model_project.runs.lease import Heartbeat
-from coding_model_project.runs.mirror.mirroring import mirrored
+from coding_model_project.runs.mirror import mirrored
+from coding_model_project.runs.overview import write_summary
 from coding_model_project.runs.provenance import command_line
-from coding_model_project.runs.refusal import refuse_changes, refuse_other_inputs
-from coding_model_project.runs.starting import end_attempt, start_attempt
-from coding_model_project.runs.stopping import StopSignal
-from coding_model_project.runs.summary import write_summary
+from coding_model_project.runs.resuming import (
+    Inputs,
+    inputs_of,
+    refuse_changes,
+    refuse_other_inputs,
+    with_local_inputs,
+)
+from coding_model_project.runs.starting import StopSignal, end_attempt, start_attempt
 from coding_model_project.storage.object_store import is_url
 from coding_model_project.synthetic import prepare
 

@@ -30,8 +30,8 @@ from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.isolation.child import interrupting, start_child
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.inputs import changes, fingerprint
-from coding_model_project.runs.metrics_log import read_metrics, series
+from coding_model_project.runs.overview import read_metrics, series
+from coding_model_project.runs.resuming import changes, fingerprint
 
 LOG = "log.txt"
 

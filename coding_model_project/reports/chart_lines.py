@@ -23,7 +23,7 @@ import numpy as np
 from coding_model_project.data.training.rows import source_of
 from coding_model_project.evaluation.intervals import bootstrap_interval, rate_interval
 from coding_model_project.reports.charts import Line, Stack
-from coding_model_project.runs.metrics_log import series
+from coding_model_project.runs.overview import series
 from coding_model_project.runs.rollouts import Rollout
 from coding_model_project.types import ERROR_GROUPS, ErrorType
 

@@ -20,7 +20,7 @@ from coding_model_project.reports.page import write_page
 from coding_model_project.reports.run_charts import run_charts
 from coding_model_project.reports.sample_selection import Choice, Index, SampleTable, choose
 from coding_model_project.runs.folder import RunFolder, State
-from coding_model_project.runs.metrics_log import read_metrics, total
+from coding_model_project.runs.overview import read_metrics, total
 from coding_model_project.runs.rollouts import read_rollouts
 
 BUDGET_BYTES = 16_000_000

@@ -141,24 +141,7 @@ def _mig_gb(kind: str) -> float | None:
 
 
 def _kfd(root: Path) -> list[Gpu]:
-    """Return AMD GPUs: the nodes of the kernel's topology that have vector units."""
-    found = []
-    for node in sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*")):
-        if int(_properties(node).get("simd_count", "0")) == 0:
-            continue  # a CPU
-        found.append(Gpu(name=_kfd_name(node), amd=True))
-    return found
-
-
-def _properties(folder: Path) -> dict[str, str]:
-    lines = (folder / "properties").read_text().splitlines()
-    return dict(line.split(maxsplit=1) for line in lines if " " in line)
-
-
-def _kfd_name(node: Path) -> str:
-    """Return "AMD GPU" with the chip, such as gfx942, if the kernel reports it."""
-    version = _properties(node).get("gfx_target_version", "")
-    if not version.isdecimal():
-        return "AMD GPU"
-    major, minor, step = int(version) // 10000, int(version) // 100 % 100, int(version) % 100
-    return f"AMD GPU gfx{major}{minor:x}{step:x}"
+    """Return AMD GPUs: the nodes of the kernel's topology that have vector units, which CPUs lack."""
+    files = (root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*/properties")
+    found = [re.search(r"^simd_count ([1-9])", file.read_text(), re.MULTILINE) for file in files]
+    return [Gpu(name="AMD GPU", amd=True) for _ in filter(None, found)]

@@ -5,10 +5,10 @@ run.json               the run's provenance (`provenance`)
 patches/               uncommitted changes of the working tree
 metrics.jsonl          a line per step: {"step", "data": {metric: value}}
 evaluations.jsonl      scores of the checkpoints, if they were watched (`evaluation.watch`)
-rollouts.jsonl         a line per judged sample (`rollouts`)
-traces/                timing of a step, to open in Perfetto (`step_traces`)
+rollouts.jsonl         a line per judged sample (`rollouts`); ungradable.jsonl per other one
+traces/                timing of a step, to open in Perfetto (`verl_ext.trainers.samples`)
 checkpoints/           verl's checkpoints, each with a manifest (`checkpoints`)
-logs/attempt_N/        console.log; attempt.json with start and ending; heartbeat (`lease`)
+logs/attempt_N/        console.log; attempt.json with start and ending (`Attempt`); heartbeat (`lease`)
 summary.json           written once the run is finished
 """
 
@@ -21,23 +21,103 @@ import json
 import os
 import re
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from coding_model_project.contained import open_lock
-from coding_model_project.errors import ConfigError, DataError, StorageError
+from coding_model_project.errors import INTERRUPTED, ConfigError, DataError, StorageError
 from coding_model_project.redaction import redacted
-from coding_model_project.runs.attempt import ATTEMPT, Attempt, State
-from coding_model_project.runs.inputs import Inputs
+from coding_model_project.runs.lease import OBSERVER, has_successor, machine, start_ticks
 from coding_model_project.storage.object_store import as_url, is_url
 
+if TYPE_CHECKING:
+    from coding_model_project.runs.resuming import Inputs
+
+STOP = "stop"
+"""File in an attempt's log folder that requests a stop."""
 FATAL = "fatal.txt"
 """File in an attempt's log folder with the one-line reason why the run stopped itself."""
 _FULL_BYTES = 8 * 2**20
 _ATTEMPT = re.compile(r"attempt_(\d{1,9})")
+
+
+ATTEMPT = "attempt.json"
+"""File in an attempt's log folder with the fields of `Attempt`."""
+
+
+class State(StrEnum):
+    """The state of a run, from its last attempt."""
+
+    running = "running"
+    finished = "finished"
+    interrupted = "interrupted"
+    """Stopped on request; the same command resumes it."""
+    failed = "failed"
+    """Ended with an error."""
+    killed = "killed"
+    """Ended without a record: kill -9, out of memory, a lost machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One start of a run. A resumed run has several."""
+
+    number: int
+    pid: int
+    pid_started: float
+    """The process's start in seconds since the epoch, since process ids are reused."""
+    host: str
+    started: float
+    ended: float | None = None
+    exit_code: int | None = None
+    error: str | None = None
+    """The error that ended it, in one line."""
+    machine: str | None = None
+    """The machine on which the process id is valid (`lease.machine`); None in older files."""
+    pid_ticks: int | None = None
+    """The process's start as returned by `lease.start_ticks`."""
+    log_dir: Path | None = None
+    """The folder it was read from; not in the file."""
+
+    @property
+    def state(self) -> State:
+        if self.exit_code is not None:
+            return {0: State.finished, INTERRUPTED: State.interrupted}.get(
+                self.exit_code, State.failed
+            )
+        alive = self.is_process if self.is_here else self._seems_alive()
+        return State.running if alive else State.killed
+
+    @property
+    def is_here(self) -> bool:
+        """True if its process would be visible on this machine."""
+        if self.machine is None:
+            return self.host == socket.gethostname()
+        return self.machine == machine()
+
+    @property
+    def is_process(self) -> bool:
+        """True if its process is running on this machine."""
+        if self.pid_ticks is not None:
+            return start_ticks(self.pid) == self.pid_ticks
+        try:
+            process = psutil.Process(self.pid)
+            started = process.create_time()
+            return abs(started - self.pid_started) < 2 and process.status() != "zombie"
+        except psutil.NoSuchProcess:
+            return False
+
+    def _seems_alive(self) -> bool:
+        if self.log_dir is None:
+            return True
+        return not has_successor(self.log_dir) and OBSERVER.seems_alive(self.log_dir)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +189,7 @@ class RunFolder:
             raise ConfigError(f"{self.path}: not a run's folder (it has no run.json)") from error
 
     def inputs(self) -> Inputs:
-        """Return the data and the model that the run started with (`inputs`); empty if not recorded.
+        """Return the data and the model that the run started with (`resuming`); empty if not recorded.
 
         Raises:
             ConfigError: this is not a run's folder.
@@ -155,6 +235,24 @@ def full_disk(path: Path) -> str:
     if free > _FULL_BYTES:
         return ""
     return f"; the disk of {path} is full ({free / 2**20:.1f} MB free): make room and start again"
+
+
+def stop_requested(log_dir: Path) -> bool:
+    """Return whether a stop of the attempt was requested; trainers check it after each step."""
+    return (log_dir / STOP).exists()
+
+
+def ask_to_stop(run: RunFolder) -> bool:
+    """Request that a run saves a checkpoint and ends; works from any process that sees its folder.
+
+    Returns:
+        False if the run is not running.
+    """
+    attempts = run.attempts()
+    if not attempts or attempts[-1].state is not State.running:
+        return False
+    (run.log_dir(attempts[-1].number) / STOP).touch()
+    return True
 
 
 def find_runs(root: Path) -> list[RunFolder]:

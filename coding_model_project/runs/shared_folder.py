@@ -20,8 +20,8 @@ from pathlib import Path
 
 from coding_model_project.errors import ClusterError, ConfigError, StorageError
 from coding_model_project.runs.folder import full_disk
-from coding_model_project.runs.inputs import fingerprint
 from coding_model_project.runs.lease import STALE_S
+from coding_model_project.runs.resuming import fingerprint
 
 _PACKAGES = ("coding_model_project", "verl", "vllm", "torch", "transformers", "ray")
 _PROBE = ".nodes-"

@@ -1,14 +1,21 @@
-"""The start and end of an attempt: refusal of a second one, and takeover of a dead one."""
+"""The start and end of an attempt: refusal of a second one, takeover of a dead one, and a graceful stop.
+
+On SIGTERM, as clusters send it, a run finishes its step, saves a checkpoint and ends.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import FrameType, TracebackType
 
 import psutil
 from omegaconf import DictConfig
@@ -16,28 +23,16 @@ from omegaconf import DictConfig
 from coding_model_project.atomic import write_json, write_text
 from coding_model_project.errors import INTERRUPTED, ConfigError
 from coding_model_project.redaction import redacted
-from coding_model_project.runs import provenance
-from coding_model_project.runs.attempt import ATTEMPT, Attempt, State
-from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.inputs import Inputs, changes
-from coding_model_project.runs.lease import (
-    BEAT_S,
-    LEASE_S,
-    OBSERVER,
-    Observer,
-    Pulse,
-    beat,
-    machine,
-    start_ticks,
+from coding_model_project.runs import lease, provenance, resuming
+from coding_model_project.runs.folder import (
+    ATTEMPT,
+    STOP,
+    Attempt,
+    RunFolder,
+    State,
+    stop_requested,
 )
-from coding_model_project.runs.refusal import (
-    comparable,
-    forget,
-    has_made_something,
-    refuse_bound,
-    refuse_changes,
-    settings_changed,
-)
+from coding_model_project.runs.resuming import Inputs
 
 
 def start_attempt(
@@ -50,7 +45,7 @@ def start_attempt(
     force: bool,
     bound: Sequence[str] = (),
     say: Callable[[str], None] = lambda _: None,
-    observer: Observer = OBSERVER,
+    observer: lease.Observer = lease.OBSERVER,
 ) -> Attempt:
     """Create or reopen a run's folder and record a new attempt. Enter its `Heartbeat` next.
 
@@ -61,7 +56,7 @@ def start_attempt(
         config: the configuration, saved resolved, and compared with the recorded one.
         inputs: the current data and model, saved, and compared with the recorded ones.
         force: resume even if something has changed; new values replace the recorded ones.
-        bound: changes since the last attempt that cannot be forced (see `refusal.refuse_changes`).
+        bound: changes since the last attempt that cannot be forced (see `resuming.refuse_changes`).
         say: called with messages about a restart, or about the heartbeat being watched.
 
     Raises:
@@ -71,8 +66,8 @@ def start_attempt(
     attempts = run.attempts()
     if attempts:
         _refuse_running(attempts[-1], path, force=force, say=say, observer=observer)
-    refuse_changes(run, config, inputs, force=force, bound=bound)
-    refuse_bound(run, bound)
+    resuming.refuse_changes(run, config, inputs, force=force, bound=bound)
+    resuming.refuse_bound(run, bound)
     number = _claim(run, attempts[-1].number if attempts else 0, observer)
     attempt = _attempt_of_this_process(run, number)
     _write_attempt(run, attempt)  # before anything slow: another process waits for it only so long
@@ -99,7 +94,7 @@ def _write_folder(
         say(
             f"{run.path}: the last attempt {_how(attempts[-1])} without results; restarting ({anew})"
         )
-        forget(run)
+        resuming.forget(run)
         shutil.rmtree(run.path / "patches", ignore_errors=True)
     for folder in (run.path, run.checkpoints, run.traces):
         folder.mkdir(parents=True, exist_ok=True)
@@ -109,7 +104,7 @@ def _write_folder(
         provenance.write_patches(run.path / "patches")
     elif run.inputs() != inputs:
         write_json(run.run_json, run.provenance() | {"inputs": inputs})
-    write_text(run.config, comparable(config))
+    write_text(run.config, resuming.comparable(config))
     run.summary.unlink(missing_ok=True)
 
 
@@ -121,14 +116,14 @@ def _attempt_of_this_process(run: RunFolder, number: int) -> Attempt:
         pid_started=me.create_time(),
         host=socket.gethostname(),
         started=time.time(),
-        machine=machine(),
-        pid_ticks=start_ticks(me.pid),
+        machine=lease.machine(),
+        pid_ticks=lease.start_ticks(me.pid),
         log_dir=run.log_dir(number),
     )
 
 
 def _refuse_running(
-    last: Attempt, path: Path, *, force: bool, say: Callable[[str], None], observer: Observer
+    last: Attempt, path: Path, *, force: bool, say: Callable[[str], None], observer: lease.Observer
 ) -> None:
     """Refuse to start while an attempt runs; on another machine, watch its heartbeat.
 
@@ -143,15 +138,15 @@ def _refuse_running(
     assert last.log_dir is not None
     say(
         f"{path}: attempt {last.number} on {last.host} has not ended; watching its heartbeat for "
-        f"{LEASE_S:.0f} s, and taking over if there is none"
+        f"{lease.LEASE_S:.0f} s, and taking over if there is none"
     )
     pulse = observer.watch(last.log_dir)
-    if pulse is Pulse.beating:
+    if pulse is lease.Pulse.beating:
         age = observer.age_s(last.log_dir)
         raise ConfigError(
             f"{who}, its last heartbeat {age:.0f} s ago); end it there, or choose another folder"
         )
-    if pulse is Pulse.absent and not force:
+    if pulse is lease.Pulse.absent and not force:
         raise ConfigError(
             f"{who}, started by a version without heartbeats); if that process is gone, set "
             "coding.force=true"
@@ -159,7 +154,7 @@ def _refuse_running(
     say(f"{path}: attempt {last.number} on {last.host} is dead: taking over")
 
 
-def _claim(run: RunFolder, last: int, observer: Observer) -> int:
+def _claim(run: RunFolder, last: int, observer: lease.Observer) -> int:
     """Create the log folder of the next attempt; of several processes on any machines, one succeeds.
 
     Args:
@@ -175,14 +170,14 @@ def _claim(run: RunFolder, last: int, observer: Observer) -> int:
             run.log_dir(number).mkdir()
             break
         except FileExistsError:
-            observer.sleep(BEAT_S)
+            observer.sleep(lease.BEAT_S)
         if (run.log_dir(number) / ATTEMPT).exists():
             raise ConfigError(
                 f"coding.run_dir={run.path}: another process has just started attempt {number} of "
                 "the run; choose another folder"
             )
         number += 1  # that process was killed before it recorded its attempt
-    beat(run.log_dir(number), 0)
+    lease.beat(run.log_dir(number), 0)
     return number
 
 
@@ -204,10 +199,12 @@ def _starts_anew(
     run: RunFolder, attempts: Sequence[Attempt], config: DictConfig, inputs: Inputs
 ) -> str:
     """Return the changes since attempts without results; empty if the run resumes."""
-    if not attempts or not run.run_json.exists() or has_made_something(run):
+    if not attempts or not run.run_json.exists() or resuming.has_made_something(run):
         return ""
-    settings = settings_changed(run.config.read_text(), config) if run.config.exists() else []
-    return "; ".join([*settings, *changes(run.inputs(), inputs)])
+    settings = (
+        resuming.settings_changed(run.config.read_text(), config) if run.config.exists() else []
+    )
+    return "; ".join([*settings, *resuming.changes(run.inputs(), inputs)])
 
 
 def _how(attempt: Attempt) -> str:
@@ -222,3 +219,55 @@ def _write_attempt(run: RunFolder, attempt: Attempt) -> None:
     fields = asdict(attempt)
     del fields["log_dir"]
     write_json(folder / ATTEMPT, fields)
+
+
+_SAME_S = 2.0
+"""Seconds within which signals are one: `scancel` and preemption signal a job's script, which passes the
+signal on, and the run itself."""
+
+
+class StopSignal:
+    """A context manager in which SIGTERM requests a stop; another one, later, interrupts at once.
+
+    The request is a file, since the trainer is another process, maybe on another host. Leaving raises
+    KeyboardInterrupt if a stop was requested. It replaces any error, because workers that receive the
+    signal too fail in many ways.
+
+    Args:
+        log_dir: the attempt's log folder.
+        listen: False does not handle signals, for a caller with its own handlers.
+    """
+
+    def __init__(self, log_dir: Path, *, listen: bool) -> None:
+        self._log_dir = log_dir
+        self._listen = listen
+        self._asked_at: float | None = None
+
+    def __enter__(self) -> None:
+        if self._listen:
+            self._before = signal.signal(signal.SIGTERM, self._request)
+
+    def _request(self, signum: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._asked_at is not None and now - self._asked_at < _SAME_S:
+            return
+        if stop_requested(self._log_dir):
+            raise KeyboardInterrupt
+        self._asked_at = now
+        (self._log_dir / STOP).touch()
+        # os.write, since this handler may have interrupted a print.
+        with suppress(OSError):  # the terminal may have been closed
+            os.write(
+                2, b"SIGTERM: ending after this step, with a checkpoint; again to end at once\n"
+            )
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._listen:
+            signal.signal(signal.SIGTERM, self._before)
+        if stop_requested(self._log_dir):
+            raise KeyboardInterrupt from error

@@ -1,8 +1,11 @@
-"""Local paths for paths and URLs: a remote object or folder is copied into a cache, once per version.
+"""Local paths for URLs: copies in a cache, copies of many objects that follow them, and uploaded results.
 
-CACHE/KEY/NAME      a file, or a folder with its content; KEY is a hash of the URL and the versions
-CACHE/KEY.lock      held during the fetch of KEY: other processes wait, then use the copy
-CACHE/KEY.partial/  an incomplete fetch; renamed to KEY when it is complete
+`on_disk`, `folder_on_disk`: a remote object or folder is copied into a cache, once per version:
+    CACHE/KEY/NAME      a file, or a folder with its content; KEY is a hash of the URL and the versions
+    CACHE/KEY.lock      held during the fetch of KEY: other processes wait, then use the copy
+    CACHE/KEY.partial/  an incomplete fetch; renamed to KEY when it is complete
+`copy_changed`: later calls fetch only what has changed
+`published`: results are made in a temporary folder, and uploaded when complete
 """
 
 from __future__ import annotations
@@ -12,18 +15,22 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coding_model_project.contained import below, open_lock
 from coding_model_project.errors import CodingModelError, ConfigError, DownloadError, StorageError
+from coding_model_project.redaction import redacted
 from coding_model_project.storage.object_store import Entry, ObjectStore, as_url, is_url
-from coding_model_project.storage.store_errors import explained, has_no_words
+from coding_model_project.storage.store_errors import explained, explaining, has_no_words
 
 if TYPE_CHECKING:
     from fsspec import Callback
+
 
 CACHE_VARIABLE = "CODING_DATA_CACHE"
 _LARGE_BYTES = 64 << 20
@@ -155,3 +162,111 @@ def locked(path: Path, url: str) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+_UNFINISHED = ".partial"
+_SAME_TIME_S = 0.01
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """The result of a call."""
+
+    copied: int
+    kept: int
+    """Number of files that were up to date."""
+
+
+def copy_changed(
+    store: ObjectStore,
+    entries: Mapping[str, Entry],
+    folder: Path,
+    wanted: Callable[[str], bool],
+) -> Copied:
+    """Copy objects whose copies differ in size or time; each file appears whole.
+
+    An object that has vanished is left for the next call.
+
+    Args:
+        entries: the objects, by their path below the store's URL and the folder.
+    """
+    n_copied = n_kept = 0
+    for path, entry in entries.items():
+        if not path or path.endswith(_UNFINISHED) or not wanted(path):
+            continue
+        target = below(folder, path)
+        if _is_same(target, entry):
+            n_kept += 1
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = below(folder, path + _UNFINISHED)
+        try:
+            store.get(path, partial)
+        except FileNotFoundError:
+            continue
+        if not _extended(target, partial):
+            partial.replace(target)
+        # The source's own time, so that clocks need not agree, and a change during the copy is noticed.
+        os.utime(target, (entry.modified, entry.modified))
+        n_copied += 1
+    return Copied(copied=n_copied, kept=n_kept)
+
+
+def _is_same(target: Path, entry: Entry) -> bool:
+    """Return whether a copy has the size and time of its original."""
+    if not target.is_file() or not entry.modified:
+        return False
+    here = target.stat()
+    return here.st_size == entry.bytes and abs(here.st_mtime - entry.modified) < _SAME_TIME_S
+
+
+def _extended(target: Path, grown: Path) -> bool:
+    """Append what a file has grown by, if it only grew: readers follow the end of the same file."""
+    if not target.exists() or target.stat().st_size > grown.stat().st_size:
+        return False
+    with target.open("r+b") as file, grown.open("rb") as new:
+        while before := file.read(_CHUNK_BYTES):
+            if new.read(len(before)) != before:
+                return False
+        while more := new.read(_CHUNK_BYTES):
+            file.write(more)
+    grown.unlink()
+    return True
+
+
+_LAST = ("manifest.json", "config.json")
+"""Files that mark a folder as complete for its readers; uploaded last."""
+
+
+@contextmanager
+def published(out: Path) -> Iterator[Path]:
+    """Yield a local path in place of a URL, then upload all files written at or beside it.
+
+    A URL that cannot be written raises an error before the block runs. If the upload fails, the files
+    stay in the temporary folder, whose path is printed.
+
+    Raises:
+        ConfigError: it cannot be written, for a reason that the user can correct.
+        DownloadError: the store does not answer.
+    """
+    parent, _, name = as_url(out).rstrip("/").rpartition("/")
+    store = ObjectStore(parent, "object store")
+    with explaining(as_url(out)):
+        store.check_writable()
+    folder = Path(tempfile.mkdtemp(prefix="coding_out_"))
+    try:
+        yield below(folder, name)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    try:
+        with explaining(as_url(out)):
+            for path in sorted(files, key=lambda path: (path.name in _LAST, path)):
+                store.put(path, path.relative_to(folder).as_posix(), path.stat().st_size)
+    except BaseException:
+        sys.stderr.write(f"not uploaded; the results are in {folder}\n")
+        raise
+    shutil.rmtree(folder)
+    sys.stderr.write(f"uploaded to {redacted(as_url(out))}\n")

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from coding_model_project.errors import CodingModelError, ConfigError, DownloadError, StorageError
+from coding_model_project.extras import how_to_install
 from coding_model_project.http import reason
-from coding_model_project.install import how_to_install
 
 _EXPIRED = "the credentials have expired; renew them (AWS_SESSION_TOKEN, or `aws sso login`)"
 _UNKNOWN = (

@@ -25,10 +25,8 @@ from coding_model_project.launch.pipeline.outcome import Cost
 from coding_model_project.reports import write_report
 from coding_model_project.reports.charts import Line
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.live_view import sparkline
-from coding_model_project.runs.metrics_log import read_metrics, series
+from coding_model_project.runs.overview import read_metrics, series, sparkline, summarise
 from coding_model_project.runs.provenance import git
-from coding_model_project.runs.summary import summarise
 from coding_model_project.studies.study import (
     Member,
     Stage,

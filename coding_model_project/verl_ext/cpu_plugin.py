@@ -6,7 +6,7 @@ import importlib
 import os
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.install import checkout, how_to_install
+from coding_model_project.extras import checkout, how_to_install
 
 
 def check_cpu_plugin() -> None:

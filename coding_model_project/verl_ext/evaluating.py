@@ -22,7 +22,7 @@ from coding_model_project.isolation import processes
 from coding_model_project.launch.checks import checks
 from coding_model_project.launch.device import count_gpus, prepare_environment
 from coding_model_project.reports import write_report
-from coding_model_project.runs.inputs import with_local_inputs
+from coding_model_project.runs.resuming import with_local_inputs
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 

@@ -29,7 +29,7 @@ from coding_model_project.extras import without_collections
 from coding_model_project.launch.device import count_gpus, environment_of
 from coding_model_project.launch.verl_keys.tree import composed, config_dir
 from coding_model_project.verl_ext.cluster import forkserver
-from coding_model_project.verl_ext.cluster.capacity import missing_replicas, wait_while
+from coding_model_project.verl_ext.cluster.membership import missing_replicas, wait_while
 from coding_model_project.verl_ext.cluster.nodes import alive_nodes, cause_of
 from coding_model_project.verl_ext.cluster.session import in_session, start_ray
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin

@@ -25,9 +25,9 @@ from coding_model_project.launch.recipe import MAKE_PAIRS, Recipe, run_recipe
 
 
 def train(config):  # type: ignore[no-untyped-def]
-    from coding_model_project.verl_ext.dpo import dpo
+    from coding_model_project.verl_ext.trainers import sft
 
-    dpo.train(config)
+    sft.train_dpo(config)
 
 
 RECIPE = Recipe(name="dpo", model_key="model.path", train=train, make_data=MAKE_PAIRS)

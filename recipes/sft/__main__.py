@@ -24,7 +24,7 @@ from coding_model_project.launch.recipe import Recipe, run_recipe
 def train(config):  # type: ignore[no-untyped-def]
     from coding_model_project.verl_ext.trainers import sft
 
-    sft.train(config)
+    sft.train_sft(config)
 
 
 RECIPE = Recipe(name="sft", model_key="model.path", train=train)

@@ -12,9 +12,8 @@ from omegaconf import OmegaConf
 from coding_model_project.errors import INTERRUPTED
 from coding_model_project.launch.jobs.base import value_of
 from coding_model_project.runs.console import output_copied_to
-from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.starting import end_attempt, start_attempt
-from coding_model_project.runs.stopping import StopSignal, stop_requested
+from coding_model_project.runs.folder import RunFolder, stop_requested
+from coding_model_project.runs.starting import StopSignal, end_attempt, start_attempt
 
 STEPS = "trainer.total_training_steps"
 

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from coding_model_project.errors import TrainingError
-from coding_model_project.runs.rollouts import read_all_rollouts
-from coding_model_project.runs.ungradable import read_ungradable
+from coding_model_project.runs.rollouts import read_all_rollouts, read_ungradable
 from tests.end_to_end.test_training import metrics, train
 
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(600)]

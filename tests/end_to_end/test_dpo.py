@@ -39,7 +39,7 @@ def alone(cpu_platform):
         initialize_global_process_group,
     )
 
-    from coding_model_project.verl_ext.trainers.ranks import the_only_rank
+    from coding_model_project.verl_ext.trainers.sft import the_only_rank
 
     with the_only_rank():
         initialize_global_process_group()
@@ -66,8 +66,8 @@ def test_losses_and_gradients_are_those_of_trl(world, tmp_path, alone):
     import torch
     from verl.utils import tensordict_utils as tu
 
-    from coding_model_project.verl_ext.dpo.dpo_data import PairCollator
-    from coding_model_project.verl_ext.dpo.dpo_trainer import DPOTrainer, engine_loss, total
+    from coding_model_project.verl_ext.trainers.dpo_pairs import PairCollator
+    from coding_model_project.verl_ext.trainers.dpo_trainer import DPOTrainer, engine_loss, total
 
     policy = another(world.root / "model", tmp_path / "policy")
     shared = [*world.overrides(tmp_path / "run", "dpo"), "data.max_length=128"]

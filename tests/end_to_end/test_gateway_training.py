@@ -12,8 +12,7 @@ from coding_model_project.episodes.bash import Calls
 from coding_model_project.grading.prompts import Message
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
-from coding_model_project.runs.rollouts import read_all_rollouts
-from coding_model_project.runs.ungradable import read_ungradable
+from coding_model_project.runs.rollouts import read_all_rollouts, read_ungradable
 from coding_model_project.synthetic.tinyshell import as_text, trace
 from coding_model_project.synthetic.tinyshell_tasks import ShellTask
 from recipes.harbor.__main__ import RECIPE

@@ -16,8 +16,7 @@ from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
-from coding_model_project.runs.rollouts import read_all_rollouts
-from coding_model_project.runs.ungradable import read_ungradable
+from coding_model_project.runs.rollouts import read_all_rollouts, read_ungradable
 from recipes.harbor.__main__ import RECIPE
 from tests.end_to_end.shell_world import taught_model
 from tests.end_to_end.test_harbor_training import prepared, steps_of

@@ -16,8 +16,7 @@ from coding_model_project.errors import TrainingError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
-from coding_model_project.runs.rollouts import read_all_rollouts
-from coding_model_project.runs.ungradable import read_ungradable
+from coding_model_project.runs.rollouts import read_all_rollouts, read_ungradable
 from coding_model_project.synthetic.tinyshell import write_shell_task
 from recipes.harbor.__main__ import RECIPE
 from tests.end_to_end.conftest import N_PROBLEMS

@@ -15,9 +15,8 @@ import pytest
 from coding_model_project.launch.checks.machine_checks import cpu_need
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.runs.checkpoint_store import CheckpointStore
-from coding_model_project.runs.rollouts import read_all_rollouts
+from coding_model_project.runs.rollouts import read_all_rollouts, read_ungradable
 from coding_model_project.runs.starting_model import weight_entries
-from coding_model_project.runs.ungradable import read_ungradable
 from tests.end_to_end.started import Started, logged
 from tests.exports import check_is_start
 

@@ -95,7 +95,7 @@ def test_workers_are_forked_from_a_process_with_all_slow_imports_and_no_ray(tmp_
 
 ANOTHER = """
 import ray
-from coding_model_project.verl_ext.cluster.sockets import job_of_cluster
+from coding_model_project.verl_ext.cluster.worker_setup import job_of_cluster
 
 ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
 print(job_of_cluster())
@@ -106,7 +106,7 @@ def test_each_run_on_a_host_names_its_own_socket(in_ray):
     """Two runs, each with its own Ray, do not load each other's weights."""
     import ray
 
-    from coding_model_project.verl_ext.cluster.sockets import job_of_cluster
+    from coding_model_project.verl_ext.cluster.worker_setup import job_of_cluster
 
     command = [sys.executable, "-c", ANOTHER]
     another = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout

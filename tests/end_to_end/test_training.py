@@ -187,7 +187,7 @@ def test_an_adapter_beside_the_model_is_refused_without_an_accelerator(world, tm
         train("grpo", [*world.overrides(tmp_path), "experiment=lora"])
 
 
-@pytest.mark.soak  # test_watching_actors.py has its time limit, test_rules.py the size that is needed
+@pytest.mark.soak  # test_guards.py has its time limit, test_rules.py the size that is needed
 def test_a_failed_weight_sync_ends_the_run(world, tmp_path, in_ray, monkeypatch):
     monkeypatch.setattr(relations, "bucket_mb", lambda _: 0)  # otherwise refused before Ray starts
     started = time.monotonic()

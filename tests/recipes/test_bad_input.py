@@ -17,11 +17,11 @@ import yaml
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training.rows import rl_rows, write_rows
 from coding_model_project.errors import ConfigError
+from coding_model_project.extras import RECIPES
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.launch.checks import checks
 from coding_model_project.launch.checks.checks import check_dpo
 from coding_model_project.launch.compose import compose_recipe
-from coding_model_project.program import RECIPES
 from coding_model_project.types import Instruction, Problem, Stdin, Test
 from tests import fresh
 from tests.processes import ran

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.metrics_log import read_metrics
+from coding_model_project.runs.overview import read_metrics
 from tests.soak.grpo_runs import prepare_data, start
 
 DELAY_S = 2.0

@@ -19,8 +19,7 @@ from coding_model_project.data.problems import read_problems
 from coding_model_project.grading.judge import open_judge
 from coding_model_project.grading.rewards import RewardKind, reward_function
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.rollouts import Rollout, read_all_rollouts
-from coding_model_project.runs.ungradable import read_ungradable
+from coding_model_project.runs.rollouts import Rollout, read_all_rollouts, read_ungradable
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 _EPSILON = 1e-6

@@ -25,8 +25,8 @@ from pathlib import Path
 
 import regex
 
+from coding_model_project.codec import Plain
 from coding_model_project.grading.instructions import follows, follows_loosely
-from coding_model_project.plain import Plain
 from tests.soak.sources import SOURCES
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

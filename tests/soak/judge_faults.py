@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.ungradable import read_ungradable
+from coding_model_project.runs.rollouts import read_ungradable
 from tests.contract.conftest import ServerProcess
 from tests.end_to_end.test_interruption import left_running
 from tests.processes import command_line

@@ -68,13 +68,13 @@ def test_known_names_in_tmp_are_opened_by_contained():
         value = node.value if isinstance(node, ast.Constant) else None
         return isinstance(value, str) and (value == "/tmp" or value.startswith("/tmp/"))
 
-    verls = "verl_ext/cluster/sockets.py"  # its weight socket, which is moved to a secret name
+    verls = "verl_ext/cluster/worker_setup.py"  # its weight socket, which is moved to a secret name
     assert uses(is_in_tmp) == {*IN_SANDBOX, *RAYS, verls}
     assert uses(attribute("gettempdir")) == {
         "runs/shared_folder.py",  # the disk's free space
         "launch/jobs/script_jobs.py",  # GPU locks, by `open_lock`
         "isolation/processes.py",  # a folder with a random name
-        "verl_ext/cluster/sockets.py",  # a secret name
+        "verl_ext/cluster/worker_setup.py",  # a secret name
     }
 
 
@@ -112,7 +112,7 @@ def test_recorded_configurations_are_read_without_interpolations():
     # file of verl's user, the fourth our own table.
     assert uses(call("OmegaConf.load")) == {
         "runs/folder.py",
-        "verl_ext/trainers/ranks.py",
+        "verl_ext/trainers/sft.py",
         "doctor/verl_command.py",
         "launch/verl_keys/table.py",
     }

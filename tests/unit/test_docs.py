@@ -20,7 +20,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.runs.checkpoints import write_manifest
-from coding_model_project.runs.mirror.mirror import Mirror
+from coding_model_project.runs.mirror import Mirror
 from tests import docs
 from tests.moto_server import s3_server
 from tests.synthetic_evaluations import write_evaluation

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import coding_model_project.cli as cli
-from coding_model_project import control_groups, doctor, install
+from coding_model_project import control_groups, doctor, extras
 from coding_model_project.doctor import Finding, Status, machine
 from coding_model_project.errors import SandboxError
 from coding_model_project.isolation.confine import Tier
@@ -270,7 +270,7 @@ def test_a_hub_that_refuses_is_reached_and_one_that_is_not_is_a_warning(server, 
 def test_the_base_install_lacks_one_thing(cpu, installed, monkeypatch):
     """Training as a whole, and not each of its packages."""
     installed()
-    monkeypatch.setattr(install, "checkout", lambda: None)
+    monkeypatch.setattr(extras, "checkout", lambda: None)
     finding = only(machine.packages())
     assert finding.status is Status.problem
     assert finding.remedy == "pip install 'coding-model-project[train]'"

@@ -3,16 +3,19 @@
 import sys
 import tomllib
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
 import coding_model_project.cli as cli
-from coding_model_project import extras, install
+from coding_model_project import extras
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.intervals import mcnemar
 from coding_model_project.extras import extra
+from coding_model_project.launch import compose
+from coding_model_project.launch.verl_keys import tree
 from tests.synthetic_runs import training, write_run
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +25,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 @pytest.fixture
 def wheel(monkeypatch):
     """An installation from a wheel, without fastapi and scipy."""
-    monkeypatch.setattr(install, "checkout", lambda: None)
+    monkeypatch.setattr(extras, "checkout", lambda: None)
     for name in ("fastapi", "scipy", "scipy.stats"):
         monkeypatch.setitem(sys.modules, name, None)
     app = "coding_model_project.reports.live"  # which may have imported fastapi
@@ -71,3 +74,34 @@ def test_the_pinned_environment_holds_what_is_declared():
             continue
         (pin,) = pinned[one.name.lower().replace("_", "-")].specifier
         assert one.specifier.contains(pin.version), f"{one} but {pin} is pinned"
+
+
+# Installation advice fits the way in which this package was installed.
+
+
+@pytest.fixture
+def pip_installed(monkeypatch, tmp_path):
+    """Installed by pip: there is no Makefile above the package."""
+    monkeypatch.setattr(extras, "_ABOVE_PACKAGE", tmp_path)
+
+
+def test_in_a_checkout_make_sets_up():
+    assert extras.checkout() is not None
+    assert extras.how_to_install() == extras.how_to_install("serve") == "make setup"
+    assert extras.how_to_install(gpu=True) == "pip install -r requirements/gpu.txt"
+
+
+def test_from_a_wheel_it_is_an_extra(pip_installed):
+    assert extras.checkout() is None
+    assert extras.how_to_install() == "pip install 'coding-model-project[train]'"
+    assert extras.how_to_install(gpu=True) == "pip install 'coding-model-project[train]'"
+    assert extras.how_to_install("serve") == "pip install 'coding-model-project[serve]'"
+
+
+@pytest.mark.usefixtures("pip_installed")
+def test_a_recipe_without_verl_says_what_to_install_and_an_evaluation_needs_none(monkeypatch):
+    monkeypatch.setattr(tree, "find_spec", lambda name: None if name == "verl" else find_spec(name))
+    with pytest.raises(ConfigError, match=r"pip install 'coding-model-project\[train\]'"):
+        compose.compose_recipe("grpo", ["hardware=cpu"])
+    config = compose.compose_recipe("baseline", ["hardware=cpu", "coding.evaluation.n=2"])
+    assert config.coding.evaluation.n == 2

@@ -13,7 +13,7 @@ from coding_model_project.launch.compose import recorded_config
 from coding_model_project.redaction import redacted
 from coding_model_project.runs import provenance
 from coding_model_project.runs.folder import RunFolder, plain_config
-from coding_model_project.runs.refusal import comparable, settings_changed
+from coding_model_project.runs.resuming import comparable, settings_changed
 from coding_model_project.storage.object_store import ObjectStore
 from tests.tables import tables
 

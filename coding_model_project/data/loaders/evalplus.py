@@ -22,7 +22,7 @@ from typing import Any
 
 from coding_model_project import codec
 from coding_model_project.atomic import replacing
-from coding_model_project.background import Background
+from coding_model_project.concurrency import Background
 from coding_model_project.data.loaders.base import Part, Place, Row, SetAside, Trail, Unusable, text
 from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.grading.literals import syntax_tree

@@ -25,7 +25,7 @@ from coding_model_project.evaluation.intervals import pass_at_k, rate_interval
 from coding_model_project.evaluation.results import Evaluation
 from coding_model_project.evaluation.tables import plain_table
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.live_view import sparkline
+from coding_model_project.runs.overview import sparkline
 
 CURVE = "curve.jsonl"
 

@@ -27,7 +27,7 @@ from coding_model_project.runs.checkpoints import (
 )
 from coding_model_project.storage.object_store import as_url, is_url
 
-_MERGER = "coding_model_project.verl_ext.trainers.merger"
+_MERGER = "coding_model_project.verl_ext.trainers.verl_checkpoints"
 _WEIGHTS = ("*.safetensors", "*.bin")
 _SHARDS = "model_world_size_*_rank_*.pt"
 _NOT_THE_MODEL = re.compile(r"(optim|extra_state)_world_size_.*")

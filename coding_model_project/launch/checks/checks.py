@@ -19,7 +19,7 @@ from coding_model_project.launch.checks import episode_checks, relations, row_ch
 from coding_model_project.launch.recipe import MAKE_PAIRS
 from coding_model_project.launch.sizing import cached_config, free_memory_gb, needed_gb
 from coding_model_project.runs.checkpoints import FOLDER
-from coding_model_project.runs.inputs import fingerprint
+from coding_model_project.runs.resuming import fingerprint
 from coding_model_project.types import Problem
 
 

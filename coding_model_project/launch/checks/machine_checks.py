@@ -191,7 +191,7 @@ def _set_size(group: Path) -> int:
 def check_cpus(config: DictConfig) -> None:
     """Check that a Ray started here has the CPUs and devices that verl reserves; else it waits forever.
 
-    If the run joins a cluster, `verl_ext.cluster.capacity` checks its nodes instead.
+    If the run joins a cluster, `verl_ext.cluster.membership` checks its nodes instead.
 
     Raises:
         ConfigError: there are too few; the message names the keys and the number needed.

@@ -14,8 +14,7 @@ from typing import Any, Protocol
 
 from coding_model_project.config_key import option
 from coding_model_project.errors import INTERRUPTED, ConfigError
-from coding_model_project.extras import extra
-from coding_model_project.program import RECIPES
+from coding_model_project.extras import RECIPES, extra
 
 JOB_RECIPES = tuple(name for name in RECIPES if name not in ("demo", "pipeline"))
 """Recipes that write one run folder, `coding.run_dir`; `stop` and `fetch` need one."""

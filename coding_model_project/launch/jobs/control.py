@@ -30,9 +30,8 @@ from coding_model_project.errors import (
 from coding_model_project.launch.jobs.base import Backend, Job, JobState
 from coding_model_project.launch.jobs.source import Source, write_package
 from coding_model_project.redaction import redacted
-from coding_model_project.runs.mirror.index import INDEX, MirrorIndex
-from coding_model_project.runs.mirror.reading import pull
-from coding_model_project.storage.copying import Copied, copy_changed
+from coding_model_project.runs.following import INDEX, MirrorIndex, pull
+from coding_model_project.storage.fetching import Copied, copy_changed
 from coding_model_project.storage.object_store import ObjectStore, is_url
 from coding_model_project.storage.store_errors import explaining
 

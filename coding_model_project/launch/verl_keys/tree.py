@@ -21,7 +21,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from coding_model_project.configs.schema import reason
 from coding_model_project.errors import ConfigError
-from coding_model_project.install import how_to_install
+from coding_model_project.extras import how_to_install
 from coding_model_project.launch.device import count_gpus
 
 UNREADABLE = (

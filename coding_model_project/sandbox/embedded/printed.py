@@ -7,9 +7,9 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from coding_model_project.codec import STDERR_TAIL
 from coding_model_project.isolation import linux
 from coding_model_project.isolation.confine import Limits, Tier
-from coding_model_project.plain import STDERR_TAIL
 from coding_model_project.sandbox.embedded import frames
 from coding_model_project.sandbox.embedded.frames import Head
 

@@ -1,21 +1,38 @@
-"""Membership of a run in a Ray cluster: checks of its nodes, cleanup on them, names of lost ones."""
+"""A run's place in a Ray cluster: checks of its nodes, cleanup on them, and the names of lost ones.
+
+`in_cluster` asks every node whether it sees the same files, and `check_capacity` whether what verl
+reserves is free: without it verl waits for ever. Ray is imported by what starts it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import ray
 from omegaconf import DictConfig
-from ray.exceptions import RayError
 
 from coding_model_project.errors import ClusterError, ConfigError
 from coding_model_project.isolation import processes
-from coding_model_project.launch.checks.machine_checks import joined_ray
+from coding_model_project.launch.checks.machine_checks import (
+    CPUS_OF_A_ROLLOUT_GPU,
+    ROLLOUT,
+    UNITS,
+    cpu_need,
+    joined_ray,
+    own_gpus,
+)
 from coding_model_project.launch.sizing import free_memory_gb, needed_gb
-from coding_model_project.verl_ext.cluster.node_checks import check_nodes
+from coding_model_project.runs.shared_folder import (
+    Unanswered,
+    answer,
+    conclude,
+    full_temporary_disk,
+    question,
+)
 from coding_model_project.verl_ext.cluster.nodes import (
     Node,
     alive_nodes,
@@ -25,7 +42,12 @@ from coding_model_project.verl_ext.cluster.nodes import (
 )
 
 _ANSWER_S = 300.0
+"""Seconds for a node to start a process and to see files that a network file system shows late."""
+_REMARK_S = 20.0
+"""Seconds for a node's answer when a training has failed."""
 _REACHED_S = 3.0
+_FREED_S = 30.0
+"""Seconds for an earlier run to release its resources."""
 
 
 @contextlib.contextmanager
@@ -37,9 +59,11 @@ def in_cluster(config: DictConfig) -> Iterator[Sequence[Node]]:
 
     Raises:
         ClusterError: there are too few nodes, or one does not answer.
-        ConfigError: as `node_checks.check_nodes`, or a node has too little memory.
-        StorageError: as `node_checks.check_nodes`.
+        ConfigError: as `check_nodes`, or a node has too little memory.
+        StorageError: as `check_nodes`.
     """
+    import ray
+
     nodes = alive_nodes()
     _check_number(config, nodes)
     actor: Any = ray.remote(num_cpus=0)(_Guard)
@@ -58,6 +82,8 @@ def in_cluster(config: DictConfig) -> Iterator[Sequence[Node]]:
 
 def lost(nodes: Sequence[Node], config: DictConfig) -> str:
     """Return a remark for a run's error that names its lost nodes and the fix; empty if none is lost."""
+    from ray.exceptions import RayError
+
     try:
         reached = {node.id for node in alive_nodes() if _listens(node)} if nodes else set()
     except (RayError, RuntimeError, ConnectionError):
@@ -121,6 +147,9 @@ def _answer(node: Node, answer: Any) -> Any:
     Raises:
         ClusterError: the node does not answer.
     """
+    import ray
+    from ray.exceptions import RayError
+
     try:
         return ray.get(answer, timeout=_ANSWER_S)
     except (RayError, TimeoutError) as error:
@@ -128,3 +157,169 @@ def _answer(node: Node, answer: Any) -> Any:
             f"node {node}: no process starts there ({cause_of(error)}); see its Ray's logs "
             "(/tmp/ray/session_latest/logs), or run `ray stop` there to go without it"
         ) from error
+
+
+def check_nodes(config: DictConfig) -> None:
+    """Make sure that all nodes see the run's folder and files, unless only this one runs work.
+
+    Args:
+        config: configuration of GRPO, with absolute paths.
+
+    Raises:
+        ClusterError: a node does not answer.
+        ConfigError: nodes see other files or versions; names each with its key and the fix.
+        StorageError: a node's disk is full.
+    """
+    nodes = _nodes()
+    if nodes.keys() <= {own_node_id()}:
+        return
+    with question(Path(config.coding.run_dir), _files(config)) as request:
+        first = time.time()
+        answers = _on_each(nodes, _ANSWER_S, lambda node: (answer, request, node))
+        for warning in conclude(request, answers, (first, time.time())):
+            print(f"warning: {warning}", flush=True)  # noqa: T201
+
+
+def full_disks() -> str:
+    """Return remarks that name the nodes whose disk for temporary files is full; empty if unknown.
+
+    They complete the error that ended a training: a rank that could not write does not name its node.
+    """
+    with contextlib.suppress(Exception):  # the session itself may be broken
+        nodes = _nodes()
+        if nodes.keys() <= {own_node_id()}:
+            return full_temporary_disk()
+        found = _on_each(nodes, _REMARK_S, lambda _: (full_temporary_disk,))
+        return "".join(
+            f"; node {nodes[node]}{remark}"
+            for node, remark in found.items()
+            if remark and isinstance(remark, str)
+        )
+    return ""
+
+
+def _on_each(
+    nodes: Mapping[str, str], timeout_s: float, call: Callable[[str], tuple[Any, ...]]
+) -> dict[str, Any]:
+    """Call a function on every node.
+
+    Args:
+        nodes: host names by Ray's id of the node.
+        call: returns the function and its arguments for a node's id.
+
+    Returns:
+        Results by the node's id, with an `Unanswered` for each node without one.
+    """
+    import ray
+    from ray.exceptions import RayError
+
+    refs: dict[Any, str] = {}
+    for node in nodes:
+        function, *arguments = call(node)
+        task: Any = ray.remote(num_cpus=0, max_retries=0)(function)
+        refs[task.options(**pinned(node)).remote(*arguments)] = node
+    ready, late = ray.wait(list(refs), num_returns=len(refs), timeout=timeout_s)
+    found: dict[str, Any] = {
+        refs[ref]: Unanswered(f"node {nodes[refs[ref]]} did not answer within {timeout_s:.0f} s")
+        for ref in late
+    }
+    for ref in ready:
+        try:
+            found[refs[ref]] = ray.get(ref)
+        except RayError as error:
+            found[refs[ref]] = Unanswered(
+                f"node {nodes[refs[ref]]} could not answer ({cause_of(error)})"
+            )
+    return found
+
+
+def _nodes() -> dict[str, str]:
+    """Return the host names, by Ray's id, of all nodes that can run work."""
+    return {node.id: node.host for node in alive_nodes() if node.cpus}
+
+
+def _files(config: DictConfig) -> dict[str, Path]:
+    """Return the paths that every node reads besides the run's folder, by `key=path`."""
+    found = {f"coding.problems={path}": Path(path) for path in config.coding.problems}
+    model = Path(config.actor_rollout_ref.model.path).expanduser()
+    if model.is_dir():  # otherwise a name on the hub, which each node resolves itself
+        found[f"actor_rollout_ref.model.path={model}"] = model
+    return found
+
+
+Free = Mapping[str, Mapping[str, float]]
+"""Free resources by node."""
+
+
+def check_capacity(config: DictConfig) -> None:
+    """Make sure that the cluster has free what verl reserves.
+
+    Raises:
+        ConfigError: resources are missing; names the keys and the nodes' counts.
+    """
+    if message := wait_while(lambda nodes: missing_for(config, nodes)):
+        raise ConfigError(message)
+
+
+def wait_while(lack: Callable[[Free], str]) -> str:
+    """Wait for resources that an earlier run is still releasing.
+
+    Args:
+        lack: returns a message about the resources that the nodes lack; empty if they suffice.
+
+    Returns:
+        The last message; empty if the resources are free.
+    """
+    import ray._private.state as state
+
+    deadline = time.monotonic() + _FREED_S
+    while (message := lack(state.available_resources_per_node())) and time.monotonic() < deadline:
+        time.sleep(1.0)
+    return message
+
+
+def missing_for(config: DictConfig, nodes: Free) -> str:
+    """Return a message about the resources that a training lacks; empty if they suffice."""
+    need, gpus = cpu_need(config), config.trainer.n_gpus_per_node
+    fit = [
+        node
+        for node in nodes.values()
+        if node.get("GPU", 0) >= gpus and node.get("CPU", 0) >= need.per_node
+    ]
+    if len(fit) < config.trainer.nnodes:
+        return (
+            f"trainer.nnodes={config.trainer.nnodes}: {len(fit)} of the cluster's {len(nodes)} nodes "
+            f"have trainer.n_gpus_per_node={gpus} GPUs and {need.per_node} CPUs free; end other runs, or "
+            "lower one of the two keys"
+        )
+    own = own_gpus(config)
+    wanted = config.trainer.nnodes * gpus + own
+    if own and (found := int(sum(node.get("GPU", 0) for node in nodes.values()))) < wanted:
+        return (
+            f"{ROLLOUT}.nnodes={config.actor_rollout_ref.rollout.nnodes}: the trainer and the rollout's "
+            f"own {own} GPUs make {wanted}, and the cluster has {found} free; end other runs, add nodes, "
+            f"or lower the key or {ROLLOUT}.n_gpus_per_node"
+        )
+    free = int(sum(node.get("CPU", 0) for node in nodes.values()))
+    if free < need.total:
+        least = max(1, need.units - (need.total - free))
+        way = f"{UNITS}={least}" if free > need.others else "more nodes, or fewer GPUs"
+        return (
+            f"{UNITS}={need.units}: verl reserves {need.total} CPUs with it, and the cluster has {free} "
+            f"free, so the run would wait for ever; use {way}"
+        )
+    return ""
+
+
+def missing_replicas(replicas: int, nodes: Free) -> str:
+    """Return a message about the resources that replicas with a GPU each lack; empty if they suffice."""
+    places = sum(
+        int(min(node.get("GPU", 0), node.get("CPU", 0) // CPUS_OF_A_ROLLOUT_GPU))
+        for node in nodes.values()
+    )
+    if places >= replicas:
+        return ""
+    return (
+        f"{replicas} replicas need a GPU and {CPUS_OF_A_ROLLOUT_GPU} CPUs each, and the Ray cluster has "
+        f"these free for {places}; end other work on it (`ray status`), or start its nodes with more CPUs"
+    )

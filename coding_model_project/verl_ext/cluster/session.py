@@ -64,7 +64,7 @@ def environment(config: DictConfig) -> dict[str, Any]:
     theirs = OmegaConf.create(get_ppo_ray_runtime_env(config))
     variables = theirs.setdefault("env_vars", {})
     variables["TRANSFER_QUEUE_ENABLE"] = "1"
-    variables.update(worker_setup.VARIABLES)
+    variables.update(worker_setup.variables())
     if joined_ray(config):
         variables.update(_variables_of_this_process(config.trainer.device))
     merged = OmegaConf.merge(theirs, _user_environment(config))

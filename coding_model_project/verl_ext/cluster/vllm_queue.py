@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from vllm.distributed.device_communicators import shm_broadcast
 
-from coding_model_project.verl_ext.cluster import sockets
+from coding_model_project.verl_ext.cluster import worker_setup
 
 POLL_S = 0.0005
 """Time that a reader polls before it sleeps until it is notified; a step takes 10 ms or more."""
@@ -20,4 +20,4 @@ LOOK_MS = 10
 
 shm_broadcast.SpinCondition.__init__.__defaults__ = (POLL_S,)
 shm_broadcast.SHM_READER_RECHECK_INTERVAL_MS = LOOK_MS
-sockets.bind_stores()
+worker_setup.bind_stores()

@@ -9,7 +9,7 @@ from verl.workers.rollout import base
 from verl.workers.rollout.replica import RolloutReplicaRegistry
 
 from coding_model_project.verl_ext.cluster.forkserver import spawn_from_here
-from coding_model_project.verl_ext.cluster.sockets import job_of_cluster
+from coding_model_project.verl_ext.cluster.worker_setup import job_of_cluster
 
 
 def load_replica() -> type:

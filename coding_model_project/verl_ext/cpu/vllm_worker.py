@@ -13,7 +13,7 @@ from vllm.model_executor.layers.vocab_parallel_embedding import (
 )
 
 from coding_model_project.verl_ext.cluster import vllm_queue  # noqa: F401 - for a main_ppo without the fork server
-from coding_model_project.verl_ext.cluster.sockets import own_place
+from coding_model_project.verl_ext.cluster.worker_setup import own_place
 
 
 class CPUWorkerExtension(vLLMColocateWorkerExtension):

@@ -7,7 +7,7 @@ from typing import Any
 import ray
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 
-from coding_model_project.verl_ext.cluster.sockets import job_of_cluster, own_place
+from coding_model_project.verl_ext.cluster.worker_setup import job_of_cluster, own_place
 
 
 class CPUServerAdapter(ServerAdapter):

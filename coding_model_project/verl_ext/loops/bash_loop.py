@@ -14,7 +14,6 @@ is not an ending: the sample is dropped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from itertools import takewhile
 from typing import Any, ClassVar
 
@@ -42,24 +41,7 @@ from coding_model_project.verl_ext.loops.conversation import (
     Sampling,
     only,
 )
-from coding_model_project.verl_ext.rewards.judging import (
-    EPISODE,
-    JudgePool,
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyRecord:
-    """A reply of an episode, the span of its tokens in the response, and its observation."""
-
-    start: int
-    end: int
-    command: str | None
-    exit_code: int | None
-    observation: str | None
-    command_s: float
-    reply_s: float | None
-    """Wall seconds until the reply was complete, with its wait for the rollout."""
+from coding_model_project.verl_ext.rewards.judging import EPISODE, JudgePool
 
 
 class _Place:
@@ -112,17 +94,15 @@ class BashLoop(RunLoop[_Place]):
             )
         # A command that the task's own time-out interrupted has reply tokens but no turn.
         replies = [
-            asdict(
-                ReplyRecord(
-                    start=start,
-                    end=end,
-                    command=turn.command,
-                    exit_code=turn.exit_code,
-                    observation=turn.observation,
-                    command_s=turn.command_s,
-                    reply_s=turn.reply.seconds,
-                )
-            )
+            {
+                "start": start,  # of its tokens in the response
+                "end": end,
+                "command": turn.command,
+                "exit_code": turn.exit_code,
+                "observation": turn.observation,
+                "command_s": turn.command_s,
+                "reply_s": turn.reply.seconds,  # with its wait for the rollout
+            }
             for (start, end), turn in zip(model.spans, episode.turns, strict=False)
         ]
         record = {

@@ -131,11 +131,6 @@ class Conversation:
                 )
         return made
 
-    @property
-    def n_response(self) -> int:
-        """Number of tokens since the prompt, of answers and observations."""
-        return len(self._mask)
-
     async def answer(self, max_tokens: int) -> Answer:
         """Generate the model's next answer."""
         output = await self._rollout.generate(self._ids, max_tokens=max_tokens)

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from omegaconf import DictConfig
-from verl.experimental.agent_loop.agent_loop import (
-    AgentLoopBase,
-    AgentLoopOutput,
-)
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
 from coding_model_project.configs.schema import coding_of
 from coding_model_project.errors import (
@@ -40,24 +36,7 @@ from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.harbor.harbor_config import Trained, require
 from coding_model_project.launch.checks.episode_checks import task_environment
 from coding_model_project.verl_ext.loops.conversation import Rollout, RunLoop, Sampling, only
-from coding_model_project.verl_ext.rewards.judging import (
-    AGENT,
-    JudgePool,
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accounts:
-    """Token counts of a sample: generated tokens are either trained on or not."""
-
-    generated: int
-    trained: int
-    conversations: int
-    """Number of conversations that are trained on."""
-
-    @property
-    def untrained(self) -> int:
-        return self.generated - self.trained
+from coding_model_project.verl_ext.rewards.judging import AGENT, JudgePool
 
 
 class _Place:
@@ -144,20 +123,16 @@ class GatewayLoop(RunLoop[_Place]):
                 f"{problem.id}: nothing of the agent to train on, because {why}: "
                 f"{work.said[-300:] or 'it printed nothing'!r}"
             )
-        accounts = Accounts(
-            generated=work.session.recorder.n_generated + work.session.n_undelivered,
-            trained=sum(one.trained for one in found),
-            conversations=len(found),
-        )
-        record = _record(work, accounts, found[-1]) | {"verdict": plain_verdict(verdict)}
+        record = _record(work, found) | {"verdict": plain_verdict(verdict)}
         return [
             policy.output(one, extra={AGENT: record} if one is found[-1] else {AGENT: None})
             for one in found
         ]
 
 
-def _record(work: Work, accounts: Accounts, main: Trajectory) -> dict[str, Any]:
+def _record(work: Work, trained: Sequence[Trajectory]) -> dict[str, Any]:
     """Return an agent's work as plain data, for the reward manager and rollouts.jsonl."""
+    generated = work.session.recorder.n_generated + work.session.n_undelivered
     return {
         "ending": str(work.ending),
         "exit_code": work.exit_code,
@@ -167,10 +142,10 @@ def _record(work: Work, accounts: Accounts, main: Trajectory) -> dict[str, Any]:
         "command_s": sum(work.session.commands),
         "turns": len(work.session.recorder.turns),
         "ignored": sorted(work.session.ignored),
-        "conversations": accounts.conversations,
-        "generated_tokens": accounts.generated,
-        "untrained_tokens": accounts.untrained,
-        "replies": [{"start": start, "end": end} for start, end in main.spans],
+        "conversations": len(trained),
+        "generated_tokens": generated,
+        "untrained_tokens": generated - sum(one.trained for one in trained),
+        "replies": [{"start": start, "end": end} for start, end in trained[-1].spans],
     }
 
 

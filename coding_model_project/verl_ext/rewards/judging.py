@@ -25,7 +25,7 @@ from coding_model_project.errors import (
 from coding_model_project.grading.judge import Graders, open_judge
 from coding_model_project.grading.rewards import RewardKind
 from coding_model_project.harbor import task_grader
-from coding_model_project.runs.ungradable import Ungradable, note, reason_of
+from coding_model_project.runs.rollouts import Ungradable, note, reason_of
 from coding_model_project.types import Problem
 
 ATTEMPTS = "attempts"
@@ -35,7 +35,7 @@ verl's own loop has no such key: its response is the only attempt."""
 
 EPISODE = "bash_episode"
 """Key of a bash agent's episode, which its agent loop has judged: ending, replies
-(`bash_loop.ReplyRecord`) and verdict, as plain data."""
+(`bash_loop`) and verdict, as plain data."""
 
 _SHOWN = 80
 """Characters of a ground truth that name a sample; it may be a row's tests."""

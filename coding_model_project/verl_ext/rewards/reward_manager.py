@@ -216,7 +216,7 @@ def _found(
 
 
 def bash_info(ending: str, replies: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the figures of a bash agent's episode for `step_metrics.bash_metrics`."""
+    """Return the figures of a bash agent's episode for `samples.work_metrics`."""
     commands = [reply for reply in replies if reply["command"] is not None]
     return {
         "bash_commands": float(len(commands)),
@@ -227,7 +227,7 @@ def bash_info(ending: str, replies: Sequence[Mapping[str, Any]]) -> dict[str, fl
 
 
 def agent_info(work: Mapping[str, Any]) -> dict[str, float]:
-    """Return the figures of an agent's work for `step_metrics.agent_metrics`."""
+    """Return the figures of an agent's work for `samples.work_metrics`."""
     counts = ("turns", "commands", "conversations", "agent_s", "untrained_tokens")
     return {
         **{f"agent_{name.removeprefix('agent_')}": float(work[name]) for name in counts},
@@ -236,7 +236,7 @@ def agent_info(work: Mapping[str, Any]) -> dict[str, float]:
 
 
 def episode_info(verdict: Verdict, attempts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the figures of an episode's repairs for `step_metrics.repair_metrics`.
+    """Return the figures of an episode's repairs for `samples.repair_metrics`.
 
     Args:
         verdict: verdict of the last attempt.
@@ -256,7 +256,7 @@ def sample_info(
     generated_at: float,
     graded_at: float,
 ) -> dict[str, float]:
-    """Return a sample's figures, from which `step_metrics` computes each step's metrics.
+    """Return a sample's figures, from which `samples` computes each step's metrics.
 
     Times are seconds since the epoch, so that processes of a node can compare them.
     """

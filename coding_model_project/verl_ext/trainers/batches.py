@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 import transfer_queue as tq
+from omegaconf import DictConfig
+from verl.workers.utils.padding import response_from_nested
 
 
 def group_of(key: str) -> str:
@@ -162,3 +164,79 @@ def left_out(batch: Any, max_tokens: int, ends: Collection[int]) -> Iterator[flo
         yield len(cut) / len(batch.keys)
     finally:
         tq.kv_batch_put(keys=cut, **place, fields=masks)
+
+
+_SAMPLES_PER_RANK = 4
+_COPIES = "mismatch"
+_INPUTS = ["input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask"]
+
+
+def measured_mismatch(batch: Any, trainer: Any, config: DictConfig) -> float | None:
+    """Return the mean difference |log p| of a step's sampled tokens, in nats.
+
+    Only samples by the newest weights count. If verl computes no log-probabilities of its own (bypass
+    mode), a few of them are used.
+
+    Args:
+        batch: verl's batch, after `_compute_old_log_prob`.
+        trainer: the worker group of verl's actor.
+
+    Returns:
+        None if the rollout returns no log-probabilities (`rollout.calculate_log_probs=false`).
+    """
+    if not config.actor_rollout_ref.rollout.calculate_log_probs:
+        return None
+    keys = _newest(batch)
+    place = {"partition_id": batch.partition_id}
+    if config.algorithm.rollout_correction.bypass_mode:
+        ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
+        keys = keys[: _SAMPLES_PER_RANK * ranks]
+        keys += keys[:1] * (-len(keys) % ranks)
+        mine = _log_probs(batch, keys, trainer, config)
+    else:
+        fields: Any = tq.kv_batch_get(keys=keys, **place, select_fields=["old_log_probs"])
+        mine = fields["old_log_probs"].values()
+    names = ["rollout_log_probs", "response_mask"]
+    sampled: Any = tq.kv_batch_get(keys=keys, **place, select_fields=names)
+    theirs, mask = (sampled[name].values() for name in names)
+    return float(((mine - theirs).abs() * mask).sum() / mask.sum().clamp(min=1))
+
+
+def _newest(batch: Any) -> list[str]:
+    """Return the keys of the samples that the newest weights generated, without padding."""
+    tagged = [
+        (key, tag.get("min_global_steps") or 0)
+        for key, tag in zip(batch.keys, batch.tags, strict=True)
+        if not tag.get("is_padding", False)
+    ]
+    newest = max(version for _, version in tagged)
+    return [key for key, version in tagged if version == newest]
+
+
+def _log_probs(batch: Any, keys: Sequence[str], trainer: Any, config: DictConfig) -> torch.Tensor:
+    """Return the trainer's log-probabilities of these samples' responses, one after another.
+
+    verl writes them to the samples that it is given, and later expects all samples of a batch to have the
+    same fields, so it gets copies.
+    """
+    place: dict[str, Any] = {
+        "keys": [f"{_COPIES}_{i}" for i in range(len(keys))],
+        "partition_id": _COPIES,
+    }
+    fields = tq.kv_batch_get(
+        keys=list(keys), partition_id=batch.partition_id, select_fields=_INPUTS
+    )
+    tags = [dict(batch.tags[batch.keys.index(key)]) for key in keys]
+    copies: Any = tq.kv_batch_put(**place, fields=fields, tags=tags)
+    copies.extra_info.update(
+        calculate_entropy=False,
+        compute_loss=False,
+        temperature=config.actor_rollout_ref.rollout.temperature,
+        micro_batch_size_per_gpu=1,
+    )
+    try:
+        trainer.compute_log_prob(copies)
+        found: Any = tq.kv_batch_get(**place, select_fields=["log_probs", "response_mask"])
+        return response_from_nested(found["log_probs"], found["response_mask"]).values()
+    finally:
+        tq.kv_clear(**place)

@@ -14,41 +14,12 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from coding_model_project.configs.schema import TrainingSampler
 from coding_model_project.errors import SandboxError, TrainingError
 from coding_model_project.launch.checks.episode_checks import has_agent, has_bash, has_episodes
-from coding_model_project.runs.folder import FATAL, RunFolder
-from coding_model_project.runs.stopping import stop_requested
-from coding_model_project.runs.ungradable import Ungradable
+from coding_model_project.runs.folder import FATAL, RunFolder, stop_requested
+from coding_model_project.runs.rollouts import Ungradable
 from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY
-from coding_model_project.verl_ext.trainers import mismatch
-from coding_model_project.verl_ext.trainers.batches import (
-    arrange,
-    clear_lone,
-    final_keys,
-    infos_of,
-    left_out,
-    model_tokens,
-    reward_infos,
-    sampled_entropy,
-    trained_keys,
-)
-from coding_model_project.verl_ext.trainers.guards import Guards, no_program
-from coding_model_project.verl_ext.trainers.outages import Belongs, Outages
+from coding_model_project.verl_ext.trainers import batches, guards, samples
 from coding_model_project.verl_ext.trainers.sampling import OnlineSampler, with_sampler
-from coding_model_project.verl_ext.trainers.step_metrics import (
-    CLOCK_KEYS,
-    agent_metrics,
-    bash_metrics,
-    repair_metrics,
-    source_metrics,
-    step_metrics,
-)
-from coding_model_project.verl_ext.trainers.step_samples import (
-    SampleLog,
-    judged,
-    trained_samples,
-    validated_samples,
-)
 from coding_model_project.verl_ext.trainers.verl_checkpoints import CodingCheckpoints
-from coding_model_project.verl_ext.trainers.watch import deadline, end_process, watching
 
 _SAMPLE_FIELDS = [
     *("prompts", "responses", "response_mask", "rm_scores", "advantages", "extra_fields")
@@ -72,11 +43,11 @@ class CodingTrainer(PPOTrainer):
             config.trainer.v1.trainer_mode = self.MODE
         self._run = RunFolder(Path(config.coding.run_dir))
         self._log_dir = self._run.log_dir(self._run.last_number)
-        self._outages = Outages(self._run.path, config.coding.sandbox.max_failure_rate)
+        self._outages = guards.Outages(self._run.path, config.coding.sandbox.max_failure_rate)
         super().__init__(config)
-        self._samples = SampleLog(config)
+        self._samples = samples.SampleLog(config)
         self._sampler: OnlineSampler | None = None
-        self._guards = Guards(config.coding.training.guards)
+        self._guards = guards.Guards(config.coding.training.guards)
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
@@ -108,7 +79,7 @@ class CodingTrainer(PPOTrainer):
             *(self.get_reward_handles() or []),
         ]
         try:
-            with watching(watched, self._fatal):
+            with guards.watching(watched, self._fatal):
                 super().fit(agent_loop_manager)
         finally:
             self._samples.close()
@@ -128,9 +99,8 @@ class CodingTrainer(PPOTrainer):
     def on_step_end(self) -> None:
         self._has_trained = True
         if stop_requested(self._log_dir):
-            if (
-                "save_checkpoint" not in self.timing_raw
-            ):  # before samples of the next step are generated
+            # Before samples of the next step are generated.
+            if "save_checkpoint" not in self.timing_raw:
                 self._save_checkpoint()
             # verl logs this step's metrics and finds that it was the last.
             self.total_training_steps = self.global_steps
@@ -157,35 +127,35 @@ class CodingTrainer(PPOTrainer):
         lost = missing - self._not_isolated(missing, self._belongs_to(batch))
         self._outages.stop(lost / expected, "this step's")
         batch = super()._balance_batch(batch, metrics, *args, **kwargs)
-        arrange(batch, self.config)
+        batches.arrange(batch, self.config)
         return batch
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
         batch = super()._compute_old_log_prob(batch, metrics)
-        if (
-            "actor/entropy" not in metrics
-        ):  # bypass mode: verl computes no log-probabilities for its own
-            metrics["actor/entropy"] = sampled_entropy(batch)
-        found = mismatch.measure(batch, self.actor_rollout_wg, self.config)
+        # Bypass mode: verl computes no log-probabilities for its own.
+        if "actor/entropy" not in metrics:
+            metrics["actor/entropy"] = batches.sampled_entropy(batch)
+        found = batches.measured_mismatch(batch, self.actor_rollout_wg, self.config)
         if found is not None:
-            metrics[mismatch.METRIC] = found
-            mismatch.check(found, mismatch.limit(self.config), self.global_steps)
+            metrics[guards.MISMATCH] = found
+            guards.check_mismatch(found, guards.mismatch_limit(self.config), self.global_steps)
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         batch = super()._compute_advantage(batch, metrics)
-        if (
-            self._sampler is not None
-        ):  # here, since the checkpoint is written before the metrics are computed
-            self._sampler.update(reward_infos(batch, final_keys(trained_keys(batch))))
-        clear_lone(batch, batch.keys, self.config)
+        # Here, since the checkpoint is written before the metrics are computed.
+        if self._sampler is not None:
+            self._sampler.update(
+                batches.reward_infos(batch, batches.final_keys(batches.trained_keys(batch)))
+            )
+        batches.clear_lone(batch, batch.keys, self.config)
         return batch
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
         if not self.config.coding.training.mask_truncated:
             return super()._update_actor(batch, metrics)
         ends = {self.tokenizer.eos_token_id, self.tokenizer.pad_token_id} - {None}
-        with left_out(batch, self.config.data.max_response_length, ends) as share:
+        with batches.left_out(batch, self.config.data.max_response_length, ends) as share:
             metrics["training/truncated_left_out"] = share
             return super()._update_actor(batch, metrics)
 
@@ -202,11 +172,11 @@ class CodingTrainer(PPOTrainer):
         """Return whether this step would have trained on a sample."""
         return row.step == self.global_steps
 
-    def _belongs_to(self, batch: Any) -> Belongs:
+    def _belongs_to(self, batch: Any) -> guards.Belongs:
         """Return a predicate of the samples that are missing from a batch."""
         return self._belongs
 
-    def _not_isolated(self, missing: int, belongs: Belongs) -> int:
+    def _not_isolated(self, missing: int, belongs: guards.Belongs) -> int:
         """Return how many of the missing samples `coding.harbor.integrity` dropped: no outage."""
         return min(missing, self._outages.not_isolated(belongs)) if missing else 0
 
@@ -232,32 +202,29 @@ class CodingTrainer(PPOTrainer):
         epoch: int,
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
-        trained = trained_keys(batch)
-        keys = final_keys(trained)
+        trained = batches.trained_keys(batch)
+        keys = batches.final_keys(trained)
         fields = tq.kv_batch_get(
             keys=keys, partition_id=batch.partition_id, select_fields=_SAMPLE_FIELDS
         )
-        infos = infos_of(fields)
-        samples = trained_samples(self.tokenizer, keys, fields, infos)
-        rewards = [sample.reward for sample in samples]
+        infos = batches.infos_of(fields)
+        drawn = samples.trained_samples(self.tokenizer, keys, fields, infos)
+        rewards = [sample.reward for sample in drawn]
         requested = self._requested_samples
         refused = self._not_isolated(requested - len(infos), self._belongs)
         expected = requested - refused
-        metrics.update(step_metrics(infos, rewards, expected, since=self._waits_since()))
+        metrics.update(samples.step_metrics(infos, rewards, expected, since=self._waits_since()))
         lost = self._outages.lost(self._belongs)
         metrics["judge/seconds"] += sum(row.judge_s for row in lost)
         problems = [row.problem for row in lost]
-        metrics.update(source_metrics([judged(sample) for sample in samples], problems))
+        metrics.update(samples.source_metrics(drawn, problems))
         metrics["judge/not_isolated"] = refused / requested
         if has_episodes(self.config):
-            metrics.update(repair_metrics(infos, self.config.coding.repair.rounds))
-        if has_bash(self.config):
-            metrics.update(bash_metrics(infos))
-        if has_agent(self.config):
-            metrics.update(agent_metrics(infos))
-        metrics["rollout/trained_tokens"] = sum(model_tokens(trained, batch.partition_id))
+            metrics.update(samples.repair_metrics(infos, self.config.coding.repair.rounds))
+        metrics.update(samples.work_metrics(infos))
+        metrics["rollout/trained_tokens"] = sum(batches.model_tokens(trained, batch.partition_id))
         metrics.update(self._token_metrics())
-        self._samples.step(self.global_steps, "train", samples, self.logger.logger)
+        self._samples.step(self.global_steps, "train", drawn, self.logger.logger)
         if global_steps == 1:
             self._warn(metrics)
         metrics.update(self._guards.check(metrics))
@@ -283,9 +250,11 @@ class CodingTrainer(PPOTrainer):
         sample_turns: Any,
         expected_acc_counts: dict[tuple[str, str], int] | None = None,
     ) -> dict[str, float]:
-        samples = validated_samples(sample_uids, *self._validated, reward_extra_infos_dict)
-        self._samples.step(self.global_steps, "validation", samples, self.logger.logger)
-        for key in (*CLOCK_KEYS, SAMPLE_KEY):
+        validated = samples.validated_samples(
+            sample_uids, *self._validated, reward_extra_infos_dict
+        )
+        self._samples.step(self.global_steps, "validation", validated, self.logger.logger)
+        for key in (*samples.CLOCK_KEYS, SAMPLE_KEY):
             reward_extra_infos_dict.pop(key, None)
         expected = sum((expected_acc_counts or {}).values())
         step = self.global_steps
@@ -302,7 +271,7 @@ class CodingTrainer(PPOTrainer):
     def _warn(self, metrics: dict[str, Any]) -> None:
         """Print a warning if the first step has no program; an agent's work has no prompt style."""
         of_agent = has_bash(self.config) or has_agent(self.config)
-        if not of_agent and (warning := no_program(metrics, self.config.coding.prompt)):
+        if not of_agent and (warning := guards.no_program(metrics, self.config.coding.prompt)):
             print(warning, flush=True)  # noqa: T201
 
     def _check_step(self, metrics: dict[str, Any]) -> None:
@@ -320,8 +289,8 @@ class CodingTrainer(PPOTrainer):
             f"weight sync to the rollout did not finish within {timeout_s:.0f} s "
             "(coding.weight_sync_timeout_s); see the rollout server's log above"
         )
-        return deadline(timeout_s, self._fatal, reason)
+        return guards.deadline(timeout_s, self._fatal, reason)
 
     def _fatal(self, reason: str) -> None:
         """End this process, from any thread; the driver reports the reason and cleans up."""
-        end_process(self._log_dir / FATAL, reason)
+        guards.end_process(self._log_dir / FATAL, reason)

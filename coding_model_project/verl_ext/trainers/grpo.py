@@ -20,9 +20,7 @@ from coding_model_project.launch.checks.machine_checks import check_cpus, check_
 from coding_model_project.launch.device import log_into
 from coding_model_project.launch.sizing import fill_bucket
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
-from coding_model_project.verl_ext.cluster import forkserver, session
-from coding_model_project.verl_ext.cluster.capacity import check_capacity
-from coding_model_project.verl_ext.cluster.node_checks import full_disks
+from coding_model_project.verl_ext.cluster import forkserver, membership, session
 from coding_model_project.verl_ext.cluster.nodes import Node, cause_of, own_node_id, pinned
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
@@ -93,18 +91,16 @@ def _train(config: DictConfig, python: str | None) -> None:
 
     import ray
 
-    from coding_model_project.verl_ext.cluster.membership import in_cluster
-
     try:
         if python is None:
             joins = ours and joined_ray(config)
             # Errors are explained inside: on leaving, all processes of the run on other nodes end.
             with (
-                in_cluster(config) if joins else nullcontext(()) as nodes,
+                membership.in_cluster(config) if joins else nullcontext(()) as nodes,
                 _explained(config, nodes),
             ):
                 # After the nodes, whose check names those without GPUs at once.
-                check_capacity(config)
+                membership.check_capacity(config)
                 _run_trainer(config)
         else:
             with _explained(config, ()):
@@ -127,8 +123,6 @@ def _explained(config: DictConfig, nodes: Sequence[Node]) -> Iterator[None]:
     """
     from ray.exceptions import RayActorError, RayError
 
-    from coding_model_project.verl_ext.cluster.membership import lost
-
     run = RunFolder(Path(config.coding.run_dir))
     fatal = run.log_dir(run.last_number) / FATAL
     try:
@@ -139,7 +133,7 @@ def _explained(config: DictConfig, nodes: Sequence[Node]) -> Iterator[None]:
         cause = getattr(error, "cause", None)
         if isinstance(cause, ConfigError):
             raise ConfigError(str(cause)) from error
-        remarks = lost(nodes, config) or full_disk(run.path) or full_disks()
+        remarks = membership.lost(nodes, config) or full_disk(run.path) or membership.full_disks()
         if not remarks and isinstance(error, RayActorError):
             remarks = "; the same command resumes the run"
         raise TrainingError(_reason(fatal, error) + remarks) from error
@@ -206,7 +200,7 @@ def _run_trainer(config: DictConfig, environment: Mapping[str, Any] | None = Non
     # Metrics, the stop file and checkpoints are on the disk of the node that starts the run.
     options = {**pinned(own_node_id()), "num_cpus": 0}  # a head may have none
     # Also in a session that another caller has started.
-    options["runtime_env"] = environment or {"env_vars": worker_setup.VARIABLES}
+    options["runtime_env"] = environment or {"env_vars": worker_setup.variables()}
     run_ppo(config, remote.options(**options))
 
 

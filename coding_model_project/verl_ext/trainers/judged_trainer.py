@@ -16,13 +16,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from coding_model_project.configs.schema import OnUngradable
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.verl_ext.rewards.own_recipe import UNGRADABLE
-from coding_model_project.verl_ext.trainers.batches import (
-    clear_advantages,
-    clear_lone,
-    final_keys,
-    reward_infos,
-    trained_keys,
-)
+from coding_model_project.verl_ext.trainers import batches
 
 _MOST = 2
 """Batches of failed groups in one step above which a run in an asynchronous mode ends."""
@@ -103,21 +97,21 @@ class JudgedTrainer(PPOTrainer):
         """Return the keys of the samples whose score is a placeholder."""
         if self._on_ungradable is not OnUngradable.zero_advantage:
             return set()
-        keys = trained_keys(batch)
-        infos = reward_infos(batch, keys)
+        keys = batches.trained_keys(batch)
+        infos = batches.reward_infos(batch, keys)
         return {key for key, info in zip(keys, infos, strict=True) if info.get(UNGRADABLE)}
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Compute the advantages of the judged samples among themselves; all others get zero."""
         lost = self._ungradable(batch)
         judged = [key for key in batch.keys if key not in lost]
-        if not set(trained_keys(batch)) - lost:
+        if not set(batches.trained_keys(batch)) - lost:
             raise SandboxError(f"no sample of the step could be judged; {_SEE}")
         computed = super()._compute_advantage(batch, metrics)
         if lost:
             super()._compute_advantage(batch.select_keys(judged), metrics)
-            clear_advantages(batch, sorted(lost))
-        clear_lone(batch, judged, self.config)
+            batches.clear_advantages(batch, sorted(lost))
+        batches.clear_lone(batch, judged, self.config)
         return computed
 
     def _compute_metrics(
@@ -129,7 +123,9 @@ class JudgedTrainer(PPOTrainer):
             if key in lost:
                 tag["is_padding"] = True  # a placeholder is no score in verl's metrics
         super()._compute_metrics(shown, metrics, *args, **kwargs)
-        infos = reward_infos(batch, final_keys([k for k in trained_keys(batch) if k not in lost]))
+        infos = batches.reward_infos(
+            batch, batches.final_keys([k for k in batches.trained_keys(batch) if k not in lost])
+        )
         for name, value in infos[0].items():
             if isinstance(value, float) and name != UNGRADABLE:
                 metrics[f"judge/{name}"] = fmean(info[name] for info in infos)

@@ -1,4 +1,4 @@
-"""Loggers that survive a resume, tables of samples, and one run of a tracker for each run's folder.
+"""Loggers that survive a resume, and one run of a tracker for each run's folder.
 
 A tracker that is down must not stop a training or hold it up for long: metrics.jsonl has all metrics.
 """
@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,7 @@ from verl.utils import tracking
 
 from coding_model_project.redaction import redacted
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.rollouts import Rollout, end_last_line
-
-_CELL_CHARACTERS = 4_000
+from coding_model_project.runs.rollouts import end_last_line
 
 
 class _AppendingFileLogger(tracking.FileLogger):
@@ -43,42 +41,6 @@ def prepare_loggers(config: DictConfig) -> None:
     """
     tracking.FileLogger = _AppendingFileLogger
     start_trackers(config)
-
-
-_COLUMNS = ("problem", "verdict", "reward", "completion", "detail")
-
-
-def log_samples(backends: dict[str, Any], samples: Sequence[Rollout], step: int) -> None:
-    """Log a table of samples to W&B and TensorBoard, if they are among verl's tracking backends."""
-    rows = [
-        (
-            sample.problem,
-            sample.verdict["error"] or "accepted",
-            sample.reward,
-            sample.completion[:_CELL_CHARACTERS],
-            sample.verdict["detail"],
-        )
-        for sample in samples
-    ]
-    if "wandb" in backends:
-        import wandb
-
-        table = wandb.Table(columns=list(_COLUMNS), data=[list(row) for row in rows])
-        wandb.log({"samples": table}, step=step)
-    if "tensorboard" in backends:
-        backends["tensorboard"].writer.add_text("samples", _markdown(rows), step)
-
-
-def _markdown(rows: Sequence[tuple[Any, ...]]) -> str:
-    """Return one section per sample, since TensorBoard's tables drop the line breaks of code."""
-    return "\n\n".join(
-        f"**{problem}**: {verdict}, reward {reward:g} {detail}\n\n{_indented(completion)}"
-        for problem, verdict, reward, completion, detail in rows
-    )
-
-
-def _indented(code: str) -> str:
-    return "\n".join("    " + line for line in code.splitlines())
 
 
 _START_S = "30"

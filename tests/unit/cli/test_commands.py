@@ -16,7 +16,7 @@ import coding_model_project.cli as cli
 from coding_model_project.cli import main, run_app
 from coding_model_project.cli.commands import Commands, only
 from coding_model_project.config_key import Option, argument, key, option, option_of
-from coding_model_project.program import MODULE, RECIPES, SCRIPT, program
+from coding_model_project.extras import MODULE, RECIPES, SCRIPT, program
 from tests import fresh
 from tests.processes import ran
 from tests.tables import tables

@@ -23,8 +23,8 @@ from coding_model_project.reports import write_report
 from coding_model_project.reports.chart_lines import RunTally
 from coding_model_project.reports.run_page import run_facts
 from coding_model_project.runs.folder import RunFolder, State, sole_writer
+from coding_model_project.runs.overview import line
 from coding_model_project.runs.rollouts import read_rollouts
-from coding_model_project.runs.run_lines import line
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from tests.fakes import stdin_problem
 

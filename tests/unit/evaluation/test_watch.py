@@ -17,7 +17,7 @@ from coding_model_project.reports import write_report
 from coding_model_project.reports.chart_lines import RunTally, chart_lines
 from coding_model_project.runs.checkpoints import MANIFEST, TRACKER, write_manifest
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.metrics_log import read_metrics
+from coding_model_project.runs.overview import read_metrics
 from tests.processes import ended
 from tests.synthetic_checkpoints import checkpoint
 from tests.synthetic_evaluations import write_evaluation

@@ -12,7 +12,7 @@ from coding_model_project.evaluation.watch import Curve, Plan, view, watch
 from coding_model_project.evaluation.watch.curve import CURVE, Measure
 from coding_model_project.reports.chart_lines import RunTally, chart_lines
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.metrics_log import read_metrics
+from coding_model_project.runs.overview import read_metrics
 from tests.processes import ended
 from tests.synthetic_checkpoints import checkpoint
 from tests.synthetic_runs import write_run

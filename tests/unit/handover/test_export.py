@@ -7,7 +7,7 @@ import pytest
 from coding_model_project import cli
 from coding_model_project.evaluation.results import METRICS
 from coding_model_project.runs.checkpoints import write_manifest
-from coding_model_project.runs.inputs import fingerprint
+from coding_model_project.runs.resuming import fingerprint
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
 

@@ -22,13 +22,17 @@ from coding_model_project.runs.folder import (
     find_runs,
     refuse_unusable,
     sole_writer,
+    stop_requested,
 )
-from coding_model_project.runs.inputs import inputs_of
 from coding_model_project.runs.lease import OBSERVER
-from coding_model_project.runs.refusal import refuse_changes, refuse_other_inputs
-from coding_model_project.runs.starting import _write_attempt, end_attempt, start_attempt
-from coding_model_project.runs.stopping import StopSignal, stop_requested
-from coding_model_project.runs.summary import summarise
+from coding_model_project.runs.overview import summarise
+from coding_model_project.runs.resuming import inputs_of, refuse_changes, refuse_other_inputs
+from coding_model_project.runs.starting import (
+    StopSignal,
+    _write_attempt,
+    end_attempt,
+    start_attempt,
+)
 from tests.synthetic_runs import write_run
 
 
@@ -226,7 +230,7 @@ def test_output_goes_on_after_a_sigterm_of_all_processes(tmp_path):
         import os, signal, time, psutil
         from pathlib import Path
         from coding_model_project.runs.console import output_copied_to
-        from coding_model_project.runs.stopping import StopSignal
+        from coding_model_project.runs.starting import StopSignal
         with output_copied_to(Path({str(log)!r})):
             with StopSignal(Path({str(tmp_path)!r}), listen=True):
                 time.sleep(1)

@@ -8,7 +8,7 @@ import os
 import pytest
 from omegaconf import OmegaConf
 
-from coding_model_project.runs.mirror.masking import masked, secrets_of
+from coding_model_project.runs.masking import made_ours, masked, secrets_of
 
 
 @pytest.mark.parametrize("secret", ["/wJalrXUtnFEMI/K7MDENG", 'pa"ss\\wörd', "it's: #1 secret"])
@@ -45,3 +45,29 @@ def test_the_path_of_a_file_is_no_secret(tmp_path):
     (tmp_path / "key.json").touch()
     assert secrets_of({}, {"GOOGLE_APPLICATION_CREDENTIALS": f"{tmp_path}/key.json"}) == ()
     assert secrets_of({}, {"OLDPWD": f"{tmp_path}/deleted"}) == ()
+
+
+# A configuration that another machine recorded, compared with this start's.
+
+
+def written(run_dir, problems, key="k"):
+    coding = {"run_dir": run_dir, "problems": [problems], "api_key": key, "lr": 0.1}
+    return OmegaConf.to_yaml(OmegaConf.create({"coding": coding}))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("/home/a", "/home/b"), ("/", "/home/b"), ("/home/a", "/"), ("/home/a/", "/b")]
+)
+def test_paths_below_the_working_folder_are_this_starts(monkeypatch, tmp_path, old, new):
+    monkeypatch.setattr("pathlib.Path.cwd", lambda: new)
+    before = written(f"{old.rstrip('/')}/run", f"{old.rstrip('/')}/p.jsonl")
+    now = written(f"{new.rstrip('/')}/run", f"{new.rstrip('/')}/p.jsonl")
+    assert made_ours(before, now, {"cwd": old}) == now
+    other = written(f"{new.rstrip('/')}/run", f"{new.rstrip('/')}/q.jsonl")
+    assert made_ours(before, other, {"cwd": old}) != other
+
+
+@pytest.mark.parametrize("now", ["another", None])
+def test_a_masked_secret_is_whatever_it_is_now(now):
+    present = written("/r", "/p", key=now)
+    assert made_ours(written("/r", "/p", key="XXXXXXXX"), present, {}) == present

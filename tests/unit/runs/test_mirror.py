@@ -13,12 +13,17 @@ from omegaconf import OmegaConf
 from coding_model_project.cli import main
 from coding_model_project.cli.options import local_runs
 from coding_model_project.errors import ConfigError
+from coding_model_project.runs import mirror as mirroring
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.mirror import mirroring
-from coding_model_project.runs.mirror.masking import secrets_of
-from coding_model_project.runs.mirror.mirror import BackgroundMirror, Mirror, TakenOverError
-from coding_model_project.runs.mirror.mirroring import mirrored, restore
-from coding_model_project.runs.mirror.reading import Followed
+from coding_model_project.runs.following import Followed
+from coding_model_project.runs.masking import secrets_of
+from coding_model_project.runs.mirror import (
+    BackgroundMirror,
+    Mirror,
+    TakenOverError,
+    mirrored,
+    restore,
+)
 from coding_model_project.storage.fetching import CACHE_VARIABLE
 from tests.moto_server import s3_server
 
@@ -145,7 +150,7 @@ def test_another_file_of_the_same_name_is_sent(s3, run, way):
 
 def test_the_end_of_a_run_does_not_wait_for_a_slow_store(s3, run, monkeypatch):
     said, slow = [], threading.Event()
-    monkeypatch.setattr("coding_model_project.runs.mirror.mirror._CLOSE_S", 0.5)
+    monkeypatch.setattr("coding_model_project.runs.mirror._CLOSE_S", 0.5)
     at_work = mirror(run)
     background = BackgroundMirror(at_work, said.append)
     monkeypatch.setattr(at_work, "sync", lambda: slow.wait(5))
@@ -173,7 +178,7 @@ def test_a_file_that_shrinks_or_goes_does_so_there(s3, run):
 
 
 def test_no_secret_leaves_the_machine(s3, run, monkeypatch):
-    monkeypatch.setattr("coding_model_project.runs.mirror.mirror._CHUNK_BYTES", 100)
+    monkeypatch.setattr("coding_model_project.runs.mirror._CHUNK_BYTES", 100)
     (run / "logs/attempt_1/console.log").write_text("z" * 95 + " hf-secret-2 is split\n")
     mirror(run).sync()
     stored = b"".join(s3.content(key) for key in s3.objects())

@@ -14,7 +14,7 @@ from coding_model_project.cli import main
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.runs.checkpoint_store import CheckpointStore
-from coding_model_project.runs.inputs import inputs_of, with_local_inputs
+from coding_model_project.runs.resuming import inputs_of, with_local_inputs
 from coding_model_project.storage.fetching import CACHE_VARIABLE, cache_dir, folder_on_disk, on_disk
 from tests import fresh
 from tests.answering import answering

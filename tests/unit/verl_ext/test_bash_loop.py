@@ -14,7 +14,7 @@ from coding_model_project.episodes.tool_calls import BASH_TOOL, ToolCall, bash_c
 from coding_model_project.errors import ConfigError, GenerationError
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.launch.compose import compose_recipe
-from coding_model_project.runs.ungradable import read_ungradable
+from coding_model_project.runs.rollouts import read_ungradable
 from coding_model_project.types import Problem
 from tests.processes import below
 from tests.tables import tables

@@ -12,9 +12,11 @@ import pytest
 from omegaconf import OmegaConf
 
 from coding_model_project.errors import ClusterError, ConfigError, TrainingError
+from coding_model_project.launch.compose import compose_recipe
+from coding_model_project.verl_ext.cluster import membership
 from coding_model_project.verl_ext.cluster.nodes import Node, alive_nodes
 
-pytestmark = pytest.mark.verl  # the package imports Ray
+pytestmark = pytest.mark.verl
 
 HEAD = "10.0.0.1:6379"
 
@@ -43,8 +45,9 @@ def train(monkeypatch, tmp_path):
     from coding_model_project.verl_ext.cluster import session
     from coding_model_project.verl_ext.trainers import grpo
 
-    for name in ("_check_by_verl", "_choose_loop", "check_capacity"):
+    for name in ("_check_by_verl", "_choose_loop"):
         monkeypatch.setattr(grpo, name, lambda _: None)
+    monkeypatch.setattr(membership, "check_capacity", lambda _: None)
     monkeypatch.setattr(session, "start_ray", lambda _: None)
     ended = []
     monkeypatch.setattr(ray, "shutdown", lambda: ended.append(True))
@@ -53,11 +56,9 @@ def train(monkeypatch, tmp_path):
 
 
 def test_nodes_are_checked_before_the_run_waits_for_free_resources(monkeypatch, train):
-    from coding_model_project.verl_ext.cluster import membership
-    from coding_model_project.verl_ext.trainers import grpo
 
     start, ended = train
-    monkeypatch.setattr(grpo, "check_capacity", lambda _: pytest.fail("waited for resources"))
+    monkeypatch.setattr(membership, "check_capacity", lambda _: pytest.fail("waited for resources"))
     monkeypatch.setattr(membership, "alive_nodes", lambda: [node(1, 1), node(2, 0)])
     message = r"trainer\.nnodes=2: .*node1 \(10\.0\.0\.1\) has 1, node2 .* has 0; run `ray start"
     with pytest.raises(ClusterError, match=message):
@@ -69,7 +70,6 @@ def test_full_disks_of_nodes_are_looked_for_before_the_runs_processes_there_end(
     """A guard that ends takes the processes of its node along, also those that would answer."""
     from ray.exceptions import RayError
 
-    from coding_model_project.verl_ext.cluster import membership
     from coding_model_project.verl_ext.trainers import grpo
 
     guarded: list[bool] = []
@@ -86,7 +86,7 @@ def test_full_disks_of_nodes_are_looked_for_before_the_runs_processes_there_end(
         raise RayError("a rank died")
 
     monkeypatch.setattr(grpo, "_run_trainer", fail)
-    monkeypatch.setattr(grpo, "full_disks", lambda: "; its disk is full" if guarded else "")
+    monkeypatch.setattr(membership, "full_disks", lambda: "; its disk is full" if guarded else "")
     monkeypatch.setattr(membership, "in_cluster", in_cluster)
     with pytest.raises(TrainingError, match=r"^a rank died; its disk is full$"):
         train[0]()
@@ -95,25 +95,22 @@ def test_full_disks_of_nodes_are_looked_for_before_the_runs_processes_there_end(
 @pytest.mark.parametrize(("own", "asked"), [("1", []), ("head", ["1"])])
 def test_a_node_is_checked_unless_it_is_the_drivers_own(monkeypatch, tmp_path, own, asked):
     """A head without CPUs is the common place for a driver: it checks the only node that works."""
-    from coding_model_project.verl_ext.cluster import node_checks
 
     head = Node(id="head", host="head", address="10.0.0.9", port=1, cpus=0, gpus=0)
-    monkeypatch.setattr(node_checks, "alive_nodes", lambda: [head, node(1, 1)])
-    monkeypatch.setattr(node_checks, "own_node_id", lambda: own, raising=False)
-    monkeypatch.setattr(node_checks, "conclude", lambda *_: [])
+    monkeypatch.setattr(membership, "alive_nodes", lambda: [head, node(1, 1)])
+    monkeypatch.setattr(membership, "own_node_id", lambda: own, raising=False)
+    monkeypatch.setattr(membership, "conclude", lambda *_: [])
     seen: list[str] = []
-    monkeypatch.setattr(node_checks, "_on_each", lambda nodes, *_: seen.extend(nodes))
+    monkeypatch.setattr(membership, "_on_each", lambda nodes, *_: seen.extend(nodes))
     names = {"coding": {"run_dir": str(tmp_path), "problems": []}}
     names |= {"actor_rollout_ref": {"model": {"path": "a/name"}}}
-    node_checks.check_nodes(OmegaConf.create(names))
+    membership.check_nodes(OmegaConf.create(names))
     assert seen == asked
 
 
 def test_a_nodes_folder_for_temporary_files_is_there_when_its_disk_is_checked(monkeypatch):
     """Python and the check would take /tmp instead, and keep to it in that process."""
     import ray
-
-    from coding_model_project.verl_ext.cluster import membership
 
     order: list[str] = []
     guard = SimpleNamespace(available_gb=SimpleNamespace(remote=lambda: None))
@@ -129,11 +126,9 @@ def test_a_nodes_folder_for_temporary_files_is_there_when_its_disk_is_checked(mo
 
 
 def test_a_node_with_too_little_memory_is_named_with_the_key():
-    from coding_model_project.verl_ext.cluster.membership import _check_memory
-
-    _check_memory(config(), node(2, 1), 50.0)
+    membership._check_memory(config(), node(2, 1), 50.0)
     with pytest.raises(ConfigError, match=r"node2 \(10\.0\.0\.2\): coding\.min_memory_gb=48: 3\.0"):
-        _check_memory(config(), node(2, 1), 3.0)
+        membership._check_memory(config(), node(2, 1), 3.0)
 
 
 def test_a_joined_ray_gets_this_process_environment_and_none_of_the_sizes(monkeypatch):
@@ -203,7 +198,6 @@ def test_judges_go_to_nodes_that_train_first_and_to_none_that_is_dead(monkeypatc
 
 
 def test_a_node_that_cannot_be_reached_is_named_before_ray_misses_it(monkeypatch):
-    from coding_model_project.verl_ext.cluster import membership
 
     with socket.create_server(("127.0.0.1", 0)) as listens, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -217,3 +211,49 @@ def test_a_node_that_cannot_be_reached_is_named_before_ray_misses_it(monkeypatch
         remark = membership.lost(nodes, config)
     assert "Ray has lost node1 (127.0.0.1)" in remark and "node0" not in remark
     assert "ray start --address=10.0.0.1:6379" in remark
+
+
+# A cluster without the resources of a run is refused with what is missing; verl would wait for ever.
+
+NODE = {"GPU": 8.0, "CPU": 32.0}
+HALF = {"GPU": 4, "CPU": 64}
+TWO = "trainer.nnodes=2"
+BESIDE = "actor_rollout_ref.rollout.nnodes=1 actor_rollout_ref.rollout.n_gpus_per_node=4"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "nodes", "said"),
+    [
+        ("", [{"GPU": 8, "CPU": 33}], ""),
+        (TWO, [NODE, NODE], ""),
+        (TWO, [NODE], "1 of the cluster's 1 nodes have trainer.n_gpus_per_node=8 GPUs and 24 CPUs"),
+        (TWO, [NODE, HALF, HALF], "1 of the cluster's 3"),
+        (TWO, [NODE, {"GPU": 8, "CPU": 8}], "1 of the cluster's 2"),
+        (
+            "",
+            [{"CPU": 2}, {"GPU": 8, "CPU": 24}],
+            "reserves 33 CPUs with it, and the cluster has 26 free, so the run would wait for ever; use "
+            "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+        ),
+        ("", [{"GPU": 8, "CPU": 24}], "more nodes, or fewer GPUs"),
+        (
+            BESIDE,
+            [{"GPU": 8, "CPU": 64}, {"GPU": 2, "CPU": 64}],
+            "actor_rollout_ref.rollout.nnodes=1: the trainer and the rollout's own 4 GPUs make 12, and "
+            "the cluster has 10 free",
+        ),
+        (BESIDE, [{"GPU": 8, "CPU": 64}, {"GPU": 4, "CPU": 64}], ""),
+    ],
+)
+def test_gpus_and_cpus_are_needed_together_on_a_node(overrides, nodes, said):
+    config = compose_recipe("grpo", ["hardware=gpu_8x", *overrides.split()])
+    found = membership.missing_for(config, {str(n): node for n, node in enumerate(nodes)})
+    assert said in found if said else found == ""
+
+
+def test_replicas_of_an_evaluation_need_a_gpu_and_two_cpus_on_one_node():
+    assert (
+        membership.missing_replicas(3, {"a": {"GPU": 1, "CPU": 2}, "b": {"GPU": 2, "CPU": 5}}) == ""
+    )
+    said = membership.missing_replicas(2, {"a": {"GPU": 2, "CPU": 3}, "head": {"CPU": 64}})
+    assert said.startswith("2 replicas need a GPU and 2 CPUs each") and "free for 1;" in said

@@ -11,7 +11,7 @@ from coding_model_project.data.problems import write_problems
 from coding_model_project.episodes.tool_calls import bash_call
 from coding_model_project.errors import ConfigError, GenerationError, HarborError
 from coding_model_project.launch.compose import compose_recipe
-from coding_model_project.runs.ungradable import read_ungradable
+from coding_model_project.runs.rollouts import read_ungradable
 from tests.tables import tables
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.test_gateway_agents import AGENT, CHECK, SHELL

@@ -200,7 +200,7 @@ def fails(trainer, *groups, partition="train"):
 def test_verl_itself_drops_a_sample_or_its_whole_group(mode, monkeypatch):
     from verl.trainer.ppo.v1 import replay_buffer
 
-    from tests.unit.verl_ext.test_async_buffer import Queue
+    from tests.unit.verl_ext.test_ppo_trainer import Queue
 
     queue, requested = Queue(), []
     monkeypatch.setattr(replay_buffer, "tq", queue)

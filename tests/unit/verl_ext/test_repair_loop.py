@@ -13,7 +13,7 @@ from coding_model_project.configs.schema import coding_of
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.launch.compose import compose_recipe
-from coding_model_project.runs.ungradable import read_ungradable
+from coding_model_project.runs.rollouts import read_ungradable
 from coding_model_project.types import Call, Problem, Test
 
 pytestmark = [pytest.mark.verl, pytest.mark.sandbox]

@@ -25,7 +25,7 @@ from coding_model_project.launch.jobs import control
 from coding_model_project.launch.jobs.base import Evaluation, Job, JobState, check_name, new_name
 from coding_model_project.launch.jobs.control import JobLog, fetch, source_of, table
 from coding_model_project.launch.jobs.source import read_source
-from coding_model_project.runs.mirror.mirror import Mirror
+from coding_model_project.runs.mirror import Mirror
 from tests.unit.launch.jobs.conftest import make_job
 
 

@@ -24,14 +24,8 @@ from verl.utils.tracking import Tracking
 from coding_model_project.configs.schema import DPOLoss
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.checks import files
-from coding_model_project.runs.inputs import model_files
-from coding_model_project.verl_ext.dpo.dpo_data import PairCollator, PairDataset
-from coding_model_project.verl_ext.dpo.dpo_loss import (
-    answer_log_probs,
-    pair_losses,
-    pair_metrics,
-    pair_scores,
-)
+from coding_model_project.runs.resuming import model_files
+from coding_model_project.verl_ext.trainers import dpo_pairs
 
 PREFIX = "dpo/"
 
@@ -52,15 +46,15 @@ def engine_loss(
         Values that add up, over micro-batches and ranks, to means over the pairs of the batch. The loss
         is multiplied by the number of ranks, because gradients are averaged over them.
     """
-    scores = pair_scores(model_output["log_probs"], data["loss_mask"], data["reference"])
-    losses = pair_losses(
+    scores = dpo_pairs.pair_scores(model_output["log_probs"], data["loss_mask"], data["reference"])
+    losses = dpo_pairs.pair_losses(
         scores,
         kind=DPOLoss[settings.loss],
         beta=settings.beta,
         label_smoothing=settings.label_smoothing,
     )
     n_pairs = data["global_batch_size"]
-    values = {"loss": losses.detach(), **pair_metrics(scores, beta=settings.beta)}
+    values = {"loss": losses.detach(), **dpo_pairs.pair_metrics(scores, beta=settings.beta)}
     metrics = {PREFIX + name: (value.sum() / n_pairs).item() for name, value in values.items()}
     return losses.sum() / n_pairs * data["dp_size"], metrics
 
@@ -77,9 +71,9 @@ class DPOTrainer(sft_trainer.SFTTrainer):
         self.train_dataset = self._pairs("data.train_files")
         self.val_dataset = self._pairs("data.val_files") if self.config.data.val_files else None
 
-    def _pairs(self, key: str) -> PairDataset:
+    def _pairs(self, key: str) -> dpo_pairs.PairDataset:
         names = files(self.config, key)
-        dataset = PairDataset(names, self.model_config.tokenizer, self.config)
+        dataset = dpo_pairs.PairDataset(names, self.model_config.tokenizer, self.config)
         if self.rank == 0:
             aside = [f"{n} set aside ({why})" for why, n in dataset.set_aside.items() if n]
             print(", ".join([f"{key}: {len(dataset)} pairs", *aside]))  # noqa: T201
@@ -98,7 +92,7 @@ class DPOTrainer(sft_trainer.SFTTrainer):
 
     def _build_dataloader(self) -> None:
         super()._build_dataloader()
-        collate = PairCollator(self.config.data.pad_mode)
+        collate = dpo_pairs.PairCollator(self.config.data.pad_mode)
         self.train_dataloader.collate_fn = collate
         if self.val_dataset is not None:  # verl's loader would drop the last, partial batch
             self.val_dataloader = DataLoader(
@@ -212,7 +206,7 @@ def _together(call: Callable[..., Any]) -> Callable[..., Any]:
     return with_pairs
 
 
-def reference_path(config: DictConfig, dataset: PairDataset) -> Path:
+def reference_path(config: DictConfig, dataset: dpo_pairs.PairDataset) -> Path:
     """Return the cache file of these tokens' log-probabilities under this model.
 
     Its name is a hash of all that they depend on, so a change of any part is a cache miss.
@@ -231,7 +225,12 @@ def reference_path(config: DictConfig, dataset: PairDataset) -> Path:
 
 
 def reference_log_probs(
-    client: Any, dataset: PairDataset, meta: Mapping[str, Any], path: Path, *, pairs_per_call: int
+    client: Any,
+    dataset: dpo_pairs.PairDataset,
+    meta: Mapping[str, Any],
+    path: Path,
+    *,
+    pairs_per_call: int,
 ) -> tuple[torch.Tensor, bool]:
     """Return all answers' log-probabilities under the loaded model; every rank must call it.
 
@@ -260,7 +259,7 @@ def reference_log_probs(
 
 
 def _computed(
-    client: Any, dataset: PairDataset, meta: Mapping[str, Any], step: int
+    client: Any, dataset: dpo_pairs.PairDataset, meta: Mapping[str, Any], step: int
 ) -> torch.Tensor:
     """Compute log-probabilities, each rank every `world`-th pair.
 
@@ -269,7 +268,7 @@ def _computed(
     rank, world = distributed.get_rank(), distributed.get_world_size()
     n = -(-len(dataset) // world)
     mine = [min(turn * world + rank, len(dataset) - 1) for turn in range(n)]
-    collate = PairCollator(meta["pad_mode"])
+    collate = dpo_pairs.PairCollator(meta["pad_mode"])
     sums: list[torch.Tensor] = []
     for start in range(0, n, step):
         numbers = mine[start : start + step]
@@ -277,7 +276,9 @@ def _computed(
         settings = {**meta, "compute_loss": False, "micro_batch_size_per_gpu": len(numbers)}
         mask = batch["loss_mask"]
         output = client.infer_batch(tu.get_tensordict(batch, settings))
-        sums.append(answer_log_probs(output["log_probs"].cpu().float(), mask)[0].view(-1, 2))
+        sums.append(
+            dpo_pairs.answer_log_probs(output["log_probs"].cpu().float(), mask)[0].view(-1, 2)
+        )
     parts: list[Any] = [None] * world
     distributed.all_gather_object(parts, torch.cat(sums))
     return torch.stack(parts, dim=1).reshape(-1, 2)[: len(dataset)].reshape(-1)

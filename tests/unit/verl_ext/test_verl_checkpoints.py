@@ -8,6 +8,7 @@ from coding_model_project.errors import CheckpointError
 
 pytestmark = pytest.mark.verl
 
+
 SMALL = {
     "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "vocab_size": 11,
     "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4,
@@ -40,7 +41,7 @@ def test_names_and_numbers_are_those_of_the_merged_model(exported):
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM
 
-    from coding_model_project.verl_ext.trainers.adapters import merge_exports
+    from coding_model_project.verl_ext.trainers.verl_checkpoints import merge_exports
 
     checkpoint, state, ids, logits = exported
     # in two files, as a large model is: an adapter need not lie where its weights lie
@@ -66,7 +67,7 @@ def test_what_the_merger_leaves_apart_is_merged_and_removed(exported):
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM
 
-    from coding_model_project.verl_ext.trainers.adapters import merge_folder
+    from coding_model_project.verl_ext.trainers.verl_checkpoints import merge_left_adapter
 
     checkpoint, state, ids, logits = exported
     folder = checkpoint / "huggingface"
@@ -80,7 +81,7 @@ def test_what_the_merger_leaves_apart_is_merged_and_removed(exported):
     save_file(plain, folder / "model.safetensors")
     adapters = {n.replace(".default", ""): t.clone() for n, t in state.items() if "lora_" in n}
     save_file(adapters, folder / "lora_adapter" / "adapter_model.safetensors")
-    merge_folder(folder)
+    merge_left_adapter(folder)
     assert not (folder / "lora_adapter").exists()
     model = AutoModelForCausalLM.from_pretrained(folder)
     torch.testing.assert_close(model(ids).logits, logits, atol=1e-5, rtol=1e-4)
@@ -89,10 +90,24 @@ def test_what_the_merger_leaves_apart_is_merged_and_removed(exported):
 def test_an_adapter_of_something_else_is_refused(exported):
     from safetensors.torch import save_file
 
-    from coding_model_project.verl_ext.trainers.adapters import merge_exports
+    from coding_model_project.verl_ext.trainers.verl_checkpoints import merge_exports
 
     checkpoint, state, _, _ = exported
     odd = {"base_model.model.model.embed_tokens.lora_embedding_A": state[next(iter(state))].clone()}
     save_file(odd, checkpoint / "huggingface" / "model.safetensors")
     with pytest.raises(CheckpointError, match="does not belong to a linear layer"):
         merge_exports(checkpoint)
+
+
+# The step from which verl's SFT trainer resumes.
+
+
+def test_a_runs_name_may_look_like_a_checkpoints(monkeypatch):
+    from verl.utils.checkpoint import checkpoint_handler
+
+    from coding_model_project.verl_ext.trainers.verl_checkpoints import read_last_step
+
+    monkeypatch.setattr(checkpoint_handler, "extract_step", checkpoint_handler.extract_step)
+    read_last_step()
+    path = "outputs/after_global_step_900/checkpoints/global_step_4"
+    assert checkpoint_handler.extract_step(path) == 4

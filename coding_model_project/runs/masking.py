@@ -1,6 +1,7 @@
 """Masking of secrets in uploads: found by their names, and replaced by text of the same length.
 
-The same length keeps a file's size and offsets identical in the copy.
+The same length keeps a file's size and offsets identical in the copy. A configuration that was recorded
+elsewhere gets this start's secrets back.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
+
+from omegaconf import OmegaConf
 
 _VARIABLE = re.compile(r"[A-Z0-9_]*(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PWD|CREDENTIALS?|AUTH)")
 """Names of environment variables, also if a configuration sets them."""
@@ -100,3 +103,40 @@ def _leaves(name: str, node: Any) -> Iterator[tuple[str, Any]]:
             yield from _leaves(name, child)
     else:
         yield name, node
+
+
+def made_ours(recorded: str, present: str, origin: Mapping[str, Any]) -> str:
+    """Return a recorded configuration with this start's secrets and folders.
+
+    Args:
+        recorded: YAML as `resuming.comparable` returns it; secrets may be masked.
+        present: this start's.
+        origin: `cwd`, the working folder of the start that was recorded.
+    """
+    before = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(recorded)))
+    now = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(present)))
+    places = [
+        (before["coding"].get(key), now["coding"].get(key)) for key in ("run_dir", "data_dir")
+    ]
+    places.append((origin.get("cwd"), str(Path.cwd())))
+    places = [(old and old.rstrip("/"), new and new.rstrip("/")) for old, new in places]
+    return OmegaConf.to_yaml(OmegaConf.create(_filled(before, now, places)))
+
+
+def _filled(before: Any, now: Any, places: Sequence[tuple[Any, Any]]) -> Any:
+    if isinstance(before, dict) and isinstance(now, dict):
+        return {key: _filled(value, now.get(key), places) for key, value in before.items()}
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        return [_filled(*pair, places) for pair in zip(before, now, strict=True)]
+    if isinstance(before, str):
+        moved = [
+            f"{new}{before[len(old) :]}"
+            for old, new in places
+            if old is not None and _is_in(before, old)
+        ]
+        return now if is_masked(before) or now in moved else before
+    return before
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from coding_model_project.errors import DownloadError
-from coding_model_project.storage.publishing import published
+from coding_model_project.errors import ConfigError, DownloadError
+from coding_model_project.storage.fetching import published
+from coding_model_project.storage.store_errors import explained
 
 
 @pytest.fixture(autouse=True)
@@ -42,3 +44,13 @@ def test_nothing_is_left_of_results_that_are_uploaded_or_unfinished(temporary):
         raise ValueError("the block's own")
     assert list(temporary.glob("coding_out_*")) == []
     assert fsspec.filesystem("memory").cat_file("/out/rows.jsonl") == b"rows"
+
+
+# Errors that no store raised: this machine's own.
+
+
+def test_a_folder_here_that_cannot_be_written_is_not_blamed_on_the_credentials():
+    error = PermissionError(errno.EACCES, "Permission denied", "/cache/runs")
+    told = explained(error, "s3://bucket/run")
+    assert isinstance(told, ConfigError)
+    assert str(told) == "s3://bucket/run: /cache/runs: permission denied on this machine"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
@@ -9,11 +10,13 @@ from types import SimpleNamespace
 import pytest
 from omegaconf import OmegaConf
 
-from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.errors import ConfigError, SandboxError, TrainingError
 from coding_model_project.harbor.harbor_config import NotIsolatedError
-from coding_model_project.runs.ungradable import Ungradable, note
+from coding_model_project.runs.rollouts import Ungradable, note
+from tests.answering import answering
 
 pytestmark = pytest.mark.verl
+
 
 N = 2
 """Number of samples of a group."""
@@ -53,19 +56,19 @@ class Queue:
 def queue(monkeypatch):
     from verl.trainer.ppo.v1 import replay_buffer
 
-    from coding_model_project.verl_ext.trainers import async_trainer
+    from coding_model_project.verl_ext.trainers import sampling
 
     queue = Queue()
     monkeypatch.setattr(replay_buffer, "tq", queue)
-    monkeypatch.setattr(async_trainer, "model_tokens", queue.tokens)
+    monkeypatch.setattr(sampling, "model_tokens", queue.tokens)
     return queue
 
 
 def buffer_of(tmp_path, *, refill, allowed=0.5, max_staleness=1, groups_per_step=4):
     from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 
-    from coding_model_project.verl_ext.trainers.async_trainer import CodingBuffer
-    from coding_model_project.verl_ext.trainers.outages import Outages
+    from coding_model_project.verl_ext.trainers.guards import Outages
+    from coding_model_project.verl_ext.trainers.sampling import CodingBuffer
 
     made = ReplayBufferAsync(
         trainer_mode="colocate_async", trainer_config={}, sampler_kwargs={}, poll_interval=0.0,
@@ -143,10 +146,12 @@ def test_the_share_of_failed_groups_is_that_of_the_step_and_not_of_a_mini_batch(
 
 def test_a_group_dropped_by_integrity_excuses_no_other_loss(queue, tmp_path, monkeypatch):
     """Of two samples of a trained group one was lost to an outage; a replaced group was not isolated."""
-    from coding_model_project.verl_ext.trainers import async_trainer
-    from coding_model_project.verl_ext.trainers.outages import Outages
-    from coding_model_project.verl_ext.trainers.ppo_trainer import SeparateAsyncTrainer
-    from coding_model_project.verl_ext.trainers.tokens import TokenAccount
+    from coding_model_project.verl_ext.trainers import ppo_trainer
+    from coding_model_project.verl_ext.trainers.guards import Outages
+    from coding_model_project.verl_ext.trainers.ppo_trainer import (
+        SeparateAsyncTrainer,
+        TokenAccount,
+    )
 
     trainer = SeparateAsyncTrainer.__new__(SeparateAsyncTrainer)
     rollout = {"rollout": {"n": N}}
@@ -155,7 +160,7 @@ def test_a_group_dropped_by_integrity_excuses_no_other_loss(queue, tmp_path, mon
     trainer.parameter_sync_step, trainer._groups = 1, set()
     trainer._outages, trainer._account = Outages(tmp_path, 0.2), TokenAccount()
     trainer.replay_buffer = SimpleNamespace(failed={"g1"})
-    monkeypatch.setattr(async_trainer, "model_tokens", lambda keys, _: [5] * len(keys))
+    monkeypatch.setattr(ppo_trainer, "model_tokens", lambda keys, _: [5] * len(keys))
     lost = Ungradable(
         step=1, problem="p", sample="", error=NotIsolatedError.__name__, reason="r", at=1.0
     )
@@ -178,9 +183,11 @@ def test_only_finished_groups_that_wait_are_queued(queue, tmp_path):
 def test_the_asynchronous_trainers_sample_from_it(queue, tmp_path):
     from coding_model_project.launch.compose import compose_recipe
     from coding_model_project.verl_ext.trainers.grpo import plain
-    from coding_model_project.verl_ext.trainers.outages import Outages
-    from coding_model_project.verl_ext.trainers.ppo_trainer import ColocateAsyncTrainer
-    from coding_model_project.verl_ext.trainers.tokens import TokenAccount
+    from coding_model_project.verl_ext.trainers.guards import Outages
+    from coding_model_project.verl_ext.trainers.ppo_trainer import (
+        ColocateAsyncTrainer,
+        TokenAccount,
+    )
 
     trainer = ColocateAsyncTrainer.__new__(ColocateAsyncTrainer)
     asked = ["hardware=cpu", "coding.mode=colocate_async", f"coding.run_dir={tmp_path}"]
@@ -209,3 +216,119 @@ def test_a_queue_of_another_number_of_storage_units_names_the_key(queue, monkeyp
     OmegaConf.update(trainer.config, key, 2)
     with pytest.raises(ConfigError, match=rf"^{key}=2: .* checkpoint has 8, .* set the key to"):
         trainer._load_checkpoint()
+
+
+# Token counts of rollout servers that fail or are down.
+
+
+@pytest.fixture
+def trainers(cpu_platform):
+    from coding_model_project.verl_ext.trainers import ppo_trainer
+
+    return ppo_trainer
+
+
+def test_a_server_that_does_not_answer_is_named_in_one_line(trainers):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(TrainingError) as caught:
+            trainers.generated_tokens([address])
+    assert f"rollout server {address} does not answer" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def server():
+    """A server whose next answers are given statuses; then it has counted 5 tokens."""
+    statuses = []
+
+    def answer(*_):
+        counted = b'vllm:generation_tokens_total{engine="0"} 5.0\n'
+        return statuses.pop(0) if statuses else 200, {}, counted
+
+    with answering(answer) as url:
+        yield url.removeprefix("http://"), statuses
+
+
+def test_a_server_that_fails_once_is_asked_again(trainers, server):
+    address, statuses = server
+    assert trainers.generated_tokens([address, address]) == 10
+    statuses[:] = [503]
+    assert trainers.generated_tokens([address, address]) == 10
+    statuses[:] = [503] * 20
+    with pytest.raises(TrainingError, match=r"does not answer \(.*503"):
+        trainers.generated_tokens([address])
+
+
+def test_what_is_not_accounted_for_is_in_flight(trainers) -> None:
+    account = trainers.TokenAccount(restored=10, trained=50, evicted=7)
+    metrics = account.metrics(generated=100, queued=20, validated=5, left_out=3)
+    assert metrics["rollout/in_flight_tokens"] == 100 + 10 - 50 - 7 - 5 - 3
+    assert metrics["rollout/queued_tokens"] == 20
+
+
+def test_a_token_that_is_counted_twice_ends_the_run(trainers) -> None:
+    with pytest.raises(TrainingError, match=r"90 tokens were trained on.* and 20 are queued"):
+        trainers.TokenAccount(trained=90).metrics(generated=100, queued=20, validated=0, left_out=0)
+
+
+def test_without_the_servers_counters_there_is_no_sum(trainers) -> None:
+    metrics = trainers.TokenAccount(trained=9).metrics(
+        generated=None, queued=1, validated=0, left_out=0
+    )
+    assert metrics["rollout/trained_tokens_total"] == 9
+    assert "rollout/in_flight_tokens" not in metrics
+
+
+# A stop that is requested between two steps, such as during a validation, loses no trained step.
+
+
+@pytest.fixture
+def trainer(cpu_platform, tmp_path):
+    from coding_model_project.verl_ext.trainers import ppo_trainer
+
+    class Trainer(ppo_trainer.SyncTrainer):
+        def __init__(self):
+            self._log_dir, self._outages = tmp_path, None
+            self.saved, self.ended, self.timing_raw = [], [], {}
+            self.global_steps, self.total_training_steps = 1, 10
+
+        def _save_checkpoint(self):
+            self.saved.append(self.global_steps)
+
+        def _fatal(self, reason):
+            self.ended.append(reason)
+
+        def _servers(self):
+            return []
+
+        def _sync_deadline(self):
+            return self.checkpoint_manager
+
+    class Nothing:
+        def update_weights(self, _): ...
+        def __enter__(self): ...
+        def __exit__(self, *_): ...
+
+    made = Trainer()
+    made.checkpoint_manager = Nothing()
+    return made
+
+
+def test_before_the_first_step_there_is_nothing_to_save(trainer, tmp_path):
+    (tmp_path / "stop").touch()
+    trainer.on_step_begin()
+    assert trainer.ended == ["stopped on request before the first step"]
+
+
+def test_between_two_steps_the_next_one_ends_with_a_checkpoint(trainer, tmp_path):
+    trainer.on_step_begin()
+    trainer.on_step_end()
+    (tmp_path / "stop").touch()  # during the validation after the step
+    trainer.global_steps += 1
+    trainer.on_step_begin()
+    trainer.on_step_end()
+    assert trainer.ended == []
+    assert trainer.saved == [2]
+    assert trainer.total_training_steps == 2

@@ -1,1 +1,0 @@
-"""DPO on verl's engines."""
