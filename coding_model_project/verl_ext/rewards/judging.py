@@ -44,6 +44,12 @@ AGENT = "agent_work"
 """Key of an agent's work at the gateway, from `gateway_loop`."""
 
 
+EPISODES = (ATTEMPTS, EPISODE, AGENT)
+"""Keys of an agent loop's extra fields that the reward manager reads."""
+ROW_KEYS = ("uid", "session_id", "global_steps", "reward_model")
+"""Fields of a row by which a sample is judged, or noted as left out."""
+
+
 class ModelsTurn:
     """A tokenizer that decodes only the model's last turn of a response.
 
@@ -73,7 +79,7 @@ class ModelsTurn:
         """Return where the model's last turn begins.
 
         Args:
-            tokens: token ids of a response, as a tensor.
+            tokens: token ids of a response, as a list or tensor.
             turns: verl's number of messages; 2 are a prompt and an answer.
 
         Raises:
@@ -81,7 +87,7 @@ class ModelsTurn:
         """
         if turns is not None and turns <= 2:
             return 0
-        ids, n = tokens.tolist(), len(self._opening)
+        ids, n = [int(token) for token in tokens], len(self._opening)
         found = n and next(
             (i for i in range(len(ids), 0, -1) if ids[i - n : i] == self._opening), 0
         )

@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from verl.experimental.reward_loop import RewardLoopManager
+from verl.experimental.reward_loop import RewardLoopManager, reward_loop
 from verl.trainer.ppo.v1 import trainer_base
 
 from coding_model_project.verl_ext.cluster.nodes import Node, alive_nodes, pinned
+
+
+class RewardLoopWorker(reward_loop.RewardLoopWorker):
+    """verl's worker, which `loops.worker` also calls with a sample instead of verl's batch of tensors."""
+
+    async def judge(self, *sample: Any) -> dict[str, Any]:
+        """See `CodeRewardManager.judge`."""
+        ours: Any = self.reward_manager
+        return await ours.judge(*sample)
 
 
 class _PlacedRewardLoopManager(RewardLoopManager):
@@ -36,6 +45,8 @@ def judging_nodes(nodes: Sequence[Node]) -> list[str]:
 
 
 def place_judges() -> None:
-    """Replace the manager in verl's trainer, which has no key for it."""
+    """Replace the manager and its workers in verl's trainer, which has no key for them."""
     verls: Any = trainer_base
     verls.RewardLoopManager = _PlacedRewardLoopManager
+    workers: Any = reward_loop
+    workers.RewardLoopWorker = RewardLoopWorker

@@ -1,7 +1,7 @@
 """Reward manager for verl's reward workers: completion → verdict → reward.
 
-verl starts `reward.num_workers` Ray actors with it, and calls `run_single` for each trajectory once it is
-generated, while others are still being generated.
+verl starts `reward.num_workers` Ray actors with it. Each trajectory is judged once it is generated, while
+others are still being generated: `loops.worker` sends it to `judge`, verl's own workers to `run_single`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,24 @@ class CodeRewardManager(RewardManagerBase):
         self._run_dir = Path(coding.run_dir)
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
+        """Judge a trajectory in verl's form; see `judge`."""
+        item = cast(Any, data[-1:])[0]  # the last of several outputs
+        about, responses = item.non_tensor_batch, item.batch["responses"]
+        n_valid = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
+        extra, turns = about.get("tool_extra_fields", {}), about.get("__num_turns__", 2)
+        return await self.judge(about, responses[:n_valid].tolist(), turns, extra)
+
+    async def judge(
+        self, row: Mapping[str, Any], tokens: list[int], turns: int, extra: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """Judge one trajectory.
+
+        Args:
+            row: the fields `ROW_KEYS` of its row.
+            tokens: ids of its response, with observations and without padding; of an agent's work, those
+                of its longest conversation.
+            turns: verl's number of messages; 2 are a prompt and an answer.
+            extra: what an agent loop tells of its episode, with at most one of the keys `EPISODES`.
 
         Returns:
             `reward_score`, and `reward_extra_info` with the same flat keys for every sample.
@@ -84,29 +101,22 @@ class CodeRewardManager(RewardManagerBase):
             UngradableError: there is no truthful verdict.
         """
         generated_at = time.time()
-        item = cast(Any, data[-1:])[0]  # the last of several outputs
-        with leaving_out(self._run_dir, item.non_tensor_batch):
-            return await self._judged(item, generated_at)
-
-    async def _judged(self, item: Any, generated_at: float) -> dict[str, Any]:
-        about = item.non_tensor_batch
-        problem = self._pool.problem(about["reward_model"]["ground_truth"])
-        extra = about.get("tool_extra_fields", {})
-        if AGENT in extra:
-            return self._of_agent(problem, extra[AGENT], item.batch["responses"], generated_at)
-        tokens = self._response(item)
-        if EPISODE in extra:
-            return self._of_bash(problem, extra[EPISODE], tokens, generated_at)
-        attempts = extra.get(ATTEMPTS, [])
-        start = 0 if attempts else self._turns.start(tokens, about.get("__num_turns__", 2))
-        return await self._of_attempts(problem, attempts, start, tokens, generated_at)
+        with leaving_out(self._run_dir, row):
+            problem = self._pool.problem(row["reward_model"]["ground_truth"])
+            if AGENT in extra:
+                return self._of_agent(problem, extra[AGENT], tokens, generated_at)
+            if EPISODE in extra:
+                return self._of_bash(problem, extra[EPISODE], tokens, generated_at)
+            attempts = extra.get(ATTEMPTS, [])
+            start = 0 if attempts else self._turns.start(tokens, turns)
+            return await self._of_attempts(problem, attempts, start, tokens, generated_at)
 
     async def _of_attempts(
         self,
         problem: Problem,
         attempts: list[dict[str, Any]],
         start: int,
-        tokens: Any,
+        tokens: list[int],
         generated_at: float,
     ) -> dict[str, Any]:
         """Judge a response with several attempts, or one answer from `start` on."""
@@ -136,7 +146,7 @@ class CodeRewardManager(RewardManagerBase):
         return _found(problem, verdict, reward, info, spans, public=public, attempts=shown)
 
     def _of_bash(
-        self, problem: Problem, episode: Mapping[str, Any], tokens: Any, generated_at: float
+        self, problem: Problem, episode: Mapping[str, Any], tokens: list[int], generated_at: float
     ) -> dict[str, Any]:
         """Reward an episode of the bash agent by its recorded verdict."""
         replies = episode["replies"]
@@ -150,13 +160,9 @@ class CodeRewardManager(RewardManagerBase):
         return _found(problem, verdict, reward, info, spans, **shown)
 
     def _of_agent(
-        self, problem: Problem, work: Mapping[str, Any], tokens: Any, generated_at: float
+        self, problem: Problem, work: Mapping[str, Any], tokens: list[int], generated_at: float
     ) -> dict[str, Any]:
-        """Reward an agent's work by its recorded verdict.
-
-        Args:
-            tokens: tokens of its longest conversation, padded like the others.
-        """
+        """Reward an agent's work by its recorded verdict."""
         spans = [(reply["start"], reply["end"]) for reply in work["replies"]]
         last = self._decode(tokens[slice(*spans[-1])], skip_special_tokens=True)
         verdict = verdict_of(work["verdict"])
@@ -178,12 +184,6 @@ class CodeRewardManager(RewardManagerBase):
             given = Answer(completion=answer, tokens=n_tokens)
             reward = shaped(reward, problem, verdict, given, self._shaping)
         return discounted(reward, self._discount**repairs) if self._rewards_best else reward
-
-    def _response(self, item: Any) -> Any:
-        """Return the response's token ids with observations and without padding."""
-        responses = item.batch["responses"]
-        n_valid = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
-        return responses[:n_valid]
 
 
 def _found(
