@@ -316,7 +316,6 @@ _USED_UP = frozenset(
         Status.killed,
     }
 )
-_FIELDS = tuple(field.name for field in fields(Execution))
 _MOST_BYTES = 8 << 20
 """Size of an answer after which no further input is started."""
 
@@ -369,13 +368,7 @@ async def _outcome(
         if isinstance(error, ConfigError) and one.language != "python":
             return {"lost": f"{wire.NO_TOOLCHAIN} {one.language}: {error}"}
         return {"error": (type(error).__name__, str(error))}
-    return {
-        "executions": [
-            {name: getattr(execution, name) for name in _FIELDS}
-            | {"value": codec.dumps(execution.value).decode()}
-            for execution in executions
-        ]
-    }
+    return {"executions": list(map(_to_json, executions))}
 
 
 class _Budget:
@@ -414,3 +407,11 @@ def _input(given: BatchInput) -> Input:
         case ("files", contents):
             return Files(contents=contents)
     raise AssertionError(given)
+
+
+_FIELDS = tuple(field.name for field in fields(Execution))
+
+
+def _to_json(execution: Execution) -> dict[str, Any]:
+    plain = {name: getattr(execution, name) for name in _FIELDS}
+    return plain | {"value": codec.dumps(execution.value).decode()}
