@@ -17,6 +17,7 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import CodingModelError, TrainingError
+from coding_model_project.extras import without_collections
 from coding_model_project.http import free_port
 from coding_model_project.runs.folder import RunFolder, full_disk, stop_requested
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
@@ -49,15 +50,15 @@ def train_dpo(config: DictConfig) -> None:
     _train(config, "dpo")
 
 
-def _make_trainer(kind: str, config: DictConfig) -> Any:
-    """Return a `verl.trainer.sft_trainer.SFTTrainer` or a subclass."""
+def _trainer_class(kind: str) -> Any:
+    """Return verl's `SFTTrainer` or a subclass."""
     if kind == "dpo":
         from coding_model_project.verl_ext.trainers.dpo_trainer import DPOTrainer
 
-        return DPOTrainer(config)
+        return DPOTrainer
     from verl.trainer.sft_trainer import SFTTrainer
 
-    return SFTTrainer(config=config)
+    return SFTTrainer
 
 
 def _train(config: DictConfig, kind: str) -> None:
@@ -111,31 +112,36 @@ def the_only_rank() -> Iterator[None]:
 
 def run_rank(config: DictConfig, kind: str) -> None:
     """Run one rank, which torchrun's environment variables identify."""
-    check_cpu_plugin()
-    import torch
-    from torch import distributed
-    from verl.utils.distributed import (
-        destroy_global_process_group,
-        initialize_global_process_group,
-    )
+    with without_collections():
+        check_cpu_plugin()
+        import torch
+        from torch import distributed
+        from verl.utils.distributed import (
+            destroy_global_process_group,
+            initialize_global_process_group,
+        )
 
-    from coding_model_project.verl_ext.cluster.worker_setup import bind_stores, load_weights_only
-    from coding_model_project.verl_ext.trainers.loggers import prepare_loggers
-    from coding_model_project.verl_ext.trainers.verl_checkpoints import (
-        SavedCheckpoints,
-        read_last_step,
-        wrap_save,
-    )
+        from coding_model_project.verl_ext.cluster.worker_setup import (
+            bind_stores,
+            load_weights_only,
+        )
+        from coding_model_project.verl_ext.trainers.loggers import prepare_loggers
+        from coding_model_project.verl_ext.trainers.verl_checkpoints import (
+            SavedCheckpoints,
+            read_last_step,
+            wrap_save,
+        )
 
-    bind_stores()
-    load_weights_only()
-    read_last_step()
+        bind_stores()
+        load_weights_only()
+        read_last_step()
+        trainer_class = _trainer_class(kind)
     config = DictConfig(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
     initialize_global_process_group()
     if distributed.get_rank() == 0:
         prepare_loggers(config)
     torch.manual_seed(config.trainer.seed)  # LoRA's first weights
-    trainer = _make_trainer(kind, config)
+    trainer = trainer_class(config=config)
     begin_epoch_anew(trainer)
     trainer.train_sampler.seed = config.trainer.seed  # verl's trainer does not set it
     _stop_when_asked(trainer, config)
