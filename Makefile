@@ -42,7 +42,7 @@ check: setup ## lint, types, import contracts and the fast tests, without torch
 	@$(MAKE) --no-print-directory --jobs=2 types fast
 
 types: setup ## types only
-	@$(BIN)/basedpyright --warnings
+	@$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
 fast: setup ## the fast tests only
 	@$(BIN)/pytest -q $(TIMED)/fast.xml -n auto --dist loadgroup --hypothesis-profile check -m "not (sandbox or verl or e2e or browser or contract or slow)" tests/unit tests/recipes

@@ -168,7 +168,7 @@ def _subclass_to_json(value: Any, depth: int, ordered: bool) -> Any:
                 return to_json(base.__pos__(value), depth, ordered)
             if base is str:
                 return to_json(str.__str__(value), depth, ordered)
-            return to_json(base(base.__iter__(value)), depth, ordered)  # type: ignore[attr-defined]
+            return to_json(base(base.__iter__(value)), depth, ordered)
     item = _item_of_numpy(value) if type(value).__module__ == "numpy" else None
     return {"o": type(value).__name__[:80]} if item is None else to_json(item)
 

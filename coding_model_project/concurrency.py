@@ -242,4 +242,4 @@ _all: weakref.WeakSet[Background[Any]] = weakref.WeakSet()
 # atexit is too late: executors join their threads earlier, and a program may still run in one. These
 # callbacks run last in, first out, so this one must be registered after the executors' own.
 assert executor_threads
-threading._register_atexit(_end)  # type: ignore[attr-defined]
+threading._register_atexit(_end)  # pyrefly: ignore[missing-attribute]

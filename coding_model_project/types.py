@@ -129,7 +129,7 @@ class Test:
 
     input: TestInput
     _: KW_ONLY
-    expected: Plain = ...  # type: ignore[assignment]
+    expected: Plain = ...  # pyrefly: ignore[bad-assignment]
     """Text for a `Stdin`, a value for a `Call`; none for `Asserts`, whose source compares."""
     public: bool = False
 

@@ -60,7 +60,7 @@ class _InPanels(Group):
     """A group that lists commands in the order of `_PANELS`; typer lists groups after commands."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        panels = {name: command.rich_help_panel for name, command in self.commands.items()}  # type: ignore[attr-defined]
+        panels = {name: command.rich_help_panel for name, command in self.commands.items()}  # pyrefly: ignore[missing-attribute]
         order = [*_PANELS, *(panel for panel in panels.values() if panel not in _PANELS)]
         return sorted(self.commands, key=lambda name: order.index(panels[name]))
 
@@ -105,7 +105,7 @@ def _options(
 ) -> None: ...
 
 
-_UsageError: type[Exception] = typer.BadParameter.__base__  # type: ignore[assignment]
+_UsageError: Any = typer.BadParameter.__base__
 """Click's UsageError, which typer vendors but does not export."""
 
 
@@ -136,7 +136,7 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str]) -> int:
             print(error)
             return 2
         # typer words a wrong choice as "Invalid value for '--x': Value error, …".
-        message = error.format_message().replace(": Value error,", ":")  # type: ignore[attr-defined]
+        message = error.format_message().replace(": Value error,", ":")
         return _fail(f"{message} (see --help)", 2)
     except CodingModelError as error:
         if debug:

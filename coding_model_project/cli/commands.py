@@ -35,7 +35,11 @@ class Commands(typer.Typer):
     """A group of such commands. Its help is plain text: typer's tables cut names off at 80 columns."""
 
     def __init__(self, **settings: Any) -> None:
-        own = {"cls": Group, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+        own: dict[str, Any] = {
+            "cls": Group,
+            "rich_markup_mode": None,
+            "pretty_exceptions_enable": False,
+        }
         super().__init__(**(own | settings))
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Command], Command]:
@@ -137,7 +141,7 @@ def _for_typer(command: Callable[..., R]) -> Callable[..., R]:
         return asyncio.run(found) if inspect.iscoroutine(found) else found
 
     # What typer reads. Annotations of the command would hide those of fields with the same name.
-    with_typers_parameters.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    with_typers_parameters.__signature__ = signature.replace(parameters=parameters)  # pyrefly: ignore[missing-attribute]
     with_typers_parameters.__annotations__ = {one.name: one.annotation for one in parameters}
     return with_typers_parameters
 
@@ -210,7 +214,8 @@ def _on_command_line(kind: Any) -> Any:
     """Return the type of a list's or dict's option: repeated words, or the text of a JSON object."""
     if get_origin(kind) is dict:
         return list[str] | None if kind == dict[str, str] else str | None
-    return list[get_args(kind)[0]] | None
+    member = get_args(kind)[0]
+    return list[member] | None
 
 
 def _json_object(option: str, text: str) -> dict[str, Any]:

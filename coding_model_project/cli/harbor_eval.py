@@ -164,10 +164,12 @@ def _checked(agent: AgentConfig, limits: Limits, env: dict[str, str], calls: Cal
         return agent
     if calls is not Calls.block:
         raise ConfigError(f"--calls={calls} is for the bash agent; remove it or --agent")
-    folder = agent.folder and Path(agent.folder).expanduser().resolve()
-    if folder and not folder.is_dir():
-        raise ConfigError(f"--agent-folder={agent.folder}: no such folder")
-    return replace(agent, env=env, folder=folder and str(folder), total_s=limits.total_s)
+    if agent.folder:
+        folder = Path(agent.folder).expanduser().resolve()
+        if not folder.is_dir():
+            raise ConfigError(f"--agent-folder={agent.folder}: no such folder")
+        agent = replace(agent, folder=str(folder))
+    return replace(agent, env=env, total_s=limits.total_s)
 
 
 def _allow_files(at_once: int) -> None:

@@ -150,7 +150,7 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
         name: value for name, value in row.items() if value is not None or name not in _OR_NULL
     }
     given.pop("grader", None)
-    defaults = {
+    defaults: dict[str, Any] = {
         "tests": (),
         "comparison": "checker" if "checker" in given else "tokens",
         "language": default_language(grader),

@@ -86,7 +86,7 @@ def write_logs(logs: Sequence[Log], out: Path) -> list[Path]:
 
 def _write_packed(log: Log, path: Path) -> None:
     try:
-        from inspect_ai.log import EvalLog, write_eval_log  # pyright: ignore[reportMissingImports]
+        from inspect_ai.log import EvalLog, write_eval_log
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"--out={path}: .eval files need Inspect, which is not installed; run `pip install "

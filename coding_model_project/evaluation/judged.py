@@ -166,7 +166,7 @@ def _evaluated(evaluation: Evaluation, problems: Mapping[str, Problem]) -> list[
                 f"{evaluation.path}: the evaluated problem {missing[0]} is missing from --problems"
             )
         members = [problem for problem in problems.values() if problem.id in ids]
-        described = evaluation.settings["data"][name]  # type: ignore[index]
+        described = evaluation.settings["data"][name]
         # The version of a shard or of an unfinished evaluation cannot be computed.
         if described["problems"] == len(ids) and described["version"] != data_version(members):
             raise ConfigError(

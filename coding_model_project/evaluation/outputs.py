@@ -226,14 +226,14 @@ def log_to_wandb(
     """Log metrics and a table of samples to W&B; by default offline, into the folder."""
     import wandb
 
-    mode = os.environ.get("WANDB_MODE", "offline")
+    mode: Any = os.environ.get("WANDB_MODE", "offline")
     run = wandb.init(
         project="coding_model_project",
         name=folder.name,
         job_type="evaluation",
         dir=str(folder),
         config=dict(info),
-        mode=mode,  # type: ignore[arg-type]
+        mode=mode,
     )
     columns: list[Any] = ["dataset", "problem", "sample", "completion"]
     columns += ["passed", "error", "tokens", "judge_s"]

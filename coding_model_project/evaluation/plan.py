@@ -90,17 +90,15 @@ class EvalProtocol:
             TypeError, ValueError, KeyError: a setting is missing or unknown.
         """
         settings = {name: value for name, value in record.items() if name != "hash"}
-        sampling = dict(settings.pop("sampling"))
+        sampling = dict(settings["sampling"])
         sampling["stop"] = tuple(sampling.get("stop", ()))
-        return cls(
-            **{
-                **settings,
-                "sampling": Sampling(**sampling),
-                "prompt": PromptStyle(settings["prompt"]),
-                "rule": CountedBy(settings.get("rule", CountedBy.ours)),
-                "grader_version": str(settings["grader_version"]),
-            }
-        )
+        settings |= {
+            "sampling": Sampling(**sampling),
+            "prompt": PromptStyle(settings["prompt"]),
+            "rule": CountedBy(settings.get("rule", CountedBy.ours)),
+            "grader_version": str(settings["grader_version"]),
+        }
+        return cls(**settings)
 
     def judged_today(self) -> EvalProtocol:
         """Return the same protocol with the current grader version."""
@@ -174,7 +172,7 @@ def protocol_of(
     )
 
 
-_DROPPED = {
+_DROPPED: dict[str, Any] = {
     one.name: one.default for one in fields(Problem) if one.name in (*UNJUDGED, "publisher")
 }
 

@@ -156,7 +156,7 @@ class Evaluation:
     protocol: str
     protocol_hash: str
     """Hash that is equal for evaluations with comparable scores."""
-    settings: Mapping[str, object]
+    settings: Mapping[str, Any]
     """Settings of the protocol and versions of the data, to explain how two evaluations differ."""
     results: tuple[Result, ...]
 

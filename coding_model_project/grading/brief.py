@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -190,10 +190,10 @@ def plain_verdict(verdict: Verdict) -> dict[str, Any]:
     return asdict(verdict) | {"results": results}
 
 
-def verdict_of(plain: Mapping[str, Any]) -> Verdict:
+def verdict_of(plain: dict[str, Any]) -> Verdict:
     """Return the verdict that `plain_verdict` converted."""
     results = tuple(
-        TestResult(**{**result, "error": result["error"] and ErrorType(result["error"])})
+        TestResult(**result | {"error": result["error"] and ErrorType(result["error"])})
         for result in plain["results"]
     )
-    return Verdict(**{**plain, "results": results, "isolation": Isolation(plain["isolation"])})
+    return Verdict(**plain | {"results": results, "isolation": Isolation(plain["isolation"])})

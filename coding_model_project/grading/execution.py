@@ -134,7 +134,7 @@ class ExecutionGrader:
             public=self._public,
             base_tests=None if self._public else problem.base_tests,
             judge_s=judge_s,
-            publisher_passed=publisher and publisher[0],
+            publisher_passed=publisher[0] if publisher else None,
             publisher_differs=publisher[1] if publisher else "",
         )
 

@@ -105,7 +105,7 @@ class PredictionGrader:
     ) -> Verdict:
         return Verdict(
             problem_id=problem.id,
-            code=found and found.text,
+            code=found.text if found else None,
             extraction=str(found.rule if found else PredictionRule.nothing),
             results=(result,) if result else (),
             n_tests=1,

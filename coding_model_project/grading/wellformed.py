@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from coding_model_project.errors import DataError
 from coding_model_project.types import (
@@ -150,12 +150,12 @@ def acts(node: ast.stmt) -> bool:
     return any(isinstance(inner, ast.Assert | ast.Call | ast.Raise) for inner in ast.walk(node))
 
 
-def _is_plain(value: object) -> bool:
+def _is_plain(value: Any) -> bool:
     if type(value) in _ATOMS:
         return True
     if type(value) is dict:
         return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
-    return type(value) in _COLLECTIONS and all(map(_is_plain, value))  # type: ignore[arg-type]
+    return type(value) in _COLLECTIONS and all(map(_is_plain, value))
 
 
 def _kind(value: object) -> str:

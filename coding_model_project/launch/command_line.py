@@ -118,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = get_args_parser()
     parser.allow_abbrev = False  # --config is ours, not an abbreviation of Hydra's --config-dir
-    parser.error = refuse  # type: ignore[method-assign]
+    parser.error = refuse
     parser.add_argument("--debug", action="store_true")
     parser.add_argument("--config")
     return parser

@@ -249,4 +249,4 @@ def _median(rounds: Sequence[Throughput]) -> Throughput:
         values = [getattr(one, name) for one in rounds]
         return None if None in values else statistics.median(values)
 
-    return Throughput(**{field.name: median(field.name) for field in fields(Throughput)})  # type: ignore[arg-type]
+    return Throughput(**{field.name: median(field.name) for field in fields(Throughput)})  # pyrefly: ignore[bad-argument-type]

@@ -394,7 +394,7 @@ def _input(given: BatchInput) -> Input:
     match given:
         case ("stdin", text):
             return Stdin(text)
-        case ("call", function, arguments, *continues):
+        case ("call", function, str(arguments), *continues):
             try:
                 args = codec.loads(arguments.encode())
             except ValueError as error:

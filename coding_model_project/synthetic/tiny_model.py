@@ -191,7 +191,7 @@ def train_tokenizer(
     learned = json.loads(bpe.to_str())["model"]
     tokenizer = Qwen2Tokenizer(
         vocab=learned["vocab"],
-        merges=[tuple(merge) for merge in learned["merges"]],  # type: ignore[arg-type]
+        merges=[tuple(merge) for merge in learned["merges"]],  # pyrefly: ignore[bad-argument-type]
         eos_token=END,
         pad_token=PAD,
         additional_special_tokens=[START],
@@ -221,8 +221,8 @@ def new_model(tokenizer: Qwen2Tokenizer, config: TinyModelConfig) -> Qwen2ForCau
         tie_word_embeddings=True,
         use_sliding_window=False,
         bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,  # type: ignore[arg-type]
-        pad_token_id=tokenizer.pad_token_id,  # type: ignore[arg-type]
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
     )
     model = Qwen2ForCausalLM(shape).float()
     assert model.generation_config is not None

@@ -103,10 +103,11 @@ class VerlBackend:
             from verl.utils import hf_tokenizer
             from verl.workers.rollout.llm_server import LLMServerManager
 
-        self._tokenizer = hf_tokenizer(self._model)
-        if self._tokenizer.chat_template is None:
+        tokenizer: Any = hf_tokenizer(self._model)
+        if tokenizer.chat_template is None:
             raise ConfigError(f"{self._model} has no chat template; save one with its tokenizer")
-        self._marks = reasoning_marks(self._tokenizer)
+        self._tokenizer = tokenizer
+        self._marks = reasoning_marks(tokenizer)
         nodes, gpus = self._places()
         if self._on_cluster and (
             lack := await asyncio.to_thread(

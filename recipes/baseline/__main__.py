@@ -24,7 +24,7 @@ Results: outputs/baseline/{metrics.json, results.jsonl, completions.jsonl, qa_lo
 from coding_model_project.launch.recipe import run_main
 
 
-def carry_out(config, command, _repeats):  # type: ignore[no-untyped-def]
+def carry_out(config, command, _repeats):
     from coding_model_project.launch.run import make_absolute
     from coding_model_project.synthetic.prepare import prepare_evaluated
     from coding_model_project.verl_ext import evaluating

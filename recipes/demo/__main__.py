@@ -15,7 +15,7 @@ model/}. Exit code 1 unless sft beats baseline, and grpo sft_continued, with p <
 from coding_model_project.launch.recipe import run_main
 
 
-def carry_out(config, _command, _repeats):  # type: ignore[no-untyped-def]
+def carry_out(config, _command, _repeats):
     from coding_model_project.launch.pipeline import pipeline
 
     pipeline.main(config)

@@ -24,7 +24,7 @@ Results: outputs/dpo/{config.yaml, metrics.jsonl, tensorboard/, checkpoints/}.
 from coding_model_project.launch.recipe import MAKE_PAIRS, Recipe, run_recipe
 
 
-def train(config):  # type: ignore[no-untyped-def]
+def train(config):
     from coding_model_project.verl_ext.trainers import sft
 
     sft.train_dpo(config)

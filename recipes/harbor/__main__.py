@@ -25,7 +25,7 @@ Results: outputs/harbor/{config.yaml, metrics.jsonl, rollouts.jsonl, gain.json, 
 from coding_model_project.launch.recipe import Recipe, run_recipe
 
 
-def train(config):  # type: ignore[no-untyped-def]
+def train(config):
     from coding_model_project.evaluation.comparison import say_gain
     from coding_model_project.verl_ext.trainers import grpo
 

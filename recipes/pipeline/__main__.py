@@ -22,7 +22,7 @@ table again. Results: outputs/pipeline/{summary.json, report.html, PHASE/STEP-HA
 from coding_model_project.launch.recipe import run_main
 
 
-def carry_out(config, _command, _repeats):  # type: ignore[no-untyped-def]
+def carry_out(config, _command, _repeats):
     from coding_model_project.launch.pipeline import pipeline
 
     pipeline.main(config)

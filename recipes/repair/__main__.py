@@ -21,7 +21,7 @@ Results: outputs/repair/{config.yaml, metrics.jsonl, rollouts.jsonl, checkpoints
 from coding_model_project.launch.recipe import Recipe, run_recipe
 
 
-def train(config):  # type: ignore[no-untyped-def]
+def train(config):
     from coding_model_project.verl_ext.trainers import grpo
 
     grpo.train(config)

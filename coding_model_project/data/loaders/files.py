@@ -293,7 +293,7 @@ def text_of(data: bytes) -> str:
         opcodes = list(islice(pickletools.genops(data), len(_AROUND) + 2))
     except ValueError as error:
         raise HostilePickle(f"not a pickle: {error}") from error
-    texts = []
+    texts: list[Any] = []
     for opcode, argument, _ in opcodes:
         if opcode.name in _TEXTS:
             texts.append(argument)

@@ -79,7 +79,7 @@ def _set(name: str, keys: _Keys) -> Loader:
 
 def _made(kind: Callable[..., _Made], keys: _Keys, **more: Any) -> _Made:
     """Make a dataclass, whose other fields it takes from the keys."""
-    names = [field.name for field in fields(kind) if field.name in keys]  # type: ignore[arg-type]
+    names = [field.name for field in fields(kind) if field.name in keys]  # pyrefly: ignore[bad-argument-type]
     return kind(**{name: keys.pop(name) for name in names}, **more)
 
 

@@ -190,7 +190,7 @@ def conversation_counter(
     from transformers import AutoTokenizer
 
     try:
-        loaded = AutoTokenizer.from_pretrained(tokenizer)
+        loaded: Any = AutoTokenizer.from_pretrained(tokenizer)
     except (OSError, ValueError) as error:
         line = str(error).splitlines()[0]
         raise ConfigError(f"{key}={tokenizer}: cannot be loaded: {line}") from error

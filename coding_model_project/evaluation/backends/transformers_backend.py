@@ -37,7 +37,7 @@ class TransformersBackend:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         try:
-            self._tokenizer = AutoTokenizer.from_pretrained(self._path, local_files_only=True)
+            tokenizer: Any = AutoTokenizer.from_pretrained(self._path, local_files_only=True)
             self._model = AutoModelForCausalLM.from_pretrained(
                 self._path, local_files_only=True, use_safetensors=True, dtype=torch.float32
             ).eval()
@@ -46,7 +46,8 @@ class TransformersBackend:
             raise ConfigError(f"transformers cannot load {self._path}: {message}") from error
         given = self._model.generation_config.eos_token_id
         ids = given if isinstance(given, list) else [given]
-        self._stops = [one for one in {*ids, self._tokenizer.eos_token_id} if one is not None]
+        self._stops = [one for one in {*ids, tokenizer.eos_token_id} if one is not None]
+        self._tokenizer = tokenizer
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -377,7 +377,7 @@ _VOWELS = frozenset("aeiou")
 _PRIMES = frozenset(n for n in range(2, 98) if all(n % d for d in range(2, n)))
 """Prime word lengths up to 97, the end of the publisher's list."""
 
-_NEXT_LETTER = dict(pairwise(string.ascii_lowercase + "a"))
+_NEXT_LETTER: dict[str, str] = dict(pairwise(string.ascii_lowercase + "a"))
 
 
 def words__alphabet(response: str) -> bool:

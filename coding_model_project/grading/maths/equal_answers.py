@@ -95,18 +95,18 @@ def _are_same(expected: list[Any], found: list[Any]) -> bool:
     return one is not None and other is not None and simplify(one - other) == 0
 
 
-def _number(parsed: list[Any]) -> Expr | None:
-    """Return the value of an answer that is a number, or an equation that ends in one."""
+def _number(parsed: list[Any]) -> Any:
+    """Return the value of an answer that is a number, or an equation that ends in one; else None."""
     value = parsed[0] if parsed else None
     if isinstance(value, Eq):
         value = value.rhs
     if not isinstance(value, Expr) or not value.is_number:
         return None
-    value = value.doit().evalf(30)
-    return value if value.is_finite else None
+    number: Any = value.doit().evalf(30)
+    return number if number.is_finite else None
 
 
-def _with_split_roots(parsed: list[Any]) -> Expr | None:
+def _with_split_roots(parsed: list[Any]) -> Any:
     r"""Return a formula of names with `\sqrt{a/b}` as `\sqrt a/\sqrt b`, which sympy keeps apart."""
     value = parsed[0] if parsed else None
     if not isinstance(value, Expr) or not value.free_symbols or not value.has(Rational):

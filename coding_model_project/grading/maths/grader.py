@@ -123,7 +123,7 @@ class MathGrader:
         results = () if found is None else (await self._result(problem, found),)
         return Verdict(
             problem_id=problem.id,
-            code=found and found.text,
+            code=found.text if found else None,
             extraction=str(found.rule if found else AnswerRule.nothing),
             results=results,
             n_tests=1,

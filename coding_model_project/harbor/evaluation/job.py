@@ -77,7 +77,7 @@ class Asked:
     @property
     def agent(self) -> dict[str, Any]:
         """The agent's entry in a job's configuration."""
-        settings = {
+        settings: dict[str, Any] = {
             **asdict(self.limits),
             "temperature": self.sampling.temperature,
             "max_tokens": self.sampling.max_tokens,

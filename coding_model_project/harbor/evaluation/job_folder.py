@@ -95,7 +95,7 @@ class Job:
             settings: more keyword arguments of the agent.
         """
         kwargs = {**self.agent.get("kwargs", {}), **settings}
-        agent = {**self.agent, "kwargs": kwargs}
+        agent: dict[str, Any] = {**self.agent, "kwargs": kwargs}
         task, finished = outcome.task, datetime.now(UTC)
         folder = self.folder / trial_name(task)
         folder.mkdir(parents=True)
@@ -137,11 +137,11 @@ class Job:
                 version=AGENT_VERSION,
                 model_info=ModelInfo(name=model) if model else None,
             ),
-            agent_result=only and only.agent_result,
+            agent_result=only.agent_result if only else None,
             verifier_result=_rewards(outcome.rewards, outcome.integrity),
             exception_info=None if outcome.error is None else ExceptionInfo.of(outcome.error),
-            agent_execution=only and only.agent_execution,
-            verifier=only and only.verifier,
+            agent_execution=only.agent_execution if only else None,
+            verifier=only.verifier if only else None,
             step_results=tuple(steps) if task.has_steps else None,
         )
         unread = {

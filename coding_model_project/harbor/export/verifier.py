@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> NoReturn:
     If judging fails, no reward file is written, and Harbor records an error.
     """
     cases_file, solution, logs = arguments
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    sys.stdout.reconfigure(errors="backslashreplace")  # pyrefly: ignore[missing-attribute]
     tier = _tier()
     channel, pid = driver.start_zygote(tier, silent=False)
     with open(cases_file, "rb") as file:

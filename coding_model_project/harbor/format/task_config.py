@@ -114,7 +114,7 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _cpus(value: int | float | None) -> int | float | None:
+def _cpus(value: float | None) -> float | None:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError("cpus must be finite")

@@ -283,7 +283,7 @@ def _package() -> bytes:
     content = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w") as archive,  # type: ignore[call-overload]
+        tarfile.open(fileobj=packed, mode="w") as archive,
     ):
         for name, path in _sources():
             data = path.read_bytes()

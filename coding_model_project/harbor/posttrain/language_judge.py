@@ -7,7 +7,6 @@ the endpoint is unreachable or answers anything else, the verdict is missing, an
 from __future__ import annotations
 
 import json
-import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -126,7 +125,7 @@ def _answer(endpoint: Endpoint, prompt: str) -> str:
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
             content = response.read(_MOST_ANSWER)
-    except (OSError, ValueError, urllib.error.URLError) as error:
+    except (OSError, ValueError) as error:
         raise JudgeError(f"{endpoint.url} does not answer: {_one_line(str(error))}") from error
     try:
         text = json.loads(content)["choices"][0]["message"]["content"]

@@ -214,8 +214,8 @@ _OPENERS: tuple[tuple[bytes, Callable[[bytes], Iterator[tuple[str, bytes]]]], ..
 )
 
 
-def _bounded(file: io.BufferedIOBase | object) -> bytes:
-    content = file.read(MAX_UNPACKED_BYTES + 1)  # type: ignore[attr-defined]
+def _bounded(file: Any) -> bytes:
+    content = file.read(MAX_UNPACKED_BYTES + 1)
     if len(content) > MAX_UNPACKED_BYTES:
         raise _Unread(f"more than {MAX_UNPACKED_BYTES} bytes when unpacked")
     return content

@@ -9,6 +9,7 @@ import json
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 BATCH, LEARNING_RATE, WARMUP = 48, 1e-3, 20
 
@@ -23,7 +24,7 @@ def main() -> None:
     steps = int(sys.argv[4])
     random.seed(0)
     torch.manual_seed(0)
-    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer: Any = AutoTokenizer.from_pretrained(base)
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     examples = []
     for line in problems.read_text().splitlines():

@@ -314,7 +314,7 @@ class Room(Environment):
 
     async def _pack(self, request: dict[str, Any]) -> Tree:
         head, body = await self._ask(request)
-        return Tree(tuple(map(tuple, head["entries"])), body)  # type: ignore[arg-type]
+        return Tree(tuple(map(tuple, head["entries"])), body)
 
     async def write_tree(self, path: str, tree: Tree) -> None:
         """See `Environment.write_tree`."""

@@ -95,7 +95,7 @@ class Case:
         """Yield a message if the key has a value that this run must not have."""
         value = OmegaConf.select(config, self.key, default=_ABSENT)
         mode, staleness = mode_of(config)
-        names = {"mode": mode, "staleness": staleness, "versions": staleness + 1}
+        names: dict[str, Any] = {"mode": mode, "staleness": staleness, "versions": staleness + 1}
         names["estimator"] = OmegaConf.select(config, "algorithm.adv_estimator")
         names["loss"] = _loss(config)
         only = [*(self.only or ()), *(str(one).format(**names) for one in self.only or ())]

@@ -151,8 +151,8 @@ class RayBackend(RayOptions):
             runtime_env={"working_dir": (info.runtime_env or {})["working_dir"]},
             entrypoint_label_selector={"ray.io/node-id": info.driver_node_id or ""},
         )
-        _wait(lambda: client.get_job_info(asking).status.is_terminal(), _STOP_S)
-        told = client.get_job_info(asking)
+        _wait(lambda: client.get_job_status(asking).is_terminal(), _STOP_S)
+        told: Any = client.get_job_info(asking)
         lines = (client.get_job_logs(asking) or "").split("\n")
         if told.status.is_terminal():
             client.delete_job(asking)

@@ -146,9 +146,9 @@ def aws(service: str, region: str) -> Iterator[Any]:
         JobError: AWS does not answer, or fails.
     """
     try:
-        yield boto3.client(service, region_name=region)  # type: ignore[call-overload]
+        yield boto3.client(service, region_name=region)  # pyrefly: ignore[no-matching-overload]
     except ClientError as error:
-        about = error.response["Error"]
+        about = error.response.get("Error", {})
         text = f"{service} {error.operation_name}: {about.get('Code')}: {about.get('Message')}"
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
         if "ExpiredToken" in text or "InvalidClientTokenId" in text:

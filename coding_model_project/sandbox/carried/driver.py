@@ -97,8 +97,8 @@ def _become_zygote(
             setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
         if tier == "rlimit":
             zygote.prepare = _strengthened(zygote.prepare, host)
-        head, _ = frames.receive(channel)
-        zygote.serve(channel, tier, head["preload"], library)
+        head, _ = frames.receive(channel)  # pyrefly: ignore[bad-argument-type]
+        zygote.serve(channel, tier, head["preload"], library)  # pyrefly: ignore[bad-argument-type]
     except BaseException as error:  # noqa: BLE001 - no exception may return into D's frames
         if not isinstance(error, EOFError):
             frames.send(channel, {"failed": f"{type(error).__name__}: {error}"})

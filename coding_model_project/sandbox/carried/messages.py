@@ -341,4 +341,4 @@ def _outcome_of_executions(report: dict[str, Any], task: Task) -> Outcome:
 def _execution(fields: dict[str, Any], limits: Limits) -> Execution:
     encoded = fields["value"].encode()
     value = outcomes.decode(encoded, 2 * (limits.output_kb << 10) + 1024)
-    return Execution(**{**fields, "status": Status(fields["status"]), "value": value})
+    return Execution(**fields | {"status": Status(fields["status"]), "value": value})

@@ -95,7 +95,7 @@ DOC = _Text()
 class Handle(metaclass=Kind):
     # An object that stays in the program's process. `_own` is the caller and the object's number.
 
-    __doc__ = DOC  # type: ignore[assignment]
+    __doc__ = DOC  # pyrefly: ignore[bad-override]
     __slots__ = ("_own",)
     __array_ufunc__ = None  # numpy would take a handle of an empty sequence for an empty array
     _of = None
@@ -359,7 +359,7 @@ class Caller:
         if number not in self._handles:
             if kind == "coroutine":
                 return self._coroutine(number)
-            made: Any = object.__new__(Handle if type(kind) is str else self._kind(kind))
+            made: Any = object.__new__(Handle if type(kind) is str else self._kind(kind))  # pyrefly: ignore[bad-argument-type]
             object.__setattr__(made, "_own", (self, number))
             self._handles[number] = made
         return self._handles[number]
@@ -417,7 +417,7 @@ class Caller:
         made = self._kind(content) if tag == "p" else _checked(python_class(content))
         given = self._value(arguments)
         if isinstance(made, Kind):
-            error = made.__new__(made, *given)
+            error = made.__new__(made, *given)  # pyrefly: ignore[bad-argument-type]
             error.args = tuple(given)
             base = next(one for one in made.__mro__ if not isinstance(one, Kind))
             with contextlib.suppress(TypeError, ValueError):

@@ -152,7 +152,7 @@ def to_picture(value: Any, refer: Refer, depth: int = 0) -> Any:
         return {"d": [inside(pair) for pair in list(dict.items(value))]}
     for base, tag in ((list, ""), *_TAGS.items()):
         if isinstance(value, base):
-            items = inside(base.__iter__(value))  # type: ignore[attr-defined]
+            items = inside(base.__iter__(value))
             return {tag: items} if tag else items
     return codec.to_json(value)
 

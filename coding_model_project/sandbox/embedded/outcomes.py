@@ -52,12 +52,7 @@ def _nests_too_deep(value: Plain | Opaque) -> bool:
     depth = 0
     while level and depth <= codec.MAX_DEPTH:
         values = [items.values() for items in level if type(items) is dict]
-        level = [
-            item
-            for items in (*level, *values)
-            for item in items  # type: ignore[attr-defined]
-            if type(item) in _CONTAINERS
-        ]
+        level = [item for items in (*level, *values) for item in items if type(item) in _CONTAINERS]  # pyrefly: ignore[not-iterable]
         depth += 1
     return bool(level)
 
@@ -112,8 +107,9 @@ def continues(given: Input | None) -> bool:
 
 def fresh(given: Input) -> Input:
     """Return an input that continues none, such as the only one of a run."""
-    continuing = isinstance(given, Call | Asserts) and given.continues
-    return replace(given, continues=False) if continuing else given
+    if isinstance(given, Call | Asserts) and given.continues:
+        return replace(given, continues=False)
+    return given
 
 
 def syntax_error(reason: str) -> Execution:

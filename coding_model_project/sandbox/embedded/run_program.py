@@ -166,7 +166,7 @@ def offer_devices() -> None:
         return known(os.open(os.devnull, os.O_RDWR), *arguments, **keywords)
 
     open.__code__ = open.__code__.replace(co_filename="<frozen io>")  # our path is in no traceback
-    builtins.open = sys.modules["io"].open = open  # type: ignore[assignment]
+    builtins.open = sys.modules["io"].open = open  # pyrefly: ignore[missing-attribute]
 
 
 def _exit_code(code: object) -> int:

@@ -19,5 +19,5 @@ LOOK_MS = 10
 """Time after which a sleeping reader looks again. vLLM's 5,000 made a step of 5 s take up to a minute."""
 
 shm_broadcast.SpinCondition.__init__.__defaults__ = (POLL_S,)
-shm_broadcast.SHM_READER_RECHECK_INTERVAL_MS = LOOK_MS
+shm_broadcast.SHM_READER_RECHECK_INTERVAL_MS = LOOK_MS  # pyrefly: ignore[bad-assignment]
 worker_setup.bind_stores()

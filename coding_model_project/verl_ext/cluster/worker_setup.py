@@ -96,16 +96,16 @@ def encrypt_transfer_queue() -> None:
     A server reveals its public key to nobody, and without it a client's first message is not
     understood: libzmq drops the connection before it reads a frame.
     """
-    modules = [importlib.import_module(name) for name in _MAKERS]
-    create: Any = modules[0].create_zmq_socket  # type: ignore[reportAttributeAccessIssue]
+    modules: list[Any] = [importlib.import_module(name) for name in _MAKERS]
+    create = modules[0].create_zmq_socket
 
     @functools.wraps(create)
     def create_zmq_socket(ctx: Any, socket_type: Any, *args: Any, **kwargs: Any) -> Any:
         return encrypted(create(ctx, socket_type, *args, **kwargs))
 
     for module in modules:
-        assert module.create_zmq_socket is create, module  # type: ignore[reportAttributeAccessIssue]
-        module.create_zmq_socket = create_zmq_socket  # type: ignore[reportAttributeAccessIssue]
+        assert module.create_zmq_socket is create, module
+        module.create_zmq_socket = create_zmq_socket
 
 
 def encrypted(made: Any) -> Any:
@@ -127,7 +127,7 @@ def bind_stores() -> None:
     """Make torch's TCPStore listen on the address that it is given; by itself it takes all of them."""
     from torch import distributed
 
-    plain: Any = distributed.TCPStore  # type: ignore[reportPrivateImportUsage]
+    plain: Any = distributed.TCPStore
 
     class TCPStore(plain):
         def __init__(
@@ -150,7 +150,7 @@ def bind_stores() -> None:
 
     # `torch.distributed.rendezvous` is also the name of a function.
     rendezvous: Any = importlib.import_module("torch.distributed.rendezvous")
-    distributed.TCPStore = rendezvous.TCPStore = TCPStore  # type: ignore[reportPrivateImportUsage]
+    distributed.TCPStore = rendezvous.TCPStore = TCPStore  # pyrefly: ignore[bad-assignment]
 
 
 def require_key_of_vllm() -> None:
@@ -210,7 +210,7 @@ def load_queue_safely() -> None:
         [controller.DataPartitionStatus, controller.FieldMeta, defaultdict, set, list, dict]
     )
     for module in (controller, simple_storage):
-        module.pickle = SimpleNamespace(  # type: ignore[reportAttributeAccessIssue]
+        module.pickle = SimpleNamespace(  # pyrefly: ignore[bad-assignment]
             HIGHEST_PROTOCOL=2, dump=dump, dumps=dumps, load=load, loads=loads
         )
 

@@ -29,7 +29,7 @@ _TIMEOUT = timedelta(minutes=30)
 Weights = Iterator[tuple[str, torch.Tensor]]
 
 
-_Store: Any = dist.TCPStore  # type: ignore[reportPrivateImportUsage]
+_Store: Any = dist.TCPStore
 _registry: Any = CheckpointEngineRegistry  # its `register` lacks @staticmethod
 
 
@@ -70,9 +70,7 @@ class CPUCheckpointEngine(CheckpointEngine):
         idle = [-1] * (actor_wg_world_size - 1)
         return arguments([0, *idle]), arguments(list(range(1, size)))
 
-    def init_process_group(  # type: ignore[override]
-        self, rank: int, size: int, sender: dict[str, Any]
-    ) -> None:
+    def init_process_group(self, rank: int, size: int, sender: dict[str, Any]) -> None:  # pyrefly: ignore[bad-override]  # verl has **kwargs
         """Join the group of this sync, unless the rank is below 0."""
         if rank < 0:
             return
@@ -105,7 +103,7 @@ class CPUCheckpointEngine(CheckpointEngine):
             await asyncio.to_thread(self._send, bucket)
         await asyncio.to_thread(self._send, [])
 
-    async def receive_weights(  # type: ignore[override]
+    async def receive_weights(  # pyrefly: ignore[bad-override]  # verl annotates what is yielded
         self, global_steps: int | None = None
     ) -> AsyncIterator[tuple[str, torch.Tensor]]:
         """Yield the weights as they arrive."""

@@ -31,7 +31,7 @@ class _OnCPU:
         forward_only = self.engine_config.forward_only
         self.engine_config.forward_only = False
         try:
-            return super()._build_fsdp_module(module)  # type: ignore[misc]
+            return super()._build_fsdp_module(module)  # pyrefly: ignore[missing-attribute]
         finally:
             self.engine_config.forward_only = forward_only
 

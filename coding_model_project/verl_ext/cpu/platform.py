@@ -81,7 +81,7 @@ class PlatformCPU(PlatformBase):
     def is_platform_available(self, use_smi_check: bool = False) -> bool:
         return False
 
-    def current_device(self) -> torch.device:  # type: ignore[override]
+    def current_device(self) -> torch.device:  # pyrefly: ignore[bad-override]  # verl's is an int
         # verl calls tensor.to(get_device_id()), where an int means "accelerator 0".
         return torch.device("cpu")
 
@@ -116,7 +116,7 @@ class PlatformCPU(PlatformBase):
         return "VERL_CPU_VISIBLE_DEVICES"
 
     @contextmanager
-    def nvtx_range(self, msg: str) -> Iterator[None]:  # type: ignore[override]
+    def nvtx_range(self, msg: str) -> Iterator[None]:
         yield
 
     def profiler_start(self) -> None:

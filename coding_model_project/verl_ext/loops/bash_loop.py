@@ -68,7 +68,7 @@ class _Place:
 class BashLoop(RunLoop[_Place]):
     """An episode of the bash agent."""
 
-    places: ClassVar[dict[str, _Place]] = {}  # type: ignore[misc]
+    places: ClassVar[dict[str, _Place]] = {}
 
     def place(self) -> _Place:
         return _Place(self.config)

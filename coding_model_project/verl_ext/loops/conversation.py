@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import (
@@ -33,7 +33,7 @@ T = TypeVar("T")
 class RunLoop(AgentLoopBase, Generic[P]):
     """An agent loop of this package's recipes, with what the samples of a process share: their place."""
 
-    places: dict[str, P]
+    places: ClassVar[dict[str, Any]]
     """The place of this process by run folder, one dictionary for each class."""
 
     @abstractmethod

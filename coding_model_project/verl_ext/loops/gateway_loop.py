@@ -82,7 +82,7 @@ class _Place:
 class GatewayLoop(RunLoop[_Place]):
     """An agent's work on one task."""
 
-    places: ClassVar[dict[str, _Place]] = {}  # type: ignore[misc]
+    places: ClassVar[dict[str, _Place]] = {}
 
     def place(self) -> _Place:
         return _Place(self.config)

@@ -32,7 +32,7 @@ from coding_model_project.verl_ext.rewards.on_node import PublicJudge
 class RepairLoop(RunLoop[PublicJudge]):
     """An episode of attempts and repairs."""
 
-    places: ClassVar[dict[str, PublicJudge]] = {}  # type: ignore[misc]
+    places: ClassVar[dict[str, PublicJudge]] = {}
 
     def place(self) -> PublicJudge:
         return PublicJudge(coding_of(self.config))

@@ -97,7 +97,7 @@ class PairDataset(MultiTurnSFTDataset):
     def __len__(self) -> int:
         return len(self._kept)
 
-    def __getitem__(self, item: int) -> list[Row]:  # type: ignore[override]
+    def __getitem__(self, item: int) -> list[Row]:  # pyrefly: ignore[bad-override]  # verl's is one row
         """Return the chosen row and the rejected one, with `reference` if it is known."""
         rows = self._pair(self._kept[item])
         if self.reference is not None:
@@ -146,7 +146,7 @@ def answer_log_probs(log_probs: Tensor, answer_mask: Tensor) -> tuple[Tensor, Te
     """
     # Shifted by one like log_probs; only the first token of a prompt wraps around.
     mask = torch.roll(answer_mask.values(), shifts=-1).to(log_probs.dtype)
-    lengths = log_probs.offsets().diff()  # type: ignore[attr-defined]  # of jagged tensors
+    lengths = log_probs.offsets().diff()  # pyrefly: ignore[missing-attribute]  # of jagged tensors
     rows = torch.repeat_interleave(lengths)
     zeros = torch.zeros(len(lengths), dtype=log_probs.dtype, device=mask.device)
     sums = zeros.index_add(0, rows, log_probs.values() * mask)

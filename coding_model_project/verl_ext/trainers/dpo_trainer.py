@@ -103,7 +103,7 @@ class DPOTrainer(sft_trainer.SFTTrainer):
                 num_workers=self.config.data.num_workers,
             )
 
-    def _init_engine(self) -> None:
+    def _init_engine(self) -> None:  # pyrefly: ignore[bad-override]  # verl's calls an abstract `reset`
         super()._init_engine()  # loads the starting model; a checkpoint comes later
         data = self.config.data
         step = (
@@ -112,6 +112,7 @@ class DPOTrainer(sft_trainer.SFTTrainer):
         for dataset in (self.train_dataset, self.val_dataset):
             if dataset is None:
                 continue
+            assert isinstance(dataset, dpo_pairs.PairDataset)
             path = reference_path(self.config, dataset)
             dataset.reference, known = reference_log_probs(
                 self.training_client, dataset, self._meta(), path, pairs_per_call=step

@@ -85,7 +85,7 @@ def _start_wandb(config: DictConfig) -> None:
             name=config.trainer.experiment_name,
             id=os.environ.get("WANDB_RUN_ID") or run_id(Path(config.coding.run_dir)),
             resume=None if os.environ["WANDB_MODE"] == "offline" else "allow",
-            config=redacted(OmegaConf.to_container(config, resolve=True)),  # type: ignore[arg-type]
+            config=redacted(OmegaConf.to_container(config, resolve=True)),
             settings=wandb.Settings(init_timeout=within_s),
         )
 
@@ -101,7 +101,7 @@ def _start_wandb(config: DictConfig) -> None:
         wandb.teardown()
         run = start(_OFFLINE_START_S)
     # verl calls it again, and each call leaves an empty folder.
-    wandb.init = lambda **_: run  # type: ignore[assignment]
+    wandb.init = lambda **_: run  # pyrefly: ignore[bad-assignment]
     _outlive_wandb(config.coding.run_dir)
 
 
@@ -144,8 +144,8 @@ def _start_mlflow(config: DictConfig) -> None:
     # MLflow's own bounds are 7 retries of 120 s, during which it reacts to no signal.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-    import mlflow  # pyright: ignore[reportMissingImports]
-    from mlflow.exceptions import MlflowException  # pyright: ignore[reportMissingImports]
+    import mlflow
+    from mlflow.exceptions import MlflowException
 
     known = run_dir / _MLFLOW_RUN
     if "MLFLOW_RUN_ID" in os.environ:
@@ -155,7 +155,7 @@ def _start_mlflow(config: DictConfig) -> None:
         experiment = mlflow.set_experiment(config.trainer.project_name)
         if known.exists():
             # MLflow refuses a parameter's second value, such as the steps of a longer run.
-            tracking._compute_mlflow_params_from_objects = lambda _: {}
+            tracking._compute_mlflow_params_from_objects = lambda params: {}
         else:
             made = mlflow.MlflowClient().create_run(
                 experiment.experiment_id, run_name=config.trainer.experiment_name
@@ -173,12 +173,12 @@ def _trackio(config: DictConfig) -> None:
     """Start or continue Trackio's run, in the run's folder without TRACKIO_DIR."""
     run_dir = Path(config.coding.run_dir)
     os.environ.setdefault("TRACKIO_DIR", str(run_dir.absolute() / "trackio"))
-    import trackio  # pyright: ignore[reportMissingImports]
+    import trackio
 
     trackio.init(
         project=config.trainer.project_name,
         name=config.trainer.experiment_name,
         group=os.environ.get("WANDB_RUN_GROUP"),
         resume="allow",
-        config=redacted(OmegaConf.to_container(config, resolve=True)),  # type: ignore[arg-type]
+        config=redacted(OmegaConf.to_container(config, resolve=True)),
     )

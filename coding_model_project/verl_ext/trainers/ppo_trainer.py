@@ -78,7 +78,7 @@ _WORST = "training/off_policy/trajectory_staleness_worst/max"
 class AsyncCodingTrainer(CodingTrainer):
     """A mixin like `CodingTrainer`, to put before one of verl's asynchronous trainers."""
 
-    replay_buffer: CodingBuffer
+    replay_buffer: CodingBuffer  # pyrefly: ignore[bad-override-mutable-attribute]  # `_adapt` makes it
 
     def __init__(self, config: Any) -> None:
         self._account = TokenAccount()

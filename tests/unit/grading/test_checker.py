@@ -23,7 +23,7 @@ from tests.text_cases import text_cases
 def sums(source: str = SUMS, **fields: object) -> Problem:
     """Any two numbers with a given sum."""
     problem = stdin_problem(("5", "SECRET"), ("7", "SECRET"))
-    checker = Checker(source=source, **fields)  # pyright: ignore[reportArgumentType]
+    checker = Checker(source=source, **fields)
     return replace(problem, comparison="checker", checker=checker)
 
 
