@@ -22,6 +22,7 @@ from coding_model_project.types import Asserts, Limits, Problem, Stdin, Test
 from tests.processes import ran
 from tests.text_cases import sources
 from tests.unit.harbor.export_attacks import ATTACKS
+from tests.waiting import wait_for
 
 SOURCES = sources(__file__)
 
@@ -171,8 +172,7 @@ def test_nothing_of_the_sandbox_outlives_its_verifier(tmp_path):
     with subprocess.Popen(judge.command, env=judge.env) as running:
         assert first_of_nobodys(str(tmp_path)) is not None
         running.kill()
-    time.sleep(0.2)
-    assert first_of_nobodys(str(tmp_path), n_looks=1, least=1) is None
+    wait_for(lambda: first_of_nobodys(str(tmp_path), n_looks=1, least=1) is None)
 
 
 def test_a_program_that_the_kernel_ended_for_lack_of_memory_gets_no_score(tmp_path):
