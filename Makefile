@@ -45,7 +45,7 @@ types: setup ## types only
 	@$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
 fast: setup ## the fast tests only
-	@$(BIN)/pytest -q $(TIMED)/fast.xml -n auto --dist loadgroup --hypothesis-profile check -m "not (sandbox or verl or e2e or browser or contract or slow)" tests/unit tests/recipes
+	@$(BIN)/pytest -q $(TIMED)/fast.xml -n $$(($$(nproc) + 1)) --dist loadgroup --hypothesis-profile check -m "not (sandbox or verl or e2e or browser or contract or slow)" tests/unit tests/recipes
 
 # All tests, as in CI. Tests of the report's page need a browser and are skipped without one. Four processes
 # keep two cores busy, since tests also wait (tests/conftest.py defines the groups that share one).
