@@ -132,6 +132,10 @@ class NodeServer:
         return await self._tasks.grade_code(problem, code, extraction=extraction)
 
 
+class _JudgeDied(SandboxError):
+    """Ray has lost an actor's process or node."""
+
+
 @dataclass(slots=True, eq=False)
 class _Place:
     """A node, and its server."""
@@ -170,6 +174,7 @@ class _Place:
             self.why = f"its judge did not answer within {within_s:.0f} s"
         except RayError as error:
             self.why = f"its judge died: {cause_of(error)}"
+            raise _JudgeDied(self.why) from error
         raise SandboxError(self.why)
 
 
@@ -294,7 +299,11 @@ class NodeServers:
 
     async def _first_look(self, one: _Place) -> None:
         with suppress(SandboxError):
-            await self._look(one)
+            try:
+                await self._look(one)
+            except _JudgeDied:  # a busy node may lose a process that starts
+                one.end()
+                await self._look(one)
 
     async def _look(self, one: _Place) -> None:
         """Start a node's server, or make sure that it serves.

@@ -32,6 +32,7 @@ class Cluster:
         self.machines = list(machines or ("seccomp/x", "seccomp/x"))
         self.cpus = 1
         self.down: set[int] = set()
+        self.n_lost_at_start = 0
         self.making = fake()
         self.sandboxes: dict[int, FakeSandbox] = {}
         self.judges: dict[int, node_sandbox.NodeServer] = {}
@@ -74,6 +75,9 @@ class Cluster:
         def method(name):
             async def call(*arguments):
                 if number in self.down:
+                    raise ActorDiedError
+                if self.n_lost_at_start:
+                    self.n_lost_at_start -= 1
                     raise ActorDiedError
                 if self.lacks:
                     raise ConfigError(self.lacks)
@@ -225,6 +229,13 @@ async def test_a_node_that_cannot_judge_at_the_start_is_left_to_come_back(cluste
         cluster.down.clear()
         await cluster.until("node0 judges again")
         await until_used(cluster, found, 0)
+
+
+async def test_a_process_that_is_lost_while_it_starts_is_started_again(monkeypatch):
+    cluster = Cluster(monkeypatch, "seccomp/x")
+    cluster.n_lost_at_start = 1
+    async with cluster.sandbox():
+        assert cluster.said == ["judging on 1 nodes, 1 programs at once (fake/seccomp/x)"]
 
 
 async def test_what_a_node_lacks_is_named_with_the_node(cluster):
