@@ -44,11 +44,9 @@ def leaves(node, prefix=""):
 
 
 @pytest.mark.parametrize("name", BACK_ENDS)
-def test_a_shipped_sandbox_is_a_choice_that_its_key_explains(name):
+def test_every_sandbox_of_this_package_can_be_chosen(name):
     choice = ROOT / "coding_model_project" / "configs" / "sandbox" / f"{name}.yaml"
     assert yaml.safe_load(choice.read_text())["name"] == name
-    (key,) = (one for one in reference.all_keys() if one.name == "coding.sandbox.name")
-    assert f"`{name}`" in key.meaning
 
 
 @pytest.mark.parametrize("kind", [kind for kind in GradedBy if kind is not GradedBy.tests])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import extract
+from coding_model_project.grading.kinds import KINDS
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.rewards import (
     LengthBonus,
@@ -153,6 +154,11 @@ def test_partial_scales_the_share_of_tests_passed():
     assert half.parts == {"outcome": 0.5, "length": 0.25}
     accepted = value(GOLF, fenced("print(2)"), None, ErrorType.timeout, kind=RewardKind.dense)
     assert accepted.parts["length"] == 0.0
+
+
+def test_a_kind_that_asks_for_a_form_names_the_rule_that_finds_it():
+    texts = {kind: one for kind, one in KINDS.items() if not kind.runs_program}
+    assert [kind for kind, one in texts.items() if one.request(PROBLEM) and not one.form] == []
 
 
 @pytest.mark.parametrize(("completion", "clean"), CASES["forms"])
