@@ -32,7 +32,7 @@ class TokenLimitField(StrEnum):
 
 @dataclass
 class EvaluationConfig:
-    """Keys that only `recipes.baseline` uses."""
+    """Keys of `recipes.baseline`; those with an option are also `eval run`'s."""
 
     model: str = key(
         "???",

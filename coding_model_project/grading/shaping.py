@@ -1,7 +1,7 @@
 """Additions to an outcome's reward for short programs, well-formed answers and short responses.
 
-They are pure functions, all off by default. Each addition is a separate part of the reward (`length`,
-`format`, `overlong`), so that the parts sum to the total and logs show each one.
+They are pure functions, all off by default. Each addition is a separate part of the reward, so that
+the parts sum to the total and logs show each one.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ from omegaconf import OmegaConf
 
 import coding_model_project.cli as cli
 from coding_model_project.configs import reference, schema
+from coding_model_project.grading.judge import BACK_ENDS
+from coding_model_project.types import GradedBy
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
@@ -39,6 +41,18 @@ def leaves(node, prefix=""):
             yield from leaves(node[name], f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"
+
+
+@pytest.mark.parametrize("name", BACK_ENDS)
+def test_every_sandbox_of_this_package_can_be_chosen(name):
+    choice = ROOT / "coding_model_project" / "configs" / "sandbox" / f"{name}.yaml"
+    assert yaml.safe_load(choice.read_text())["name"] == name
+
+
+@pytest.mark.parametrize("kind", [kind for kind in GradedBy if kind is not GradedBy.tests])
+def test_the_page_of_problems_explains_a_kind_of_answer(kind):
+    page = (ROOT / "docs" / "my-data.md").read_text()
+    assert f'| `{kind}` | `"{kind.field}": ' in page
 
 
 @pytest.mark.parametrize("preset", reference.presets(), ids=lambda preset: preset.name)

@@ -27,7 +27,7 @@ from coding_model_project.data.loaders.base import (
 )
 from coding_model_project.data.loaders.cases import Hints, tests_of
 from coding_model_project.data.loaders.files import read_rows
-from coding_model_project.data.loaders.rows import EXTRA, SLOW, Form, started
+from coding_model_project.data.loaders.rows import EXTRA, OTHER_KINDS, SLOW, Form, started
 from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.data.loaders.values import (
     answer_of,
@@ -52,8 +52,7 @@ from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import GradedBy, Problem
 
 _ONLY_MAPPED = {
-    "answer", "messages", "prediction", "harness", "instructions", "task", "grader", "prelude",
-    "publisher", "ability", "source", "truth",
+    *OTHER_KINDS, "answer", "messages", "grader", "prelude", "publisher", "ability", "source", "truth",
 }  # fmt: skip
 _IMPLICIT = tuple(one for one in (*FIELDS, *EXTRA) if one not in _ONLY_MAPPED)
 """Fields whose columns count without `--map`, if they have the field's own name."""

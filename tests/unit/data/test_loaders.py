@@ -19,9 +19,10 @@ from coding_model_project.data.loaders import LOADERS, load
 from coding_model_project.data.loaders.base import Place, Trail
 from coding_model_project.data.problems import problem_line
 from coding_model_project.errors import ConfigError, DataError, DownloadError
+from coding_model_project.grading.kinds import KINDS
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
 from coding_model_project.sandbox.embedded.languages import cpp
-from coding_model_project.types import Asserts, Checker, Problem
+from coding_model_project.types import Asserts, Checker, GradedBy, Problem
 from tests.unit.data.rows import published as rows
 
 
@@ -53,6 +54,21 @@ def one(folder, name, row, file="rows.jsonl"):
 def test_a_row_of_a_published_schema_is_this_problem(tmp_path, name, file, row, change, expected):
     problem = one(tmp_path, name, rows.PUBLISHED["rows"][row] | change, file)
     assert json.loads(problem_line(problem)) == expected
+
+
+ELSEWHERE = {
+    "bigcodebench", "bigcodebench_hard", "cruxeval_i", "hardtests", "humaneval", "humaneval_plus",
+    "humaneval_x_cpp", "ifbench", "ifeval", "kodcode", "mbpp_plus", "tinycode", "verl",
+}  # fmt: skip
+"""Sets whose rows are in other tests."""
+
+
+def test_every_set_has_a_row_that_a_test_converts():
+    """A set from the repository of another one has its columns."""
+    by_id = {problem["id"].partition("/")[0] for *_, problem in rows.PUBLISHED["problems"]}
+    hubs = {LOADERS[name].published.hub for name in (by_id & LOADERS.keys()) | ELSEWHERE}
+    without = [name for name, one in LOADERS.items() if one.published.hub not in hubs]
+    assert without == [], "add a row and its problem to tests/data/published.json"
 
 
 @pytest.mark.parametrize(("name", "row", "change", "reason"), rows.PUBLISHED["set_aside"])
@@ -154,6 +170,14 @@ def test_columns_that_share_the_name_of_a_harness_field_do_not_count(tmp_path):
     path = written(tmp_path, "r.jsonl", row)
     (problem,) = load("mine", path=path, columns={"statement": "q", "tests": "t"}).problems
     assert (problem.publisher, problem.prelude) == (None, "")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in GradedBy if kind is not GradedBy.tests])
+def test_a_column_does_not_choose_the_grader_by_its_name_alone(tmp_path, kind):
+    row = {"q": "Add.", "t": ["assert add(1, 2) == 3"], kind.field: json.loads(KINDS[kind].example)}
+    path = written(tmp_path, "r.jsonl", row)
+    (problem,) = load("mine", path=path, columns={"statement": "q", "tests": "t"}).problems
+    assert (problem.graded_by, len(problem.tests)) == (GradedBy.tests, 1)
 
 
 # ── HardTests: tests and statements of two repositories, joined ────────────────────────────────────

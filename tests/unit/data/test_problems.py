@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import orjson
@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from coding_model_project import codec
 from coding_model_project.data.governance import why_not_shared
+from coding_model_project.data.problem_rows import FIELDS
 from coding_model_project.data.problems import (
     ProblemFile,
     problem_from_json,
@@ -84,6 +85,10 @@ def test_round_trip(problems, tmp_path_factory):
     write_problems(path, problems)
     back = read_problems(path)
     assert [pictured(p) for p in back] == [pictured(p) for p in problems]
+
+
+def test_a_row_can_state_every_field():
+    assert {one.name for one in fields(Problem)} == set(FIELDS) - {"grader"}
 
 
 def test_writing_leaves_no_half_file(tmp_path):

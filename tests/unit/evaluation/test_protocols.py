@@ -1,8 +1,11 @@
-from dataclasses import replace
+from dataclasses import fields, replace
+
+import pytest
 
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.evaluation.plan import GREEDY, SAMPLED, data_version, protocol_of
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.readings import CountedBy
 from tests.fakes import stdin_problem
 
 PROBLEM = stdin_problem(("1", "2"))
@@ -37,6 +40,32 @@ def test_the_hash_changes_with_all_that_a_number_depends_on_and_with_nothing_els
     ]
     assert len(set(hashes)) == len(hashes)
     assert described(problem=replace(PROBLEM, gold=("print(2)",)))["hash"] == described()["hash"]
+
+
+CHANGES = {
+    "protocol": "budget", "n": 4, "temperature": 0.7, "top_p": 0.9, "max_tokens": 10, "top_k": 20,
+    "min_p": 0.1, "presence_penalty": 0.5, "frequency_penalty": 0.5, "repetition_penalty": 1.1,
+    "stop": ["\n\n"], "chat_template_kwargs": {"enable_thinking": True}, "extra_body": {"top_k": 20},
+    "system_prompt": "Be brief.", "repair_rounds": 1, "stop_early": True, "rule": CountedBy.ours,
+}  # fmt: skip
+"""Another value of each key of a protocol. A new key of `coding.evaluation` goes here, or below."""
+ELSEWHERE = {
+    "datasets", "data_dir", "from_date", "to_date", "split", "limit", "max_tests", "columns",
+    "model", "shard", "cutoff", "profile",
+    "mode", "cluster", "ray_address", "base_url", "api_key_env", "send_seeds", "token_limit_field",
+    "timeout_s", "retry_s", "concurrency", "max_model_len", "dtype", "wandb",
+}  # fmt: skip
+"""Keys that select problems, so that the versions of the data sets differ; that are recorded beside the
+protocol or set its keys; and that say how and where an evaluation runs."""
+
+
+@pytest.mark.parametrize(
+    "key", [one.name for one in fields(EvaluationConfig) if one.name not in ELSEWHERE]
+)
+def test_a_key_of_an_evaluation_is_part_of_the_hash_unless_named(key):
+    asked = EvaluationConfig(**{"protocol": "sampled", key: CHANGES[key]})
+    other = protocol_of(asked, prompt=SAMPLED.prompt)
+    assert other.described({})["hash"] != SAMPLED.described({})["hash"]
 
 
 def test_the_hash_is_the_same_in_every_process():

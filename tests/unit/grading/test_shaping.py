@@ -1,6 +1,7 @@
 """Rewards: outcome, length, form and overlong answers."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import extract
+from coding_model_project.grading.kinds import KINDS
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.rewards import (
     LengthBonus,
@@ -32,6 +34,7 @@ CASES = tables("shaping")
 SIZES = st.integers(0, 5000)
 GOLD = "print(int(input()) + 1)"
 PROBLEM = stdin_problem(("1", "2"), ("3", "4"), gold=(GOLD + " # a comment", GOLD + "\n"))
+SWITCHES = [name for name, value in vars(ShapingConfig()).items() if value == 0]
 OFF = Shaping(ShapingConfig(), style=PromptStyle.fenced, max_tokens=100)
 
 
@@ -125,7 +128,14 @@ def test_every_key_that_is_off_by_default_turns_shaping_on():
         return Shaping.of(reward, style=PromptStyle.fenced, max_tokens=10).on
 
     assert not on()
-    assert all(on(**{name: 1}) for name, value in vars(ShapingConfig()).items() if value == 0)
+    assert all(on(**{name: 1}) for name in SWITCHES)
+
+
+def test_every_key_that_is_off_by_default_is_a_part_that_a_page_explains():
+    page = Path(__file__).parents[3] / "experiment_design" / "reward_design.md"
+    parts = value(on(**dict.fromkeys(SWITCHES, 1)), fenced(GOLD), None, None).parts.keys()
+    assert len(parts) == len(["outcome", *SWITCHES])
+    assert [name for name in parts - {"outcome"} if f"| `{name}` |" not in page.read_text()] == []
 
 
 def test_golf_puts_correctness_first_and_then_the_shorter_program():
@@ -144,6 +154,11 @@ def test_partial_scales_the_share_of_tests_passed():
     assert half.parts == {"outcome": 0.5, "length": 0.25}
     accepted = value(GOLF, fenced("print(2)"), None, ErrorType.timeout, kind=RewardKind.dense)
     assert accepted.parts["length"] == 0.0
+
+
+def test_a_kind_that_asks_for_a_form_names_the_rule_that_finds_it():
+    texts = {kind: one for kind, one in KINDS.items() if not kind.runs_program}
+    assert [kind for kind, one in texts.items() if one.request(PROBLEM) and not one.form] == []
 
 
 @pytest.mark.parametrize(("completion", "clean"), CASES["forms"])
