@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from coding_model_project.errors import SandboxError
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.languages import programs
 from coding_model_project.types import (
@@ -256,6 +257,8 @@ class Finding:
 async def check(sandbox: Sandbox, languages: Sequence[str] = ()) -> list[Finding]:
     """Run every case and scenario on a started sandbox; return those that it fails, in order.
 
+    An exception other than SandboxError is a finding too, so that it has the name of its case.
+
     Args:
         languages: those of `LANGUAGES` that it runs besides Python.
     """
@@ -264,19 +267,28 @@ async def check(sandbox: Sandbox, languages: Sequence[str] = ()) -> list[Finding
     cases += [case for language in languages for case in LANGUAGES[language]]
     scenarios = [*_SCENARIOS, *([_files_stay_unwritten] if isolates else [])]
     found = await asyncio.gather(
-        *(_check_case(sandbox, case) for case in cases),
-        *(_check_scenario(sandbox, scenario) for scenario in scenarios),
+        *(_finding(case.name, _problem_of(sandbox, case)) for case in cases),
+        *(_finding(_name_of(scenario), scenario(sandbox)) for scenario in scenarios),
     )
     return [finding for finding in found if finding is not None]
 
 
-async def _check_case(sandbox: Sandbox, case: Case) -> Finding | None:
+async def _finding(name: str, checked: Awaitable[str | None]) -> Finding | None:
+    try:
+        problem = await checked
+    except SandboxError:
+        raise
+    except Exception as error:  # noqa: BLE001 - any fault of its code is a finding
+        problem = f"raised {type(error).__name__}: {error}"
+    return Finding(name, problem) if problem else None
+
+
+async def _problem_of(sandbox: Sandbox, case: Case) -> str | None:
     program = Program(source=case.source, language=case.language)
     executions = await sandbox.run(program, [case.given], case.limits)
     if len(executions) != 1:
-        return Finding(case.name, f"{len(executions)} executions of 1 input")
-    problem = case.problem(executions[0])
-    return Finding(case.name, problem) if problem else None
+        return f"{len(executions)} executions of 1 input"
+    return case.problem(executions[0])
 
 
 # ── scenarios with several inputs, or with checks on the host ─────────────────────────────────────
@@ -284,10 +296,8 @@ async def _check_case(sandbox: Sandbox, case: Case) -> Finding | None:
 Scenario = Callable[[Sandbox], Awaitable[str | None]]
 
 
-async def _check_scenario(sandbox: Sandbox, scenario: Scenario) -> Finding | None:
-    problem = await scenario(sandbox)
-    name = getattr(scenario, "__name__", "scenario").strip("_").replace("_", " ")
-    return Finding(name, problem) if problem else None
+def _name_of(scenario: Scenario) -> str:
+    return getattr(scenario, "__name__", "scenario").strip("_").replace("_", " ")
 
 
 async def _each_input_has_a_fresh_process(sandbox: Sandbox) -> str | None:

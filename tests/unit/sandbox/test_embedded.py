@@ -19,6 +19,7 @@ from coding_model_project.sandbox import conformance
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, slot
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import Asserts, Call, Limits, Opaque, Program, Status, Stdin
+from tests.fakes import FakeSandbox
 from tests.tables import tables
 from tests.text_cases import sources
 
@@ -60,6 +61,18 @@ async def test_conformance_finds_what_is_wrong(sandbox):
     wrong = conformance.Case(name="wrong", source="print(1)", stdout="2\n")
     (execution,) = await sandbox.run(Program(source=wrong.source), [wrong.given], LIMITS)
     assert wrong.problem(execution) == r"printed '1\n' instead of '2\n'"
+
+
+async def test_conformance_names_the_cases_in_which_a_sandbox_raises():
+    class Raises(FakeSandbox):
+        async def run(self, program, inputs, limits, *, stop_when=None):
+            raise TypeError("a set is not JSON")
+
+    found = [str(finding) for finding in await conformance.check(Raises())]
+    assert len(found) > 60
+    assert all(one.endswith("TypeError: a set is not JSON") for one in found)
+    with pytest.raises(SandboxError):
+        await conformance.check(FakeSandbox(failures=1000))
 
 
 async def test_an_exception_of_stop_when_is_the_callers(sandbox):
