@@ -25,6 +25,7 @@ from coding_model_project.verl_ext.rewards.judging import EPISODES, ROW_KEYS
 
 _remote: Any = AgentLoopWorkerTQ
 _Worker: Any = _remote.__ray_metadata__.modified_class  # the class under @ray.remote
+_OUR_MANAGER = "pkg://coding_model_project.verl_ext.rewards.reward_manager"
 _OWN_KEYS = frozenset({"name", "_target_"})
 
 
@@ -52,8 +53,13 @@ class _Counting:
 
 
 async def _keep_the_only_server(client: Any) -> None:
-    """Have a client ask the load balancer only once, if there is one server and verl adds none."""
+    """Have a client ask verl's load balancer only once, if there is one server and verl adds none.
+
+    A user's own balancer is asked each time: it may limit, count, or choose by the prompt.
+    """
     if type(client) is not LLMServerClient:
+        return
+    if client.config.actor_rollout_ref.rollout.router_config_path:
         return
     balancer: Any = client._load_balancer
     if len(await balancer.get_all_servers.remote()) == 1:
@@ -74,10 +80,9 @@ class CodingAgentLoopWorker(_Worker):
         self._tokens = {"validated": 0, "left_out": 0}
         self._ids_only = self.config.actor_rollout_ref.rollout.name == "vllm"
         reward = self.config.reward
+        # `verl_reward`, for other people's recipes, has a manager of the same name.
         self._judged_by_us = (
-            reward.reward_manager.name == "CodeRewardManager"
-            and not reward.custom_reward_function.path
-            and not reward.reward_model.enable
+            reward.reward_manager.module.path == _OUR_MANAGER and not reward.reward_model.enable
         )
         self._looked_for_servers = False
 

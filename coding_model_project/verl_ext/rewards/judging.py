@@ -50,6 +50,22 @@ ROW_KEYS = ("uid", "session_id", "global_steps", "reward_model")
 """Fields of a row by which a sample is judged, or noted as left out."""
 
 
+def last_response(data: Any) -> list[int]:
+    """Return the token ids of a trajectory's last output, without padding.
+
+    Args:
+        data: verl's batch of the trajectory's outputs. verl pads several of them behind prompt and
+            response, so the mask does not tell where a response ends, and gives lengths.
+    """
+    item = data[-1:][0]
+    responses = item.batch["responses"]
+    if len(data) > 1:
+        length = item.non_tensor_batch["response_len"]
+    else:
+        length = item.batch["attention_mask"][-responses.shape[-1] :].sum()
+    return responses[: int(length)].tolist()
+
+
 class ModelsTurn:
     """A tokenizer that decodes only the model's last turn of a response.
 
@@ -87,7 +103,8 @@ class ModelsTurn:
         """
         if turns is not None and turns <= 2:
             return 0
-        ids, n = [int(token) for token in tokens], len(self._opening)
+        ids = tokens if isinstance(tokens, list) else tokens.tolist()
+        n = len(self._opening)
         found = n and next(
             (i for i in range(len(ids), 0, -1) if ids[i - n : i] == self._opening), 0
         )

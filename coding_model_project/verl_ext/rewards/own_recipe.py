@@ -23,7 +23,12 @@ from coding_model_project.grading.rewards import reward_function
 from coding_model_project.grading.shaping import Answer, Shaping, shaped
 from coding_model_project.harbor.harbor_config import Integrity, require
 from coding_model_project.types import ERROR_GROUPS, Problem, Verdict
-from coding_model_project.verl_ext.rewards.judging import JudgePool, ModelsTurn, leaving_out
+from coding_model_project.verl_ext.rewards.judging import (
+    JudgePool,
+    ModelsTurn,
+    last_response,
+    leaving_out,
+)
 from coding_model_project.verl_ext.rewards.on_node import OnNode
 from coding_model_project.verl_ext.rewards.own_scorers import PROGRAMS
 
@@ -95,13 +100,12 @@ class AnyRecipeManager(RewardManagerBase):
         Raises:
             UngradableError: there is no truthful score.
         """
-        item = cast(Any, data[-1:])[0]
-        about = item.non_tensor_batch
+        about = cast(Any, data[-1:])[0].non_tensor_batch
         try:
             with leaving_out(
                 self._run_dir, {"global_steps": -1, "session_id": 0, "uid": "", **about}
             ):
-                found = await self._node.call("score", *self._question(item, about))
+                found = await self._node.call("score", *self._question(data, about))
                 return found if found is not None else await self._by_verl(data, about)
         except UngradableError:
             if self._on_ungradable is not OnUngradable.zero_advantage:
@@ -109,13 +113,13 @@ class AnyRecipeManager(RewardManagerBase):
             info = dict.fromkeys(_info_names(), 0.0) | {UNGRADABLE: 1.0}
             return {"reward_score": 0.0, "reward_extra_info": info}  # for `JudgedTrainer`
 
-    def _question(self, item: Any, about: Mapping[str, Any]) -> tuple[str, object, str, int]:
-        responses = item.batch["responses"]
-        n_valid = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
-        start = self._turns.start(responses[:n_valid], about.get("__num_turns__"))
+    def _question(self, data: DataProto, about: Mapping[str, Any]) -> tuple[str, object, str, int]:
+        tokens = last_response(data)
+        start = self._turns.start(tokens, about.get("__num_turns__"))
         tokenizer: Any = self.tokenizer
-        answer = tokenizer.decode(responses[start:n_valid], skip_special_tokens=True)
-        return str(about.get("data_source")), about["reward_model"]["ground_truth"], answer, n_valid
+        answer = tokenizer.decode(tokens[start:], skip_special_tokens=True)
+        truth = about["reward_model"]["ground_truth"]
+        return str(about.get("data_source")), truth, answer, len(tokens)
 
     async def _by_verl(self, data: DataProto, about: Mapping[str, Any]) -> dict[str, Any]:
         try:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from verl.experimental.reward_loop import RewardLoopManager, reward_loop
-from verl.trainer.ppo.v1 import trainer_base
 
 from coding_model_project.verl_ext.cluster.nodes import Node, alive_nodes, pinned
 
@@ -46,6 +45,8 @@ def judging_nodes(nodes: Sequence[Node]) -> list[str]:
 
 def place_judges() -> None:
     """Replace the manager and its workers in verl's trainer, which has no key for them."""
+    from verl.trainer.ppo.v1 import trainer_base  # not in reward workers, which import this module
+
     verls: Any = trainer_base
     verls.RewardLoopManager = _PlacedRewardLoopManager
     workers: Any = reward_loop

@@ -31,6 +31,7 @@ from coding_model_project.verl_ext.rewards.judging import (
     EPISODE,
     JudgePool,
     ModelsTurn,
+    last_response,
     leaving_out,
 )
 
@@ -76,11 +77,9 @@ class CodeRewardManager(RewardManagerBase):
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """Judge a trajectory in verl's form; see `judge`."""
-        item = cast(Any, data[-1:])[0]  # the last of several outputs
-        about, responses = item.non_tensor_batch, item.batch["responses"]
-        n_valid = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
+        about = cast(Any, data[-1:])[0].non_tensor_batch  # of the last of several outputs
         extra, turns = about.get("tool_extra_fields", {}), about.get("__num_turns__", 2)
-        return await self.judge(about, responses[:n_valid].tolist(), turns, extra)
+        return await self.judge(about, last_response(data), turns, extra)
 
     async def judge(
         self, row: Mapping[str, Any], tokens: list[int], turns: int, extra: Mapping[str, Any]
