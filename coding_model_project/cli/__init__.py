@@ -34,6 +34,7 @@ from coding_model_project.cli import (
     sandbox,
 )
 from coding_model_project.cli.commands import Commands, Group
+from coding_model_project.config_key import option
 from coding_model_project.errors import INTERRUPTED, CodingModelError
 from coding_model_project.extras import RECIPES, SCRIPT, program
 from coding_model_project.redaction import redacted
@@ -94,7 +95,7 @@ def _print_version(requested: bool) -> None:
 
 @app.callback(help=_HELP.format(program=program(), recipes=_RECIPE_LINES))
 def _options(
-    debug: bool = typer.Option(False, "--debug", help="Print a traceback with an error."),
+    debug: bool = option(False, "Print a traceback with an error."),
     version: bool = typer.Option(
         False,
         "--version",

@@ -6,7 +6,8 @@
     def check(sandbox: Annotated[SandboxConfig, only("min_tier")], deep: bool = option(False, "…")): ...
 
 makes a command with the options --min-tier and --deep. The field and the parameter state their options
-in the same way (`config_key.Option`). Typer's own parameters work too. A command may be a coroutine.
+in the same way (`config_key.Option`). A list's option is repeatable. So is that of a `dict[str, T]`, as
+NAME=VALUE words; that of a `dict[str, Any]` is a JSON object. A command may be a coroutine.
 """
 
 from __future__ import annotations
@@ -44,13 +45,19 @@ class Commands(typer.Typer):
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Command], Command]:
         """Register a function as a command; typer documents the settings."""
-        register = super().command(name, cls=_Command, **settings)
+        return _registering(super().command(name, cls=_Command, **settings))
 
-        def registered(command: Command) -> Command:
-            register(_for_typer(command))
-            return command
+    def callback(self, **settings: Any) -> Callable[[Command], Command]:
+        """Register a function that runs before the group's commands."""
+        return _registering(super().callback(**settings))
 
-        return registered
+
+def _registering(register: Callable[..., Any]) -> Callable[[Command], Command]:
+    def registered(command: Command) -> Command:
+        register(_for_typer(command))
+        return command
+
+    return registered
 
 
 class _Command(TyperCommand):
@@ -84,59 +91,34 @@ def _write_sections(formatter: Any, sections: _Sections) -> None:
             formatter.write_dl(rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Only:
-    """The names of the fields that a command takes, in the order of its help."""
-
-    names: tuple[str, ...]
-
-
-def only(*names: str) -> Only:
+def only(*names: str) -> tuple[str, ...]:
     """Limit a command's dataclass to these fields, in this order; the others keep their defaults."""
-    return Only(names)
-
-
-def typer_option(option: Option, *names: str) -> Any:
-    """Return typer's form of an option, for `Annotated`; `names` are for one that names none."""
-    return (typer.Argument if option.is_argument else typer.Option)(
-        *(option.name.split() or names),
-        help=option.help,
-        metavar=option.metavar,
-        min=option.min,
-        max=option.max,
-        envvar=option.envvar,
-        rich_help_panel=option.panel,
-    )
+    return names
 
 
 def _for_typer(command: Callable[..., R]) -> Callable[..., R]:
     """Return a function with typer's parameters, which makes those of the command from them."""
     signature = inspect.signature(command, eval_str=True)
-    own: list[_Taken] = []
-    of_dataclasses: dict[str, tuple[type, list[_Taken]]] = {}
+    takes: dict[str, tuple[type | None, list[_Taken]]] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
         config, names = _dataclass_of(parameter.annotation)
         if config is not None:
             taken = list(_taken_fields(config, names))
-            of_dataclasses[parameter.name] = config, taken
         elif isinstance(parameter.default, Field):
             taken = [_Taken(parameter.name, parameter.annotation, parameter.default)]
-            own += taken
         else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
             continue
+        takes[parameter.name] = config, taken
         parameters += [one.parameter() for one in taken]
-
-    def values_of(taken: list[_Taken], words: dict[str, Any]) -> dict[str, Any]:
-        given = {one: words.pop(one.name) for one in taken}
-        return {one.name: one.value(word) for one, word in given.items()}
 
     @functools.wraps(command)
     def with_typers_parameters(**words: Any) -> R:
-        made = values_of(own, words)
-        for name, (config, taken) in of_dataclasses.items():
-            made[name] = config(**values_of(taken, words))
+        made = {}
+        for name, (config, taken) in takes.items():
+            values = {one.name: one.value(words.pop(one.name)) for one in taken}
+            made[name] = values[name] if config is None else config(**values)
         found: Any = command(**made, **words)
         return asyncio.run(found) if inspect.iscoroutine(found) else found
 
@@ -158,20 +140,32 @@ class _Taken:
     def option(self) -> Option:
         return self.field.metadata["option"]
 
+    @property
+    def flag(self) -> str:
+        return (self.option.name or f"--{self.name.replace('_', '-')}").split()[0]
+
     def parameter(self) -> inspect.Parameter:
         """Return the parameter from which typer makes the option."""
-        default, kind = self.field.default, self.type
+        option, default, kind = self.option, self.field.default, self.type
+        names = option.name.split()
         if self.field.default_factory is not MISSING:  # typer's "not given" is None
-            default, kind = None, _on_command_line(kind)
-        if self.option.required or default is MISSING:
+            default, kind = None, _on_command_line(kind) | None
+        elif default is False:  # a switch that is off by default needs no --no-switch
+            names = names or [self.flag]
+        shown = (typer.Argument if option.is_argument else typer.Option)(
+            *names,
+            help=option.help,
+            metavar=option.metavar,
+            min=option.min,
+            max=option.max,
+            envvar=option.envvar,
+            rich_help_panel=option.panel,
+        )
+        if option.required or default is MISSING:
             default = inspect.Parameter.empty
-        # A switch that is off by default needs no --no-switch.
-        names = [f"--{self.name.replace('_', '-')}"] if default is False else []
+        annotation = Annotated[kind, shown]
         return inspect.Parameter(
-            self.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=default,
-            annotation=Annotated[kind, typer_option(self.option, *names)],
+            self.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
         )
 
     def value(self, word: Any) -> Any:
@@ -183,20 +177,33 @@ class _Taken:
         if word is None:
             factory = self.field.default_factory
             return None if factory is MISSING else factory()
-        if self.type == dict[str, str]:
-            from coding_model_project.data.loaders.forms import parse_map
+        if get_origin(self.type) is not dict:
+            return word
+        return _json_object(self.flag, word) if isinstance(word, str) else self._pairs(word)
 
-            return parse_map(word)
-        if get_origin(self.type) is dict:
-            return _json_object(f"--{self.name.replace('_', '-')}", word)
-        return word
+    def _pairs(self, words: list[str]) -> dict[str, Any]:
+        """Parse NAME=VALUE words; only the VALUE of a variable may be empty."""
+        form, kind = self.option.metavar or "", get_args(self.type)[1]
+        found: dict[str, Any] = {}
+        for word in words:
+            name, equals, value = word.partition("=")
+            try:
+                if not name or not equals or not (value or form.endswith("=VALUE")):
+                    raise ValueError("a part is missing")
+                given = kind(value)
+            except ValueError as error:
+                raise ConfigError(f"{self.flag}={word}: expected {form}") from error
+            if name in found:
+                raise ConfigError(f"{self.flag}={word}: {name} occurs twice")
+            found[name] = given
+        return found
 
 
 def _dataclass_of(annotation: Any) -> tuple[type | None, tuple[str, ...] | None]:
     config, *more = get_args(annotation) if get_origin(annotation) is Annotated else [annotation]
     if not (isinstance(config, type) and is_dataclass(config)):
         return None, None
-    return config, next((one.names for one in more if isinstance(one, Only)), None)
+    return config, next((one for one in more if isinstance(one, tuple)), None)
 
 
 def _taken_fields(config: type, names: tuple[str, ...] | None) -> Iterator[_Taken]:
@@ -213,9 +220,8 @@ def _taken_fields(config: type, names: tuple[str, ...] | None) -> Iterator[_Take
 def _on_command_line(kind: Any) -> Any:
     """Return the type of a list's or dict's option: repeated words, or the text of a JSON object."""
     if get_origin(kind) is dict:
-        return list[str] | None if kind == dict[str, str] else str | None
-    member = get_args(kind)[0]
-    return list[member] | None
+        return str if kind == dict[str, Any] else list[str]
+    return kind
 
 
 def _json_object(option: str, text: str) -> dict[str, Any]:

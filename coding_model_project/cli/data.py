@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,8 +39,8 @@ app = Commands(no_args_is_help=True, help="Prepare and check data sets.")
 
 @app.command("list")
 def list_sets(
-    data_dir: options.DataDir = None,
-    as_json: options.AsJson = False,
+    data_dir: Path | None = option(None, options.DATA_DIR),
+    as_json: bool = option(False, options.AS_JSON),
     out: Path | None = option(
         None, "Write the table to this Markdown file, without the local files found."
     ),
@@ -98,16 +99,16 @@ def dedup(
         ..., "Training sets by name or file, or files of problems.", metavar="NAME[=PATH]..."
     ),
     out: Path = option(..., "Write problems, manifest and report to this folder."),
-    against: list[str] | None = option(
-        None, "Remove problems of these evaluation sets, comma-separated. Default: all."
+    against: list[str] = option(
+        [], "Remove problems of these evaluation sets, comma-separated. Default: all."
     ),
-    map_columns: options.MapColumns = None,
-    split: options.Split = None,
-    data_dir: options.DataDir = None,
+    columns: dict[str, str] = option({}, options.COLUMNS),
+    split: str | None = option(None, options.SPLIT),
+    data_dir: Path | None = option(None, options.DATA_DIR),
     download: bool = option(False, "Download missing evaluation sets."),
     max_tests: int = option(50, "Keep at most N hidden tests per problem.", min=1),
     strict: bool = option(False, "Exit with code 1 if an evaluation set is missing."),
-    as_json: options.AsJson = False,
+    as_json: bool = option(False, options.AS_JSON),
 ) -> int:
     """Remove duplicates and copies of evaluation problems from training sets.
 
@@ -115,18 +116,15 @@ def dedup(
     """
     from coding_model_project.data.dedup.govern import as_json as pictured
     from coding_model_project.data.dedup.govern import govern
-    from coding_model_project.data.loaders.forms import parse_map
 
     governed = govern(
         training,
-        against=[name for given in against for name in given.split(",")]
-        if against
-        else EVALUATION_SETS,
+        against=",".join(against).split(",") if against else EVALUATION_SETS,
         out=out,
         folder=data_dir,
         download=download,
         max_tests=max_tests,
-        columns=parse_map(map_columns),
+        columns=columns,
         split=split,
         say=lambda line: None if as_json else options.warn(line),
     )
@@ -149,7 +147,7 @@ app.command()(publishes(data_samples.repair_traces))
 
 @app.command()
 def export_harbor(
-    name: options.DatasetName,
+    name: str = option(..., options.DATASET),
     out: Path = option(..., "Write the tasks to this new folder, one subfolder per task."),
     *,
     data: Annotated[options.OneSet, only("path", "split", "data_dir", "max_tests", "limit")],
@@ -159,7 +157,7 @@ def export_harbor(
         "to OUT/test.",
         min=1,
     ),
-    as_json: options.AsJson = False,
+    as_json: bool = option(False, options.AS_JSON),
 ) -> int:
     """Write a data set's problems as Harbor tasks: NAME-NUMBER/ with instruction, tests and solution.
 
@@ -207,7 +205,7 @@ def export_harbor(
 def prepare(
     name: str = argument(..., "The data set: tinycode, tinygolf, tinymix or tinyshell."),
     out: Path | None = option(None, "Write the files to this folder. Default: data/NAME."),
-    seed: options.Seed = 0,
+    seed: int = option(0, options.SEED),
     sft_demonstrations: int = option(200, "Use N tinycode solutions as SFT demonstrations."),
     base_model: bool = option(
         False, "Also pre-train the tiny base model from scratch.", "--base-model/--no-base-model"
@@ -221,8 +219,6 @@ def prepare(
     tinycode: Python functions with tests. tinymix: tinycode plus arithmetic. tinygolf: Harbor tasks to
     shorten a function. tinyshell: Harbor tasks of one or two shell commands.
     """
-    from importlib import import_module
-
     from coding_model_project.synthetic.prepare import SETS
 
     if calls is not Calls.block and name != "tinyshell":

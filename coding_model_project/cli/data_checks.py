@@ -18,13 +18,19 @@ import orjson
 from coding_model_project.atomic import write_lines
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import only
-from coding_model_project.cli.options import (
-    print_first,
-    print_set_aside,
-)
+from coding_model_project.cli.options import print_first, print_set_aside
 from coding_model_project.config_key import option
 from coding_model_project.data.problems import plain_statement, problem_line, write_problems
-from coding_model_project.data.quality.preflight import Fault
+from coding_model_project.data.quality.preflight import (
+    AT_ONCE,
+    Fault,
+    Preflight,
+    check_all,
+    open_checker,
+    result_key,
+)
+from coding_model_project.data.quality.test_order import Selection
+from coding_model_project.data.quality.test_order import select_tests as select
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.harbor import task_grader
@@ -34,16 +40,13 @@ from coding_model_project.types import Problem
 
 if TYPE_CHECKING:
     from coding_model_project.data.loaders import Loaded
-    from coding_model_project.data.quality.preflight import Preflight
-    from coding_model_project.data.quality.test_order import Selection
-    from coding_model_project.types import Problem
 
 
 async def preflight(
-    name: options.DatasetName,
+    name: str = option(..., options.DATASET),
     *,
     data: options.OneSet,
-    mutants: options.Mutants = 0,
+    mutants: int = option(0, options.MUTANTS),
     repeats: int = option(1, "Judge each program N times, to find unstable verdicts.", min=1),
     quarantine: Path | None = option(
         None, "Write problems unfit for training to this JSON Lines file, with reasons."
@@ -51,7 +54,7 @@ async def preflight(
     passed: Path | None = option(
         None, "Write problems fit for training to this file, in our own schema."
     ),
-    as_json: options.AsJson = False,
+    as_json: bool = option(False, options.AS_JSON),
     sandbox: options.Judging,
     where: options.Resumable,
 ) -> int:
@@ -174,21 +177,19 @@ def _preflight_line(
 
 
 def select_tests(
-    name: options.DatasetName,
+    name: str = option(..., options.DATASET),
     out: Path = option(..., "Write the chosen tests to this file, for `data rows --tests`."),
     k: int | None = option(None, "Keep the first N tests. Default: all, reordered.", min=1),
     *,
     data: Annotated[options.OneSet, only("path", "columns", "split", "data_dir", "limit")],
-    mutants: options.Mutants = 10,
-    as_json: options.AsJson = False,
+    mutants: int = option(10, options.MUTANTS),
+    as_json: bool = option(False, options.AS_JSON),
     sandbox: options.Judging,
 ) -> int:
     """Order each problem's hidden tests by the known-bad programs they reject, and keep the first k.
 
     The last line is JSON. Exit code 1 if no problem's tests could be ordered.
     """
-    from coding_model_project.data.quality.test_order import select_tests as select
-
     name, loaded = data.load(name)
     problems = list(loaded.problems[: data.limit])
     if not problems:
@@ -263,13 +264,6 @@ async def run_preflight(
     """
     from pydantic import TypeAdapter
 
-    from coding_model_project.data.quality.preflight import (
-        AT_ONCE,
-        Preflight,
-        check_all,
-        open_checker,
-        result_key,
-    )
     from coding_model_project.data.quality.reach import remember
     from coding_model_project.evaluation.journal import kept_results
 

@@ -30,9 +30,6 @@ from coding_model_project.types import Problem
 
 if TYPE_CHECKING:
     from coding_model_project.data.loaders import Trail
-    from coding_model_project.data.quality.preflight import Fault
-    from coding_model_project.data.rates import Rate
-    from coding_model_project.types import Problem
 
 
 class Use(StrEnum):
@@ -49,14 +46,14 @@ def rows(
         metavar="NAME[=PATH]...",
     ),
     out: Path = option(..., "Write the files to this folder."),
-    map_columns: options.MapColumns = None,
-    split: options.Split = None,
+    columns: dict[str, str] = option({}, options.COLUMNS),
+    split: str | None = option(None, options.SPLIT),
     *,
     plan: Plan,
     use: Use = option(Use.train, "Write training rows, or only validation rows.", "--as"),
     mixture: str | None = option(None, "Mix training rows by source: mbpp=2,tinycode=1."),
-    order: list[str] | None = option(
-        None,
+    order: list[str] = option(
+        [],
         "Order training rows by this file or URL of ids; repeatable, one per source.",
         metavar="FILE",
     ),
@@ -67,7 +64,7 @@ def rows(
     ),
     min_rate: float = option(0.0, "Keep problems with at least this pass rate.", min=0.0, max=1.0),
     max_rate: float = option(1.0, "Keep problems with at most this pass rate.", min=0.0, max=1.0),
-    tokenizer: options.Tokenizer = None,
+    tokenizer: str | None = option(None, options.TOKENIZER),
     tests: str | None = option(
         None,
         "Train with the tests in this file or URL only, from `data select-tests`.",
@@ -78,10 +75,10 @@ def rows(
         "Leave out problems whose tests accept a program that does nothing, or reject the "
         "gold solution. Judges each problem once on a machine.",
     ),
-    workers: options.Workers = None,
-    seed: options.Seed = 0,
-    data_dir: options.DataDir = None,
-    as_json: options.AsJson = False,
+    workers: int | None = option(None, options.WORKERS),
+    seed: int = option(0, options.SEED),
+    data_dir: Path | None = option(None, options.DATA_DIR),
+    as_json: bool = option(False, options.AS_JSON),
 ) -> None:
     """Write verl's training files: rows that refer to problems, and each problem with its tests once.
 
@@ -97,7 +94,6 @@ def rows(
             data.val_files=my/rl_validation.parquet
     """
     from coding_model_project.data.loaders import Trail, given_set
-    from coding_model_project.data.loaders.forms import parse_map
 
     with extra("rows"):
         import pyarrow  # noqa: F401 - a missing library is named before problems are judged for hours
@@ -117,7 +113,6 @@ def rows(
         seed=seed,
     )
     count = mixing.token_counter(tokenizer, plan.style) if tokenizer else None
-    columns = parse_map(map_columns)
     sets = [_Set(*given_set(word), Trail()) for word in problems]
     origins: dict[str, str] = {}
     n_checked = 0
@@ -215,9 +210,9 @@ def rates(
         None, "Take the rates that a data set's publisher measured from this column of its rows."
     ),
     samples: int = option(8, "Samples per problem that the column's rates are of.", min=1),
-    split: options.Split = None,
-    data_dir: options.DataDir = None,
-    as_json: options.AsJson = False,
+    split: str | None = option(None, options.SPLIT),
+    data_dir: Path | None = option(None, options.DATA_DIR),
+    as_json: bool = option(False, options.AS_JSON),
 ) -> None:
     """Measure each problem's pass rate from evaluations, or take the rates that its publisher measured.
 
@@ -225,7 +220,6 @@ def rates(
     the file as --rates, to filter by --min-rate and --max-rate, and as --order.
     """
     from coding_model_project.data.loaders import given_set, published_rates
-    from coding_model_project.data.rates import Rate
     from coding_model_project.evaluation.results import read_evaluation
 
     if column is not None:

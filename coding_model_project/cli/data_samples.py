@@ -15,19 +15,15 @@ from coding_model_project.atomic import write_json
 from coding_model_project.cli import options
 from coding_model_project.cli.data_checks import run_preflight
 from coding_model_project.cli.options import print_table
-from coding_model_project.config_key import argument, option
+from coding_model_project.config_key import Option, option
 from coding_model_project.data.governance import is_held_out, split_word
+from coding_model_project.data.training import samples as sampling
 from coding_model_project.data.training.mixing import conversation_counter
 from coding_model_project.data.training.pairs import Controls, bias_report, make_pairs, pair_rows
+from coding_model_project.data.training.pairs import split as divided
 from coding_model_project.data.training.rows import sft_row, write_rows
-from coding_model_project.data.training.samples import (
-    Choose,
-    Counts,
-    Sample,
-    by_problem,
-    distinct,
-    gold_samples,
-)
+from coding_model_project.data.training.rows import source as source_of
+from coding_model_project.data.training.samples import Choose, Counts, Sample
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.progress import progress_bar
@@ -35,11 +31,13 @@ from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import ErrorType, Problem
 
 if TYPE_CHECKING:
-    from coding_model_project.data.training.samples import Counts, Sample
     from coding_model_project.evaluation.judged import JudgedSamples
 
 GOLD = ("missing", "only")
 N_NAMED = 5
+_EVALUATIONS = Option(
+    "Evaluations of training problems.", metavar="EVAL_FOLDER...", is_argument=True
+)
 
 
 # ── sft-rows ──────────────────────────────────────────────────────────────────────────────────────
@@ -47,12 +45,10 @@ N_NAMED = 5
 
 def sft_rows(
     out: Path = option(..., "Write the rows to this .parquet file, and counts beside it."),
-    evaluations: list[Path] | None = argument(
-        None, "Evaluations of training problems.", metavar="EVAL_FOLDER..."
-    ),
+    evaluations: list[Path] = option([], _EVALUATIONS),
     *,
     source: options.OwnProblems,
-    n: options.PerProblem = 4,
+    n: int = option(4, options.PER_PROBLEM),
     choose: Choose = option(Choose.shortest, "Choose the shortest, diverse or random programs."),
     gold: str | None = option(
         None,
@@ -62,8 +58,8 @@ def sft_rows(
     prompt: PromptStyle | None = option(
         None, "Write fenced or bare prompts. Default: like the evaluations'."
     ),
-    tokenizer: options.Tokenizer = None,
-    seed: options.Seed = 0,
+    tokenizer: str | None = option(None, options.TOKENIZER),
+    seed: int = option(0, options.SEED),
     sandbox: options.Judging,
     where: options.Resumable,
 ) -> None:
@@ -71,13 +67,11 @@ def sft_rows(
 
     Sample training problems with `python -m recipes.baseline coding.evaluation.protocol=sampled`.
     """
-    from coding_model_project.data.training.rows import write_rows
-    from coding_model_project.data.training.samples import choose as chosen_of
     from coding_model_project.evaluation.judged import read_judged
 
-    _check_sft(evaluations or [], out, gold)
+    _check_sft(evaluations, out, gold)
     known = source.load()
-    read = [read_judged(path, known) for path in evaluations or []]
+    read = [read_judged(path, known) for path in evaluations]
     style = _style(prompt, read)
     targets = list({name: one for each in read for name, one in each.problems.items()}.values())
     complete = [] if gold == "only" else [one for each in read for one in each.complete()]
@@ -89,7 +83,7 @@ def sft_rows(
         unsolved = [one for one in targets if one.gold and one.id not in solved]
         more, rejected = _gold(unsolved, sandbox, where)
         samples += more
-    kept, counts = chosen_of(samples, targets, n=n, how=choose, seed=seed)
+    kept, counts = sampling.choose(samples, targets, n=n, how=choose, seed=seed)
     if not kept:
         raise ConfigError(
             f"no SFT rows: none of {len(targets)} problems has an accepted sample"
@@ -127,11 +121,10 @@ def _style(given: PromptStyle | None, read: Sequence[JudgedSamples]) -> PromptSt
 
 def _training(problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems that have gold solutions and may be used for training."""
-    from coding_model_project.data.training.rows import source
     from coding_model_project.evaluation.judged import held_out_line
 
     gold = [one for one in problems if one.gold]
-    found = [one for one in gold if not is_held_out(source(one), one.split)]
+    found = [one for one in gold if not is_held_out(source_of(one), one.split)]
     kept = {one.id for one in found}
     held_out = Counter(split_word(one.split) for one in gold if one.id not in kept)
     if not found:
@@ -153,7 +146,7 @@ def _gold(
     with progress_bar("solutions", len(problems)) as advance:
         found = asyncio.run(run_preflight(judged, sandbox, where, advance))
     rejected = tuple(found.quarantined)
-    return gold_samples(one for one in problems if one.id not in rejected), rejected
+    return sampling.gold_samples(one for one in problems if one.id not in rejected), rejected
 
 
 def _sft_report(
@@ -224,9 +217,7 @@ def _say_sft(report: Mapping[str, Any]) -> None:
 
 
 def pairs(
-    evaluations: list[Path] = argument(
-        ..., "Evaluations of training problems.", metavar="EVAL_FOLDER..."
-    ),
+    evaluations: list[Path] = option(..., _EVALUATIONS),
     out: Path = option(..., "Write the pairs to this .parquet file, and a report beside it."),
     *,
     source: options.OwnProblems,
@@ -234,18 +225,17 @@ def pairs(
         "wrong_answer,runtime_error,timeout,syntax_error",
         "Pair accepted programs with programs that fail with these errors.",
     ),
-    per_problem: options.PerProblem = 4,
+    per_problem: int = option(4, options.PER_PROBLEM),
     controls: Controls,
     validation: float = option(
         0.1, "Write the pairs of this share of problems to OUT_validation.parquet."
     ),
-    seed: options.Seed = 0,
+    seed: int = option(0, options.SEED),
 ) -> None:
     """Write preference pairs: an accepted and a failing program for the same problem.
 
     Ungradable samples are excluded. The last line is JSON.
     """
-    from coding_model_project.data.training.pairs import split as divided
     from coding_model_project.evaluation.judged import left_out, one_style, read_judged
 
     known = [str(error) for error in ErrorType]
@@ -317,13 +307,11 @@ def _say_bias(report: dict[str, Any]) -> None:
 
 
 def repair_traces(
-    evaluations: list[Path] = argument(
-        ..., "Evaluations of training problems.", metavar="EVAL_FOLDER..."
-    ),
+    evaluations: list[Path] = option(..., _EVALUATIONS),
     out: Path = option(..., "Write the rows to this .parquet file."),
     *,
     source: options.OwnProblems,
-    n: options.PerProblem = 4,
+    n: int = option(4, options.PER_PROBLEM),
     observation_bytes: int = option(
         160, "Show up to N bytes of a failure, like coding.repair.observation_bytes.", min=60
     ),
@@ -334,12 +322,6 @@ def repair_traces(
     Wrong programs are samples that fail a hidden test and a public test; the command runs the public
     tests. Right programs are accepted samples of the same problem, else its first gold solution.
     """
-    from coding_model_project.data.training.rows import write_rows
-    from coding_model_project.data.training.samples import (
-        choose_traces,
-        observed,
-        trace_row,
-    )
     from coding_model_project.evaluation.judged import held_out_line, one_style, read_judged
 
     if out.suffix != ".parquet":
@@ -352,24 +334,26 @@ def repair_traces(
             print(line)
     complete = [one for each in read for one in each.complete()]
     rejected = [one for one in complete if one.error is not None and one.code is not None]
-    groups = by_problem(one for one in complete if one.error is None)
+    groups = sampling.by_problem(one for one in complete if one.error is None)
     right = {name: [one.program for one in several] for name, several in groups.items()}
     right |= {name: [one.gold[0]] for name, one in known.items() if name not in right and one.gold}
-    candidates = distinct(one for one in rejected if one.problem.public_tests)
+    candidates = sampling.distinct(one for one in rejected if one.problem.public_tests)
     if not candidates:
         raise ConfigError(
             f"no repair traces: no problem of the {len(rejected)} rejected samples has public tests"
         )
     embedded = options.embedded_sandbox(sandbox)
     with progress_bar("public tests", len(candidates)) as advance:
-        wrong = asyncio.run(observed(candidates, style, observation_bytes, embedded, advance))
-    traces = choose_traces(wrong, right, n=n)
+        wrong = asyncio.run(
+            sampling.observed(candidates, style, observation_bytes, embedded, advance)
+        )
+    traces = sampling.choose_traces(wrong, right, n=n)
     if not traces:
         raise ConfigError(
             f"no repair traces: {len(wrong)} of {len(candidates)} wrong programs fail a public test, and "
             "none of their problems has an accepted sample or a gold solution"
         )
-    rows = [trace_row(one, style) for one in traces]
+    rows = [sampling.trace_row(one, style) for one in traces]
     write_rows(out, rows, trains=True)
     errors = Counter(one.error for one in traces)
     print(f"rejected samples: {len(rejected)}, distinct with public tests: {len(candidates)}")

@@ -22,7 +22,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
 def doctor(
-    as_json: options.AsJson = False,
+    as_json: bool = option(False, options.AS_JSON),
     deep: bool = option(False, "Also import torch, vllm, ray and verl (takes a minute)."),
     profile: str | None = option(
         None, "Check a hardware profile instead: cpu, gpu_1x, gpu_8x or gpu_multi."
@@ -43,9 +43,7 @@ def doctor(
         "or the overrides themselves.",
         metavar="FILE|TEXT",
     ),
-    overrides: list[str] | None = argument(
-        None, "The recipe's overrides (key=value), with --profile."
-    ),
+    overrides: list[str] = argument([], "The recipe's overrides (key=value), with --profile."),
 ) -> int:
     """Check whether this machine can train, and print remedies. Exit code 1 if it cannot.
 
@@ -65,7 +63,7 @@ def doctor(
         given["nodes"] = nodes
     if profile is None:
         if given or overrides:
-            word = (overrides or [f"--{next(iter(given)).replace('_', '-')}"])[0]
+            word = [*overrides, *(f"--{name.replace('_', '-')}" for name in given)][0]
             if Path(word).is_file():
                 raise ConfigError(
                     f"{word}: to check a command of verl, pass --verl-overrides {word}"
@@ -73,7 +71,7 @@ def doctor(
             raise ConfigError(f"{word}: only used with --profile; add --profile gpu_8x")
         findings = diagnose(Path.cwd(), imports=deep)
     else:
-        findings = _profile(profile, recipe, overrides or [], given)
+        findings = _profile(profile, recipe, overrides, given)
     counts = {
         str(status): sum(finding.status is status for finding in findings) for status in Status
     }

@@ -10,12 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from coding_model_project.cli import models, options
 from coding_model_project.cli.commands import Commands, only
 from coding_model_project.cli.options import existing_file, on_servers, print_table, publishes, say
-from coding_model_project.config_key import argument, option
+from coding_model_project.config_key import Option, argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.evaluation.import_formats import Format
@@ -43,7 +41,7 @@ def rejudge(
     dry_run: bool = option(False, "Print changes without writing them."),
     force: bool = option(False, "Use the current problems even if they have changed."),
     sandbox: options.JudgingOrServed,
-    as_json: options.AsJson = False,
+    as_json: bool = option(False, options.AS_JSON),
 ) -> None:
     """Judge stored completions with the current grader, without generating; print changes and causes.
 
@@ -148,7 +146,7 @@ def import_(
     temperature: float | None = option(
         None, "Record this sampling temperature; required with several samples per problem."
     ),
-    seed: options.Seed = 1,
+    seed: int = option(1, options.SEED),
 ) -> None:
     """Judge samples that another tool generated; the result is an evaluation like any other.
 
@@ -265,7 +263,7 @@ def compare(
         False, "Compare evaluations of different protocols; different graders are always refused."
     ),
     plot: Path | None = option(None, "Write charts to this HTML page."),
-    as_json: options.AsJson = False,
+    as_json: bool = option(False, options.AS_JSON),
 ) -> None:
     """Compare evaluations problem by problem: differences with intervals, changed problems, cost."""
     from coding_model_project.evaluation.comparison import compare as compare_sides
@@ -315,7 +313,7 @@ def compare(
 def budget(
     first: Path = argument(..., "An evaluation with several samples per problem."),
     second: Path = argument(..., "Another evaluation, such as one with repair rounds."),
-    as_json: options.AsJson = False,
+    as_json: bool = option(False, options.AS_JSON),
 ) -> None:
     """Compare what two evaluations solve with the same tokens, and with the same judge-seconds.
 
@@ -373,34 +371,34 @@ def _unfinished(path: Path) -> str | None:
 
 studies = Commands(no_args_is_help=True, help="Run a study, or write its page.")
 
-Definition = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study's definition.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(help="Write the runs to this folder. Default: outputs/studies/NAME."),
-]
+_DEFINITION = Option("The study's definition.", metavar="STUDY.yaml", is_argument=True)
+_RUNS = Option("Write the runs to this folder. Default: outputs/studies/NAME.", "--out")
 
 
 @studies.command()
-def run(definition: Definition, out: Out = None) -> None:
+def run(
+    definition: Path = option(..., _DEFINITION), out: Path | None = option(None, _RUNS)
+) -> None:
     """Train and evaluate each arm with each seed, skip what is done, then write the page.
 
     The same command resumes after an interruption or a failure. A definition that has changed since
     its first run is refused.
     """
-    from coding_model_project.studies.study import read_study
-    from coding_model_project.studies.study import run as run_study
+    from coding_model_project.studies import study as studying
 
-    study = read_study(definition)
+    study = studying.read_study(definition)
     folder = out or Path("outputs") / "studies" / study.name
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        run_study(study, folder, say)
+        studying.run(study, folder, say)
     finally:
         page(definition, folder)
 
 
 @studies.command()
-def page(definition: Definition, out: Out = None) -> None:
+def page(
+    definition: Path = option(..., _DEFINITION), out: Path | None = option(None, _RUNS)
+) -> None:
     """Rewrite the study's page from its folders; before the first run, the page says so."""
     from coding_model_project.studies.study import read_study
     from coding_model_project.studies.study_page import write_page

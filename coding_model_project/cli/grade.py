@@ -20,6 +20,8 @@ from coding_model_project.cli import options
 from coding_model_project.cli.options import cores, existing_file, publishes
 from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError, UngradableError
+from coding_model_project.grading.base import judge_completions
+from coding_model_project.grading.judge import Graders, start_graders
 from coding_model_project.grading.kinds import KINDS
 from coding_model_project.harbor import task_grader
 from coding_model_project.progress import Advance, progress_bar
@@ -28,7 +30,6 @@ from coding_model_project.types import ErrorType, Problem, Verdict
 if TYPE_CHECKING:
     from coding_model_project.evaluation.intervals import Outcome
     from coding_model_project.evaluation.journal import KeptResults
-    from coding_model_project.grading.judge import Graders
 
 STANDARD = Path("-")
 """Stands for standard input or standard output in place of a file."""
@@ -55,8 +56,8 @@ def grade(
         metavar="FILE|-",
     ),
     bare: bool = option(False, "Treat each completion as a program without a code fence."),
-    stop_early: options.StopEarly = False,
-    as_json: options.AsJson = False,
+    stop_early: bool = option(False, options.STOP_EARLY),
+    as_json: bool = option(False, options.AS_JSON),
     sandbox: options.Judging,
     resumable: options.Resumable,
 ) -> int:
@@ -70,7 +71,6 @@ def grade(
     if as_json and out == STANDARD:
         raise ConfigError("--json and --out - both write to standard output; pass one of them")
     from coding_model_project.evaluation.journal import kept_results
-    from coding_model_project.grading.judge import start_graders
 
     known, source = problems.load(), str(problems)
     rows = _read_completions(completions, known, source)
@@ -108,7 +108,6 @@ async def _judge(
     advance: Advance,
 ) -> list[Outcome]:
     from coding_model_project.evaluation.journal import KeptGrader
-    from coding_model_project.grading.base import judge_completions
 
     async with judge as graders:
         groups = await judge_completions(
@@ -209,7 +208,6 @@ def _row(problem: Problem, outcome: Outcome) -> dict[str, Any]:
 def _say(outcomes: Sequence[Outcome], out: Path | None, *, as_json: bool) -> None:
     """Print the counts and shares of judged and accepted completions, and the reasons for the others."""
     from coding_model_project.evaluation.intervals import summarise
-    from coding_model_project.types import Verdict
 
     summary = summarise(outcomes)
     verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]

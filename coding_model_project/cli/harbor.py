@@ -8,8 +8,8 @@ from pathlib import Path
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands
-from coding_model_project.cli.harbor_eval import evaluate
-from coding_model_project.cli.options import cores, existing_file, named_values, warn
+from coding_model_project.cli.harbor_eval import evaluate, print_rates
+from coding_model_project.cli.options import cores, existing_file, warn
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.grading.base import AUTO, TaskEnvironment
@@ -21,19 +21,19 @@ app = Commands(no_args_is_help=True, help="Grade Harbor tasks, and evaluate mode
 
 @app.command(context_settings=options.renamed(concurrency="workers", job="out"))
 async def grade(
-    task_dirs: options.TaskDirs,
+    task_dirs: list[Path] = option(..., options.TASK_DIRS),
     oracle: bool = option(False, "Run each task's own solution (the default)."),
     script: Path | None = option(None, "Run this shell script instead of each task's solution."),
-    as_json: options.AsJson = False,
-    workers: options.Trials = None,
-    environment: options.Where = AUTO,
-    verifier_env: list[str] | None = option(
-        None,
+    as_json: bool = option(False, options.AS_JSON),
+    workers: int | None = option(None, options.TRIALS),
+    environment: str = option(AUTO, options.ENVIRONMENT),
+    verifier_env: dict[str, str] = option(
+        {},
         "Set this environment variable for every verifier, and where a task's verifier asks "
         "for ${NAME}; repeatable.",
         metavar="NAME=VALUE",
     ),
-    pass_env: options.PassEnv = None,
+    pass_env: list[str] = option([], options.PASS_ENV),
     out: Path | None = option(
         None, "Write the trials to this new folder in Harbor's layout, for `harbor view`."
     ),
@@ -58,14 +58,14 @@ async def grade(
     solver: Agent = Oracle()
     if script is not None:
         solver = Script(existing_file(script, "--script").read_text("utf-8", "replace"))
-    at_once, variables = cores(workers), named_values("--verifier-env", verifier_env, empty=True)
+    at_once = cores(workers)
     say = None if as_json else warn
-    passed = passed_variables(pass_env or [], "--pass-env")
-    tasks = read_tasks(task_dirs, passed, oracle=script is None, verifier_env=variables, say=say)
+    passed = passed_variables(pass_env, "--pass-env")
+    tasks = read_tasks(task_dirs, passed, oracle=script is None, verifier_env=verifier_env, say=say)
     kept = None if out is None else Job.new(out, solver.name, environment)
     totals = Totals()
     async with environments_of(TaskEnvironment(name=environment)) as environments:
-        trials = Trials(environments, verifier_env=variables)
+        trials = Trials(environments, verifier_env=verifier_env)
         work = ((task, solver) for task in tasks)
         async for graded in grade_tasks(work, trials, concurrency=at_once):
             print(json.dumps(graded.line()), flush=True)
@@ -97,14 +97,14 @@ async def grade(
 
 @app.command(context_settings=options.renamed(concurrency="workers"))
 async def check(
-    task_dirs: options.TaskDirs,
-    workers: options.Trials = None,
-    environment: options.Where = AUTO,
+    task_dirs: list[Path] = option(..., options.TASK_DIRS),
+    workers: int | None = option(None, options.TRIALS),
+    environment: str = option(AUTO, options.ENVIRONMENT),
     runs: int = option(3, "Run each task's own solution N times.", min=1),
     forgeries: bool = option(
         True, "Run agents that try to earn each task's reward with known forgeries."
     ),
-    pass_env: options.PassEnv = None,
+    pass_env: list[str] = option([], options.PASS_ENV),
 ) -> int:
     """Check that tasks are fit for training: print a JSON line for each, and totals on standard error.
 
@@ -118,7 +118,7 @@ async def check(
     from coding_model_project.harbor.format.tasks import read_tasks
     from coding_model_project.harbor.trial import Trials
 
-    passed = passed_variables(pass_env or [], "--pass-env")
+    passed = passed_variables(pass_env, "--pass-env")
     tasks = read_tasks(task_dirs, passed, oracle=True, say=warn)
     how = {"concurrency": cores(workers), "runs": runs, "forgers": FORGERS if forgeries else ()}
     n_tasks, failed, unfit = 0, False, []
@@ -140,7 +140,7 @@ app.command("eval", context_settings=options.renamed(concurrency="workers"))(eva
 @app.command()
 def results(
     job: Path = argument(..., "A job folder, from `harbor grade --out` or Harbor."),
-    as_json: options.AsJson = False,
+    as_json: bool = option(False, options.AS_JSON),
 ) -> None:
     """Count a job's trials (PASS, FAIL, ERROR by cause), with pass@k and its interval.
 
@@ -159,21 +159,13 @@ def results(
             print(f"{key}: PASS {one.passed}, FAIL {one.failed}, ERROR {sum(one.errors.values())}")
             for cause, number in sorted(one.errors.items()):
                 print(f"  error: {number} × {cause}")
-            for k, rate in one.pass_at_k.items():
-                interval = (
-                    f" (95%: {one.interval[0]:.1%} – {one.interval[1]:.1%})" if one.interval else ""
-                )
-                print(
-                    f"  pass@{k}: {rate:.1%} over {one.n_tasks} tasks{interval if k == 1 else ''}"
-                )
-            if one.n_tasks_without:
-                print(f"  {one.n_tasks_without} tasks have no trial without an error")
+            print_rates(one, "  ")
     print(json.dumps({key: asdict(one) for key, one in counted.items()}))
 
 
 @app.command()
 def pack(
-    task_dirs: options.TaskDirs,
+    task_dirs: list[Path] = option(..., options.TASK_DIRS),
     out: Path = option(..., "Write the tasks to this new Parquet file."),
 ) -> int:
     """Write tasks to a Parquet file with the columns `path` and `task_binary`.
@@ -210,14 +202,14 @@ def posttrain(
         "Use the model in this folder as the task's base model. Default for tiny: "
         "data/tinycode/base.",
     ),
-    sibling: list[str] | None = option(
-        None, "Reject submissions with this other model's weights; repeatable.", metavar="NAME=DIR"
+    sibling: dict[str, Path] = option(
+        {}, "Reject submissions with this other model's weights; repeatable.", metavar="NAME=DIR"
     ),
-    data_file: list[str] | None = option(
-        None, "Read this named data set from this file; repeatable.", metavar="NAME=PATH"
+    data_file: dict[str, str] = option(
+        {}, "Read this named data set from this file; repeatable.", metavar="NAME=PATH"
     ),
-    data_dir: options.DataDir = None,
-    limit: options.Limit = None,
+    data_dir: Path | None = option(None, options.DATA_DIR),
+    limit: int | None = option(None, options.LIMIT),
     oracle_steps: int | None = option(
         None, "Let the tiny task's own solution train for N steps.", min=1
     ),
@@ -259,17 +251,12 @@ def posttrain(
     folders = {
         one.key: folder_of(one, base if not every or one.hub is None else None) for one in models
     }
-    siblings = {
-        name: Path(path)
-        for name, path in named_values("--sibling", sibling, form="NAME=PATH").items()
-    }
-    paths = named_values("--data-file", data_file, form="NAME=PATH")
-    check_data_files(paths, benchmarks)
+    check_data_files(data_file, benchmarks)
     written: list[str] = []
     left_out: dict[str, str] = {}
     for asked in benchmarks:
         try:
-            problems = load_problems(asked, data_dir=data_dir, paths=paths, limit=limit)
+            problems = load_problems(asked, data_dir=data_dir, paths=data_file, limit=limit)
         except DownloadError as error:
             if not every:
                 raise
@@ -281,7 +268,7 @@ def posttrain(
                 model=one,
                 hours=num_hours,
                 base=folders[one.key],
-                siblings=siblings if one.hub is None or not every else {},
+                siblings=sibling if one.hub is None or not every else {},
                 oracle_steps=oracle_steps or ORACLE_STEPS,
             )
             written.append(str(write(wanted, problems, out).path))

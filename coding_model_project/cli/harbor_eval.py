@@ -7,11 +7,11 @@ import json
 import resource
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import only
-from coding_model_project.cli.options import cores, named_values, warn
+from coding_model_project.cli.options import cores, warn
 from coding_model_project.config_key import argument, option
 from coding_model_project.episodes.bash import Calls, Limits
 from coding_model_project.errors import ConfigError
@@ -22,6 +22,7 @@ from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
+    from coding_model_project.harbor.evaluation.scores import Score
 
 _FILES, _FILES_A_TRIAL = 200, 4
 """Open files of an evaluation: fixed, and per trial."""
@@ -38,22 +39,20 @@ def evaluate(
         ..., "Evaluate this model, by its name on the server; without one, a folder or a Hub name."
     ),
     out: Path = option(..., "Write the job to this folder, or resume it."),
-    task_dirs: list[Path] | None = argument(
-        None, "Harbor tasks, or folders of them.", metavar="TASK_DIR"
-    ),
-    benchmark: options.Benchmarks = None,
-    data_dir: options.DataDir = None,
+    task_dirs: list[Path] = argument([], "Harbor tasks, or folders of them.", metavar="TASK_DIR"),
+    benchmark: list[str] = option([], options.BENCHMARKS),
+    data_dir: Path | None = option(None, options.DATA_DIR),
     limit: int | None = option(
         None, "Use only the first N tasks of each benchmark.", "--limit --n-tasks", min=1
     ),
     attempts: int = option(1, "Attempt each task N times.", min=1),
     workers: int | None = option(None, "Run N trials at once. Default: two per CPU core.", min=1),
-    environment: options.Where = AUTO,
-    pass_env: options.PassEnv = None,
+    environment: str = option(AUTO, options.ENVIRONMENT),
+    pass_env: list[str] = option([], options.PASS_ENV),
     limits: Annotated[Limits, only("turns", "command_s", "total_s")],
     agent: Annotated[AgentConfig, only("command", "place", "folder", "wishes")],
-    agent_env: list[str] | None = option(
-        None, "Set this environment variable for the agent; repeatable.", metavar="NAME=VALUE"
+    agent_env: dict[str, str] = option(
+        {}, "Set this environment variable for the agent; repeatable.", metavar="NAME=VALUE"
     ),
     context_tokens: int = option(
         131_072, "Tell the agent that a conversation may have N tokens.", min=1
@@ -71,7 +70,7 @@ def evaluate(
         "Score a trial that exceeds the model's context with its verifier (`judge`), as a "
         "reward of 0 (`fail`), or as an error (`error`).",
     ),
-    as_json: options.AsJson = False,
+    as_json: bool = option(False, options.AS_JSON),
 ) -> int:
     """Let a model attempt tasks: count PASS, FAIL, and ERROR by cause.
 
@@ -93,7 +92,7 @@ def evaluate(
     from coding_model_project.harbor.format.task import passed_variables
     from coding_model_project.runs.folder import sole_writer
 
-    agent = _checked(agent, limits, named_values("--agent-env", agent_env, empty=True), calls)
+    agent = _checked(agent, limits, agent_env, calls)
     place = TaskEnvironment(name=environment)
     if agent.place is AgentPlace.room:
         place = replace(place, name=ROOMS, agent=agent.folder)
@@ -107,10 +106,10 @@ def evaluate(
         agent_config=agent,
         context_tokens=context_tokens,
     )
-    passed = passed_variables(pass_env or [], "--pass-env")
+    passed = passed_variables(pass_env, "--pass-env")
     tasks = runnable_tasks(
-        task_dirs or [],
-        benchmark or [],
+        task_dirs,
+        benchmark,
         data_dir,
         place.name,
         limit=limit,
@@ -196,6 +195,7 @@ def _report(evaluation: Evaluation, as_json: bool, rule: OverflowRule, *, named:
     from coding_model_project.harbor.evaluation.scores import (
         as_counted,
         by_source,
+        score,
         summary,
         task_table,
     )
@@ -210,13 +210,13 @@ def _report(evaluation: Evaluation, as_json: bool, rule: OverflowRule, *, named:
             if len(parts) > 1:
                 print(f"{name}:")
             print(task_table(part))
-            _print_rates(summary(part))
+            print_rates(score(part))
         if len(parts) > 1:
             print(
                 f"all of {', '.join(parts)}:\nPASS {counted['PASS']}, FAIL {counted['FAIL']}, "
                 f"ERROR {counted['ERROR']}"
             )
-            _print_rates(counted)
+            print_rates(score(trials))
     outages = [trial for trial in evaluation.trials if trial.is_outage]
     for reason in sorted({said(trial) for trial in outages}):
         warn(f"outage: {reason}")
@@ -226,10 +226,11 @@ def _report(evaluation: Evaluation, as_json: bool, rule: OverflowRule, *, named:
     return 3 if outages else 0
 
 
-def _print_rates(counted: dict[str, Any]) -> None:
-    for k, rate in counted["pass_at_k"].items():
-        low, high = counted["interval"] or (rate, rate)
-        interval = f" (95%: {low:.1%} – {high:.1%})" if k == "1" else ""
-        print(f"pass@{k}: {rate:.1%}{interval} over {counted['n_tasks']} tasks")
-    if counted["n_tasks_without"]:
-        print(f"{counted['n_tasks_without']} tasks have no trial without an error")
+def print_rates(counted: Score, indent: str = "") -> None:
+    """Print pass@k with the interval of pass@1, and the number of tasks that it does not count."""
+    for k, rate in counted.pass_at_k.items():
+        low, high = counted.interval or (rate, rate)
+        interval = f" (95%: {low:.1%} – {high:.1%})" if k == 1 else ""
+        print(f"{indent}pass@{k}: {rate:.1%}{interval} over {counted.n_tasks} tasks")
+    if counted.n_tasks_without:
+        print(f"{indent}{counted.n_tasks_without} tasks have no trial without an error")

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands
-from coding_model_project.cli.options import named_values, print_table, say
-from coding_model_project.config_key import argument, option
+from coding_model_project.cli.options import print_table, say
+from coding_model_project.config_key import Option, argument, option
 from coding_model_project.errors import CodingModelError, ConfigError
+from coding_model_project.launch.jobs import base
 from coding_model_project.launch.jobs.base import (
     Backend,
     Job,
@@ -37,7 +39,9 @@ app = Commands(
 )
 
 _COLUMNS = ("name", "where", "state", "recipe", "commit", "patch", "submitted", "description")
-Name = Annotated[str, typer.Argument(help="The job's name, as `jobs list` shows it.")]
+_NAME = Option("The job's name, as `jobs list` shows it.", is_argument=True)
+_FOLDER = Option("Keep the job log and a folder per job in this folder.", "--jobs")
+_JOBS = Path("outputs/jobs")
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -45,14 +49,14 @@ def submit(
     context: typer.Context,
     *,
     recipe: str = argument(..., "The recipe: sft, dpo, grpo, …."),
-    overrides: list[str] | None = argument(None, "The recipe's overrides.", metavar="key=value..."),
+    overrides: list[str] = argument([], "The recipe's overrides.", metavar="key=value..."),
     backend: str = option("local", "Run the job on `local`, `ray`, `slurm` or `sagemaker`."),
     name: str | None = option(None, "Name the job. Default: its recipe and the time."),
     anonymous: bool = option(False, "Use a random name that reveals nothing."),
     description: str = option("", "Describe the job in the job log."),
     repo: Path = option(Path(), "Ship the git working tree that contains this folder."),
     max_package_mb: float = option(100, "Refuse to ship a working tree larger than N MB.", min=0.1),
-    jobs: options.JobsFolder = options.JOBS_FOLDER,
+    jobs: Path = option(_JOBS, _FOLDER),
     check: bool = option(False, "Check the job, print what it would run, and end."),
     with_evaluation: bool = option(False, "Evaluate each checkpoint in the same job (`watch`)."),
     eval_gpus: int = option(0, "Reserve the last N of the job's GPUs for evaluations.", min=0),
@@ -68,7 +72,7 @@ def submit(
 
     A job with the coding.run_dir of an earlier one resumes its run.
     """
-    from coding_model_project.launch.jobs import base, control
+    from coding_model_project.launch.jobs import control
     from coding_model_project.launch.jobs.control import JobLog
     from coding_model_project.launch.jobs.source import read_source
 
@@ -83,13 +87,12 @@ def submit(
         raise ConfigError(f"{given}: needs --with-evaluation")
     chosen = name if name is not None else base.new_name(recipe, anonymous=anonymous)
     base.check_name(chosen)
-    named_values("--env", ray.env)
-    for resource, n in named_values("--resource", ray.resource).items():
-        if not n.replace(".", "", 1).isdecimal():
-            raise ConfigError(f"--resource={resource}={n}: expected a number")
+    for resource, n in ray.resource.items():
+        if not 0 <= n < math.inf:
+            raise ConfigError(f"--resource={resource}={n:g}: expected a finite number from 0")
     source = read_source(repo, max_mb=max_package_mb)
     log = JobLog(jobs)
-    given, run_dir = base.with_run_dir(backend, tuple(overrides or ()), chosen)
+    given, run_dir = base.with_run_dir(backend, tuple(overrides), chosen)
     job = base.Job(
         name=chosen,
         backend=backend,
@@ -122,7 +125,7 @@ def submit(
 
 @app.command("list")
 def list_jobs(
-    jobs: options.JobsFolder = options.JOBS_FOLDER,
+    jobs: Path = option(_JOBS, _FOLDER),
     out: Path | None = option(None, "Write the table to this Markdown file."),
     offline: bool = option(False, "Show the last known states."),
 ) -> None:
@@ -154,8 +157,8 @@ def list_jobs(
 
 @app.command()
 def logs(
-    name: Name,
-    jobs: options.JobsFolder = options.JOBS_FOLDER,
+    name: str = option(..., _NAME),
+    jobs: Path = option(_JOBS, _FOLDER),
     follow: bool = option(False, "Keep printing until the job ends.", "--follow -f"),
 ) -> None:
     """Print a job's output. With --follow, exit code 1 unless the job finishes."""
@@ -173,8 +176,8 @@ def logs(
 
 @app.command()
 def stop(
-    name: Name,
-    jobs: options.JobsFolder = options.JOBS_FOLDER,
+    name: str = option(..., _NAME),
+    jobs: Path = option(_JOBS, _FOLDER),
     wait: float = option(900, "Wait N seconds for the checkpoint, then kill the job.", min=0),
     now: bool = option(False, "Kill the job immediately, without a checkpoint."),
 ) -> None:
@@ -188,9 +191,9 @@ def stop(
 
 @app.command()
 def fetch(
-    name: Name,
+    name: str = option(..., _NAME),
     out: Path = option(..., "Copy the run's folder to this folder."),
-    jobs: options.JobsFolder = options.JOBS_FOLDER,
+    jobs: Path = option(_JOBS, _FOLDER),
     checkpoints: bool = option(False, "Also copy checkpoints."),
     source: str | None = option(None, "Copy from this folder or URL.", "--from"),
 ) -> None:

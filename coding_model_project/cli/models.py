@@ -31,8 +31,8 @@ def export(
     out: Path | None = option(
         None, "Write the model to this folder. Default: RUN/exports/global_step_N."
     ),
-    evaluation: list[Path] | None = option(
-        None, "Add this evaluation of the model to the model card; repeatable."
+    evaluation: list[Path] = option(
+        [], "Add this evaluation of the model to the model card; repeatable."
     ),
 ) -> None:
     """Write a checkpoint as a Hugging Face model with a card of its measured values.
@@ -43,7 +43,7 @@ def export(
     from coding_model_project.handover import export as exporting
 
     found = exporting.source(Path(folder_on_disk(checkpoint)))
-    target = exporting.export(found, out or found.default_out, evaluation or [], print)
+    target = exporting.export(found, out or found.default_out, evaluation, print)
     print(f"{found.name} is in {target}; its card is {target / exporting.CARD}")
 
 
@@ -51,7 +51,7 @@ def serve(
     context: typer.Context,
     checkpoint: Path | None = argument(None, "A checkpoint or a model's folder."),
     latest: Path | None = option(None, "Serve the last checkpoint of this run."),
-    host: options.Host = "127.0.0.1",
+    host: str = option("127.0.0.1", options.HOST),
     port: int = option(8000, "Listen on this port.", min=1, max=65535),
     name: str | None = option(None, "Name the model for clients. Default: the name on its card."),
     follow: bool = option(
@@ -118,13 +118,11 @@ def run(
         PromptStyle.fenced,
         "Ask for a Markdown code block (fenced) or for the program itself (bare).",
     ),
-    seed: options.Seed = 1,
+    seed: int = option(1, options.SEED),
     out: Path | None = option(
         None, "Write results to this folder, or resume it. Default: a new one in outputs/."
     ),
-    merge: list[Path] | None = option(
-        None, "Merge the results of this shard's folder; repeatable."
-    ),
+    merge: list[Path] = option([], "Merge the results of this shard's folder; repeatable."),
     force: bool = option(
         False,
         "Resume with changed settings such as --concurrency; model, seed, protocol and data "
@@ -183,11 +181,11 @@ def run(
 def latest(
     context: typer.Context,
     run: Path = argument(..., "A training run's folder."),
-    dataset: options.Datasets = None,
-    tasks: list[Path] | None = option(
-        None, "Evaluate on these Harbor tasks; repeatable.", metavar="TASK_DIR"
+    dataset: list[str] = option([], options.DATASETS),
+    tasks: list[Path] = option(
+        [], "Evaluate on these Harbor tasks; repeatable.", metavar="TASK_DIR"
     ),
-    benchmark: options.Benchmarks = None,
+    benchmark: list[str] = option([], options.BENCHMARKS),
     out: Path | None = option(
         None, "Write results to this folder, or resume it. Default: RUN/evaluations/CHECKPOINT."
     ),
@@ -214,8 +212,8 @@ def latest(
         raise ConfigError("eval latest: pass exactly one of --dataset, --tasks and --benchmark")
     found = exporting.latest(run)
     folder = out or run / "evaluations" / found.name
-    of_tasks = [*map(str, tasks or ()), *(f"--benchmark={name}" for name in benchmark or ())]
-    arguments = _evaluation(run, dataset or [], of_tasks, [*context.args])
+    of_tasks = [*map(str, tasks), *(f"--benchmark={name}" for name in benchmark)]
+    arguments = _evaluation(run, dataset, of_tasks, [*context.args])
     on_cpu = _prepare()
     model = serving.model_of(found, print)
     port = free_port()

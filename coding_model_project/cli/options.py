@@ -1,6 +1,7 @@
 """Options that several commands share: an option has the same name and help text in every command.
 
-Options of one purpose are a dataclass, which commands take whole (`commands`).
+A single one is an `Option`, which a command's parameter gives its type and default:
+`seed: int = option(0, options.SEED)`. Options of one purpose are a dataclass, which commands take whole.
 """
 
 from __future__ import annotations
@@ -15,17 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
-import typer
-
-from coding_model_project.cli.commands import only, typer_option
-from coding_model_project.config_key import option, option_of
+from coding_model_project.cli.commands import only
+from coding_model_project.config_key import Option, option, option_of
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import CodingModelError, ConfigError, DataError
 from coding_model_project.evaluation.evaluation_config import Cluster, EvaluationConfig
 from coding_model_project.extras import extra
+from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
-from coding_model_project.storage.fetching import on_disk
+from coding_model_project.storage.fetching import on_disk, published
 from coding_model_project.storage.object_store import as_url, is_url
 from coding_model_project.types import Problem
 
@@ -33,10 +33,58 @@ if TYPE_CHECKING:
     from coding_model_project.data.loaders import Loaded, SetAside
 
 
-def _evaluations(name: str) -> Any:
+# ── single options ────────────────────────────────────────────────────────────────────────────────
+
+
+def _evaluations(name: str) -> Option:
     """Return the option of a key of `coding.evaluation`."""
     return option_of(EvaluationConfig, name)
 
+
+DATASETS = _evaluations("datasets")
+COLUMNS = _evaluations("columns")
+SPLIT = _evaluations("split")
+DATA_DIR = _evaluations("data_dir")
+MAX_TESTS = _evaluations("max_tests")
+LIMIT = _evaluations("limit")
+STOP_EARLY = _evaluations("stop_early")
+WORKERS = option_of(SandboxConfig, "workers")
+DATASET = Option(
+    "The data set, by name or from its file or URL.", metavar="NAME[=PATH]", is_argument=True
+)
+PER_PROBLEM = Option("Keep at most N per problem.", "-n --per-problem", min=1)
+MUTANTS = Option("Add N mutants of each gold solution to the known-bad programs.", min=0)
+TOKENIZER = Option("Count tokens with this model's tokenizer.")
+SEED = Option("Seed all random choices.")
+
+TASK_DIRS = Option(
+    "Harbor tasks, folders of them, or Parquet files (`harbor pack`).",
+    metavar="TASK_DIR",
+    is_argument=True,
+)
+TRIALS = Option("Run N trials at once. Default: one per CPU core.", "--workers", min=1)
+ENVIRONMENT = Option(
+    "Run trials in `rooms`, in containers of `podman` or `docker`, in Harbor's own environments "
+    "(`harbor:TYPE`), or in those of `package.module:Factory`, which may be a sandbox factory of the "
+    "tinker cookbook. `auto` takes rooms for tasks that need nothing but a system, and containers "
+    "for others.",
+    metavar="NAME",
+)
+PASS_ENV = Option(
+    "Let tasks have this machine's variable NAME, which they ask for by ${NAME}; repeatable.",
+    metavar="NAME",
+)
+BENCHMARKS = Option(
+    "Use the tasks of this folder, or of the folder with this name in the data directory, and "
+    "report its totals separately; repeatable, or comma-separated names.",
+    "--benchmark --benchmarks",
+    metavar="NAME[=PATH]",
+)
+
+AS_JSON = Option("Print JSON only.", "--json")
+HOST = Option("Listen on this address.")
+FREE_PORT = Option("Listen on this port; 0 picks a free one.", min=0, max=65535)
+EVERY = Option("Poll every N seconds.", min=0.1)
 
 # ── problems and data sets ────────────────────────────────────────────────────────────────────────
 
@@ -48,10 +96,10 @@ class Problems:
     file: Path | None = option(
         None, "Read problems from this JSON Lines file or URL.", "--problems", metavar="FILE"
     )
-    datasets: list[str] = option([], _evaluations("datasets"))
-    columns: dict[str, str] = option({}, _evaluations("columns"))
-    split: str | None = option(None, _evaluations("split"))
-    data_dir: Path | None = option(None, _evaluations("data_dir"))
+    datasets: list[str] = option([], DATASETS)
+    columns: dict[str, str] = option({}, COLUMNS)
+    split: str | None = option(None, SPLIT)
+    data_dir: Path | None = option(None, DATA_DIR)
 
     def __str__(self) -> str:
         return f"--problems={self.file}" if self.file else f"--dataset={', '.join(self.datasets)}"
@@ -97,14 +145,8 @@ class Problems:
         return [problem for one in loaded for problem in one.problems]
 
 
-Datasets = Annotated[list[str] | None, typer_option(_evaluations("datasets"))]
 OwnProblems = Annotated[Problems, only("file", "datasets", "split", "data_dir")]
 """`Problems` in their own schema or in a data set's, without --map."""
-
-DatasetName = Annotated[
-    str,
-    typer.Argument(metavar="NAME[=PATH]", help="The data set, by name or from its file or URL."),
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +154,12 @@ class OneSet:
     """The part of a data set that a command uses, whose name is its argument."""
 
     path: str | None = option(None, "Read the data set from this file, folder or URL.")
-    columns: dict[str, str] = option({}, _evaluations("columns"))
-    split: str | None = option(None, _evaluations("split"))
-    data_dir: Path | None = option(None, _evaluations("data_dir"))
+    columns: dict[str, str] = option({}, COLUMNS)
+    split: str | None = option(None, SPLIT)
+    data_dir: Path | None = option(None, DATA_DIR)
     revision: str | None = option(None, "Load this Hub revision. Default: the pinned one.")
-    max_tests: int | None = option(None, _evaluations("max_tests"))
-    limit: int | None = option(None, _evaluations("limit"))
+    max_tests: int | None = option(None, MAX_TESTS)
+    limit: int | None = option(None, LIMIT)
 
     def load(self, name: str) -> tuple[str, Loaded]:
         """Return the name and the whole data set of NAME, NAME=PATH, NAME --path PATH or a path."""
@@ -135,21 +177,6 @@ class OneSet:
         )
 
 
-Split = Annotated[str | None, typer_option(_evaluations("split"))]
-DataDir = Annotated[Path | None, typer_option(_evaluations("data_dir"))]
-MapColumns = Annotated[list[str] | None, typer_option(_evaluations("columns"))]
-Limit = Annotated[int | None, typer_option(_evaluations("limit"))]
-PerProblem = Annotated[
-    int, typer.Option("-n", "--per-problem", help="Keep at most N per problem.", min=1)
-]
-Mutants = Annotated[
-    int,
-    typer.Option(help="Add N mutants of each gold solution to the known-bad programs.", min=0),
-]
-Tokenizer = Annotated[str | None, typer.Option(help="Count tokens with this model's tokenizer.")]
-Seed = Annotated[int, typer.Option(help="Seed all random choices.")]
-StopEarly = Annotated[bool, typer_option(_evaluations("stop_early"), "--stop-early")]
-
 # ── where programs run ────────────────────────────────────────────────────────────────────────────
 
 Judging = Annotated[SandboxConfig, only("workers", "min_tier")]
@@ -158,7 +185,6 @@ JudgingOrServed = Annotated[SandboxConfig, only("workers", "min_tier", "urls")]
 """`Judging`, or SandboxFusion servers."""
 Confined = Annotated[SandboxConfig, only("min_tier", "python", "preload")]
 """The embedded sandbox of a command that runs one program at a time."""
-Workers = Annotated[int | None, typer_option(option_of(SandboxConfig, "workers"))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,62 +214,6 @@ class Resumable:
         return NodesSandbox(config, join=partial(joined, head_address(self.ray_address)), say=warn)
 
 
-# ── Harbor ────────────────────────────────────────────────────────────────────────────────────────
-
-TaskDirs = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="TASK_DIR", help="Harbor tasks, folders of them, or Parquet files (`harbor pack`)."
-    ),
-]
-Trials = Annotated[
-    int | None,
-    typer.Option("--workers", help="Run N trials at once. Default: one per CPU core.", min=1),
-]
-Where = Annotated[
-    str,
-    typer.Option(
-        "--environment",
-        metavar="NAME",
-        help="Run trials in `rooms`, in containers of `podman` or `docker`, in Harbor's own environments "
-        "(`harbor:TYPE`), or in those of `package.module:Factory`, which may be a sandbox factory of the "
-        "tinker cookbook. `auto` takes rooms for tasks that need nothing but a system, and containers "
-        "for others.",
-    ),
-]
-PassEnv = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--pass-env",
-        metavar="NAME",
-        help="Let tasks have this machine's variable NAME, which they ask for by ${NAME}; repeatable.",
-    ),
-]
-Benchmarks = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--benchmark",
-        "--benchmarks",
-        metavar="NAME[=PATH]",
-        help="Use the tasks of this folder, or of the folder with this name in the data directory, and "
-        "report its totals separately; repeatable, or comma-separated names.",
-    ),
-]
-
-# ── others ────────────────────────────────────────────────────────────────────────────────────────
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
-Host = Annotated[str, typer.Option(help="Listen on this address.")]
-FreePort = Annotated[
-    int, typer.Option("--port", help="Listen on this port; 0 picks a free one.", min=0, max=65535)
-]
-Every = Annotated[float, typer.Option(help="Poll every N seconds.", min=0.1)]
-JOBS_FOLDER = Path("outputs/jobs")
-JobsFolder = Annotated[
-    Path, typer.Option("--jobs", help="Keep the job log and a folder per job in this folder.")
-]
-
-
 def renamed(**names: str) -> dict[str, Any]:
     """Return context settings that let a command accept old option names, which its help omits.
 
@@ -269,8 +239,6 @@ def cores(given: int | None) -> int:
 
 def embedded_sandbox(config: SandboxConfig) -> Sandbox:
     """Return an embedded sandbox that has not been started."""
-    from coding_model_project.grading.judge import make_sandbox
-
     return make_sandbox(config)
 
 
@@ -341,34 +309,11 @@ def warn(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def named_values(
-    option: str, words: Sequence[str] | None, *, form: str = "NAME=VALUE", empty: bool = False
-) -> dict[str, str]:
-    """Parse an option's NAME=VALUE words.
-
-    Args:
-        form: expected form, for the message.
-        empty: accept an empty value.
-
-    Raises:
-        ConfigError: a word has another form.
-    """
-    values: dict[str, str] = {}
-    for word in words or ():
-        name, equals, value = word.partition("=")
-        if not name or not equals or not (value or empty):
-            raise ConfigError(f"{option}={word}: expected {form}")
-        values[name] = value
-    return values
-
-
 def publishes(command: Callable[P, R]) -> Callable[P, R]:
     """Let a command's --out be a URL: write to a temporary folder, then upload it."""
 
     @functools.wraps(command)
     def published_command(*args: P.args, **kwargs: P.kwargs) -> R:
-        from coding_model_project.storage.fetching import published
-
         out = kwargs.get("out")
         if not isinstance(out, Path) or not is_url(out):
             return command(*args, **kwargs)

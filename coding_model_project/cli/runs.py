@@ -8,15 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands, Group
 from coding_model_project.cli.options import local_runs, print_table, publishes, say, warn
-from coding_model_project.config_key import argument, option
+from coding_model_project.config_key import Option, argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
 
@@ -36,15 +37,15 @@ class _PlaceFirst(Group):
 
 app = Commands(cls=_PlaceFirst, help="List runs; show, watch, stop or repeat one.")
 
-Run = Annotated[
-    Path, typer.Argument(help="A run's folder, a folder of runs, or the URL of mirrored runs.")
-]
-Root = Annotated[Path, typer.Option(help="List the runs below this folder or URL.")]
+_RUN = Option("A run's folder, a folder of runs, or the URL of mirrored runs.", is_argument=True)
 N_NAMED = 5
 
 
 @app.callback(invoke_without_command=True)
-def list_runs(context: typer.Context, root: Root = Path("outputs")) -> None:
+def list_runs(
+    context: typer.Context,
+    root: Path = option(Path("outputs"), "List the runs below this folder or URL."),
+) -> None:
     """List all runs below a folder, newest first: state, step, results, age."""
     if context.invoked_subcommand:
         return
@@ -64,7 +65,7 @@ def list_runs(context: typer.Context, root: Root = Path("outputs")) -> None:
 
 
 @app.command()
-def show(run: Run) -> None:
+def show(run: Path = option(..., _RUN)) -> None:
     """Show a run's provenance, attempts, results and cost; for a folder of runs, the newest run's."""
     import json
 
@@ -105,8 +106,8 @@ def show(run: Run) -> None:
 
 @app.command("watch")
 def watch_run(
-    run: Run,
-    every: options.Every = 1.0,
+    run: Path = option(..., _RUN),
+    every: float = option(1.0, options.EVERY),
 ) -> None:
     """Follow a run in the terminal until it ends; in a folder of runs, the newest one.
 
@@ -129,7 +130,7 @@ def watch_run(
 
 @app.command()
 def rerun(
-    run: Run,
+    run: Path = option(..., _RUN),
     out: Path = option(..., "Write the new run to this folder."),
 ) -> None:
     """Repeat the run that a folder records, in another folder.
@@ -155,7 +156,7 @@ def rerun(
 
 
 @app.command()
-def stop(run: Run) -> None:
+def stop(run: Path = option(..., _RUN)) -> None:
     """Make a run save a checkpoint and end, from any machine that can write to its folder.
 
     Returns immediately; the run's own command resumes it. Exit code 1 if the run is not running.
@@ -213,7 +214,7 @@ def watch(
     devices: str | None = option(
         None, "Evaluate on these GPUs: 0,1 runs one evaluation per GPU, 0+1,2+3 one per pair."
     ),
-    every: options.Every = 20.0,
+    every: float = option(20.0, options.EVERY),
     once: bool = option(False, "Evaluate existing checkpoints, then end."),
     until_ended: bool = option(False, "End when no recipe's run is running."),
 ) -> None:
@@ -270,7 +271,7 @@ def report(
     out: Path = option(Path("report.html"), "Write the page to this file."),
     budget_mb: float = option(16.0, "Include at most N MB of samples' text, uncompressed.", min=0),
     serve: bool = option(False, "Serve a live view of all samples to this machine's browsers."),
-    port: options.FreePort = 0,
+    port: int = option(0, options.FREE_PORT),
     follow: bool = option(False, "Show new data as it is written; with --serve."),
 ) -> None:
     """Write one self-contained HTML page with the curves, costs and samples of runs.
@@ -325,7 +326,6 @@ def _serve(runs: Sequence[RunFolder], port: int, *, follow: bool) -> None:
         ConfigError: there are no samples and `follow` is false, or the port is taken.
     """
     import secrets
-    from contextlib import nullcontext, suppress
 
     with extra("serve"):
         from coding_model_project.reports.live import HOST, create_app

@@ -135,8 +135,8 @@ def _piped() -> str:
 @app.command()
 def serve(
     judging: options.Judging,
-    host: options.Host = "127.0.0.1",
-    port: options.FreePort = 8080,
+    host: str = option("127.0.0.1", options.HOST),
+    port: int = option(8080, options.FREE_PORT),
     token: str | None = option(
         None,
         "Require this bearer token; mandatory unless only this machine can connect.",
@@ -157,7 +157,6 @@ def serve(
         from coding_model_project.server.app import LOOPBACK, Settings, create_app
         from coding_model_project.server.listening import Admission
         from coding_model_project.server.running import Bounds
-        from coding_model_project.types import Limits
 
     token = secret_of(TOKEN_VARIABLE, token or "")
     listening.check_exposure(host, token)
@@ -193,9 +192,9 @@ def serve(
 @app.command()
 async def bench(
     url: str | None = option(None, "Also measure this SandboxFusion server."),
-    as_json: options.AsJson = False,
+    as_json: bool = option(False, options.AS_JSON),
     rounds: int = option(5, "Run N rounds and report medians.", min=1),
-    workers: options.Workers = None,
+    workers: int | None = option(None, options.WORKERS),
 ) -> None:
     """Measure the sandbox's speed against a plain process per test. The last line is JSON.
 
@@ -242,7 +241,7 @@ async def battery(
         "embedded", "Judge in this sandbox; accepts comma-separated URLs.", metavar="embedded|URL"
     ),
     tier: str | None = option(None, "Use exactly this isolation tier of the embedded sandbox."),
-    as_json: options.AsJson = False,
+    as_json: bool = option(False, options.AS_JSON),
 ) -> int:
     """Judge a battery of programs: print a line per failed case; the last line is JSON.
 

@@ -87,25 +87,6 @@ def own_problems(name: str, place: Place, trail: Trail) -> Iterator[Problem]:
         yield from_file(problem_from_json(row, where), path)
 
 
-def parse_map(given: Sequence[str] | None) -> dict[str, str]:
-    """Parse the values of `--map FIELD=COLUMN`.
-
-    Raises:
-        ConfigError: a value has another form, or a field occurs twice.
-    """
-    found: dict[str, str] = {}
-    for word in given or ():
-        name, equals, column = word.partition("=")
-        if not equals or not name or not column:
-            raise ConfigError(
-                f"--map={word}: expected FIELD=COLUMN, such as --map statement=question"
-            )
-        if name in found:
-            raise ConfigError(f"--map={word}: the field {name} is mapped twice")
-        found[name] = column
-    return found
-
-
 def mapped_loader(
     name: str, columns: Mapping[str, str], splits: Sequence[str] = SPLITS
 ) -> TableLoader:

@@ -277,14 +277,14 @@ class RayOptions:
     driver_cpus: float = option(1, "Reserve N CPUs for the driver.", min=0, panel="Ray")
     """Not 0, so that the driver does not run on a head started with 0 CPUs."""
     driver_gpus: float = option(0, "Reserve N GPUs for the driver.", min=0, panel="Ray")
-    resource: list[str] = option(
-        [],
+    resource: dict[str, float] = option(
+        {},
         "Place the driver on a node with this resource; repeatable.",
         metavar="NAME=N",
         panel="Ray",
     )
-    env: list[str] = option(
-        [],
+    env: dict[str, str] = option(
+        {},
         "Set an environment variable in the job, visible on the dashboard; repeatable.",
         metavar="NAME=VALUE",
         panel="Ray",

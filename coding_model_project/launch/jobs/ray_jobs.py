@@ -11,7 +11,7 @@ import os
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -108,7 +108,7 @@ class RayBackend(RayOptions):
             # Without this, Ray rejects a variable that both the job and verl set.
             "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1",
             "RAY_JOB_STOP_WAIT_TIME_S": str(_KILL_WAIT_S),
-            **_named(self.env),
+            **self.env,
         }
         _Client(self.address).submit_job(
             submission_id=job.name,
@@ -117,7 +117,7 @@ class RayBackend(RayOptions):
             metadata={"recipe": job.recipe},
             entrypoint_num_cpus=self.driver_cpus,
             entrypoint_num_gpus=self.driver_gpus,
-            entrypoint_resources={name: float(n) for name, n in _named(self.resource).items()},
+            entrypoint_resources=self.resource,
         )
         return {}
 
@@ -261,10 +261,6 @@ def _wait(is_so: Callable[[], bool], seconds: float) -> bool:
     while not (so := is_so()) and time.monotonic() <= until:
         time.sleep(_POLL_S)
     return so
-
-
-def _named(words: Sequence[str]) -> dict[str, str]:
-    return dict(word.split("=", 1) for word in words)
 
 
 def _state(info: JobDetails | None) -> JobState:

@@ -36,6 +36,9 @@ class Walls:
     size: int | None = key(None, "Walls.", option=Option("Paint N walls.", min=1, required=True))
     names: list[str] = option([], "Name a wall; repeatable.", "-w --wall")
     body: dict[str, Any] = option({}, "Add fields.", metavar="JSON")
+    loads: dict[str, float] = option({}, "Bear N kg.", "--load", metavar="NAME=N")
+    dyes: dict[str, str] = option({}, "Dye this colour.", "--dye", metavar="FROM=TO")
+    variables: dict[str, str] = option({}, "Set it.", "--set", metavar="NAME=VALUE")
     fast: bool = option(False, "Paint fast.")
     careful: bool = option(True, "Paint carefully.")
     colour: Colour = option(Colour.red, "Use this colour.", "--in")
@@ -81,11 +84,20 @@ def test_options_not_given_leave_the_defaults(paint):
 
 def test_options_fill_the_fields(paint):
     words = ["a", "b", "--size", "1", "-w", "n", "--wall", "s", "--body", '{"k": null}', "--fast"]
+    words += ["--load", "roof=2.5", "--dye", "red=dark=blue", "--set", "A=", "--set", "B=1"]
     code, called = paint(*words, "--no-careful", "--in", "blue", "--folder", "x", "--dry")
     assert code == 0
     assert called["what"] == ["a", "b"] and called["dry"] is True
     assert called["walls"] == Walls(
-        size=1, names=["n", "s"], body={"k": None}, fast=True, careful=False, colour=Colour.blue
+        size=1,
+        names=["n", "s"],
+        body={"k": None},
+        loads={"roof": 2.5},
+        dyes={"red": "dark=blue"},
+        variables={"A": "", "B": "1"},
+        fast=True,
+        careful=False,
+        colour=Colour.blue,
     )
 
 

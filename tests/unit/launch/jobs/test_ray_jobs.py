@@ -108,7 +108,7 @@ def package(tmp_path) -> Path:
 
 def test_a_job_goes_up_with_its_package_and_its_resources(job, package, serve):
     head = Head()
-    backend = serve(head, driver_cpus=2, resource=["driver=1"], env=["A=b"])
+    backend = serve(head, driver_cpus=2, resource={"driver": 1}, env={"A": "b"})
     backend.check(job)
     assert backend.state(job) is JobState.unknown
     assert (backend.log(job), backend.ask_to_stop(job)) == (b"", False)
