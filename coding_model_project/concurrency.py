@@ -21,8 +21,7 @@ from coding_model_project.errors import SandboxError
 _Item = TypeVar("_Item")
 _Done = TypeVar("_Done")
 _Key = TypeVar("_Key", bound=Hashable)
-T = TypeVar("T")
-R = TypeVar("R")
+_Resource = TypeVar("_Resource")
 
 
 async def each(
@@ -131,13 +130,13 @@ _ENDING = "the process is exiting and judges no more completions"
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened(Generic[T]):
-    resource: T
+class _Opened(Generic[_Resource]):
+    resource: _Resource
     loop: asyncio.AbstractEventLoop
     ending: asyncio.Event
 
 
-class Background(Generic[T]):
+class Background(Generic[_Resource]):
     """A runner of coroutines on a resource that the first call opens and the end of the process closes.
 
     It is safe to use from any thread. In a thread with a running event loop, it blocks that loop. A
@@ -147,7 +146,7 @@ class Background(Generic[T]):
         make: a function that returns the resource, an async context manager that is not yet entered.
     """
 
-    def __init__(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[_Resource]]) -> None:
         self._make = make
         self._forget()
         _all.add(self)
@@ -156,9 +155,9 @@ class Background(Generic[T]):
     def _forget(self) -> None:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._opened: Future[_Opened[T]] = Future()
+        self._opened: Future[_Opened[_Resource]] = Future()
 
-    def run(self, use: Callable[[T], Coroutine[Any, Any, R]]) -> R:
+    def run(self, use: Callable[[_Resource], Coroutine[Any, Any, _Done]]) -> _Done:
         """Run the coroutine that `use` makes from the resource, and wait for its result.
 
         Raises:
@@ -182,7 +181,7 @@ class Background(Generic[T]):
             running.cancel()
             raise
 
-    def _open(self) -> Future[_Opened[T]]:
+    def _open(self) -> Future[_Opened[_Resource]]:
         with self._lock:
             failed = self._opened.done() and self._opened.exception() is not None
             if self._thread is None or failed:
@@ -193,7 +192,7 @@ class Background(Generic[T]):
                 self._thread.start()
             return self._opened
 
-    def _serve(self, opened: Future[_Opened[T]]) -> None:
+    def _serve(self, opened: Future[_Opened[_Resource]]) -> None:
         async def main() -> None:
             ending = asyncio.Event()
             async with self._make() as resource:

@@ -1,4 +1,4 @@
-"""What a run started with, its configuration and inputs, and refusals to continue it with anything else.
+"""Configuration and inputs of a run, and refusals to continue it with any others.
 
 Inputs are data files, problems and the starting model. A configuration names files, whose content may
 change. So each is identified by its size and the SHA-256 of its content, or of both ends if it is very

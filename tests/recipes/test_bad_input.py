@@ -48,7 +48,7 @@ def run(*arguments: str, recipe: str = "grpo", cwd=None) -> fresh.Ended:
 
 
 CHECKS = {"sft": checks.check_sft, "grpo": checks.check_grpo, "dpo": check_dpo}
-"""What each recipe checks itself, before it imports verl."""
+"""Checks of each recipe itself, before it imports verl."""
 
 
 def refusal(*arguments: str, recipe: str = "grpo") -> str:

@@ -1,4 +1,4 @@
-"""What goes into and comes out of an environment: trees of files, also as tar files, and bounded output.
+"""Trees of files, also as tar files, and bounded output: all that enters or leaves an environment.
 
 Both ends use this module. It never follows a link out of the folder that it packs.
 """

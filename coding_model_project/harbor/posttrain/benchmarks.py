@@ -1,4 +1,4 @@
-"""What post-training tasks are made of: benchmarks, problems that an agent may train on, and base models.
+"""Parts of post-training tasks: benchmarks, problems that an agent may train on, and base models.
 
 The base models are the original benchmark's, and a tiny one for machines without a GPU.
 """

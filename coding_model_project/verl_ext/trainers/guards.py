@@ -1,4 +1,4 @@
-"""What ends a run before its last step, with the reason in one line.
+"""Reasons to end a run before its last step, each told in one line.
 
 Guards     metrics out of their bounds, for several steps in a row
 mismatch   log-probabilities of the rollout and the trainer that are too far apart

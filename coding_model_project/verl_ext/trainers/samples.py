@@ -37,7 +37,7 @@ class Sampled:
 
     @cached_property
     def about(self) -> Mapping[str, Any]:
-        """What the reward manager tells of it as text: problem, verdict, tokens, reward's parts."""
+        """The reward manager's record of it: problem, verdict, tokens, the reward's parts."""
         return json.loads(self.info[SAMPLE_KEY])
 
 

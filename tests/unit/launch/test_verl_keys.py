@@ -1,4 +1,4 @@
-"""What verl does with keys: every claim of docs/verl-command.md against the verl that is installed."""
+"""Effects of verl's keys: every claim of docs/verl-command.md against the verl that is installed."""
 
 import json
 import re

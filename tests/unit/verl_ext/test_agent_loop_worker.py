@@ -1,4 +1,4 @@
-"""What our agent-loop worker leaves out of verl's way changes no result: both ways, side by side."""
+"""Our agent-loop worker beside verl's: the steps that it leaves out change no result."""
 
 from __future__ import annotations
 
