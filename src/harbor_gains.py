@@ -17,7 +17,7 @@ from statistics import fmean, stdev
 import numpy as np
 from numpy.typing import NDArray
 
-from coding_model_project.evaluation.comparison import Gain, gain
+from coding_model_project.evaluation.gain import Gain, gain
 from coding_model_project.evaluation.intervals import hierarchical_interval
 from coding_model_project.runs.folder import RunFolder, State
 from coding_model_project.runs.overview import summarise

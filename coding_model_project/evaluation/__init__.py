@@ -9,7 +9,8 @@ evaluate.py    a whole evaluation in a run's folder, and one put together from s
 results.py     the files of an evaluation's folder; exports.py: the same in the forms of other tools
 judged.py      an evaluation's samples as training data
 scores.py      metrics of a data set, pass rate by budget; intervals.py: pass@k, its intervals, tests
-comparison.py  evaluations compared with each other; a training run's first and last validation
+comparison.py  evaluations compared with each other
+gain.py        a training run's first validation compared with its last
 importing.py   samples of other tools, read by import_formats.py
 rejudging.py   stored completions, judged again; changes.py: changed verdicts and their causes
 watch/         checkpoints of training runs, evaluated as they appear

@@ -1,4 +1,4 @@
-"""Paired differences between sides (second minus first): scores, error types, budgets, and a run's gain.
+"""Paired differences between sides (second minus first): scores, error types and budgets.
 
 A side is an evaluation, or several that differ only in their seed.
 """
@@ -6,10 +6,8 @@ A side is an evaluation, or several that differ only in their seed.
 from __future__ import annotations
 
 import glob
-import json
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -18,7 +16,6 @@ from numpy.typing import NDArray
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.intervals import (
-    PairedTest,
     detectable,
     hierarchical_interval,
     holm,
@@ -26,7 +23,6 @@ from coding_model_project.evaluation.intervals import (
     mcnemar,
     paired_test,
     pass_at_k,
-    rate_interval,
     side_interval,
     welch,
 )
@@ -34,7 +30,6 @@ from coding_model_project.evaluation.results import RUN_INFO, Evaluation, Result
 from coding_model_project.evaluation.scores import first_accepted_costs
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.runs.resuming import differences, listed
-from coding_model_project.runs.rollouts import read_rollouts
 from coding_model_project.types import ERROR_GROUPS, ErrorType
 
 
@@ -478,7 +473,7 @@ def _points(
 
 
 def _budgets(spent: Sequence[Sequence[NDArray[np.float64]]], max_budget: float) -> list[float]:
-    """Return budgets from the cheapest success to `most`, or only `most` if no success is cheaper."""
+    """Return budgets from the cheapest success to `max_budget`, or only that if no success is cheaper."""
     finite = [
         float(c[np.isfinite(c)].min()) for side in spent for c in side if np.isfinite(c).any()
     ]
@@ -486,69 +481,3 @@ def _budgets(spent: Sequence[Sequence[NDArray[np.float64]]], max_budget: float) 
     if not 0 < least < max_budget:
         return [max_budget]
     return [*map(float, np.geomspace(least, max_budget, _N_POINTS)[:-1]), max_budget]
-
-
-# ── the gain of a training run ─────────────────────────────────────────────────────────────────────
-
-GAIN = "gain.json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validated:
-    """The mean share of accepted samples per problem at one step, with its 95% interval."""
-
-    step: int
-    rate: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
-    """Two validations of a run, over the problems judged in both."""
-
-    before: Validated
-    after: Validated
-    test: PairedTest
-    """Paired test of the later against the earlier validation."""
-
-    def line(self) -> str:
-        """Return a one-line summary."""
-        rates = ", ".join(
-            f"step {v.step}: {v.rate:.1%} ({v.low:.1%} – {v.high:.1%})"
-            for v in (self.before, self.after)
-        )
-        test = self.test
-        return (
-            f"validation on {test.n_problems} problems: {rates}; {test.delta:+.1%} "
-            f"({test.low:+.1%} – {test.high:+.1%}), p = {test.p_value:.2g} (paired by problem)"
-        )
-
-
-def gain(run_dir: Path) -> Gain | None:
-    """Return the gain from a run's first validation to its last, or None with fewer than two."""
-    steps: dict[int, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for row in read_rollouts(run_dir):
-        if row.split == "validation":
-            steps[row.step][row.problem].append(row.verdict["error"] is None)
-    if len(steps) < 2:
-        return None
-    first, last = min(steps), max(steps)
-    problems = sorted(steps[first].keys() & steps[last].keys())
-    if not problems:
-        return None
-    rates = {step: [fmean(steps[step][name]) for name in problems] for step in (first, last)}
-    before, after = (
-        Validated(step=step, rate=fmean(rates[step]), low=interval[0], high=interval[1])
-        for step in (first, last)
-        for interval in [rate_interval(rates[step])]
-    )
-    return Gain(before=before, after=after, test=paired_test(rates[last], rates[first]))
-
-
-def say_gain(run_dir: Path | str, say: Callable[[str], None]) -> None:
-    """Print a run's gain and write it to its folder, if the run validated at least twice."""
-    found = gain(Path(run_dir))
-    if found is not None:
-        (Path(run_dir) / GAIN).write_text(json.dumps(asdict(found), indent=2) + "\n")
-        say(found.line())

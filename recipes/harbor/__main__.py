@@ -26,7 +26,7 @@ from coding_model_project.launch.recipe import Recipe, run_recipe
 
 
 def train(config):
-    from coding_model_project.evaluation.comparison import say_gain
+    from coding_model_project.evaluation.gain import say_gain
     from coding_model_project.verl_ext.trainers import grpo
 
     grpo.train(config)

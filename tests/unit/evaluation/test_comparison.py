@@ -12,7 +12,8 @@ import pytest
 
 from coding_model_project import cli
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison import GAIN, at_budgets, gain, say_gain
+from coding_model_project.evaluation.comparison import at_budgets
+from coding_model_project.evaluation.gain import GAIN, gain, say_gain
 from coding_model_project.evaluation.intervals import rate_interval
 from coding_model_project.evaluation.results import RESULTS, RUN_INFO, read_evaluation
 from coding_model_project.runs.rollouts import Rollout, RolloutWriter
