@@ -193,8 +193,8 @@ class _Taken:
                 given = kind(value)
             except ValueError as error:
                 raise ConfigError(f"{self.flag}={word}: expected {form}") from error
-            if name in found:
-                raise ConfigError(f"{self.flag}={word}: {name} occurs twice")
+            if name in found:  # the message leaves out the value, which may be a secret
+                raise ConfigError(f"{self.flag}={name}: it occurs twice")
             found[name] = given
         return found
 
