@@ -149,6 +149,6 @@ def prepare_model(data_dir: Path, *, seed: int, say: Say) -> None:
         lambda: tinycode.NoisyPrograms(tinycode.generate(seed=seed)),
         TinyModelConfig(),
         seed=seed,
-        takes="about two minutes",
+        takes="a minute and a half",
         say=say,
     )
