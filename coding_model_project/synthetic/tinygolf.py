@@ -77,7 +77,7 @@ def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
         lambda: Demonstrator(seed=seed),
         TinyModelConfig(),
         seed=seed,
-        takes="four minutes on two idle cores",
+        takes="two minutes on two idle cores",
         say=say,
     )
 

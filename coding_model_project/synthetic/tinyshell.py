@@ -52,11 +52,10 @@ N_SHOWN = 200
 HABIT = 0.5
 """The share of actions with the usual mistake in the starting model's corpus."""
 
-# At tinycode's 3e-3, and in half as many steps, its commands still mix up the names.
-_BLOCK_MODEL = TinyModelConfig(vocab_size=512, learning_rate=2e-3, batch_size=24, steps=1500)
+_BLOCK_MODEL = TinyModelConfig(vocab_size=512, learning_rate=2e-3, batch_size=24, steps=750)
 # Schemas take part of the vocabulary: with 512, most names would be several tokens.
 _TOOLS_MODEL = TinyModelConfig(
-    vocab_size=640, learning_rate=4e-3, warmup_steps=100, batch_size=24, steps=2000, tools=True
+    vocab_size=640, learning_rate=4e-3, warmup_steps=100, batch_size=24, steps=1000, tools=True
 )
 
 _TEST = """#!/bin/bash
@@ -128,7 +127,7 @@ def prepare_model(
         lambda: HabitCorpus(habit=HABIT, seed=seed, calls=calls),
         _TOOLS_MODEL if tools else _BLOCK_MODEL,
         seed=seed,
-        takes=f"{'seven' if tools else 'four'} minutes on two idle cores",
+        takes=f"{'four' if tools else 'two'} minutes on two idle cores",
         say=say,
     )
 
