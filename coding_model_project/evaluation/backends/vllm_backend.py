@@ -22,6 +22,7 @@ from coding_model_project.evaluation.backends.generation import (
     reasoning_marks,
     refuse_unknown_variables,
 )
+from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.extras import without_collections
 
 CPU_CACHE_BYTES = 1 << 30
@@ -45,30 +46,21 @@ class VllmBackend:
     rounding of sums, whose order depends on the batch.
 
     Args:
-        max_model_len: maximum tokens of prompt plus completion; None is the model's limit.
+        config: the evaluation's keys; the model is a folder or a Hub name.
         on_cpu: disable chunked prefill and compilation. vLLM's CPU build rejects seeds with chunked
             prefill ("CPU Generator does not use offset", vLLM 0.27.1).
     """
 
     repeatable = True
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        max_model_len: int | None = None,
-        dtype: str = "auto",
-        seed: int = 0,
-        concurrency: int = 256,
-        on_cpu: bool = False,
-    ) -> None:
-        self.concurrency = concurrency
-        self._model = model
+    def __init__(self, config: EvaluationConfig, *, seed: int, on_cpu: bool) -> None:
+        self.concurrency = config.concurrency or 256
+        self._model = config.model
         self._options: dict[str, Any] = {
-            "max_model_len": max_model_len,
-            "dtype": dtype,
+            "max_model_len": config.max_model_len,
+            "dtype": config.dtype,
             "seed": seed,
-            "max_num_seqs": concurrency,
+            "max_num_seqs": self.concurrency,
         }
         if on_cpu:
             self._options |= {
