@@ -16,10 +16,6 @@ from typing import Any
 from coding_model_project.data.files import read_lines
 from coding_model_project.data.training.rows import source_of
 from coding_model_project.errors import ConfigError
-from coding_model_project.grading.prompts import PromptStyle, solve_messages
-from coding_model_project.types import Problem
-
-CountTokens = Callable[[Problem], int]
 
 
 def parse_mixture(text: str) -> dict[str, float]:
@@ -161,16 +157,6 @@ def ordered(ids: Sequence[str], order: Sequence[str]) -> list[str]:
             f"--order: no problem {missing!r}; expected ids of the given problems{such}"
         )
     return list(order)
-
-
-def token_counter(tokenizer: str, style: PromptStyle) -> CountTokens:
-    """Return a function that counts a prompt's tokens as in a run, including the chat template.
-
-    Raises:
-        ConfigError: the tokenizer cannot be loaded.
-    """
-    count = conversation_counter(tokenizer)
-    return lambda problem: count(solve_messages(problem, style=style))
 
 
 def conversation_counter(

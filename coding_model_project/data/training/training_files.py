@@ -28,7 +28,6 @@ from coding_model_project.data.quality.preflight import ungradable as ungradable
 from coding_model_project.data.quality.test_order import TestOrder, ordered
 from coding_model_project.data.rates import Rates
 from coding_model_project.data.training import mixing
-from coding_model_project.data.training.mixing import CountTokens
 from coding_model_project.data.training.rows import (
     MANIFEST,
     PROBLEMS,
@@ -74,7 +73,6 @@ class Plan:
     """Ids of the training rows in order; None shuffles them."""
     rates: Rates | None = None
     """A filter of training problems by pass rate; evaluation problems are not filtered."""
-    max_prompt_tokens: int | None = option(None, "Drop prompts of more than N tokens.")
     tests: Mapping[str, TestOrder] | None = None
     """The tests to keep of training problems; evaluation problems keep all."""
     seed: int = 0
@@ -99,7 +97,6 @@ def write_training_files(
     out: Path,
     plan: Plan,
     *,
-    count_tokens: CountTokens | None = None,
     settings: Mapping[str, Any] | None = None,
     check: Check | None = None,
 ) -> Written:
@@ -108,7 +105,6 @@ def write_training_files(
     Problems are read once, and kept in a file meanwhile: memory holds a few facts of each.
 
     Args:
-        count_tokens: a function that counts tokens; required if the plan has `max_prompt_tokens`.
         settings: more settings for the manifest, such as the origin of the problems.
         check: a function that returns why problems must not train, by id.
 
@@ -121,7 +117,7 @@ def write_training_files(
         left_out: dict[str, Fault] = {}
         statements: dict[str, int] = {}
         path = Path(folder) / PROBLEMS
-        splits = _copied(problems, path, plan, count_tokens, left_out, statements)
+        splits = _copied(problems, path, plan, left_out, statements)
         file = ProblemFile(path)
         if check is not None and (usable := [name for name in splits if name not in left_out]):
             _by_file(usable, splits, plan)  # refuses what must not train before anything is judged
@@ -168,7 +164,6 @@ def _copied(
     problems: Iterable[Problem],
     path: Path,
     plan: Plan,
-    count_tokens: CountTokens | None,
     left_out: dict[str, Fault],
     statements: dict[str, int],
 ) -> dict[str, str]:
@@ -190,10 +185,6 @@ def _copied(
             yield problem
             if plan.kind is RowKind.sft and not problem.gold:
                 left_out[problem.id] = "no gold solution", ""
-            elif plan.max_prompt_tokens is not None and problem.id not in splits:
-                assert count_tokens is not None
-                if count_tokens(problem) > plan.max_prompt_tokens:
-                    left_out[problem.id] = f"prompt over {plan.max_prompt_tokens} tokens", ""
             splits[problem.id] = problem.split
             statements[problem.id] = hash(plain_statement(problem))
 
@@ -323,7 +314,6 @@ def _settings(plan: Plan) -> dict[str, Any]:
         "size": plan.size,
         "rates": [plan.rates.low, plan.rates.high] if plan.rates else None,
         "ordered": plan.order is not None,
-        "max_prompt_tokens": plan.max_prompt_tokens,
         "tests_chosen_of": None if plan.tests is None else len(plan.tests),
         "seed": plan.seed,
     }
