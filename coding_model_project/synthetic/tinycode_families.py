@@ -69,10 +69,6 @@ def _read_parts() -> dict[str, tuple[Part, ...]]:
     return slots
 
 
-_NOT_OF_INTEGERS = ("negative", "digit", "nonnegative", "prime")
-"""Number filters that are trivial or slow on digits and ranges."""
-
-
 @dataclass(frozen=True, slots=True)
 class Composition:
     """A task before phrasing: its parts, in slots, and how they make a program."""
@@ -117,33 +113,31 @@ _BODIES = {
 }
 
 
+_FAMILIES = {
+    "lists": ("xs", "number_filters number_maps number_reducers", "the {2} the {1} {0} numbers in xs"),
+    "integers": (
+        "n", "sources integer_filters integer_maps integer_reducers",
+        "the {3} the {2} {1} ones of the {0}",
+    ),
+    "characters": ("s", "char_filters char_maps char_reducers", "the {2} the {1} {0} in s"),
+    "words": ("s", "word_filters word_maps char_reducers", "the {2} the {1} {0} in s"),
+    "groups": ("xs", "keys grouped finishes", "the {1} of the numbers in xs grouped by {0} {2}"),
+    "algorithms": ("xs", "number_filters algorithms posts", "{2} {1} the {0} numbers in xs"),
+}  # fmt: skip
+"""By family: the parameter, the slots, and the result in the words of the slots' parts."""
+
+
 def compositions() -> Iterator[Composition]:
     """Yield all compositions, in a fixed order."""
     slots = _read_parts()
-    for parts in product(slots["number_filters"], slots["number_maps"], slots["number_reducers"]):
-        f, m, r = parts
-        yield Composition("lists", "xs", parts, _words("the", r, "the", m, f, "numbers in xs"))
-    numbers = tuple(f for f in slots["number_filters"] if f.key not in _NOT_OF_INTEGERS)
-    for parts in product(
-        slots["sources"], numbers, slots["number_maps"][:8], slots["number_reducers"][:8]
-    ):
-        s, f, m, r = parts
-        yield Composition("integers", "n", parts, _words("the", r, "the", m, f, "ones of the", s))
-    for parts in product(slots["char_filters"], slots["char_maps"], slots["char_reducers"]):
-        f, m, r = parts
-        yield Composition("characters", "s", parts, _words("the", r, "the", m, f, "in s"))
-    for parts in product(slots["word_filters"], slots["word_maps"], slots["char_reducers"]):
-        f, m, r = parts
-        yield Composition("words", "s", parts, _words("the", r, "the", m, f, "in s"))
-    for parts in product(slots["keys"], slots["grouped"], slots["finishes"]):
-        k, v, e = parts
-        what = _words("the", v, "of the numbers in xs grouped by", k, e)
-        yield Composition("groups", "xs", parts, what)
-    for parts in product(slots["number_filters"], slots["algorithms"], slots["posts"]):
-        f, a, p = parts
-        yield Composition("algorithms", "xs", parts, _words(p, a, "the", f, "numbers in xs"))
-
-
-def _words(*pieces: str | Part) -> str:
-    texts = (piece.words if isinstance(piece, Part) else piece for piece in pieces)
-    return " ".join(text for text in texts if text)
+    # The other filters are trivial or slow on digits and ranges.
+    slots["integer_filters"] = tuple(
+        part
+        for part in slots["number_filters"]
+        if part.key not in ("negative", "digit", "nonnegative", "prime")
+    )
+    slots |= {f"integer_{name}": slots[f"number_{name}"][:8] for name in ("maps", "reducers")}
+    for family, (argument, names, phrase) in _FAMILIES.items():
+        for parts in product(*(slots[name] for name in names.split())):
+            what = " ".join(phrase.format(*(part.words for part in parts)).split())
+            yield Composition(family, argument, parts, what)

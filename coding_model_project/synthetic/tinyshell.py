@@ -88,7 +88,12 @@ def prepare_files(
     manifest = data_dir / MANIFEST
     if is_made(manifest, settings):
         return
-    _refuse_other_form(manifest, calls)
+    existing = json.loads(manifest.read_text())["settings"] if manifest.exists() else {}
+    if existing and (other := existing.get("calls", str(Calls.block))) != calls:
+        raise ConfigError(
+            f"{data_dir}: holds tinyshell and a model for coding.bash.calls={other}, not {calls}; choose "
+            "another folder (coding.data_dir, --out)"
+        )
     say(f"preparing tinyshell in {data_dir} (once)")
     tasks = {split: generate(split, n, seed) for split, n in SIZES.items()}
     for made_of_others in ("tasks", "base"):
@@ -107,15 +112,6 @@ def prepare_files(
         "sft_validation": _episodes(tasks["validation"], problems["validation"], calls),
     }
     write_set(data_dir, settings, (p for members in problems.values() for p in members), written)
-
-
-def _refuse_other_form(manifest: Path, calls: Calls) -> None:
-    existing = json.loads(manifest.read_text())["settings"] if manifest.exists() else {}
-    if existing and (other := existing.get("calls", str(Calls.block))) != calls:
-        raise ConfigError(
-            f"{manifest.parent}: holds tinyshell and a model for coding.bash.calls={other}, not "
-            f"{calls}; choose another folder (coding.data_dir, --out)"
-        )
 
 
 def prepare_model(
