@@ -164,19 +164,23 @@ def run_facts(
         ConfigError: the folder is not a run's.
     """
     origin, summary = run.provenance(), summarise(run)
-    judge_s = summary["judge_s"] or tally.judge_s
+    judge_s, began = summary["judge_s"] or tally.judge_s, time.gmtime(origin.get("created") or 0)
+    steps = [*metrics, *(step for split in tally.splits.values() for step in split)]
+    git = origin.get("git") or {}
+    commit = f"{str(git.get('commit', ''))[:12]} on {git.get('branch', '?')}" if git else ""
+    changed = " with changes, see patches/" if git.get("dirty") else ""
     facts = {
         "recipe": str(origin.get("recipe") or ""),
         "state": _state(run),
         **_evaluated(run),
         "accepted": _accepted(lines),
-        "step": _step(tally, metrics) if lines else "",
-        "started": _clock(origin.get("created")),
+        "step": str(max(steps)) if lines and steps else "",
+        "started": time.strftime("%Y-%m-%d %H:%M UTC", began) if origin.get("created") else "",
         "duration": duration(summary["seconds"]) if summary["seconds"] else "",
         "tokens": _tokens(tally, summary["tokens"]),
         "judge": f"{judge_s:,.1f} s of running programs" if judge_s else "",
         "seeds": _seeds(origin.get("seeds") or {}),
-        "commit": _commit(origin.get("git")),
+        "commit": f"{commit}{changed}",
         "host": _host(origin),
         "folder": str(run.path),
         "command": shlex.join(origin.get("command") or []),
@@ -247,15 +251,6 @@ def _state(run: RunFolder) -> str:
     return f"{run.state}{number}" + (f": {error}" if error else "")
 
 
-def _step(tally: RunTally, metrics: Metrics) -> str:
-    steps = [*metrics, *(step for split in tally.splits.values() for step in split)]
-    return str(max(steps)) if steps else ""
-
-
-def _clock(seconds: float | None) -> str:
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds)) if seconds else ""
-
-
 def _tokens(tally: RunTally, tokens: Mapping[str, int]) -> str:
     if tokens["generated"]:
         return f"{tokens['generated']:,} generated in training"
@@ -269,13 +264,6 @@ def _seeds(seeds: Mapping[str, int]) -> str:
     for key, value in seeds.items():
         by_value.setdefault(value, []).append(key)
     return "; ".join(f"{value} ({', '.join(keys)})" for value, keys in by_value.items())
-
-
-def _commit(git: Mapping[str, Any] | None) -> str:
-    if not git:
-        return ""
-    changed = " with changes, see patches/" if git.get("dirty") else ""
-    return f"{str(git.get('commit', ''))[:12]} on {git.get('branch', '?')}{changed}"
 
 
 def _host(origin: Mapping[str, Any]) -> str:
