@@ -32,15 +32,7 @@ from coding_model_project.row_readers import (
     text_or_null,
     value_that,
 )
-from coding_model_project.types import (
-    Checker,
-    GradedBy,
-    Isolation,
-    Limits,
-    Problem,
-    Protocol,
-    Turn,
-)
+from coding_model_project.types import Checker, GradedBy, Isolation, Limits, Problem, Protocol, Turn
 
 COLUMN_NAMES: dict[str, list[str]] = yaml.safe_load(
     Path(__file__).with_name("column_names.yaml").read_text("utf-8")

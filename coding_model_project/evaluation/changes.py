@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -214,12 +213,14 @@ class Rejudged:
 
     def causes(self) -> list[tuple[Cause, int, int, int]]:
         """Return causes with the numbers of samples gained, lost, and failed in another way."""
-        counted = Counter((one.cause, _kind(one)) for one in self.changes)
-        rows = [
-            (cause, counted[cause, "gained"], counted[cause, "lost"], counted[cause, "other"])
-            for cause in Cause
-        ]
-        return [row for row in rows if any(row[1:])]
+        rows = []
+        for cause in Cause:
+            of_cause = [one for one in self.changes if one.cause is cause]
+            gained = sum(one.after == "accepted" for one in of_cause)
+            lost = sum(one.before == "accepted" for one in of_cause)
+            if of_cause:
+                rows.append((cause, gained, lost, len(of_cause) - gained - lost))
+        return rows
 
 
 def cause_of(before: Judgement, after: Judgement, *, graders: tuple[str, str]) -> Cause:
@@ -258,12 +259,6 @@ def count(rows: Iterable[tuple[str, Judgement, Judgement]]) -> tuple[Counted, ..
         )
         for dataset, pairs in found.items()
     )
-
-
-def _kind(change: Change) -> str:
-    if change.after == "accepted":
-        return "gained"
-    return "lost" if change.before == "accepted" else "other"
 
 
 def shown(changes: Sequence[Change], limit: int) -> list[str]:

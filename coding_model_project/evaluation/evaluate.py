@@ -20,13 +20,7 @@ from coding_model_project.evaluation import outputs
 from coding_model_project.evaluation.backends.generation import Backend
 from coding_model_project.evaluation.journal import Journal, read_rows, storage_errors
 from coding_model_project.evaluation.outputs import Report
-from coding_model_project.evaluation.plan import (
-    BUDGET,
-    DataSet,
-    Sample,
-    load_datasets,
-    samples,
-)
+from coding_model_project.evaluation.plan import BUDGET, DataSet, Sample, load_datasets, samples
 from coding_model_project.evaluation.results import (
     COMPLETIONS,
     METRICS,
@@ -39,11 +33,7 @@ from coding_model_project.evaluation.results import (
     setting_differences,
     with_completions,
 )
-from coding_model_project.evaluation.runner import (
-    Runner,
-    evaluation_bar,
-    read_known,
-)
+from coding_model_project.evaluation.runner import Runner, evaluation_bar, read_known
 from coding_model_project.evaluation.settings import Settings
 from coding_model_project.evaluation.tables import budget_table, metrics_table, months_table
 from coding_model_project.grading.judge import make_sandbox, open_judge

@@ -13,11 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding_model_project.errors import FilteredError, PromptError
-from coding_model_project.evaluation.intervals import (
-    pass_at_k,
-    rate_interval,
-    ratio_values,
-)
+from coding_model_project.evaluation.intervals import pass_at_k, rate_interval, ratio_values
 from coding_model_project.evaluation.results import Metrics, Result
 from coding_model_project.types import ERROR_GROUPS, ErrorType, Problem
 

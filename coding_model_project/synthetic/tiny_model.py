@@ -105,28 +105,28 @@ class _Example:
     """One per token: True if it is in the loss."""
 
 
-def pretrain_once(
-    data_dir: Path,
-    make_corpus: Callable[[], Corpus],
-    config: TinyModelConfig,
-    *,
-    seed: int,
-    takes: str,
-    say: Callable[[str], None],
-) -> None:
-    """Pre-train a tiny starting model into `data_dir/base`, unless it exists.
+@dataclass(frozen=True, slots=True)
+class StartingModel:
+    """A task set's starting model."""
 
-    Args:
-        make_corpus: called only if the model is missing.
-        takes: the duration to print.
-    """
+    corpus: Callable[[], Corpus]
+    """Called only if the model is missing."""
+    takes: str
+    """The duration to print."""
+    config: TinyModelConfig = TinyModelConfig()
+
+
+def pretrain_once(
+    data_dir: Path, model: StartingModel, *, seed: int, say: Callable[[str], None]
+) -> None:
+    """Pre-train a tiny starting model into `data_dir/base`, unless it exists."""
     out = data_dir / "base"
     if (out / "config.json").exists():
         return
-    say(f"pre-training a tiny model from scratch into {out} (once, {takes})")
-    corpus = make_corpus()
-    with progress_bar("pre-training", config.steps) as advance:
-        pretrain(out, corpus, config, seed=seed, progress=advance)
+    say(f"pre-training a tiny model from scratch into {out} (once, {model.takes})")
+    corpus = model.corpus()
+    with progress_bar("pre-training", model.config.steps) as advance:
+        pretrain(out, corpus, model.config, seed=seed, progress=advance)
 
 
 def pretrain(

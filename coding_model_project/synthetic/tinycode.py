@@ -129,7 +129,7 @@ def _task(composition: Composition, rng: random.Random, number: int) -> Task | N
     if Failed in gold or len({repr(value) for value in gold}) < 4:
         return None  # almost constant: too many wrong programs would pass
     bad_bodies = {}
-    codes = [p.code for p in composition.parts]
+    codes, hard = [p.code for p in composition.parts], [p.hard for p in composition.parts]
     for slot, p in enumerate(composition.parts):
         if p.mistake is None:
             continue
@@ -161,20 +161,13 @@ def _task(composition: Composition, rng: random.Random, number: int) -> Task | N
         limits=LIMITS,
         comparison="tokens",
         entry_point=None if stdin else "solve",
-        difficulty=_difficulty(composition),
+        # 1: easy parts only, 2: medium ones too, 3 to 5: one, two or more hard ones.
+        difficulty=min(5, 2 + hard.count(2)) if 2 in hard else 1 + any(hard),
         tags=(composition.family, *(p.key for p in composition.parts)),
         gold=(gold_source,),
         bad=tuple(bad),
     )
     return Task(composition, problem, statements) if proved(problem) else None
-
-
-def _difficulty(composition: Composition) -> int:
-    """Return 1 for easy parts only, 2 for medium ones too, 3, 4 or 5 for one, two or more hard ones."""
-    n_hard = sum(p.hard == 2 for p in composition.parts)
-    if n_hard:
-        return min(5, 2 + n_hard)
-    return 2 if any(p.hard for p in composition.parts) else 1
 
 
 def _broken_whole(gold: str) -> list[str]:

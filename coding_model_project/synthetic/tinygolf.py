@@ -27,12 +27,7 @@ from coding_model_project.harbor import loader
 from coding_model_project.harbor.export.exporting import export, instruction
 from coding_model_project.synthetic import tinycode
 from coding_model_project.synthetic.prepare import MANIFEST, write_set
-from coding_model_project.synthetic.tiny_model import (
-    Conversation,
-    DrawnCorpus,
-    TinyModelConfig,
-    pretrain_once,
-)
+from coding_model_project.synthetic.tiny_model import Conversation, DrawnCorpus, StartingModel
 from coding_model_project.synthetic.tinycode import Task, in_asserts
 from coding_model_project.types import Problem
 
@@ -78,16 +73,9 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
     write_set(data_dir, settings, problems, made_rows)
 
 
-def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
-    """Pre-train the tiny starting model into `data_dir/base`, unless it exists."""
-    pretrain_once(
-        data_dir,
-        lambda: Demonstrator(seed=seed),
-        TinyModelConfig(),
-        seed=seed,
-        takes="four minutes on two idle cores",
-        say=say,
-    )
+def starting_model(seed: int) -> StartingModel:
+    """Return the tiny starting model, which learns from the demonstrator."""
+    return StartingModel(lambda: Demonstrator(seed=seed), "four minutes on two idle cores")
 
 
 class Demonstrator(DrawnCorpus):

@@ -68,7 +68,8 @@ def _faults(problem: Problem, times: int) -> Iterator[Fault]:
     if not problem.statement.strip():
         yield "empty statement", "the prompt would be empty"
     yield from ungradable(problem)
-    wrong = [one for name in RANGES if (one := _out_of_range(problem.limits, name))]
+    given = [(name, getattr(problem.limits, name), *ends) for name, ends in RANGES.items()]
+    wrong = [f"{n}={v:g}, expected {a:g} to {b:g}" for n, v, a, b in given if not a <= v <= b]
     if wrong:
         yield "absurd limits", ", ".join(wrong)
 
@@ -84,12 +85,6 @@ def ungradable(problem: Problem) -> Iterator[Fault]:
         checked_tests(problem, public=False)
     except DataError as error:
         yield "unusable", str(error).removeprefix(f"problem {problem.id}: ")
-
-
-def _out_of_range(limits: Limits, name: str) -> str | None:
-    value = getattr(limits, name)
-    low, high = RANGES[name]
-    return None if low <= value <= high else f"{name}={value:g}, expected {low:g} to {high:g}"
 
 
 AT_ONCE = 32

@@ -31,7 +31,6 @@ from coding_model_project.data.training import mixing
 from coding_model_project.data.training.rows import (
     MANIFEST,
     PROBLEMS,
-    VerlRow,
     earlier_files,
     refuse_training,
     rl_rows,
@@ -287,7 +286,9 @@ def _write(
     write_problems(out / PROBLEMS, chain(new, earlier.problems))
     counts = {}
     for name, members in files.items():
-        rows = _rows((file[one] for one in members), plan)
+        chosen, style = (file[one] for one in members), plan.style
+        is_sft = plan.kind is RowKind.sft
+        rows = sft_rows(chosen, style) if is_sft else rl_rows(chosen, style, weights=plan.mixture)
         write_rows(out / f"{plan.kind}_{name}.parquet", rows, trains=name == "train")
         counts[f"{plan.kind}_{name}"] = len(members)
     write_manifest(
@@ -297,12 +298,6 @@ def _write(
         earlier.settings,
     )
     return counts
-
-
-def _rows(problems: Iterable[Problem], plan: Plan) -> Iterator[VerlRow]:
-    if plan.kind is RowKind.sft:
-        return sft_rows(problems, plan.style)
-    return rl_rows(problems, plan.style, weights=plan.mixture)
 
 
 def _settings(plan: Plan) -> dict[str, Any]:

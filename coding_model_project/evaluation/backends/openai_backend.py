@@ -44,14 +44,7 @@ from coding_model_project.evaluation.backends.openai_errors import (
     probe,
 )
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
-from coding_model_project.http import (
-    Service,
-    announced,
-    bearer,
-    reason,
-    retry_after_s,
-    secret_of,
-)
+from coding_model_project.http import Service, announced, bearer, reason, retry_after_s, secret_of
 from coding_model_project.redaction import redacted
 
 _SET_ELSEWHERE = {

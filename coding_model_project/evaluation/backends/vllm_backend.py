@@ -187,8 +187,9 @@ class VllmBackend:
         except Exception as error:  # noqa: BLE001 - passed to the requests
             self._failed = GenerationError(f"vLLM failed: {type(error).__name__}: {_said(error)}")
             self._failed.__cause__ = error
-            unanswered = [*waiting.values(), *self._rest()]
-            loop.call_soon_threadsafe(_fail, [r.answer for r in unanswered], self._failed)
+            rest = [self._inbox.get_nowait() for _ in range(self._inbox.qsize())]
+            unanswered = [one.answer for one in (*waiting.values(), *rest) if one is not None]
+            loop.call_soon_threadsafe(_answer, [(answer, self._failed) for answer in unanswered])
 
     def _take(self, waiting: dict[str, _Request], numbers: itertools.count[int]) -> bool:
         """Pass new requests to the engine, waiting while it is idle; return False to stop."""
@@ -203,16 +204,6 @@ class VllmBackend:
             waiting[number] = request
             prompt = {"prompt_token_ids": request.prompt_ids}
             self._engine.add_request(number, prompt, request.params)
-
-    def _rest(self) -> list[_Request]:
-        rest = []
-        while True:
-            try:
-                request = self._inbox.get_nowait()
-            except queue.Empty:
-                return rest
-            if request is not None:
-                rest.append(request)
 
 
 def _said(error: Exception) -> str:
@@ -232,13 +223,8 @@ def _completion(output: Any) -> _Made:
     return made, best.token_ids
 
 
-def _answer(done: list[tuple[asyncio.Future[_Made], _Made]]) -> None:
-    for answer, completion in done:
+def _answer(done: Sequence[tuple[asyncio.Future[_Made], _Made | GenerationError]]) -> None:
+    for answer, made in done:
         if not answer.done():
-            answer.set_result(completion)
-
-
-def _fail(answers: list[asyncio.Future[_Made]], error: GenerationError) -> None:
-    for answer in answers:
-        if not answer.done():
-            answer.set_exception(error)
+            failed = isinstance(made, GenerationError)
+            answer.set_exception(made) if failed else answer.set_result(made)
