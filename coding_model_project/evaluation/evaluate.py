@@ -86,17 +86,15 @@ def evaluate(
         datasets = load_datasets(settings.config)
         versions = {f"data set {data.name}": data.version for data in datasets}
         served = settings.config.base_url is not None  # then the model is the server's, not a file
-        inputs = (
-            versions if served else {**inputs_of(config, "coding.evaluation.model"), **versions}
-        )
+        model = {} if served else inputs_of(config, "coding.evaluation.model")
+        inputs = {**model, **versions}
         n, shard = settings.protocol.sampling.n, settings.shard
         planned = list(samples(datasets, n=n, seed=settings.seed, shard=shard))
         if not planned:
             raise ConfigError(f"shard={shard.number}/{shard.of}: has no problems")
         info = _run_info(settings, datasets, backend)
-        bound: list[
-            str
-        ] = []  # how it differs from the recorded one whose samples it would mix with
+        # How it differs from the recorded one, whose samples it would mix with.
+        bound: list[str] = []
         if (run.path / RUN_INFO).exists() and has_made_something(run):
             recorded = orjson.loads((run.path / RUN_INFO).read_bytes())
             bound = setting_differences(_bound(recorded), _bound(info))

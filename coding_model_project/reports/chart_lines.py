@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -71,7 +70,7 @@ class StepTally:
         public = row.verdict.get("public_passed")
         self.n_public += public is not None
         self.n_public_only += bool(public) and error is not None
-        self.judge_s += _number(row.verdict, "judge_s")
+        self.judge_s += float(row.verdict.get("judge_s") or 0)
 
     def accepted_rates(self) -> list[float]:
         """Return the share of accepted samples per problem."""
@@ -128,11 +127,6 @@ def error_group(error: str | None) -> str:
         return ACCEPTED
     # Runs of other versions may have unknown error types.
     return str(ErrorType(error).group) if error in ErrorType.__members__ else error
-
-
-def _number(values: Mapping[str, Any], key: str) -> float:
-    value = values.get(key)
-    return float(value) if isinstance(value, (int, float)) else 0.0
 
 
 Metrics = Mapping[int, dict[str, float]]

@@ -305,7 +305,9 @@ class Checker:
         if not (gold or reasons) and KINDS[problem.graded_by].needs_gold:
             reasons.append(UNPROVEN)
         sound = bool(gold) and all(one.accepted for one in gold)
-        shows_nothing = sound and _compared_with_itself(problem)
+        # An answer that its own solution states is compared with itself.
+        answers = map(final_answer, problem.gold if problem.graded_by is GradedBy.math else ())
+        shows_nothing = sound and any(one and one.text == problem.answer for one in answers)
         return replace(
             _unfit(problem, reasons),
             gold_accepted=int(sound and not shows_nothing),
@@ -375,14 +377,6 @@ def _unfit(problem: Problem, reasons: Iterable[str]) -> Preflight:
         problems=1,
         without_gold=int(not problem.gold),
         reasons=tuple((problem.id, reason) for reason in dict.fromkeys(reasons)),
-    )
-
-
-def _compared_with_itself(problem: Problem) -> bool:
-    """Return whether the answer occurs literally in the problem's own solution."""
-    found = [final_answer(solution) for solution in problem.gold]
-    return problem.graded_by is GradedBy.math and any(
-        one is not None and one.text == problem.answer for one in found
     )
 
 

@@ -50,10 +50,8 @@ def mixed(
     """
     by_source = _by_source(ids)
     rng = random.Random(seed)
-    chosen = []
-    for name, n in _shares(by_source, weights, size).items():
-        chosen += _drawn(by_source[name], n, rng)
-    return chosen
+    shares = _shares(by_source, weights, size)
+    return [one for name, n in shares.items() for one in _drawn(by_source[name], n, rng)]
 
 
 def mixed_in_order(

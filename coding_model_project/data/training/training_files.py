@@ -291,17 +291,7 @@ def _write(
         rows = sft_rows(chosen, style) if is_sft else rl_rows(chosen, style, weights=plan.mixture)
         write_rows(out / f"{plan.kind}_{name}.parquet", rows, trains=name == "train")
         counts[f"{plan.kind}_{name}"] = len(members)
-    write_manifest(
-        out / MANIFEST,
-        {**_settings(plan), **settings},
-        {**earlier.counts, **counts},
-        earlier.settings,
-    )
-    return counts
-
-
-def _settings(plan: Plan) -> dict[str, Any]:
-    return {
+    own = {
         "kind": str(plan.kind),
         "style": str(plan.style),
         "use": str(plan.use),
@@ -312,3 +302,6 @@ def _settings(plan: Plan) -> dict[str, Any]:
         "tests_chosen_of": None if plan.tests is None else len(plan.tests),
         "seed": plan.seed,
     }
+    every = {**earlier.counts, **counts}
+    write_manifest(out / MANIFEST, {**own, **settings}, every, earlier.settings)
+    return counts

@@ -369,26 +369,22 @@ def _completion(answer: dict[str, Any]) -> Completion:
     if choice["finish_reason"] == "content_filter":
         raise FilteredError("the server's content filter ended the answer")
     try:
-        return _read(choice, answer["usage"])
+        message, usage = choice.get("message") or {}, answer["usage"]
+        # vLLM before 0.11 and DeepSeek use the first field; later vLLM and OpenRouter the second.
+        reasoning = message.get("reasoning_content") or message.get("reasoning")
+        reasoning = _text(reasoning) or _text(message.get("content"), thinking=True)
+        counted = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens")
+        return Completion(
+            text=_text(message.get("content")),
+            n_tokens=usage["completion_tokens"],
+            truncated=choice["finish_reason"] == "length",
+            n_prompt_tokens=usage.get("prompt_tokens"),
+            reasoning=reasoning,
+            n_reasoning_tokens=counted if isinstance(counted, int) else None,
+            tool_calls=tuple(map(_tool_call, message.get("tool_calls") or ())),
+        )
     except (AttributeError, TypeError, KeyError, ValueError) as error:
         raise GenerationError(f"the server's answer is not a chat completion: {error}") from error
-
-
-def _read(choice: dict[str, Any], usage: dict[str, Any]) -> Completion:
-    message = choice.get("message") or {}
-    # vLLM before 0.11 and DeepSeek use the first field; later vLLM and OpenRouter the second.
-    reasoning = message.get("reasoning_content") or message.get("reasoning")
-    reasoning = _text(reasoning) or _text(message.get("content"), thinking=True)
-    counted = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens")
-    return Completion(
-        text=_text(message.get("content")),
-        n_tokens=usage["completion_tokens"],
-        truncated=choice["finish_reason"] == "length",
-        n_prompt_tokens=usage.get("prompt_tokens"),
-        reasoning=reasoning,
-        n_reasoning_tokens=counted if isinstance(counted, int) else None,
-        tool_calls=tuple(map(_tool_call, message.get("tool_calls") or ())),
-    )
 
 
 def _text(content: object, *, thinking: bool = False) -> str:
