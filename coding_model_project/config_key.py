@@ -7,6 +7,7 @@ and help text are written once, beside the field.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pkgutil import resolve_name
@@ -47,6 +48,18 @@ def key(default: Any, meaning: str, *, unit: str = "", option: Option | None = N
         option: its option on command lines that take it.
     """
     return _field(default, {"meaning": meaning, "unit": unit, "option": option})
+
+
+def key_and_option(default: Any, meaning: str, *, unit: str = "", **more: Any) -> Any:
+    """Return a dataclass field for a key that is also an option, with one text for both.
+
+    Args:
+        default, meaning, unit: as for `key`. The option's help is the meaning as plain text, in which
+            "null: …" becomes "Default: …".
+        more: further fields of `Option`.
+    """
+    help = re.sub(r"\bnull(?=[:,])", "Default", meaning.replace("`", ""))
+    return key(default, meaning, unit=unit, option=Option(help, **more))
 
 
 def option(default: Any, help: str | Option, name: str = "", **more: Any) -> Any:

@@ -11,7 +11,7 @@ import json
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from coding_model_project.cli import data_checks, data_rows, data_samples, options
 from coding_model_project.cli.commands import Commands, only
@@ -220,6 +220,7 @@ def prepare(
     shorten a function. tinyshell: Harbor tasks of one or two shell commands.
     """
     from coding_model_project.synthetic.prepare import SETS
+    from coding_model_project.synthetic.tiny_model import pretrain_once
 
     if calls is not Calls.block and name != "tinyshell":
         raise ConfigError(
@@ -229,11 +230,10 @@ def prepare(
         raise ConfigError(f"data prepare {name}: expected one of {', '.join(SETS)}")
     folder = out or Path("data") / (name if calls is Calls.block else f"{name}_{calls}")
     made = import_module(SETS[name])
-    how: dict[str, Any] = {"seed": seed, "say": print}
-    if name == "tinyshell":
-        how["calls"] = calls
+    how = {"calls": calls} if name == "tinyshell" else {}
     own = {"style": PromptStyle.bare, "sft_demonstrations": sft_demonstrations}
-    made.prepare_files(folder, **how, **(own if name == "tinycode" else {}))
+    own = own if name == "tinycode" else {}
+    made.prepare_files(folder, seed=seed, say=print, **how, **own)
     if base_model:
-        made.prepare_model(folder, **how)
+        pretrain_once(folder, made.starting_model(seed, **how), seed=seed, say=print)
     print(f"{name} is in {folder}")

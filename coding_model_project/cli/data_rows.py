@@ -64,7 +64,6 @@ def rows(
     ),
     min_rate: float = option(0.0, "Keep problems with at least this pass rate.", min=0.0, max=1.0),
     max_rate: float = option(1.0, "Keep problems with at most this pass rate.", min=0.0, max=1.0),
-    tokenizer: str | None = option(None, options.TOKENIZER),
     tests: str | None = option(
         None,
         "Train with the tests in this file or URL only, from `data select-tests`.",
@@ -97,8 +96,6 @@ def rows(
 
     with extra("rows"):
         import pyarrow  # noqa: F401 - a missing library is named before problems are judged for hours
-    if (plan.max_prompt_tokens is None) != (tokenizer is None):
-        raise ConfigError("--max-prompt-tokens and --tokenizer need each other; pass both")
     if rates is None and (min_rate > 0 or max_rate < 1):
         raise ConfigError("--min-rate, --max-rate: need measured rates; add --rates FILE")
     if tests is not None and use is not Use.train:
@@ -112,7 +109,6 @@ def rows(
         tests=read_orders(tests) if tests else None,
         seed=seed,
     )
-    count = mixing.token_counter(tokenizer, plan.style) if tokenizer else None
     sets = [_Set(*given_set(word), Trail()) for word in problems]
     origins: dict[str, str] = {}
     n_checked = 0
@@ -134,8 +130,7 @@ def rows(
         read(),
         out,
         plan,
-        count_tokens=count,
-        settings={"from": origins, "tokenizer": tokenizer, "checked": check},
+        settings={"from": origins, "checked": check},
         check=judge if check else None,
     )
     if as_json:

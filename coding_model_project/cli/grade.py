@@ -20,7 +20,7 @@ from coding_model_project.cli import options
 from coding_model_project.cli.options import cores, existing_file, publishes
 from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError, UngradableError
-from coding_model_project.grading.base import judge_completions
+from coding_model_project.grading.base import Outcome, judge_completions
 from coding_model_project.grading.judge import Graders, start_graders
 from coding_model_project.grading.kinds import KINDS
 from coding_model_project.harbor import task_grader
@@ -28,7 +28,6 @@ from coding_model_project.progress import Advance, progress_bar
 from coding_model_project.types import ErrorType, Problem, Verdict
 
 if TYPE_CHECKING:
-    from coding_model_project.evaluation.intervals import Outcome
     from coding_model_project.evaluation.journal import KeptResults
 
 STANDARD = Path("-")
@@ -207,9 +206,6 @@ def _row(problem: Problem, outcome: Outcome) -> dict[str, Any]:
 
 def _say(outcomes: Sequence[Outcome], out: Path | None, *, as_json: bool) -> None:
     """Print the counts and shares of judged and accepted completions, and the reasons for the others."""
-    from coding_model_project.evaluation.intervals import summarise
-
-    summary = summarise(outcomes)
     verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
     errors = Counter(str(verdict.error) for verdict in verdicts if verdict.error is not None)
     reasons = Counter(
@@ -217,20 +213,20 @@ def _say(outcomes: Sequence[Outcome], out: Path | None, *, as_json: bool) -> Non
         for outcome in outcomes
         if not isinstance(outcome, Verdict)
     )
+    accepted = len(verdicts) - errors.total()
     if as_json:
-        counts = {"judged": summary.graded, "accepted": summary.graded - errors.total()}
-        counts |= {"ungradable": summary.ungradable}
+        counts = {"judged": len(verdicts), "accepted": accepted, "ungradable": reasons.total()}
         print(json.dumps({**counts, "errors": errors, "reasons": reasons}))
         return
     file = sys.stderr if out == STANDARD else sys.stdout
     where = "" if out is None or out == STANDARD else f"; verdicts in {out}"
     print(
-        f"{summary.graded} judged, {summary.accepted:.1%} accepted, "
-        f"{summary.ungradable} ungradable{where}",
+        f"{len(verdicts)} judged, {accepted / max(1, len(verdicts)):.1%} accepted, "
+        f"{reasons.total()} ungradable{where}",
         file=file,
     )
     if errors:
-        shares = (f"{name} {n} ({n / summary.graded:.1%})" for name, n in errors.most_common())
+        shares = (f"{name} {n} ({n / len(verdicts):.1%})" for name, n in errors.most_common())
         print(f"not accepted: {', '.join(shares)}", file=file)
     for reason, n in reasons.most_common(N_REASONS):
         print(f"ungradable: {n} × {reason}", file=file)

@@ -157,7 +157,6 @@ class OneSet:
     columns: dict[str, str] = option({}, COLUMNS)
     split: str | None = option(None, SPLIT)
     data_dir: Path | None = option(None, DATA_DIR)
-    revision: str | None = option(None, "Load this Hub revision. Default: the pinned one.")
     max_tests: int | None = option(None, MAX_TESTS)
     limit: int | None = option(None, LIMIT)
 
@@ -171,7 +170,6 @@ class OneSet:
             path=path,
             split=self.split,
             data_dir=self.data_dir,
-            revision=self.revision,
             columns=self.columns,
             max_tests=self.max_tests,
         )

@@ -96,8 +96,9 @@ def role(source: str, split: str = "") -> Role:
         source: the data set's name, as in the first part of `Problem.id`.
     """
     for name in (source, f"{source}_{split}"):
+        plain = "".join(c for c in name.lower() if c.isalnum())
         for held_out in (Role.test, Role.validation):
-            if _names_one_of(name, held_out):
+            if any(one in plain for one in _names_of(held_out)):
                 return held_out
     is_known = source.lower().replace("-", "_") in roles()
     if not is_known or split.lower() in ("", "train"):
@@ -184,9 +185,3 @@ def refuse_test_only(path: str | Path) -> None:
 @cache
 def _names_of(role: Role) -> tuple[str, ...]:
     return tuple(name.replace("_", "") for name, its in roles().items() if its is role)
-
-
-def _names_one_of(name: str, role: Role) -> bool:
-    """Return whether a name contains that of a set or split of a role."""
-    plain = "".join(c for c in name.lower() if c.isalnum())
-    return any(one in plain for one in _names_of(role))

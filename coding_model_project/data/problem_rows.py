@@ -10,7 +10,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import date
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from coding_model_project.data.governance import why_not_shared
 from coding_model_project.grading.kinds import KINDS
@@ -29,47 +32,12 @@ from coding_model_project.row_readers import (
     text_or_null,
     value_that,
 )
-from coding_model_project.types import (
-    Checker,
-    GradedBy,
-    Isolation,
-    Limits,
-    Problem,
-    Protocol,
-    Turn,
-)
+from coding_model_project.types import Checker, GradedBy, Isolation, Limits, Problem, Protocol, Turn
 
-STATEMENTS = (
-    "question", "problem", "prompt", "messages", "description", "question_content",
-    "problem_description", "problem_statement", "instruction", "statement", "query", "text", "content",
-    "instructions", "task_description", "task", "input", "responses_create_params",
-)  # fmt: skip
-TESTS = (
-    "private_tests", "private_test_cases", "hidden_tests", "tests", "test_cases", "input_output",
-    "test_list", "test", "test_code", "testcases", "unit_tests", "cases", "asserts",
-)  # fmt: skip
-PROGRAMS = (
-    "solutions", "solution", "canonical_solution", "reference_solution", "reference", "completion",
-    "code", "response",
-)  # fmt: skip
-REST_OF_STATEMENT = ("input_format", "output_format")
-"""Columns that belong to the statement, as Codeforces divides it."""
-OTHERS = {
-    "entry_point": ("entry_point", "fn_name", "func_name", "function_name", "method_name"),
-    "starter": ("starter", "starter_code", "template"),
-    "public": ("public_tests", "public_test_cases", "sample_tests", "sample_test_cases"),
-    "time_limit": ("time_limit",),
-    "memory_limit": ("memory_limit",),
-}
-"""Names of further fields of rows (`loaders.rows.EXTRA`), to suggest."""
-_NAMES = {
-    "id": ("task_id", "problem_id", "question_id", "uid", "name"),
-    "statement": STATEMENTS,
-    "question": STATEMENTS,
-    "tests": TESTS,
-    "gold": PROGRAMS,
-}
-"""Names of our fields in public files, the likeliest first, to suggest the right `--map`."""
+COLUMN_NAMES: dict[str, list[str]] = yaml.safe_load(
+    Path(__file__).with_name("column_names.yaml").read_text("utf-8")
+)
+"""Names of columns in public files, by our field."""
 
 # ── the schema ────────────────────────────────────────────────────────────────────────────────────
 
@@ -205,7 +173,7 @@ def _check_fields(row: Mapping[str, Any], grader: GradedBy) -> None:
 
 def missing_field(field: str, row: Mapping[str, Any], expected: str) -> str:
     """Return the message for a missing field, with the row's columns and the option that maps one."""
-    like = (name for name in _NAMES.get(field, ()) if name in row)
+    like = (name for name in COLUMN_NAMES.get(field, ()) if name in row)
     names = (name if str(name).isprintable() else repr(name) for name in row)
     found = ", ".join(map(str, names)) or "none"
     return (

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 
 from coding_model_project.concurrency import each
-from coding_model_project.errors import SandboxError
 from coding_model_project.evaluation.plan import Sample
-from coding_model_project.evaluation.results import Generated, Result
+from coding_model_project.evaluation.results import Generated, Result, refuse_outage
 from coding_model_project.evaluation.runner import judged
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.judge import Graders
@@ -59,9 +56,23 @@ def judge_again(
     Raises:
         SandboxError: the sandbox does not start, or failed to run a program.
     """
-    judge = partial(_judge, opened=opened, stop_early=stop_early, rule=rule)
-    results = asyncio.run(judge(stored, name="judged"))
-    _refuse_outage(results)
+
+    async def judge(works: Sequence[Stored], name: str) -> list[Result]:
+        async with opened() as graders:
+            with progress_bar(name, len(works)) as advance:
+
+                async def one(work: Stored) -> Result:
+                    sample, made = work.sample, work.generated
+                    result = await judged(
+                        sample, made, graders.hidden, stop_early=stop_early, rule=rule
+                    )
+                    advance()
+                    return result
+
+                return await each(works, one, at_once=_AT_ONCE)
+
+    results = asyncio.run(judge(stored, "judged"))
+    refuse_outage(results, "nothing was written; run the same command again")
     graders = grader_before, GRADER_VERSION
     changes: dict[int, Change] = {}
     for number, (one, result) in enumerate(zip(stored, results, strict=True)):
@@ -78,41 +89,11 @@ def judge_again(
     causes = Cause.limits, Cause.rules, Cause.sandbox
     doubtful = [number for number, change in changes.items() if change.cause in causes]
     if doubtful:
-        again = asyncio.run(judge([stored[number] for number in doubtful], name="again"))
+        again = asyncio.run(judge([stored[number] for number in doubtful], "again"))
         for number, result in zip(doubtful, again, strict=True):
             if Judgement.of(result).outcome != changes[number].after:
                 changes[number] = replace(changes[number], cause=Cause.unstable)
     return results, list(changes.values())
-
-
-def _refuse_outage(results: Sequence[Result]) -> None:
-    """Raise `SandboxError` if a program could not be run, because that does not change its verdict."""
-    down = [r.ungradable for r in results if (r.ungradable or "").startswith("SandboxError")]
-    if down:
-        raise SandboxError(
-            f"{len(down)} of {len(results)} samples could not be judged ({down[0]}); nothing was "
-            "written; run the same command again"
-        )
-
-
-async def _judge(
-    stored: Sequence[Stored], *, opened: OpenJudge, stop_early: bool, rule: CountedBy, name: str
-) -> list[Result]:
-    async with opened() as judge:
-        with progress_bar(name, len(stored)) as advance:
-
-            async def one(work: Stored) -> Result:
-                result = await judged(
-                    work.sample,
-                    work.generated,
-                    judge.hidden,
-                    stop_early=stop_early,
-                    rule=rule,
-                )
-                advance()
-                return result
-
-            return await each(stored, one, at_once=_AT_ONCE)
 
 
 # ── changes and their causes ──────────────────────────────────────────────────────────────────────
@@ -232,12 +213,14 @@ class Rejudged:
 
     def causes(self) -> list[tuple[Cause, int, int, int]]:
         """Return causes with the numbers of samples gained, lost, and failed in another way."""
-        counted = Counter((one.cause, _kind(one)) for one in self.changes)
-        rows = [
-            (cause, counted[cause, "gained"], counted[cause, "lost"], counted[cause, "other"])
-            for cause in Cause
-        ]
-        return [row for row in rows if any(row[1:])]
+        rows = []
+        for cause in Cause:
+            of_cause = [one for one in self.changes if one.cause is cause]
+            gained = sum(one.after == "accepted" for one in of_cause)
+            lost = sum(one.before == "accepted" for one in of_cause)
+            if of_cause:
+                rows.append((cause, gained, lost, len(of_cause) - gained - lost))
+        return rows
 
 
 def cause_of(before: Judgement, after: Judgement, *, graders: tuple[str, str]) -> Cause:
@@ -276,12 +259,6 @@ def count(rows: Iterable[tuple[str, Judgement, Judgement]]) -> tuple[Counted, ..
         )
         for dataset, pairs in found.items()
     )
-
-
-def _kind(change: Change) -> str:
-    if change.after == "accepted":
-        return "gained"
-    return "lost" if change.before == "accepted" else "other"
 
 
 def shown(changes: Sequence[Change], limit: int) -> list[str]:

@@ -6,8 +6,9 @@ A side is an evaluation, or several that differ only in their seed.
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -22,12 +23,11 @@ from coding_model_project.evaluation.intervals import (
     least_changes,
     mcnemar,
     paired_test,
-    pass_at_k,
     side_interval,
     welch,
 )
 from coding_model_project.evaluation.results import RUN_INFO, Evaluation, Result, read_evaluation
-from coding_model_project.evaluation.scores import first_accepted_costs
+from coding_model_project.evaluation.scores import budgets, first_accepted_costs, problem_rate
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.runs.resuming import differences, listed
 from coding_model_project.types import ERROR_GROUPS, ErrorType
@@ -72,10 +72,10 @@ def unlike(sides: Sequence[Side]) -> str | None:
     first, *others = [one for side in sides for one in side.seeds]
     for other in others:
         if other.protocol_hash != first.protocol_hash:
-            return (
-                f"{first.path} and {other.path} were evaluated differently: "
-                f"{_settings_changed(first, other)}"
-            )
+            settings = ({"protocol": one.protocol, **one.settings} for one in (first, other))
+            hashes = f"protocol hash: {first.protocol_hash} → {other.protocol_hash}"
+            how = listed(differences(*settings)) or hashes
+            return f"{first.path} and {other.path} were evaluated differently: {how}"
     return None
 
 
@@ -97,22 +97,26 @@ def refuse_other_graders(evaluations: Sequence[Evaluation]) -> None:
             )
 
 
-def _settings_changed(first: Evaluation, other: Evaluation) -> str:
-    changed = differences(*({"protocol": one.protocol, **one.settings} for one in (first, other)))
-    return listed(changed) or f"protocol hash: {first.protocol_hash} → {other.protocol_hash}"
-
-
 # ── pairs ─────────────────────────────────────────────────────────────────────────────────────────
 
 
+Groups = Mapping[str, Sequence[Result]]
+"""Graded results of one seed and data set, by problem."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """One side's pass@k over the shared problems."""
+class Share:
+    """A share of samples, or a difference of shares, with its 95% interval over seeds and problems."""
 
     mean: float
     low: float
     high: float
-    """95% interval over seeds and problems."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score(Share):
+    """One side's pass@k over the shared problems."""
+
     by_seed: tuple[float, ...]
     std: float | None
     """Standard deviation over seeds; None with one seed."""
@@ -226,7 +230,7 @@ def _pair(dataset: str, first: Side, second: Side, k: int, n_comparisons: int) -
             f"{dataset}: {first.name} and {second.name} have no problem in common with {k} graded "
             f"samples{'; pass a smaller --k' if k > 1 else ''}"
         )
-    first_SP, second_SP = (_rates(side, everywhere, k) for side in sides)
+    first_SP, second_SP = (_table(side, everywhere, partial(problem_rate, k=k)) for side in sides)
     before, after = (_majority(side, everywhere) for side in sides)
     gained = tuple(n for n, a, b in zip(everywhere, before, after, strict=True) if b and not a)
     lost = tuple(n for n, a, b in zip(everywhere, before, after, strict=True) if a and not b)
@@ -264,14 +268,11 @@ def _pair(dataset: str, first: Side, second: Side, k: int, n_comparisons: int) -
     )
 
 
-def _rates(seeds: Sequence[Groups], problems: Sequence[str], k: int) -> NDArray[np.float64]:
-    """Return pass@k, a row per seed and a column per problem."""
-    return np.array(
-        [
-            [pass_at_k(len(g[name]), sum(bool(r.passed) for r in g[name]), k) for name in problems]
-            for g in seeds
-        ]
-    )
+def _table(
+    seeds: Sequence[Groups], problems: Sequence[str], value: Callable[[Sequence[Result]], float]
+) -> NDArray[np.float64]:
+    """Return a value of each problem's results, a row per seed and a column per problem."""
+    return np.array([[value(groups[name]) for name in problems] for groups in seeds])
 
 
 def _majority(seeds: Sequence[Groups], problems: Sequence[str]) -> list[bool]:
@@ -325,18 +326,6 @@ def _notes(sides: Sequence[Side]) -> Iterator[str]:
 
 # ── error types ───────────────────────────────────────────────────────────────────────────────────
 
-Groups = Mapping[str, Sequence[Result]]
-"""Graded results of one seed and data set, by problem."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """A share of samples, or a difference of shares, with its 95% interval over seeds and problems."""
-
-    mean: float
-    low: float
-    high: float
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorShift:
@@ -360,40 +349,30 @@ def error_shifts(
         problems: problems that all seeds have.
     """
     shifts = []
-    for group in map(str, ERROR_GROUPS):
-        first_SP, second_SP = (_shares(side, problems, group) for side in (first, second))
+    for group in ERROR_GROUPS:
+        kinds = {str(kind) for kind in ErrorType if kind.group == group}
+
+        def share(results: Sequence[Result], kinds: set[str] = kinds) -> float:
+            return fmean(one.error in kinds for one in results)
+
+        first_SP, second_SP = (_table(side, problems, share) for side in (first, second))
         if first_SP.any() or second_SP.any():
+            delta = hierarchical_interval(first_SP, second_SP)
+            mean = float(second_SP.mean() - first_SP.mean())
             shifts.append(
                 ErrorShift(
-                    error=group,
+                    error=str(group),
                     first=_share(first_SP),
                     second=_share(second_SP),
-                    delta=_difference(first_SP, second_SP),
+                    delta=Share(mean=mean, low=delta.low, high=delta.high),
                 )
             )
     return tuple(shifts)
 
 
-def _shares(seeds: Sequence[Groups], problems: Sequence[str], group: str) -> NDArray[np.float64]:
-    """Return shares of samples with an error of this group: a row per seed, a column per problem."""
-    return np.array(
-        [[fmean(_is(result, group) for result in g[name]) for name in problems] for g in seeds]
-    )
-
-
-def _is(result: Result, group: str) -> bool:
-    return result.error is not None and str(ErrorType(result.error).group) == group
-
-
 def _share(rates_SP: NDArray[np.float64]) -> Share:
     low, high = side_interval(rates_SP)
     return Share(mean=float(rates_SP.mean()), low=low, high=high)
-
-
-def _difference(first_SP: NDArray[np.float64], second_SP: NDArray[np.float64]) -> Share:
-    interval = hierarchical_interval(first_SP, second_SP)
-    mean = float(second_SP.mean() - first_SP.mean())
-    return Share(mean=mean, low=interval.low, high=interval.high)
 
 
 # ── EVAL@budget ────────────────────────────────────────────────────────────────────────────────────
@@ -454,7 +433,7 @@ def _points(
     for column, kind in enumerate(_KINDS):
         spent = [[costs[:, column] for costs, _ in side] for side in sides]
         max_budget = min(float(total[column]) for side in sides for _, total in side)
-        for budget in _budgets(spent, max_budget):
+        for budget in budgets([costs for side in spent for costs in side], max_budget, _N_POINTS):
             rates = [[float((costs <= budget).mean()) for costs in side] for side in spent]
             tested = paired_test(rates[1], rates[0])
             point = Point(
@@ -470,14 +449,3 @@ def _points(
             )
             points.append(point)
     return points
-
-
-def _budgets(spent: Sequence[Sequence[NDArray[np.float64]]], max_budget: float) -> list[float]:
-    """Return budgets from the cheapest success to `max_budget`, or only that if no success is cheaper."""
-    finite = [
-        float(c[np.isfinite(c)].min()) for side in spent for c in side if np.isfinite(c).any()
-    ]
-    least = min(finite, default=max_budget)
-    if not 0 < least < max_budget:
-        return [max_budget]
-    return [*map(float, np.geomspace(least, max_budget, _N_POINTS)[:-1]), max_budget]

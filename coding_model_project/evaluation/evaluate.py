@@ -15,19 +15,12 @@ import orjson
 from omegaconf import DictConfig
 
 from coding_model_project.atomic import replacing, write_json
-from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation import outputs
 from coding_model_project.evaluation.backends.generation import Backend
 from coding_model_project.evaluation.journal import Journal, read_rows, storage_errors
 from coding_model_project.evaluation.outputs import Report
-from coding_model_project.evaluation.plan import (
-    BUDGET,
-    DataSet,
-    EvalProtocol,
-    Sample,
-    load_datasets,
-    samples,
-)
+from coding_model_project.evaluation.plan import BUDGET, DataSet, Sample, load_datasets, samples
 from coding_model_project.evaluation.results import (
     COMPLETIONS,
     METRICS,
@@ -36,15 +29,11 @@ from coding_model_project.evaluation.results import (
     Generated,
     Metrics,
     Result,
+    refuse_outage,
     setting_differences,
     with_completions,
 )
-from coding_model_project.evaluation.runner import (
-    Known,
-    Runner,
-    evaluation_bar,
-    read_known,
-)
+from coding_model_project.evaluation.runner import Runner, evaluation_bar, read_known
 from coding_model_project.evaluation.settings import Settings
 from coding_model_project.evaluation.tables import budget_table, metrics_table, months_table
 from coding_model_project.grading.judge import make_sandbox, open_judge
@@ -88,8 +77,8 @@ def evaluate(
     Raises:
         ConfigError: a key, a data set or the folder is invalid; raised before generation starts.
         DataError: a file is damaged; names the file and the line.
-        GenerationError, SandboxError, StorageError, ClusterError: infrastructure failed. All results
-            so far are kept, and the same command resumes.
+        GenerationError, SandboxError, StorageError, ClusterError: infrastructure failed, or left samples
+            without a verdict. All results so far are kept, and the same command resumes.
     """
     make(settings.sandbox)  # raises early if the sandbox is unknown
     run = RunFolder(settings.run_dir)
@@ -97,12 +86,18 @@ def evaluate(
         datasets = load_datasets(settings.config)
         versions = {f"data set {data.name}": data.version for data in datasets}
         served = settings.config.base_url is not None  # then the model is the server's, not a file
-        inputs = (
-            versions if served else {**inputs_of(config, "coding.evaluation.model"), **versions}
-        )
-        planned = _planned(settings, datasets)
+        model = {} if served else inputs_of(config, "coding.evaluation.model")
+        inputs = {**model, **versions}
+        n, shard = settings.protocol.sampling.n, settings.shard
+        planned = list(samples(datasets, n=n, seed=settings.seed, shard=shard))
+        if not planned:
+            raise ConfigError(f"shard={shard.number}/{shard.of}: has no problems")
         info = _run_info(settings, datasets, backend)
-        bound = _bound_changes(run, info)
+        # How it differs from the recorded one, whose samples it would mix with.
+        bound: list[str] = []
+        if (run.path / RUN_INFO).exists() and has_made_something(run):
+            recorded = orjson.loads((run.path / RUN_INFO).read_bytes())
+            bound = setting_differences(_bound(recorded), _bound(info))
         if run.attempts() and run.state is State.finished and not settings.force:
             refuse_changes(run, config, inputs, bound=bound)
             start_mirror()
@@ -110,7 +105,12 @@ def evaluate(
             say(metrics_table(metrics, settings.protocol.ks))
             say(f"{run.path} has finished; pass a new folder for another evaluation")
             return metrics
-        _refuse_nothing_to_repair(datasets, settings.protocol)
+        problems = (problem for data in datasets for problem in data.problems)
+        if settings.protocol.repair_rounds and not any(map(can_repair, problems)):
+            raise ConfigError(
+                "coding.evaluation.repair_rounds: no problem has a public test to repair with; set it "
+                "to 0"
+            )
         for data in datasets:
             say(f"{data.name}: {len(data.problems)} problems ({data.origin}); {data.splits()}")
             for note in data.notes:
@@ -161,75 +161,53 @@ async def _evaluate(
         if any(n_known):
             say(f"resuming with {n_known[0]} completions and {n_known[1]} verdicts")
         if n_known[1] < len(planned):
-            await _run(settings, planned, backend, make, known, completions, results, say)
+            opened = open_judge(
+                settings.sandbox,
+                make=make,
+                style=protocol.prompt,
+                stop_early=protocol.stop_early,
+                stop_at_limit=True,
+                tasks=settings.tasks,
+            )
+            async with AsyncExitStack() as stack:
+                judge = await stack.enter_async_context(opened)
+                if n_known[0] < len(planned):
+                    await stack.enter_async_context(backend)
+                    for note in await backend.check(protocol.sampling):
+                        say(f"note: {note}")
+                progress = stack.enter_context(evaluation_bar(len(planned), *n_known))
+                runner = Runner(
+                    backend=backend,
+                    public=judge.public,
+                    grader=judge.hidden,
+                    protocol=protocol,
+                    completions=completions,
+                    results=results,
+                    known=known,
+                    progress=progress,
+                )
+                await runner.run(planned)
     by_key = with_completions(folder, read_rows(folder / RESULTS, Result))
     judged = [(sample, *by_key[sample.key]) for sample in planned]
     with storage_errors(folder):
-        results = [one[2] for one in judged]
-        metrics = outputs.write_metrics(folder, results, datasets, protocol, settings.config.cutoff)
-        outputs.write_rollouts(folder, judged, protocol)
-        outputs.write_qa_logs(folder, judged, protocol)
-        outputs.write_summary(folder, metrics, judged)
+        metrics = outputs.write_all(folder, judged, datasets, protocol, settings.config.cutoff)
     if settings.config.wandb:
         outputs.log_to_wandb(folder, metrics, judged, protocol, info)
     say(metrics_table(metrics, protocol.ks))
     for table in months_table(metrics):
         say(table)
+    results = [one[2] for one in judged]
     for note in outputs.notes(metrics, protocol, results):
         say(f"note: {note}")
     if protocol.name == BUDGET.name:
         say(budget_table(metrics))
-    _refuse_outage(judged)
-    return metrics
-
-
-async def _run(
-    settings: Settings,
-    planned: Sequence[Sample],
-    backend: Backend,
-    make: Callable[[SandboxConfig], Sandbox],
-    known: Known,
-    completions: Journal[Generated],
-    results: Journal[Result],
-    say: Say,
-) -> None:
-    n_known = len(known.generated), len(known.judged)
-    opened = open_judge(
-        settings.sandbox,
-        make=make,
-        style=settings.protocol.prompt,
-        stop_early=settings.protocol.stop_early,
-        stop_at_limit=True,
-        tasks=settings.tasks,
-    )
-    async with AsyncExitStack() as stack:
-        judge = await stack.enter_async_context(opened)
-        if n_known[0] < len(planned):
-            await stack.enter_async_context(backend)
-            for note in await backend.check(settings.protocol.sampling):
-                say(f"note: {note}")
-        progress = stack.enter_context(evaluation_bar(len(planned), *n_known))
-        runner = Runner(
-            backend=backend,
-            public=judge.public,
-            grader=judge.hidden,
-            protocol=settings.protocol,
-            completions=completions,
-            results=results,
-            known=known,
-            progress=progress,
-        )
-        await runner.run(planned)
-
-
-def _refuse_nothing_to_repair(datasets: Sequence[DataSet], protocol: EvalProtocol) -> None:
-    """Raise `ConfigError` if repairs are configured and no problem has a public test."""
-    if protocol.repair_rounds and not any(
-        can_repair(p) for data in datasets for p in data.problems
-    ):
+    if all(generated.refused for _, generated, _ in judged):
         raise ConfigError(
-            "coding.evaluation.repair_rounds: no problem has a public test to repair with; set it to 0"
+            f"no prompt was answered ({judged[0][1].refused}); if the model's context is too short, "
+            "lower coding.evaluation.max_tokens (--max-tokens)"
         )
+    refuse_outage(results, "run the same command again to judge them without generating again")
+    return metrics
 
 
 def _described(settings: Settings, backend: Backend) -> str:
@@ -272,53 +250,11 @@ def _run_info(settings: Settings, datasets: Sequence[DataSet], backend: Backend)
     return redacted(info)
 
 
-def _planned(settings: Settings, datasets: Sequence[DataSet]) -> list[Sample]:
-    """Return the samples to generate and judge.
-
-    Raises:
-        ConfigError: the shard has no problems.
-    """
-    n, shard = settings.protocol.sampling.n, settings.shard
-    planned = list(samples(datasets, n=n, seed=settings.seed, shard=shard))
-    if not planned:
-        raise ConfigError(f"shard={shard.number}/{shard.of}: has no problems")
-    return planned
-
-
-def _bound_changes(run: RunFolder, info: Mapping[str, Any]) -> list[str]:
-    """Return how an evaluation differs from the recorded one whose samples it would have to mix with."""
-    path = run.path / RUN_INFO
-    if not (path.exists() and has_made_something(run)):
-        return []
-    return setting_differences(_bound(orjson.loads(path.read_bytes())), _bound(info))
-
-
 def _bound(info: Mapping[str, Any]) -> Metrics:
     """Return the settings and versions on which an evaluation's samples depend."""
     return {key: info.get(key) for key in ("model", "seed", "protocol", "shard")} | {
         f"data set {name}": data["version"] for name, data in info.get("datasets", {}).items()
     }
-
-
-def _refuse_outage(judged: Sequence[outputs.Judged]) -> None:
-    """Raise if the evaluation is unfinished because samples have no verdict.
-
-    Raises:
-        SandboxError: an outage left samples without a verdict; the same command judges them again.
-        ConfigError: the model could not answer any prompt.
-    """
-    if all(generated.refused for _, generated, _ in judged):
-        why = judged[0][1].refused
-        raise ConfigError(
-            f"no prompt was answered ({why}); if the model's context is too short, lower "
-            "coding.evaluation.max_tokens (--max-tokens)"
-        )
-    down = [r.ungradable for _, _, r in judged if (r.ungradable or "").startswith("SandboxError")]
-    if down:
-        raise SandboxError(
-            f"{len(down)} of {len(judged)} samples could not be judged ({down[0]}); run the same "
-            "command again to judge them without generating again"
-        )
 
 
 # ── shards ────────────────────────────────────────────────────────────────────────────────────────
@@ -342,31 +278,18 @@ def gather(settings: Settings, folders: Sequence[Path], *, say: Callable[[str], 
     if (target / COMPLETIONS).exists():
         say(f"{target} has begun; resuming it")
         return
-    infos = [_info(folder) for folder in folders]
-    for folder, info in zip(folders, infos, strict=True):
+    infos: list[dict[str, Any]] = []
+    for folder in folders:
+        try:
+            info = orjson.loads((folder / RUN_INFO).read_bytes())
+        except FileNotFoundError as error:
+            raise ConfigError(f"{folder}: not a shard's folder (it has no {RUN_INFO})") from error
+        infos.append(info)
         for key in ("model", "seed", "protocol"):
             if info[key] != infos[0][key]:
                 raise ConfigError(
                     f"{folder}: {key} differs from that of {folders[0]}; merge shards of one evaluation"
                 )
-    _check_complete(infos)
-    target.mkdir(parents=True, exist_ok=True)
-    for name in (RESULTS, COMPLETIONS):  # COMPLETIONS last: it marks the evaluation as begun
-        with replacing(target / name) as partial, partial.open("wb") as merged:
-            for folder in folders:
-                with (folder / name).open("rb") as part:
-                    merged.writelines(line for line in part if line.endswith(b"\n"))
-    write_json(target / RUN_INFO, infos[0] | {"shard": None})
-
-
-def _info(folder: Path) -> dict[str, object]:
-    try:
-        return orjson.loads((folder / RUN_INFO).read_bytes())
-    except FileNotFoundError as error:
-        raise ConfigError(f"{folder}: not a shard's folder (it has no {RUN_INFO})") from error
-
-
-def _check_complete(infos: Sequence[dict[str, object]]) -> None:
     shards = sorted(str(info["shard"]) for info in infos)
     of = shards[0].partition("/")[2] or "1"
     expected = sorted(f"{number}/{of}" for number in range(int(of)))
@@ -374,3 +297,10 @@ def _check_complete(infos: Sequence[dict[str, object]]) -> None:
         raise ConfigError(
             f"--merge: the folders hold {', '.join(shards)}; expected {', '.join(expected)}"
         )
+    target.mkdir(parents=True, exist_ok=True)
+    for name in (RESULTS, COMPLETIONS):  # COMPLETIONS last: it marks the evaluation as begun
+        with replacing(target / name) as partial, partial.open("wb") as merged:
+            for folder in folders:
+                with (folder / name).open("rb") as part:
+                    merged.writelines(line for line in part if line.endswith(b"\n"))
+    write_json(target / RUN_INFO, infos[0] | {"shard": None})

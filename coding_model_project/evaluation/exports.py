@@ -324,7 +324,7 @@ def model_index(runs: Sequence[Path], name: str | None = None) -> dict[str, Any]
     results = [
         EvalResult(
             task_type=TASK,
-            dataset_type=_hub(dataset) or dataset,
+            dataset_type=(known[0].published.hub if (known := find(dataset)) else None) or dataset,
             dataset_name=dataset,
             dataset_args=_data(seeds[0][0], dataset),
             metric_type=f"pass@{k}",
@@ -359,12 +359,6 @@ def _by_set(
                 )
             seeds.append((evaluation, measured))
     return [(dataset, seeds) for (dataset, _, _), seeds in groups.items()]
-
-
-def _hub(dataset: str) -> str | None:
-    """Return the Hub repository of a data set known by name, or None."""
-    found = find(dataset)
-    return found[0].published.hub if found else None
 
 
 def _data(evaluation: Evaluation, dataset: str) -> dict[str, Any]:

@@ -93,7 +93,13 @@ def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list
         rows = [_row(_decoded(line, place), place) for line, place in named]
     if not rows:
         raise DataError(f"{path}: no samples")
-    found = format or _format_of(rows[0], path)
+    found = format or next((one for one, known in _FIELDS if known <= rows[0].keys()), None)
+    if found is None:
+        raise ConfigError(
+            f"{path}: unknown format with fields {', '.join(sorted(rows[0])[:8])}; expected samples of "
+            "evalplus (task_id, solution), lm-eval (doc, resps), verl (input, output), LiveCodeBench "
+            "(question_id, code_list) or a JSON log of Inspect"
+        )
     try:
         answers = list(_READERS[found](path, rows))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -137,22 +143,15 @@ def _row(value: Any, place: str) -> Row:
     return value
 
 
-def _format_of(row: Row, path: Path) -> Format:
-    if "task_id" in row and ("solution" in row or "completion" in row):
-        return Format.evalplus
-    if "doc" in row and "resps" in row:
-        return Format.lm_eval
-    if "input" in row and "output" in row:
-        return Format.verl
-    if "eval" in row and "samples" in row:
-        return Format.inspect
-    if "question_id" in row and "code_list" in row:
-        return Format.livecodebench
-    raise ConfigError(
-        f"{path}: unknown format with fields {', '.join(sorted(row)[:8])}; expected samples of evalplus "
-        "(task_id, solution), lm-eval (doc, resps), verl (input, output), LiveCodeBench (question_id, "
-        "code_list) or a JSON log of Inspect"
-    )
+_FIELDS = (
+    (Format.evalplus, {"task_id", "solution"}),
+    (Format.evalplus, {"task_id", "completion"}),
+    (Format.lm_eval, {"doc", "resps"}),
+    (Format.verl, {"input", "output"}),
+    (Format.inspect, {"eval", "samples"}),
+    (Format.livecodebench, {"question_id", "code_list"}),
+)
+"""Fields by which a tool's row is known."""
 
 
 def _evalplus(path: Path, rows: Sequence[Row]) -> Iterator[ForeignSample]:

@@ -126,19 +126,15 @@ class _Finder:
         Raises:
             DataError: two problems have the same statement.
         """
-        if answer.texts not in self._found:
-            self._found[answer.texts] = self._search(answer)
-        return self._found[answer.texts]
-
-    def _search(self, answer: ForeignSample) -> str | None:
+        if answer.texts in self._found:
+            return self._found[answer.texts]
         texts = [_squeezed(text) for text in answer.texts]
         exact = [text for text in texts if text in self._statements]
         inside = exact or [one for one in self._statements if any(one in text for text in texts)]
-        if not inside:
-            return None
-        names = self._statements[max(inside, key=len)]
+        names = self._statements[max(inside, key=len)] if inside else [None]
         if len(names) > 1:
             raise DataError(f"{answer.place}: {names[0]} and {names[1]} have the same statement")
+        self._found[answer.texts] = names[0]
         return names[0]
 
 
@@ -182,8 +178,14 @@ def judge_samples(
         SandboxError, StorageError: as `evaluate`; results so far are kept.
     """
     lines = b"".join(map(to_line, _generated(samples, settings.seed)))
-    with storage_errors(settings.run_dir):
-        _put(settings.run_dir / COMPLETIONS, lines)
+    folder, path = settings.run_dir, settings.run_dir / COMPLETIONS
+    with storage_errors(folder):
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as partial:
+                partial.write_bytes(lines)
+        elif path.read_bytes() != lines:
+            raise ConfigError(f"{folder}: has other completions; pass another folder (--out)")
     # Never equal to our protocols, because the tool's prompts are unknown.
     protocol = replace(settings.protocol, name=f"{samples.format} samples")
     backend = _Imported(f"{samples.format}: {samples.path.name}, sha256 {digest(samples.path)}")
@@ -200,19 +202,17 @@ def judge_samples(
 
 
 def _program(problem: Problem, answer: ForeignSample) -> str | None:
-    """Return the program that the tool extracted, or that the answer completes, or None."""
-    if answer.continues:
-        return problem.statement + answer.text if _is_code(problem.statement) else None
-    return answer.program
+    """Return the program that the tool extracted, or that the answer completes, or None.
 
-
-def _is_code(statement: str) -> bool:
-    """Return whether a completion can continue the statement: code up to a body, as in HumanEval."""
+    An answer can complete a statement that is code up to a body, as in HumanEval.
+    """
+    if not answer.continues:
+        return answer.program
     try:
-        compile(f"{statement.rstrip()}\n    pass\n", "statement", "exec")
+        compile(f"{problem.statement.rstrip()}\n    pass\n", "statement", "exec")
     except (SyntaxError, ValueError):
-        return False
-    return True
+        return None
+    return problem.statement + answer.text
 
 
 def _generated(samples: Samples, seed: int) -> Iterator[Generated]:
@@ -231,17 +231,6 @@ def _generated(samples: Samples, seed: int) -> Iterator[Generated]:
                 seconds=0.0,
                 at=0.0,
             )
-
-
-def _put(path: Path, lines: bytes) -> None:
-    """Write the completions, or raise `ConfigError` if the file has different ones."""
-    if path.exists():
-        if path.read_bytes() != lines:
-            raise ConfigError(f"{path.parent}: has other completions; pass another folder (--out)")
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as partial:
-        partial.write_bytes(lines)
 
 
 class _Imported:

@@ -6,7 +6,7 @@ Problems are the unit, because samples of a problem are not independent.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from coding_model_project.data.rates import wilson
 from coding_model_project.extras import extra
-from coding_model_project.grading.base import Outcome
-from coding_model_project.types import ERROR_GROUPS, Verdict
 
 N_RESAMPLES = 10_000
 _CHUNK = 1_000
@@ -244,35 +242,6 @@ def side_interval(rates_SP: NDArray[np.float64]) -> tuple[float, float]:
         return rate_interval(rates_SP[0])
     error = hierarchical_interval(np.zeros((1, n_problems)), rates_SP).error
     return score_interval(float(rates_SP.mean()), error**2, n_problems)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """Shares of graded completions: `accepted` and `errors` sum to 1, or are 0 if none was graded."""
-
-    graded: int
-    accepted: float
-    errors: Mapping[str, float]
-    """Share of each error group (`types.ErrorType.group`)."""
-    ungradable: int
-    """Completions without a verdict, excluded from all shares. Always report this number."""
-    judge_s: float
-    """Wall-clock seconds of judging, summed over programs, including concurrent ones."""
-
-
-def summarise(outcomes: Iterable[Outcome]) -> Summary:
-    """Summarise the outcomes of completions."""
-    outcomes = list(outcomes)
-    verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
-    groups = [verdict.error.group for verdict in verdicts if verdict.error is not None]
-    total = max(1, len(verdicts))
-    return Summary(
-        graded=len(verdicts),
-        accepted=sum(verdict.passed for verdict in verdicts) / total,
-        errors={str(group): groups.count(group) / total for group in ERROR_GROUPS},
-        ungradable=len(outcomes) - len(verdicts),
-        judge_s=sum(outcome.judge_s for outcome in outcomes),
-    )
 
 
 # ── tests of differences ──────────────────────────────────────────────────────────────────────────

@@ -238,16 +238,12 @@ class KeptGrader:
 
     async def grade(self, problem: Problem, completion: str) -> Verdict:
         """See `grading.base.Grader`."""
-        key = self._key(problem, completion)
+        digest = hashlib.sha256(self._settings + problem_digest(problem))
+        digest.update(completion.encode("utf-8", "surrogatepass"))
+        key = digest.hexdigest()
         if (known := self._kept.known.get(key)) is not None:
             return verdict_of(known)
         verdict = await self._inner.grade(problem, completion)
         if problem.task is None:
             self._kept.keep(key, plain_verdict(verdict))
         return verdict
-
-    def _key(self, problem: Problem, completion: str) -> str:
-        digest = hashlib.sha256(self._settings)
-        digest.update(problem_digest(problem))
-        digest.update(completion.encode("utf-8", "surrogatepass"))
-        return digest.hexdigest()

@@ -36,14 +36,15 @@ Report = Callable[[Sequence[RunFolder], Path], object]
 """`reports.write_report`, which is in a room below this one."""
 
 
-def write_metrics(
+def write_all(
     folder: Path,
-    results: Sequence[Result],
+    judged: Sequence[Judged],
     datasets: Sequence[DataSet],
     protocol: EvalProtocol,
-    cutoff: str | None = None,
+    cutoff: str | None,
 ) -> Metrics:
-    """Write metrics.json, and the same values to metrics.jsonl for `runs` and the report.
+    """Write metrics.json, its values in metrics.jsonl for `runs` and the report, rollouts.jsonl, which is
+    rewritten so that it has no duplicate samples, qa_logs/, and summary.json: results and cost.
 
     Args:
         cutoff: see `scores.part_metrics`.
@@ -51,14 +52,31 @@ def write_metrics(
     Returns:
         The content of metrics.json: `scores.dataset_metrics` and `scores.part_metrics` by data set.
     """
-    metrics: dict[str, Any] = {}
+    metrics: Metrics = {}
     for data in datasets:
-        if found := [result for result in results if result.dataset == data.name]:
+        if found := [result for _, _, result in judged if result.dataset == data.name]:
             parts = part_metrics(found, data.problems, protocol.ks, cutoff)
             metrics[data.name] = dataset_metrics(found, protocol.ks) | parts
     write_json(folder / METRICS, metrics)
     line = {"step": 0, "data": _logged(metrics, protocol)}
     write_text(folder / "metrics.jsonl", json.dumps(line) + "\n")
+    rollouts = (
+        rollout_of(generated, result, prompt=prompt_text(sample.problem, protocol))
+        for sample, generated, result in judged
+    )
+    write_lines(folder / "rollouts.jsonl", rollouts)
+    write_qa_logs(folder, judged, protocol)
+    brief = ("pass@k", "pass_ratio", "graded", "ungradable")
+    summary = summarise(RunFolder(folder)) | {
+        "samples": len(judged),
+        "tokens": {
+            "generated": sum(found["tokens"]["total"] for found in metrics.values()),
+            "trained": 0,
+        },
+        "judge_s": sum(found["judge_s"]["total"] for found in metrics.values()),
+        "datasets": {name: {key: of[key] for key in brief} for name, of in metrics.items()},
+    }
+    write_json(folder / "summary.json", summary)
     return metrics
 
 
@@ -103,31 +121,6 @@ def _logged(metrics: Mapping[str, Mapping[str, Any]], protocol: EvalProtocol) ->
         data |= {f"val-aux/{name}/pass@{k}": r["value"] for k, r in found["pass@k"].items()}
         data |= {f"val-aux/{name}/{error}": share for error, share in found["errors"].items()}
     return data
-
-
-def write_summary(folder: Path, metrics: Mapping[str, Any], judged: Sequence[Judged]) -> None:
-    """Write summary.json: the evaluation's results and cost."""
-    brief = {
-        name: {key: found[key] for key in ("pass@k", "pass_ratio", "graded", "ungradable")}
-        for name, found in metrics.items()
-    }
-    tokens = sum(found["tokens"]["total"] for found in metrics.values())
-    summary = summarise(RunFolder(folder)) | {
-        "samples": len(judged),
-        "tokens": {"generated": tokens, "trained": 0},
-        "judge_s": sum(found["judge_s"]["total"] for found in metrics.values()),
-        "datasets": brief,
-    }
-    write_json(folder / "summary.json", summary)
-
-
-def write_rollouts(folder: Path, judged: Sequence[Judged], protocol: EvalProtocol) -> None:
-    """Rewrite rollouts.jsonl for the report, so that it has no duplicate samples."""
-    rows = (
-        rollout_of(generated, result, prompt=prompt_text(sample.problem, protocol))
-        for sample, generated, result in judged
-    )
-    write_lines(folder / "rollouts.jsonl", rows)
 
 
 def rollout_of(generated: Generated, result: Result, *, prompt: str) -> Rollout:

@@ -91,7 +91,13 @@ def rejudge_evaluation(folder: Path, given: Given) -> Rejudged:
         raise ConfigError(f"{folder}: nothing to judge without {COMPLETIONS}; evaluate again")
     with sole_writer(folder, "evaluation"):
         info = json.loads((folder / RUN_INFO).read_text())
-        protocol = _protocol(folder, info)
+        try:
+            protocol = EvalProtocol.read(info["protocol"])
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise ConfigError(
+                f"{folder / RUN_INFO}: incomplete protocol ({error}), as in evaluations of other tools "
+                "and older versions; evaluate again"
+            ) from error
         datasets, notes = _datasets(folder, info, given)
         stored = _stored(folder, evaluation.results, datasets)
         results, changes = judge_again(
@@ -135,16 +141,6 @@ def _rejudged(
         notes=tuple(notes),
         written=not given.dry_run,
     )
-
-
-def _protocol(folder: Path, info: Mapping[str, Any]) -> EvalProtocol:
-    try:
-        return EvalProtocol.read(info["protocol"])
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise ConfigError(
-            f"{folder / RUN_INFO}: incomplete protocol ({error}), as in evaluations of other tools and "
-            "older versions; evaluate again"
-        ) from error
 
 
 def _datasets(
@@ -248,10 +244,7 @@ def _write(
     order = {data.name: place for place, data in enumerate(datasets)}
     places = {(d.name, p.id): n for d in datasets for n, p in enumerate(d.problems)}
     every.sort(key=lambda one: (order[one[0].dataset], places[one[0].key[:2]], one[0].number))
-    metrics = outputs.write_metrics(folder, list(results), datasets, today, info.get("cutoff"))
-    outputs.write_rollouts(folder, every, today)
-    outputs.write_qa_logs(folder, every, today)
-    outputs.write_summary(folder, metrics, every)
+    outputs.write_all(folder, every, datasets, today, info.get("cutoff"))
 
 
 # ── rollouts of a training run ────────────────────────────────────────────────────────────────────
@@ -282,7 +275,12 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
             f"{run.config}: lacks the settings of prompts and rewards ({error}), as in runs of older "
             "versions, which cannot be rejudged"
         ) from error
-    known = _problems(folder, problems, coding)
+    paths = [problems] if problems else [Path(path) for path in coding.get("problems") or ()]
+    if missing := [path for path in paths if not path.is_file()]:
+        raise ConfigError(
+            f"{folder}: its file of problems {missing[0]} is missing; pass --problems FILE"
+        )
+    known = {one.id: one for path in paths for one in read_problems(path)}
     grader_before = str(run.provenance().get("grader_version", "unknown"))
     skipped: Counter[str] = Counter()
     stored: list[Stored] = []
@@ -296,8 +294,12 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
                 f"{folder}: problem {row.problem} is missing; pass the training run's file of problems "
                 "(--problems FILE)"
             )
-        if not given.force:
-            _refuse_another_prompt(folder, row, problem)
+        if not (given.force or "".join(problem.statement.split()) in "".join(row.prompt.split())):
+            raise ConfigError(
+                f"{folder}: the prompt of {row.problem} (step {row.step}) lacks that problem's "
+                "statement, so the problems have changed; pass the training run's file (--problems "
+                "FILE), or add --force to use these problems"
+            )
         stored.append(_of_row(row, problem, len(stored)))
     if not stored:
         why = ", ".join(f"{n} {reason}" for reason, n in skipped.items())
@@ -318,27 +320,6 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
             plain = json.loads(json.dumps(asdict(found), default=str))
             write_json(folder / SUMMARY, {k: v for k, v in plain.items() if k != "changes"})
     return found
-
-
-def _problems(folder: Path, problems: Path | None, coding: Mapping[str, Any]) -> dict[str, Problem]:
-    paths = [problems] if problems else [Path(path) for path in coding.get("problems") or ()]
-    for path in paths:
-        if not path.is_file():
-            raise ConfigError(
-                f"{folder}: its file of problems {path} is missing; pass --problems FILE"
-            )
-    return {one.id: one for path in paths for one in read_problems(path)}
-
-
-def _refuse_another_prompt(folder: Path, row: Rollout, problem: Problem) -> None:
-    """Raise `ConfigError` if the prompt does not contain the problem's statement."""
-    statement, prompt = ("".join(text.split()) for text in (problem.statement, row.prompt))
-    if statement not in prompt:
-        raise ConfigError(
-            f"{folder}: the prompt of {row.problem} (step {row.step}) lacks that problem's statement, so "
-            "the problems have changed; pass the training run's file (--problems FILE), or add "
-            "--force to use these problems"
-        )
 
 
 def _of_row(row: Rollout, problem: Problem, number: int) -> Stored:

@@ -10,12 +10,13 @@ run_info.json      {"model", "seed", "protocol": {"name", "hash", ...its setting
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.evaluation.journal import read_rows
 from coding_model_project.evaluation.journal import to_line as to_line  # evaluations of your own
 from coding_model_project.grading.brief import program_hash as program_hash
@@ -196,6 +197,19 @@ def with_completions(
     return found
 
 
+def refuse_outage(results: Sequence[Result], remedy: str) -> None:
+    """Refuse results of which an outage left some without a verdict.
+
+    Raises:
+        SandboxError: a program could not be run.
+    """
+    down = [one.ungradable for one in results if (one.ungradable or "").startswith("SandboxError")]
+    if down:
+        raise SandboxError(
+            f"{len(down)} of {len(results)} samples could not be judged ({down[0]}); {remedy}"
+        )
+
+
 def setting_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the settings of `now` that differ from the recorded ones, each as one short line.
 
@@ -232,6 +246,10 @@ def read_evaluation(path: Path) -> Evaluation:
     try:
         info = json.loads((path / RUN_INFO).read_text())
         results = tuple(read_rows(path / RESULTS, Result))
+        times = Counter(one.key for one in results)
+        for one in results:
+            if times[one.key] > 1:
+                raise DataError(f"{path / RESULTS}: duplicate sample {one.sample} of {one.problem}")
         return Evaluation(
             path=path,
             model=info["model"],
@@ -242,7 +260,7 @@ def read_evaluation(path: Path) -> Evaluation:
                 **{k: v for k, v in info["protocol"].items() if k not in ("name", "hash")},
                 "data": info["datasets"],
             },
-            results=_once(results, path / RESULTS),
+            results=results,
         )
     except FileNotFoundError as error:
         raise DataError(
@@ -266,13 +284,3 @@ def read_metrics(run: Path) -> Metrics:
         ) from error
     except ValueError as error:
         raise DataError(f"{run / METRICS}: damaged ({error})") from error
-
-
-def _once(results: tuple[Result, ...], path: Path) -> tuple[Result, ...]:
-    """Return the results, or raise `DataError` if a sample occurs twice."""
-    seen = set()
-    for result in results:
-        if result.key in seen:
-            raise DataError(f"{path}: duplicate sample {result.sample} of {result.problem}")
-        seen.add(result.key)
-    return results

@@ -199,7 +199,10 @@ async def judged(
         problem=sample.problem.id,
         sample=sample.number,
         passed=accepted(verdict, rule) if verdict else None,
-        pass_fraction=_pass_fraction(verdict, stop_early),
+        # Without it if judging stopped at the first failing test.
+        pass_fraction=verdict.pass_fraction
+        if verdict and (verdict.passed or not stop_early)
+        else None,
         error=error_of(verdict, rule) if verdict else None,
         ungradable=why,
         tokens=generated.tokens,
@@ -214,13 +217,6 @@ async def judged(
         program=program_hash(verdict.code) if verdict and verdict.code is not None else None,
         verdict=brief(verdict, sample.problem.hidden_tests, public_passed=None) if verdict else {},
     )
-
-
-def _pass_fraction(verdict: Verdict | None, stop_early: bool) -> float | None:
-    """Return the share of hidden tests passed, or None if judging stopped at the first failing test."""
-    if verdict is None or (stop_early and not verdict.passed):
-        return None
-    return verdict.pass_fraction
 
 
 # ── progress ──────────────────────────────────────────────────────────────────────────────────────

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from statistics import fmean
@@ -13,11 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding_model_project.errors import FilteredError, PromptError
-from coding_model_project.evaluation.intervals import (
-    pass_at_k,
-    rate_interval,
-    ratio_values,
-)
+from coding_model_project.evaluation.intervals import pass_at_k, rate_interval, ratio_values
 from coding_model_project.evaluation.results import Metrics, Result
 from coding_model_project.types import ERROR_GROUPS, ErrorType, Problem
 
@@ -49,11 +45,7 @@ def curves(groups: Sequence[Sequence[Result]]) -> dict[str, list[dict[str, Any]]
     for column, name in enumerate(("tokens", "judge_s")):
         spent = [costs[:, column] for costs, _ in solved]
         max_cost = max(float(total[column]) for _, total in solved)
-        min_cost = min(
-            (float(c[np.isfinite(c)].min()) for c in spent if np.isfinite(c).any()),
-            default=max_cost,
-        )
-        result[name] = [_point(spent, budget, name) for budget in _budgets(min_cost, max_cost)]
+        result[name] = [_point(spent, one, name) for one in budgets(spent, max_cost, _N_POINTS)]
     return result
 
 
@@ -80,12 +72,17 @@ def first_accepted_costs(
     return spent[np.arange(N_ORDERS), first], each.sum(axis=0)
 
 
-def _budgets(min_cost: float, max_cost: float) -> list[float]:
-    """Return budgets in equal ratios, from the cheapest success to the total cost."""
-    if max_cost <= 0 or min_cost >= max_cost:
-        return [max_cost]
-    low = max(min_cost, max_cost / 1000)
-    return [float(budget) for budget in np.geomspace(low, max_cost, _N_POINTS)]
+def budgets(spent: Iterable[NDArray[np.float64]], largest: float, n: int) -> list[float]:
+    """Return `n` budgets in equal ratios, from the cheapest success to the largest; else only that.
+
+    Args:
+        spent: by problem, the costs up to the first accepted sample.
+    """
+    finite = (float(c[np.isfinite(c)].min()) for c in spent if np.isfinite(c).any())
+    least = max(min(finite, default=largest), largest / 1000)
+    if not 0 < least < largest:
+        return [largest]
+    return [*map(float, np.geomspace(least, largest, n)[:-1]), largest]
 
 
 def _point(spent: Sequence[NDArray[np.float64]], budget: float, name: str) -> dict[str, Any]:
@@ -148,11 +145,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         "filtered": _ungradable_for(FilteredError, results),
         "problems_ungradable": len(problems) - len(groups),
         "pass@k": pass_rates(groups, ks),
-        **_base(groups, ks),
-        **_loose(groups, ks),
-        **_other_rules(groups, ks),
-        **_instructions(groups),
-        **_readings(groups, ks),
+        **{name: rates for name, rates in _other_rates(groups, ks) if rates},
         "pass_ratio": _pass_ratio(groups),
         "accepted": sum(bool(result.passed) for result in graded) / total if graded else None,
         "errors": {str(group): errors[group] / total for group in ERROR_GROUPS},
@@ -212,16 +205,17 @@ def pass_rates(
     Args:
         groups: each problem's graded samples.
     """
-    return {str(k): rate for k in ks if (rate := _pass_rate(groups, k)) is not None}
+    enough = {k: [group for group in groups if len(group) >= k] for k in ks}
+    return {
+        str(k): _rate([problem_rate(group, k) for group in found])
+        for k, found in enough.items()
+        if found
+    }
 
 
-def _pass_rate(groups: Sequence[Sequence[Result]], k: int) -> dict[str, float] | None:
-    rates = [
-        pass_at_k(len(group), sum(bool(result.passed) for result in group), k)
-        for group in groups
-        if len(group) >= k
-    ]
-    return _rate(rates) if rates else None
+def problem_rate(results: Sequence[Result], k: int) -> float:
+    """Return a problem's pass@k."""
+    return pass_at_k(len(results), sum(bool(one.passed) for one in results), k)
 
 
 def _with(groups: Sequence[Sequence[Result]], detail: str) -> list[Sequence[Result]]:
@@ -229,10 +223,30 @@ def _with(groups: Sequence[Sequence[Result]], detail: str) -> list[Sequence[Resu
     return [group for group in groups if all(detail in one.verdict for one in group)]
 
 
-def _base(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, Any]:
-    """Return the rates by `Problem.base_tests`; empty if no problem has any."""
-    judged = _with(groups, "base_passed")
-    return {"base": _rates_by(judged, ks, lambda one: one["base_passed"])} if judged else {}
+def _other_rates(
+    groups: Sequence[Sequence[Result]], ks: Sequence[int]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rates by other readings of the verdicts, empty for problems without one."""
+    yield "base", _rates_by(_with(groups, "base_passed"), ks, lambda one: one["base_passed"])
+    loosely = _with(groups, "loose_passed")
+    if loosely:
+        shares = [
+            fmean(one.verdict["followed_loosely"] / one.verdict["n_tests"] for one in group)
+            for group in loosely
+        ]
+        rates = _rates_by(loosely, ks, lambda one: one["loose_passed"])
+        yield "loose", {"pass@k": rates, "pass_ratio": _rate(shares)}
+    by_rules = _with(groups, "other_rules")
+    names = by_rules[0][0].verdict["other_rules"] if by_rules else ()
+    yield (
+        "other_rules",
+        {
+            name: _rates_by(by_rules, ks, lambda one, name=name: one["other_rules"][name])
+            for name in names
+        },
+    )
+    yield "instructions", _instructions(loosely)
+    yield "readings", _readings(groups, ks)
 
 
 def _rates_by(
@@ -246,29 +260,7 @@ def _rates_by(
     )
 
 
-def _loose(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, Any]:
-    """Return the rates by the loose rules (`Verdict.followed_loosely`); empty without any."""
-    judged = _with(groups, "loose_passed")
-    shares = [
-        fmean(one.verdict["followed_loosely"] / one.verdict["n_tests"] for one in group)
-        for group in judged
-    ]
-    rates = _rates_by(judged, ks, lambda one: one["loose_passed"])
-    return {"loose": {"pass@k": rates, "pass_ratio": _rate(shares)}} if judged else {}
-
-
-def _other_rules(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, Any]:
-    """Return pass@k by each of `Verdict.other_rules`; empty without any."""
-    judged = _with(groups, "other_rules")
-    names = judged[0][0].verdict["other_rules"] if judged else ()
-    rates = {
-        name: _rates_by(judged, ks, lambda one, name=name: one["other_rules"][name])
-        for name in names
-    }
-    return {"other_rules": rates} if rates else {}
-
-
-def _instructions(groups: Sequence[Sequence[Result]]) -> dict[str, Any]:
+def _instructions(judged: Sequence[Sequence[Result]]) -> dict[str, Any]:
     """Return rates over instructions, as IFEval's authors define them.
 
     Empty if there are none, or one for each problem: the rates are then those over problems.
@@ -277,7 +269,6 @@ def _instructions(groups: Sequence[Sequence[Result]]) -> dict[str, Any]:
     inst_level_loose_acc), where `pass_ratio` is a mean of problems' shares; strict_mean: the mean of
     `strict` and pass@1 (prompt_level_strict_acc), which some model cards call IFEval.
     """
-    judged = _with(groups, "loose_passed")
     if all(one.verdict["n_tests"] == 1 for group in judged for one in group):
         return {}
 
@@ -292,7 +283,7 @@ def _instructions(groups: Sequence[Sequence[Result]]) -> dict[str, Any]:
         "loose": followed("followed_loosely"),
         "strict_mean": (strict + prompts) / 2,
     }
-    return {"instructions": {name: _rate(values) for name, values in rates.items()}}
+    return {name: _rate(values) for name, values in rates.items()}
 
 
 def _readings(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, Any]:
@@ -310,14 +301,12 @@ def _readings(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str
         if why := one.verdict.get("publisher_differs"):
             differ.setdefault(why, []).append(f"{one.problem} {one.sample}")
     return {
-        "readings": {
-            "ours": pass_rates([[one.by_this_judge for one in group] for group in groups], ks),
-            "publisher": pass_rates([[one.by_publisher for one in group] for group in groups], ks),
-            "differ": {
-                why: {"answers": len(found), "example": min(found)}
-                for why, found in sorted(differ.items(), key=lambda item: (-len(item[1]), item[0]))
-            },
-        }
+        "ours": pass_rates([[one.by_this_judge for one in group] for group in groups], ks),
+        "publisher": pass_rates([[one.by_publisher for one in group] for group in groups], ks),
+        "differ": {
+            why: {"answers": len(found), "example": min(found)}
+            for why, found in sorted(differ.items(), key=lambda item: (-len(item[1]), item[0]))
+        },
     }
 
 

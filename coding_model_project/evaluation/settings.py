@@ -113,27 +113,10 @@ def simple_backend(config: EvaluationConfig, *, seed: int, on_cpu: bool) -> Back
     if config.base_url is not None:
         from coding_model_project.evaluation.backends.openai_backend import OpenAIBackend
 
-        return OpenAIBackend(
-            config.base_url,
-            config.model,
-            concurrency=config.concurrency or 32,
-            send_seeds=config.send_seeds,
-            extra_body=config.extra_body,
-            token_limit_field=config.token_limit_field,
-            key_variable=config.api_key_env,
-            timeout_s=config.timeout_s,
-            retry_s=config.retry_s,
-        )
+        return OpenAIBackend(config)
     from coding_model_project.evaluation.backends.vllm_backend import VllmBackend
 
-    return VllmBackend(
-        config.model,
-        max_model_len=config.max_model_len,
-        dtype=config.dtype,
-        seed=seed,
-        concurrency=config.concurrency or 256,
-        on_cpu=on_cpu,
-    )
+    return VllmBackend(config, seed=seed, on_cpu=on_cpu)
 
 
 # ── model profiles ────────────────────────────────────────────────────────────────────────────────

@@ -74,20 +74,15 @@ def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
     errors = [
         f"{name}: {_errors(found['errors'])}" for name, found in metrics.items() if found["graded"]
     ]
-    differ = [
-        _differences(name, found["readings"]["differ"])
-        for name, found in metrics.items()
-        if "readings" in found
-    ]
-    return "\n".join([table_text(table), *errors, *differ])
-
-
-def _differences(name: str, differ: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a line on the answers that the two rules decide differently."""
-    total = sum(found["answers"] for found in differ.values())
-    parts = (f"{one['answers']} {why} ({one['example']})" for why, one in differ.items())
-    of = f": {', '.join(parts)}" if total else ""
-    return f"{name}: {total} answers differ by the publisher's rule{of}"
+    lines = [table_text(table), *errors]
+    for name, found in metrics.items():
+        if "readings" in found:
+            differ = found["readings"]["differ"]
+            total = sum(one["answers"] for one in differ.values())
+            parts = (f"{one['answers']} {why} ({one['example']})" for why, one in differ.items())
+            of = f": {', '.join(parts)}" if total else ""
+            lines.append(f"{name}: {total} answers differ by the publisher's rule{of}")
+    return "\n".join(lines)
 
 
 def other_readings(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -149,15 +144,11 @@ def budget_table(metrics: Mapping[str, Any]) -> str:
         for number in range(rows):
             cells = []
             for curve, digits in ((curves["tokens"], 0), (curves["judge_s"], 3)):
-                point = curve[number] if number < len(curve) else None
-                cells += (
-                    [
-                        f"{point['budget']:,.{digits}f}",
-                        rate_text(point | {"value": point["pass_rate"]}),
-                    ]
-                    if point
-                    else ["", ""]
-                )
+                if number < len(curve):
+                    rate = rate_text(curve[number] | {"value": curve[number]["pass_rate"]})
+                    cells += [f"{curve[number]['budget']:,.{digits}f}", rate]
+                else:
+                    cells += ["", ""]
             table.add_row(name, *cells)
     return "spent on a problem, until a sample is accepted:\n" + table_text(table)
 
@@ -199,17 +190,8 @@ def comparison_tables(comparison: Comparison) -> RenderableType:
 
 
 def _pairs_table(comparison: Comparison) -> Table:
-    columns = (
-        "data set",
-        "side",
-        "n",
-        f"pass@{comparison.k}",
-        "difference",
-        "p",
-        "changed",
-        "shows",
-    )
-    table = plain_table(columns, left=2)
+    numbers = ("n", f"pass@{comparison.k}", "difference", "p", "changed", "shows")
+    table = plain_table(("data set", "side", *numbers), left=2)
     for pair in comparison.pairs:
         style = "bold" if pair.corrected_p < ALPHA else ""
         table.add_row(
@@ -239,21 +221,13 @@ def _score(score: Score) -> str:
     return f"{percent(score.mean)}{spread}"
 
 
-def _changed(pair: Pair) -> list[str]:
-    lines = [
-        f"{pair.dataset}, {pair.second}: {len(names)} {label}{': ' if names else ''}{_some(names)}"
-        for label, names in (("gained", pair.gained), ("lost", pair.lost))
-    ]
+def _changed(pair: Pair) -> Iterator[str]:
+    for label, names in (("gained", pair.gained), ("lost", pair.lost)):
+        some = f": {', '.join(names[:N_SHOWN])}" if names else ""
+        more = f" and {len(names) - N_SHOWN} more (--json has all)" if len(names) > N_SHOWN else ""
+        yield f"{pair.dataset}, {pair.second}: {len(names)} {label}{some}{more}"
     if pair.not_shared:
-        lines.append(
-            f"{pair.dataset}: {pair.not_shared} problems excluded: not every run has graded them"
-        )
-    return lines
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - N_SHOWN} more (--json has all)" if len(names) > N_SHOWN else ""
-    return ", ".join(names[:N_SHOWN]) + more
+        yield f"{pair.dataset}: {pair.not_shared} problems excluded: not every run has graded them"
 
 
 def _shifts_table(pair: Pair) -> Table:

@@ -20,16 +20,6 @@ taco: TACO 245eba3, metrics/testing_util.py
     are those of its characters, and the sets are the sets of characters of its words.
 prime_code: verl 0.9.1, utils/reward_score/prime_code/testing_util.py
     As apps without the sets. No tolerance if all lines of both texts consist of digits.
-sandboxfusion: SandboxFusion 469de08, sandbox/utils/testing.py, for data sets with standard input
-    Lower-cases the text, and strips it and each line. As many lines must remain. Each is equal as
-    text, or is a number, within a relative 1e-5.
-genesys: genesys bc10edd, src/genesys/verifiers/code_test_verifier.py, which made SYNTHETIC-1
-    Strips the text and each line. All is equal as text.
-open_r1: open-r1 1416fa0, src/open_r1/rewards.py
-    As genesys, but only as many lines are compared as the shorter text has, and the expected text
-    is stripped by line only. Reads the output with universal newlines.
-verl_sandbox_fusion: verl 0.9.1, utils/reward_score/sandbox_fusion/utils.py
-    Equal text, without newlines at the end.
 
 An exception in a harness is a wrong answer there, so it is False here. Programs write the output,
 so all work is linear in the length of both texts.
@@ -64,13 +54,6 @@ def _universal_newlines(text: str) -> str:
 
 def _pairwise(same: Callable[[_T, _T], bool], expected: Sequence[_T], got: Sequence[_T]) -> bool:
     return len(expected) == len(got) and all(map(same, expected, got))
-
-
-def _same_lines(expected: str, got: str, same: Comparison) -> bool:
-    """Return whether the stripped lines are equal as text, or else by a rule, one by one."""
-    return _pairwise(
-        lambda one, other: one == other or same(one, other), _lines(expected), _lines(got)
-    )
 
 
 def _same_decimals(expected: str, got: str) -> bool:
@@ -219,29 +202,14 @@ def _taco(expected: str, got: str) -> bool:
     )
 
 
-def _relatively_near(expected: str, got: str) -> bool:
-    wanted, found = _float(expected), _float(got)
-    if wanted is None or found is None:
-        return False
-    return abs(found - wanted) / max(abs(wanted), 1e-10) < 1e-5
-
-
-def _open_r1(expected: str, got: str) -> bool:
-    lines = _universal_newlines(got).strip().split("\n")
-    pairs = zip(expected.split("\n"), lines, strict=False)
-    return all(one.strip() == other.strip() for one, other in pairs)
-
-
 COMPARISONS: dict[str, Comparison] = {
-    "livecodebench": lambda e, g: _same_lines(e, g, _same_decimals),
+    "livecodebench": lambda e, g: _pairwise(
+        lambda one, other: one == other or _same_decimals(one, other), _lines(e), _lines(g)
+    ),
     "codecontests": _codecontests,
     "apps": lambda e, g: _like_apps(e, g, _near_or_same_sets),
     "taco": _taco,
     "prime_code": lambda e, g: _like_apps(e, g, _near_unless_digits),
-    "sandboxfusion": lambda e, g: _same_lines(e.lower(), g.lower(), _relatively_near),
-    "genesys": lambda e, g: _lines(e) == _lines(g),
-    "open_r1": _open_r1,
-    "verl_sandbox_fusion": lambda e, g: e.rstrip("\n") == g.rstrip("\n"),
 }
 """Rules by publisher. They are pure and raise nothing."""
 

@@ -2,7 +2,7 @@
 
 chart_lines.py       rollouts → sums per step and problem → the lines and stacks of charts
 charts.py            lines, stacks and scores → charts as figures.js draws them
-run_charts.py        the charts of a run page and their texts
+run_charts.py        the charts of a run page; run_charts.yaml has their texts
 sample_selection.py  the choice of samples, if not all fit on the page, as the table that it reads
 run_page.py          the page about runs: facts, charts and samples
 timeline.js          an episode of the bash agent, turn by turn

@@ -12,11 +12,10 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -71,7 +70,7 @@ class StepTally:
         public = row.verdict.get("public_passed")
         self.n_public += public is not None
         self.n_public_only += bool(public) and error is not None
-        self.judge_s += _number(row.verdict, "judge_s")
+        self.judge_s += float(row.verdict.get("judge_s") or 0)
 
     def accepted_rates(self) -> list[float]:
         """Return the share of accepted samples per problem."""
@@ -130,11 +129,6 @@ def error_group(error: str | None) -> str:
     return str(ErrorType(error).group) if error in ErrorType.__members__ else error
 
 
-def _number(values: Mapping[str, Any], key: str) -> float:
-    value = values.get(key)
-    return float(value) if isinstance(value, (int, float)) else 0.0
-
-
 Metrics = Mapping[int, dict[str, float]]
 
 N_RESAMPLES = 2_000
@@ -143,6 +137,15 @@ N_RESAMPLES = 2_000
 VERDICTS = (ACCEPTED, *(str(group) for group in ERROR_GROUPS))
 _SPLITS = ("train", "validation")
 _VALIDATION = re.compile(r"val-core/(?P<source>.+)/acc/mean@\d+")
+_STALENESS = {
+    "oldest": "training/off_policy/trajectory_staleness_worst/max",
+    "mean": "training/off_policy/trajectory_staleness_worst/mean",
+}
+"""Weight versions between a sample's generation and its training."""
+_EVICTED = {
+    "too old": "training/off_policy/evicted_samples",
+    "failed": "training/rollout_failure/evicted_samples",
+}
 _STEP_PARTS = {
     "log-probabilities": "timing_s/old_log_prob",
     "update": "timing_s/update_actor",
@@ -174,8 +177,8 @@ def chart_lines(
             metrics, {"train": "judge/infra_rate", "validation": "val-aux/judge/infra_rate"}
         ),
         "mismatch": _logged(metrics, {"": "rollout/mismatch"}),
-        "staleness": _staleness(metrics),
-        "evicted": _evicted(metrics),
+        "staleness": _nonzero(_logged(metrics, _STALENESS)),
+        "evicted": _nonzero(_logged(metrics, _EVICTED)),
     }
     return {chart: lines for chart, lines in charts.items() if lines}
 
@@ -183,32 +186,14 @@ def chart_lines(
 def chart_stacks(tally: RunTally, metrics: Metrics) -> dict[str, Stack]:
     """Return a run's stacked charts, without those that have no data."""
     stacks = {
-        "errors": _logged_errors(metrics) or _judged_errors(tally.steps("train")),
+        "errors": _errors(metrics, tally.steps("train")),
         "times": _times(metrics),
     }
     return {chart: stack for chart, stack in stacks.items() if stack.steps}
 
 
-def _staleness(metrics: Metrics) -> list[Line]:
-    """Return the staleness of samples in weight versions; empty if samples are never stale."""
-    lines = _logged(
-        metrics,
-        {
-            "oldest": "training/off_policy/trajectory_staleness_worst/max",
-            "mean": "training/off_policy/trajectory_staleness_worst/mean",
-        },
-    )
-    return lines if any(any(line.values) for line in lines) else []
-
-
-def _evicted(metrics: Metrics) -> list[Line]:
-    lines = _logged(
-        metrics,
-        {
-            "too old": "training/off_policy/evicted_samples",
-            "failed": "training/rollout_failure/evicted_samples",
-        },
-    )
+def _nonzero(lines: Iterable[Line]) -> list[Line]:
+    """Return the lines of what happens in some runs only, without those that are 0 throughout."""
     return [line for line in lines if any(line.values)]
 
 
@@ -340,18 +325,15 @@ def _public(split: str, steps: Mapping[int, StepTally]) -> list[Line]:
     return [Line(label=split, steps=list(ran), values=shares)]
 
 
-def _logged_errors(metrics: Metrics) -> Stack | None:
-    steps = [step for step, data in metrics.items() if f"judge/{ACCEPTED}" in data]
-    if not steps:
-        return None
-    parts = {v: [metrics[step].get(f"judge/{v}", 0.0) for step in steps] for v in VERDICTS}
-    return Stack(steps=steps, parts=parts)
-
-
-def _judged_errors(steps: Mapping[int, StepTally]) -> Stack:
-    tallies = steps.values()
-    parts = {v: [tally.verdicts[v] / tally.n for tally in tallies] for v in VERDICTS}
-    return Stack(steps=list(steps), parts=parts)
+def _errors(metrics: Metrics, steps: Mapping[int, StepTally]) -> Stack:
+    """Return the share of each verdict: as logged, else by the recorded samples."""
+    logged = {n: data for n, data in metrics.items() if f"judge/{ACCEPTED}" in data}
+    shares = logged or {
+        n: {f"judge/{v}": tally.verdicts[v] / tally.n for v in VERDICTS}
+        for n, tally in steps.items()
+    }
+    parts = {v: [data.get(f"judge/{v}", 0.0) for data in shares.values()] for v in VERDICTS}
+    return Stack(steps=list(shares), parts=parts)
 
 
 def _times(metrics: Metrics) -> Stack:

@@ -160,7 +160,7 @@ class Trace:
     """Data for the page's scripts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Chart:
     """Traces with their texts."""
 
@@ -202,7 +202,7 @@ def line_chart(id: str, kind: Kind, curves: Sequence[tuple[Key, Line]]) -> Chart
         )
         for key, line in curves
     ]
-    return Chart(id=id, kind=kind, shape=Shape.lines, traces=traces, caption=f"Last: {last}.")
+    return Chart(id, kind, Shape.lines, traces, f"Last: {last}.")
 
 
 def _bounds(line: Line, n: int, kind: Kind) -> str:
@@ -215,12 +215,6 @@ def line_key(name: str, colour: int, dash: int = 0) -> Key:
     """Return a line's style, by the number of its run and of the line within the run."""
     dash_pattern = _DASHES[dash % len(_DASHES)]
     return Key(name=name, colour=f"var(--run-{colour % N_COLOURS})", dash=dash_pattern)
-
-
-def history_chart(id: str, kind: Kind, samples: Sequence[tuple[Key, Mapping[str, Any]]]) -> Chart:
-    """Return a chart of shares by step that the page fills in from the samples in each trace's `meta`."""
-    traces = [Trace(key=key, meta=meta) for key, meta in samples]
-    return Chart(id=id, kind=kind, shape=Shape.lines, traces=traces, height=200)
 
 
 def stack_chart(id: str, kind: Kind, stack: Stack, *, by_name: bool) -> Chart:
@@ -244,8 +238,7 @@ def stack_chart(id: str, kind: Kind, stack: Stack, *, by_name: bool) -> Chart:
         f"{trace.key.name} {kind.text(values[-1])}"
         for trace, values in zip(traces, stack.parts.values(), strict=True)
     )
-    caption = f"Step {stack.steps[-1]}: {last}."
-    return Chart(id=id, kind=kind, shape=Shape.stack, traces=traces, caption=caption)
+    return Chart(id, kind, Shape.stack, traces, f"Step {stack.steps[-1]}: {last}.")
 
 
 def bar_chart(id: str, kind: Kind, sides: Mapping[str, Sequence[Bar]]) -> Chart:
@@ -267,8 +260,7 @@ def bar_chart(id: str, kind: Kind, sides: Mapping[str, Sequence[Bar]]) -> Chart:
         for side, scores in sides.items()
         for score in scores
     ]
-    caption = f"{'; '.join(texts)}."
-    return Chart(id=id, kind=kind, shape=Shape.bars, traces=traces, caption=caption)
+    return Chart(id, kind, Shape.bars, traces, f"{'; '.join(texts)}.")
 
 
 def difference_chart(id: str, kind: Kind, differences: Sequence[Bar]) -> Chart:
@@ -285,11 +277,5 @@ def difference_chart(id: str, kind: Kind, differences: Sequence[Bar]) -> Chart:
     labelled = [
         f"{one.label} {one.value:+.1%} {text}" for one, text in zip(differences, texts, strict=True)
     ]
-    return Chart(
-        id=id,
-        kind=kind,
-        shape=Shape.differences,
-        traces=[trace],
-        caption=f"{'; '.join(labelled)}.",
-        height=60 + 44 * len(differences),
-    )
+    height = 60 + 44 * len(differences)
+    return Chart(id, kind, Shape.differences, [trace], f"{'; '.join(labelled)}.", height)

@@ -1,4 +1,4 @@
-"""The charts of a run page, with their texts and lines.
+"""The charts of a run page. `run_charts.yaml` has their titles and notes.
 
 Colours distinguish runs, dashes the lines of a run; stacked charts have a figure per run.
 """
@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
 
 from coding_model_project.reports.charts import (
     Chart,
@@ -14,8 +17,9 @@ from coding_model_project.reports.charts import (
     Kind,
     Line,
     RunData,
+    Shape,
+    Trace,
     bar_chart,
-    history_chart,
     line_chart,
     line_key,
     stack_chart,
@@ -34,100 +38,14 @@ class RunCharts:
     """Chart of one problem's history: a trace per run and split, filled in by the page."""
 
 
-_MEAN = "Mean over problems of the {}; 95% interval over problems."
-_ARMS = Kind(
-    title="Accepted, by arm", percent=True, band="seeds",
-    note="Mean of an arm's seeds at the steps that all have; the band spans the least to the greatest "
-    "seed.",
-)  # fmt: skip
-_LINES = {
-    "accepted": Kind(
-        title="Accepted, training", percent=True, band="95% interval",
-        note="Share of samples that pass every hidden test, as a mean over problems; 95% interval over "
-        "problems.",
-    ),
-    "accepted_by_source": Kind(
-        title="Accepted, by source", percent=True, band="95% interval",
-        note="Problems of each data set separately; intervals as above.",
-    ),
-    "validation": Kind(
-        title="Accepted, validation", percent=True, band="95% interval",
-        note="As for training, on problems that are not trained on.",
-    ),
-    "evaluations": Kind(
-        title="Checkpoints, evaluated", percent=True, band="95% interval",
-        note="pass@1 of checkpoints that `watch` evaluated, with 95% intervals over problems.",
-    ),
-    "measures": Kind(
-        title="Checkpoints, by other tools", band="95% interval", from_zero=False,
-        note="Values of `watch --command`; intervals from the tools' standard errors.",
-    ),
-    "reward": Kind(title="Mean reward", band="95% interval", note=_MEAN.format("mean reward")),
-    "reward_by_source": Kind(
-        title="Mean reward, by source", band="95% interval",
-        note="Problems of each data set separately; intervals as above.",
-    ),
-    "loss": Kind(
-        title="Loss", from_zero=False,
-        note="Supervised training: loss per batch, and on the validation set.",
-    ),
-    "parts": Kind(
-        title="Reward parts", from_zero=False, note="Mean of each part over the samples of a step.",
-    ),
-    "length": Kind(
-        title="Response length", unit="tokens", band="p5–p95",
-        note="Mean over a step's samples; the band holds 90% of them (5th to 95th percentile).",
-    ),
-    "public": Kind(
-        title="Public tests passed, hidden failed", percent=True,
-        note="Share of judged samples; a rise can mean that the public tests are being gamed.",
-    ),
-    "infra": Kind(
-        title="Could not be judged", percent=True,
-        note="Share of samples lost to infrastructure failures, which are not scored.",
-    ),
-    "mismatch": Kind(
-        title="Rollout mismatch", unit="nats",
-        note="Mean difference of a token's log-probability between rollout and trainer; both hold the "
-        "same policy if it is near 0.",
-    ),
-    "staleness": Kind(
-        title="Staleness",
-        note="Weight versions between generation and training, by a sample's oldest token.",
-    ),
-    "evicted": Kind(
-        title="Evicted groups",
-        note="Groups of samples that were replaced: too old (coding.max_staleness), or none judged.",
-    ),
-}  # fmt: skip
-_IN_SOME_RUNS = frozenset(
-    {"accepted_by_source", "reward_by_source", "mismatch", "staleness", "evicted"}
-)
+_CHARTS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+_RARE = frozenset(name for name, keys in _CHARTS["lines"].items() if keys.pop("rare", False))
 """Charts that not every run has, and that are not reported as missing."""
-_STACKS = {
-    "errors": Kind(
-        title="Verdicts", percent=True,
-        note="Share of each verdict among the judged training samples of a step.",
-    ),
-    "times": Kind(
-        title="Where the time went", unit="seconds",
-        note="Wall-clock time per step. Waiting for the judge excludes judging during generation; "
-        "validation follows the step.",
-    ),
-}  # fmt: skip
-_BARS = {
-    "pass_at_k": Kind(
-        title="pass@k", percent=True,
-        note="Chance that at least one of k samples passes every hidden test; 95% interval over "
-        "problems.",
-    ),
-    "months": Kind(
-        title="Accepted, by month of publication", percent=True,
-        note="pass@1 of the problems of each month; 95% interval over problems. From the "
-        "cut-off on the model cannot have seen them in training.",
-    ),
-}  # fmt: skip
-_HISTORY = Kind(title="Accepted share by step", note="", percent=True)
+_LINES, _BARS, _STACKS = (
+    {name: Kind(**keys) for name, keys in _CHARTS[shape].items()}
+    for shape in ("lines", "bars", "stacks")
+)
+_ARMS, _HISTORY = _LINES.pop("arms"), _LINES.pop("history")
 
 
 def run_charts(
@@ -146,7 +64,7 @@ def run_charts(
     for name, kind in _LINES.items():
         if curves := list(_run_curves(runs, name)):
             first.append(line_chart(name, kind, curves))
-        elif trained and name not in _IN_SOME_RUNS:
+        elif trained and name not in _RARE:
             missing.append(kind.title)
     for name, kind in _BARS.items():
         sides = {
@@ -174,16 +92,19 @@ def run_charts(
             rows.append(charts)
         else:
             first += charts
-    samples = [
-        (
-            line_key(f"{run.name} · {split}" if len(runs) > 1 else split, number, of),
-            {"run": number, "split": split},
+    history = [  # the page draws the steps of the problem that the reader follows
+        Trace(
+            key=line_key(f"{run.name} · {split}" if len(runs) > 1 else split, number, of),
+            meta={"run": number, "split": split},
         )
         for number, run in enumerate(runs)
         for of, split in enumerate(splits)
     ]
-    history = history_chart("history", _HISTORY, samples)
-    return RunCharts(rows=rows, missing=missing, history=history)
+    return RunCharts(
+        rows=rows,
+        missing=missing,
+        history=Chart("history", _HISTORY, Shape.lines, history, height=200),
+    )
 
 
 def _run_curves(runs: Sequence[RunData], chart: str) -> Iterator[tuple[Key, Line]]:

@@ -19,8 +19,8 @@ from coding_model_project.reports.charts import Bar, Line, RunData, Samples, Wri
 from coding_model_project.reports.page import write_page
 from coding_model_project.reports.run_charts import run_charts
 from coding_model_project.reports.sample_selection import Choice, Index, SampleTable, choose
-from coding_model_project.runs.folder import RunFolder, State
-from coding_model_project.runs.overview import read_metrics, total
+from coding_model_project.runs.folder import RunFolder
+from coding_model_project.runs.overview import duration, read_metrics, summarise
 from coding_model_project.runs.rollouts import read_rollouts
 
 BUDGET_BYTES = 16_000_000
@@ -163,19 +163,24 @@ def run_facts(
     Raises:
         ConfigError: the folder is not a run's.
     """
-    origin = run.provenance()
+    origin, summary = run.provenance(), summarise(run)
+    judge_s, began = summary["judge_s"] or tally.judge_s, time.gmtime(origin.get("created") or 0)
+    steps = [*metrics, *(step for split in tally.splits.values() for step in split)]
+    git = origin.get("git") or {}
+    commit = f"{str(git.get('commit', ''))[:12]} on {git.get('branch', '?')}" if git else ""
+    changed = " with changes, see patches/" if git.get("dirty") else ""
     facts = {
         "recipe": str(origin.get("recipe") or ""),
         "state": _state(run),
         **_evaluated(run),
         "accepted": _accepted(lines),
-        "step": _step(tally, metrics) if lines else "",
-        "started": _clock(origin.get("created")),
-        "duration": _duration(run),
-        "tokens": _tokens(tally, run),
-        "judge": _judge(tally, run),
+        "step": str(max(steps)) if lines and steps else "",
+        "started": time.strftime("%Y-%m-%d %H:%M UTC", began) if origin.get("created") else "",
+        "duration": duration(summary["seconds"]) if summary["seconds"] else "",
+        "tokens": _tokens(tally, summary["tokens"]),
+        "judge": f"{judge_s:,.1f} s of running programs" if judge_s else "",
         "seeds": _seeds(origin.get("seeds") or {}),
-        "commit": _commit(origin.get("git")),
+        "commit": f"{commit}{changed}",
         "host": _host(origin),
         "folder": str(run.path),
         "command": shlex.join(origin.get("command") or []),
@@ -190,7 +195,7 @@ def _evaluated(run: RunFolder) -> dict[str, str]:
     info = json.loads((run.path / RUN_INFO).read_text())
     protocol = info["protocol"]
     facts = {"model": info["model"], "protocol": f"{protocol['name']} ({protocol['hash']})"}
-    for name, found in json.loads((run.path / METRICS).read_text()).items():
+    for name, found in read_metrics_of(run.path).items():
         rates = [f"pass@{k} {rate_text(rate)}" for k, rate in found["pass@k"].items()]
         rates += [f"pass ratio {rate_text(found['pass_ratio'])}"] if found["pass_ratio"] else []
         rates += [
@@ -246,51 +251,12 @@ def _state(run: RunFolder) -> str:
     return f"{run.state}{number}" + (f": {error}" if error else "")
 
 
-def _step(tally: RunTally, metrics: Metrics) -> str:
-    steps = [*metrics, *(step for split in tally.splits.values() for step in split)]
-    return str(max(steps)) if steps else ""
-
-
-def _clock(seconds: float | None) -> str:
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds)) if seconds else ""
-
-
-def _duration(run: RunFolder) -> str:
-    """Return the duration of all attempts, without the time between them."""
-    attempts = run.attempts()
-    ends = [attempt.ended for attempt in attempts]
-    if attempts and ends[-1] is None:
-        ends[-1] = time.time() if run.state is State.running else _last_sign(run)
-    pairs = zip(attempts, ends, strict=True)
-    return _hours(sum(max(0.0, end - attempt.started) for attempt, end in pairs if end))
-
-
-def _last_sign(run: RunFolder) -> float:
-    """Return when a run without a recorded end last wrote a file."""
-    files = [run.metrics, run.path / "rollouts.jsonl", run.log_dir(run.last_number)]
-    return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
-
-
-def _hours(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = ((hours, "h"), (minutes, "min"), (rest, "s"))
-    return " ".join(f"{value} {unit}" for value, unit in parts if value)
-
-
-def _tokens(tally: RunTally, run: RunFolder) -> str:
-    generated = total(run.metrics, "rollout/generated_tokens")
-    if generated:
-        return f"{generated:,.0f} generated in training"
+def _tokens(tally: RunTally, tokens: Mapping[str, int]) -> str:
+    if tokens["generated"]:
+        return f"{tokens['generated']:,} generated in training"
     if tally.tokens:
         return f"{tally.tokens:,} in judged samples"
-    trained = total(run.metrics, "train/global_tokens")
-    return f"{trained:,.0f} trained on" if trained else ""
-
-
-def _judge(tally: RunTally, run: RunFolder) -> str:
-    seconds = total(run.metrics, "judge/seconds") or tally.judge_s
-    return f"{seconds:,.1f} s of running programs" if seconds else ""
+    return f"{tokens['trained']:,} trained on" if tokens["trained"] else ""
 
 
 def _seeds(seeds: Mapping[str, int]) -> str:
@@ -298,13 +264,6 @@ def _seeds(seeds: Mapping[str, int]) -> str:
     for key, value in seeds.items():
         by_value.setdefault(value, []).append(key)
     return "; ".join(f"{value} ({', '.join(keys)})" for value, keys in by_value.items())
-
-
-def _commit(git: Mapping[str, Any] | None) -> str:
-    if not git:
-        return ""
-    changed = " with changes, see patches/" if git.get("dirty") else ""
-    return f"{str(git.get('commit', ''))[:12]} on {git.get('branch', '?')}{changed}"
 
 
 def _host(origin: Mapping[str, Any]) -> str:

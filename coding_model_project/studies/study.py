@@ -258,15 +258,11 @@ def _run_member(study: Study, member: Member, say: Say) -> None:
     for stage, folder in zip(study.arms[member.arm], member.trainings, strict=True):
         overrides = [one.replace(PREVIOUS, previous) for one in stage.overrides]
         _run_recipe(member, stage.recipe, folder, [*overrides, seed], say)
-        previous = str(_model(folder, say).absolute())
+        found = source(folder)
+        model = found.model if found.is_merged else export(found, found.default_out, [], say)
+        previous = str(model.absolute())
     evaluation = [*study.evaluation, f"coding.evaluation.model={previous}", seed]
     _run_recipe(member, "baseline", member.evaluation, evaluation, say)
-
-
-def _model(folder: Path, say: Say) -> Path:
-    """Return the path of a training run's model, exporting it if needed."""
-    found = source(folder)
-    return found.model if found.is_merged else export(found, found.default_out, [], say)
 
 
 def _run_recipe(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from statistics import fmean
 
@@ -184,18 +185,9 @@ def _costs(study: Study, done: Sequence[Member]) -> Iterator[str]:
     yield _COST
     rows = []
     for arm in study.arms:
-        costs = [_cost(member) for member in done if member.arm == arm]
-        if costs:
-            rows.append(
-                (
-                    f"`{arm}`",
-                    str(len(costs)),
-                    f"{fmean(cost.generated for cost in costs):,.0f}",
-                    f"{fmean(cost.trained for cost in costs):,.0f}",
-                    f"{fmean(cost.judge_s for cost in costs):,.0f}",
-                    f"{fmean(cost.seconds for cost in costs):,.0f}",
-                )
-            )
+        if costs := [_cost(member) for member in done if member.arm == arm]:
+            means = map(fmean, zip(*map(astuple, costs), strict=True))
+            rows.append((f"`{arm}`", str(len(costs)), *(f"{mean:,.0f}" for mean in means)))
     yield "Means per member, its evaluation included:"
     columns = ("arm", "members", "tokens generated", "tokens trained on", "judge s", "wall s")
     yield markdown_table(columns, rows)
@@ -233,7 +225,10 @@ def _curves(study: Study, every: Sequence[Member], out: Path) -> Iterator[str]:
     width = together(found.values(), _N_ROWS)
     curves = {member: thinned(curve, width) for member, curve in found.items()}
     steps = sorted({step for curve in curves.values() for step in curve})
-    rows = [(str(step), *(_cell(curve, step) for curve in curves.values())) for step in steps]
+    rows = [
+        (str(step), *(f"{c[step]:.1%}" if step in c else "–" for c in curves.values()))
+        for step in steps
+    ]
     names = [f"`{member.arm}` {member.seed}" for member in curves]
     points = f"; a row is the mean of {width} steps" if width > 1 else ""
     yield f"<details><summary>As numbers, by arm and seed{points}</summary>"
@@ -252,10 +247,6 @@ def _curve_row(arm: Line) -> tuple[str, ...]:
     curve = dict(zip(arm.steps, arm.values, strict=True))
     points = list(thinned(curve, together([curve], _N_MARKS)).values())
     return arm.label, sparkline(points), f"{arm.values[0]:.1%} → {arm.values[-1]:.1%}"
-
-
-def _cell(curve: Curve, step: int) -> str:
-    return f"{curve[step]:.1%}" if step in curve else "–"
 
 
 # ── conclusions ───────────────────────────────────────────────────────────────────────────────────

@@ -1,8 +1,8 @@
 """The embedded default data: generated tasks, and a tiny model trained from scratch.
 
 prepare       the task sets and starting models as files, made once
-tinycode      small Python tasks composed from tinycode_families, with known mistakes; tinygolf: the same
-              as Harbor tasks; tinymix: with sums beside them
+tinycode      small Python tasks composed from tinycode_families, whose parts tinycode_parts.csv has, with
+              known mistakes; tinygolf: the same as Harbor tasks; tinymix: with sums beside them
 tinyshell     Harbor tasks of one or two shell commands, drawn by tinyshell_tasks
 tiny_model    a tiny model, trained from scratch on a corpus
 """

@@ -22,6 +22,7 @@ from coding_model_project.data.training.rows import is_made, write_manifest
 from coding_model_project.episodes.bash import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.synthetic.tiny_model import StartingModel, pretrain_once
 from coding_model_project.types import Problem
 
 MANIFEST = "manifest.json"
@@ -35,7 +36,7 @@ SETS = {
     "tinygolf": "coding_model_project.synthetic.tinygolf",
     "tinyshell": "coding_model_project.synthetic.tinyshell",
 }
-"""The task sets' modules, each with `prepare_files` and `prepare_model`."""
+"""The task sets' modules, each with `prepare_files` and `starting_model`."""
 
 Say = Callable[[str], None]
 
@@ -58,16 +59,14 @@ def prepare(coding: Any, model_path: str | None, *, say: Say) -> None:
             "your own files set coding.dataset=null"
         )
     data_dir, made = Path(coding.data_dir), import_module(SETS[coding.dataset])
-    how: dict[str, Any] = {"seed": coding.tinycode.seed, "say": say}
-    if coding.dataset == "tinyshell":
-        how["calls"] = Calls(coding.bash.calls)
-    size = coding.tinycode.sft_demonstrations
+    seed, size = coding.tinycode.seed, coding.tinycode.sft_demonstrations
+    how = {"calls": Calls(coding.bash.calls)} if coding.dataset == "tinyshell" else {}
     own = (
         {"style": coding.prompt, "sft_demonstrations": size} if coding.dataset == "tinycode" else {}
     )
-    made.prepare_files(data_dir, **how, **own)
+    made.prepare_files(data_dir, seed=seed, say=say, **how, **own)
     if model_path is not None and Path(model_path).absolute() == data_dir / "base":
-        made.prepare_model(data_dir, **how)
+        pretrain_once(data_dir, made.starting_model(seed, **how), seed=seed, say=say)
 
 
 def prepare_evaluated(coding: Any, *, say: Say) -> None:
@@ -139,16 +138,10 @@ def write_set(
     write_manifest(data_dir / MANIFEST, settings, counts)
 
 
-def prepare_model(data_dir: Path, *, seed: int, say: Say) -> None:
-    """Pre-train the tiny starting model into `data_dir/base`, unless it exists."""
+def starting_model(seed: int) -> StartingModel:
+    """Return the tiny starting model, which learns from noisy programs."""
     from coding_model_project.synthetic import tinycode
-    from coding_model_project.synthetic.tiny_model import TinyModelConfig, pretrain_once
 
-    pretrain_once(
-        data_dir,
-        lambda: tinycode.NoisyPrograms(tinycode.generate(seed=seed)),
-        TinyModelConfig(),
-        seed=seed,
-        takes="a minute and a half",
-        say=say,
+    return StartingModel(
+        lambda: tinycode.NoisyPrograms(tinycode.generate(seed=seed)), "a minute and a half"
     )

@@ -23,28 +23,11 @@ if TYPE_CHECKING:
     from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
-CHAT_TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}"
-    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+CHAT_TEMPLATE, TOOLS_CHAT_TEMPLATE = (
+    Path(__file__).with_name(f"{name}.jinja").read_text("utf-8")
+    for name in ("chat_template", "tools_chat_template")
 )
-TOOLS_CHAT_TEMPLATE = (
-    "{% set first = 1 if tools and messages[0]['role'] == 'system' else 0 %}"
-    "{% if tools %}<|im_start|>system\n{% if first %}{{ messages[0]['content'] }}\n{% endif %}<tools>\n"
-    "{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}</tools><|im_end|>\n{% endif %}"
-    "{% for message in messages[first:] %}{% if message['role'] == 'tool' %}"
-    "{% if loop.first or loop.previtem['role'] != 'tool' %}<|im_start|>user{% endif %}"
-    "{{ '\n<tool_response>\n' + message['content'] + '\n</tool_response>' }}"
-    "{% if loop.last or loop.nextitem['role'] != 'tool' %}<|im_end|>\n{% endif %}"
-    "{% else %}<|im_start|>{{ message['role'] }}\n{{ message['content'] or '' }}"
-    "{% for call in message['tool_calls'] or [] %}"
-    "{% if message['content'] or not loop.first %}{{ '\n' }}{% endif %}"
-    '<tool_call>\n{"name": {{ call.function.name | tojson }}, "arguments": '
-    "{% if call.function.arguments is string %}{{ call.function.arguments }}"
-    "{% else %}{{ call.function.arguments | tojson }}{% endif %}}\n</tool_call>{% endfor %}"
-    "<|im_end|>\n{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-"""Qwen2.5's form of tools, calls and outcomes, in as few tokens as possible."""
+"""The second has Qwen2.5's form of tools, calls and outcomes, in as few tokens as possible."""
 PROBE = (
     "Define solve(xs).<|im_end|>\ndef solve(xs):\n    return sum(x * 10 for x in xs)\n<|im_end|>"
 )
@@ -122,28 +105,28 @@ class _Example:
     """One per token: True if it is in the loss."""
 
 
-def pretrain_once(
-    data_dir: Path,
-    make_corpus: Callable[[], Corpus],
-    config: TinyModelConfig,
-    *,
-    seed: int,
-    takes: str,
-    say: Callable[[str], None],
-) -> None:
-    """Pre-train a tiny starting model into `data_dir/base`, unless it exists.
+@dataclass(frozen=True, slots=True)
+class StartingModel:
+    """A task set's starting model."""
 
-    Args:
-        make_corpus: called only if the model is missing.
-        takes: the duration to print.
-    """
+    corpus: Callable[[], Corpus]
+    """Called only if the model is missing."""
+    takes: str
+    """The duration to print."""
+    config: TinyModelConfig = TinyModelConfig()
+
+
+def pretrain_once(
+    data_dir: Path, model: StartingModel, *, seed: int, say: Callable[[str], None]
+) -> None:
+    """Pre-train a tiny starting model into `data_dir/base`, unless it exists."""
     out = data_dir / "base"
     if (out / "config.json").exists():
         return
-    say(f"pre-training a tiny model from scratch into {out} (once, {takes})")
-    corpus = make_corpus()
-    with progress_bar("pre-training", config.steps) as advance:
-        pretrain(out, corpus, config, seed=seed, progress=advance)
+    say(f"pre-training a tiny model from scratch into {out} (once, {model.takes})")
+    corpus = model.corpus()
+    with progress_bar("pre-training", model.config.steps) as advance:
+        pretrain(out, corpus, model.config, seed=seed, progress=advance)
 
 
 def pretrain(

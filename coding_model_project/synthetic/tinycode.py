@@ -6,7 +6,8 @@ import ast
 import builtins
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import CodeType
@@ -128,7 +129,11 @@ def _task(composition: Composition, rng: random.Random, number: int) -> Task | N
     if Failed in gold or len({repr(value) for value in gold}) < 4:
         return None  # almost constant: too many wrong programs would pass
     bad_bodies = {}
-    for body in _mistaken_bodies(composition):
+    codes, hard = [p.code for p in composition.parts], [p.hard for p in composition.parts]
+    for slot, p in enumerate(composition.parts):
+        if p.mistake is None:
+            continue
+        body = composition.body((*codes[:slot], p.mistake.code, *codes[slot + 1 :]))
         got = outcomes(program(composition, body, stdin=False), inputs)
         differs = [i for i, value in enumerate(gold) if not same_value(value, got[i])]
         if differs:
@@ -140,7 +145,11 @@ def _task(composition: Composition, rng: random.Random, number: int) -> Task | N
     bad = [program(composition, body, stdin=stdin) for body in rejected][:MAX_BAD]
     gold_source = program(composition, gold_body, stdin=stdin)
     bad += _broken_whole(gold_source)[: max(0, 2 - len(bad))]
-    statements = _statements(composition, stdin)
+    of_stdin = _STDIN_PHRASINGS[composition.argument].split("|")
+    statements = tuple(
+        phrasing.format(a=composition.argument, w=composition.what)
+        for phrasing in (of_stdin if stdin else _FUNCTION_PHRASINGS)
+    )
     problem = Problem(
         id=f"tinycode/{number}",
         split="",
@@ -152,30 +161,13 @@ def _task(composition: Composition, rng: random.Random, number: int) -> Task | N
         limits=LIMITS,
         comparison="tokens",
         entry_point=None if stdin else "solve",
-        difficulty=_difficulty(composition),
+        # 1: easy parts only, 2: medium ones too, 3 to 5: one, two or more hard ones.
+        difficulty=min(5, 2 + hard.count(2)) if 2 in hard else 1 + any(hard),
         tags=(composition.family, *(p.key for p in composition.parts)),
         gold=(gold_source,),
         bad=tuple(bad),
     )
     return Task(composition, problem, statements) if proved(problem) else None
-
-
-def _difficulty(composition: Composition) -> int:
-    """Return 1 for easy parts only, 2 for medium ones too, 3, 4 or 5 for one, two or more hard ones."""
-    n_hard = sum(p.hard == 2 for p in composition.parts)
-    if n_hard:
-        return min(5, 2 + n_hard)
-    return 2 if any(p.hard for p in composition.parts) else 1
-
-
-def _mistaken_bodies(composition: Composition) -> list[str]:
-    """Return the gold body with one part's mistake, for each part that has one."""
-    codes = [p.code for p in composition.parts]
-    bodies = []
-    for slot, p in enumerate(composition.parts):
-        if p.mistake is not None:
-            bodies.append(composition.body((*codes[:slot], p.mistake.code, *codes[slot + 1 :])))
-    return bodies
 
 
 def _broken_whole(gold: str) -> list[str]:
@@ -188,14 +180,6 @@ def _broken_whole(gold: str) -> list[str]:
             answer, f"{answer}undefined or " if answer != "print" else "prin", 1
         )
     return [forgotten, misspelt]
-
-
-def _statements(composition: Composition, stdin: bool) -> tuple[str, ...]:
-    if stdin:
-        phrasings: Sequence[str] = _STDIN_PHRASINGS[composition.argument].split("|")
-    else:
-        phrasings = _FUNCTION_PHRASINGS
-    return tuple(p.format(a=composition.argument, w=composition.what) for p in phrasings)
 
 
 def _choose_inputs(differing: list[list[int]], n: int, rng: random.Random) -> list[int]:
@@ -260,14 +244,10 @@ def outcomes(source: str, inputs: tuple[Plain, ...]) -> list[Any]:
     values = []
     for given in inputs:
         try:
-            values.append(namespace["solve"](_copy(given)))
+            values.append(namespace["solve"](copy(given)))
         except Exception:  # noqa: BLE001 - a mistake may raise anything
             values.append(Failed)
     return values
-
-
-def _copy(given: Any) -> Any:
-    return list(given) if isinstance(given, list) else given
 
 
 @lru_cache(maxsize=8)
@@ -298,8 +278,7 @@ def _passes(source: str, test: Test) -> bool:
         assert isinstance(given, Call)
         exec(_byte_code(source), namespace)
         (argument,) = given.args
-        value = namespace["solve"](_copy(argument))
-        return same_value(test.expected, value)
+        return same_value(test.expected, namespace["solve"](copy(argument)))
     except Exception:  # noqa: BLE001 - a known-bad program may raise anything
         return False
 
@@ -309,24 +288,17 @@ def in_asserts(problem: Problem) -> Problem:
 
     `==` accepts 2.0 for 2, so a known-bad program that fails only by that is removed from `bad`.
     """
-    calls = [(_call(test), test) for test in problem.tests]
-    tests = tuple(
-        Test(input=Asserts(source=_line(call, test), entry_point=call.function), public=test.public)
-        for call, test in calls
-    )
-    hidden = [(call.args[0], test.expected) for call, test in calls if not test.public]
-    given, expected = (tuple(values) for values in zip(*hidden, strict=True))
-    bad = tuple(source for source in problem.bad if outcomes(source, given) != list(expected))
-    return replace(problem, tests=tests, bad=bad)
-
-
-def _call(test: Test) -> Call:
-    assert isinstance(test.input, Call)
-    return test.input
-
-
-def _line(call: Call, test: Test) -> str:
-    return f"assert {call.function}({', '.join(map(repr, call.args))}) == {test.expected!r}\n"
+    tests, given, expected = [], [], []
+    for test in problem.tests:
+        assert isinstance(test.input, Call)
+        name, args = test.input.function, test.input.args
+        line = f"assert {name}({', '.join(map(repr, args))}) == {test.expected!r}\n"
+        tests.append(Test(input=Asserts(source=line, entry_point=name), public=test.public))
+        if not test.public:
+            given.append(args[0])
+            expected.append(test.expected)
+    bad = tuple(source for source in problem.bad if outcomes(source, tuple(given)) != expected)
+    return replace(problem, tests=tuple(tests), bad=bad)
 
 
 # ── the pre-training corpus ───────────────────────────────────────────────────────────────────────

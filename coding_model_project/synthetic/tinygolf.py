@@ -27,12 +27,7 @@ from coding_model_project.harbor import loader
 from coding_model_project.harbor.export.exporting import export, instruction
 from coding_model_project.synthetic import tinycode
 from coding_model_project.synthetic.prepare import MANIFEST, write_set
-from coding_model_project.synthetic.tiny_model import (
-    Conversation,
-    DrawnCorpus,
-    TinyModelConfig,
-    pretrain_once,
-)
+from coding_model_project.synthetic.tiny_model import Conversation, DrawnCorpus, StartingModel
 from coding_model_project.synthetic.tinycode import Task, in_asserts
 from coding_model_project.types import Problem
 
@@ -58,10 +53,18 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
     for made_of_others in ("tasks", "base"):
         shutil.rmtree(data_dir / made_of_others, ignore_errors=True)
     chosen = {split: _functions(seed, split)[:size] for split, size in SIZES.items()}
-    export((_wordy(task) for members in chosen.values() for task in members), data_dir / "tasks")
+    functions = (in_asserts(task.problem) for members in chosen.values() for task in members)
+    export(
+        (replace(one, gold=tuple(map(wordy, one.gold))) for one in functions), data_dir / "tasks"
+    )
     place = Place(path=data_dir / "tasks", data_dir=data_dir)
     made = loader.problems("tinygolf", place, Trail())
-    problems = [_relative(one) for one in made if isinstance(one, Problem)]
+    # Relative to the problems' file, so that both can move together.
+    problems = [
+        replace(one, task=f"tasks/{Path(one.task or '').name}")
+        for one in made
+        if isinstance(one, Problem)
+    ]
     splits = {"rl_train": "train", "rl_validation": "validation", "test": "test"}
     made_rows = {
         name: rows.rl_rows([one for one in problems if one.split == split], PromptStyle.bare)
@@ -70,16 +73,9 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
     write_set(data_dir, settings, problems, made_rows)
 
 
-def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
-    """Pre-train the tiny starting model into `data_dir/base`, unless it exists."""
-    pretrain_once(
-        data_dir,
-        lambda: Demonstrator(seed=seed),
-        TinyModelConfig(),
-        seed=seed,
-        takes="two minutes on two idle cores",
-        say=say,
-    )
+def starting_model(seed: int) -> StartingModel:
+    """Return the tiny starting model, which learns from the demonstrator."""
+    return StartingModel(lambda: Demonstrator(seed=seed), "two minutes on two idle cores")
 
 
 class Demonstrator(DrawnCorpus):
@@ -101,13 +97,3 @@ class Demonstrator(DrawnCorpus):
 
 def _functions(seed: int, split: str) -> list[Task]:
     return [task for task in tinycode.generate(seed=seed).split(split) if not task.uses_stdin]
-
-
-def _relative(problem: Problem) -> Problem:
-    """Make a problem's task path relative to the problems' file, so that both can move together."""
-    return replace(problem, task=f"tasks/{Path(problem.task or '').name}")
-
-
-def _wordy(task: Task) -> Problem:
-    problem = in_asserts(task.problem)
-    return replace(problem, gold=tuple(wordy(source) for source in problem.gold))

@@ -24,8 +24,8 @@ from coding_model_project.synthetic.tiny_model import (
     Conversation,
     Corpus,
     DrawnCorpus,
+    StartingModel,
     TinyModelConfig,
-    pretrain_once,
 )
 from coding_model_project.types import Problem
 
@@ -169,21 +169,15 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
     write_set(data_dir, settings, (p for members in problems for p in members), made)
 
 
-def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
-    """Pre-train the tiny starting model into `data_dir/base`, unless it exists."""
+def starting_model(seed: int) -> StartingModel:
+    """Return the tiny starting model, which learns noisy programs and habits of arithmetic."""
 
     def corpus() -> Corpus:
         programs = tinycode.NoisyPrograms(tinycode.generate(seed=seed))
         return Together(programs, Habits(habit=HABIT, seed=seed))
 
-    pretrain_once(
-        data_dir,
-        corpus,
-        TinyModelConfig(steps=700),
-        seed=seed,
-        takes="four minutes on two idle cores",
-        say=say,
-    )
+    takes = "four minutes on two idle cores"
+    return StartingModel(corpus, takes, TinyModelConfig(steps=700))
 
 
 class Together:

@@ -37,13 +37,8 @@ from coding_model_project.harbor.environment.base import CommandResult
 from coding_model_project.harbor.format.task import RANGE_KEY, write_task
 from coding_model_project.harbor.format.task_config import Package, TaskConfig, VerifierConfig
 from coding_model_project.synthetic.prepare import MANIFEST, write_set
-from coding_model_project.synthetic.tiny_model import DrawnCorpus, TinyModelConfig, pretrain_once
-from coding_model_project.synthetic.tinyshell_tasks import (
-    VERSION,
-    Draw,
-    ShellTask,
-    generate,
-)
+from coding_model_project.synthetic.tiny_model import DrawnCorpus, StartingModel, TinyModelConfig
+from coding_model_project.synthetic.tinyshell_tasks import VERSION, Draw, ShellTask, generate
 from coding_model_project.types import Problem
 
 SIZES = {"train": 600, "validation": 64, "test": 200}
@@ -87,7 +82,12 @@ def prepare_files(
     manifest = data_dir / MANIFEST
     if is_made(manifest, settings):
         return
-    _refuse_other_form(manifest, calls)
+    existing = json.loads(manifest.read_text())["settings"] if manifest.exists() else {}
+    if existing and (other := existing.get("calls", str(Calls.block))) != calls:
+        raise ConfigError(
+            f"{data_dir}: holds tinyshell and a model for coding.bash.calls={other}, not {calls}; choose "
+            "another folder (coding.data_dir, --out)"
+        )
     say(f"preparing tinyshell in {data_dir} (once)")
     tasks = {split: generate(split, n, seed) for split, n in SIZES.items()}
     for made_of_others in ("tasks", "base"):
@@ -108,27 +108,13 @@ def prepare_files(
     write_set(data_dir, settings, (p for members in problems.values() for p in members), written)
 
 
-def _refuse_other_form(manifest: Path, calls: Calls) -> None:
-    existing = json.loads(manifest.read_text())["settings"] if manifest.exists() else {}
-    if existing and (other := existing.get("calls", str(Calls.block))) != calls:
-        raise ConfigError(
-            f"{manifest.parent}: holds tinyshell and a model for coding.bash.calls={other}, not "
-            f"{calls}; choose another folder (coding.data_dir, --out)"
-        )
-
-
-def prepare_model(
-    data_dir: Path, *, seed: int, say: Callable[[str], None], calls: Calls = Calls.block
-) -> None:
-    """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
+def starting_model(seed: int, calls: Calls = Calls.block) -> StartingModel:
+    """Return the tiny starting model, which learns from a habit's episodes."""
     tools = calls is Calls.tools
-    pretrain_once(
-        data_dir,
+    return StartingModel(
         lambda: HabitCorpus(habit=HABIT, seed=seed, calls=calls),
+        f"{'four' if tools else 'two'} minutes on two idle cores",
         _TOOLS_MODEL if tools else _BLOCK_MODEL,
-        seed=seed,
-        takes=f"{'four' if tools else 'two'} minutes on two idle cores",
-        say=say,
     )
 
 

@@ -192,8 +192,19 @@ def govern(
 
     def read(word: str, *, trains: bool) -> SetFacts:
         say(f"reading {word}")
-        trail = Trail()
-        return _facts(word, problems(word, trail, trains=trains), trail, documents)
+        name, path = given_set(word)
+        loader, trail, digest = find(name), Trail(), hashlib.sha256()
+        licence = loader[0].published.licence if loader else "yours"
+        facts = SetFacts(name=name, path=path, licence=licence)
+        for one in map(document, problems(word, trail, trains=trains)):
+            documents.append(one)
+            facts.problems += 1
+            facts.roles[str(one.role)] += 1
+            digest.update(one.sha256.encode())
+        facts.origin, facts.notes = ", ".join(trail.origins), tuple(trail.notes)
+        facts.set_aside.update(one.reason for one in trail.set_aside)
+        facts.sha256 = digest.hexdigest()
+        return facts
 
     facts = [read(word, trains=True) for word in training]
     if not any(one.role.may_train for one in documents):
@@ -207,7 +218,11 @@ def govern(
             found.append(read(word, trains=False))
         except (ConfigError, DownloadError) as error:
             absent.append((word, str(error)))
-    documents = _deduplicated(documents, n_training)
+    # Each problem once; documents of sets to compare with count as evaluation in any case.
+    by_id = {one.id: one for one in documents[:n_training]}
+    for one in documents[n_training:]:
+        by_id.setdefault(one.id, replace(one, role=Role.validation) if one.role.may_train else one)
+    documents = list(by_id.values())
     decision = decide(documents, say)
     governed = Governed(
         training=tuple(facts),
@@ -222,38 +237,6 @@ def govern(
     again = (problem for word in training for problem in problems(word, Trail(), trains=True))
     _write(governed, again, out)
     return governed
-
-
-def _facts(
-    word: str, problems: Iterable[Problem], trail: Trail, documents: list[Document]
-) -> SetFacts:
-    """Read a set, and append its documents."""
-    name, path = given_set(word)
-    loader = find(name)
-    licence = loader[0].published.licence if loader else "yours"
-    facts = SetFacts(name=name, path=path, licence=licence)
-    digest = hashlib.sha256()
-    for one in map(document, problems):
-        documents.append(one)
-        facts.problems += 1
-        facts.roles[str(one.role)] += 1
-        digest.update(one.sha256.encode())
-    facts.origin, facts.notes = ", ".join(trail.origins), tuple(trail.notes)
-    facts.set_aside.update(one.reason for one in trail.set_aside)
-    facts.sha256 = digest.hexdigest()
-    return facts
-
-
-def _deduplicated(documents: Sequence[Document], n_training: int) -> list[Document]:
-    """Return each problem once; documents of sets to compare with count as evaluation in any case.
-
-    Args:
-        n_training: the number of leading documents that belong to training sets.
-    """
-    found = {one.id: one for one in documents[:n_training]}
-    for one in documents[n_training:]:
-        found.setdefault(one.id, replace(one, role=Role.validation) if one.role.may_train else one)
-    return list(found.values())
 
 
 def _write(governed: Governed, problems: Iterable[Problem], out: Path) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -111,17 +112,6 @@ def matches(documents: Sequence[Document], say: Say = lambda _: None) -> list[Ma
             if known is None or order.index(match.kind) < order.index(known.kind):
                 best[match.a, match.b] = match
     return sorted(best.values(), key=lambda one: (one.kind is Kind.ngrams, one.a, one.b))
-
-
-def equal_texts(documents: Sequence[Document]) -> Iterator[Match]:
-    """Yield exact and normalised duplicates."""
-    yield from _equal(documents, Kind.exact, lambda document: document.sha256.encode())
-    yield from _equal(documents, Kind.normalised, lambda document: document.words.tobytes())
-
-
-def equal_code(documents: Sequence[Document]) -> Iterator[Match]:
-    """Yield documents whose solutions have the same structure."""
-    yield from _equal(documents, Kind.code, lambda document: (document.shape or "").encode())
 
 
 def _equal(
@@ -301,9 +291,10 @@ def _words(documents: Sequence[Document]) -> tuple[Sets, NDArray[np.float32], An
 
 
 _SEARCHES: dict[str, Callable[[Sequence[Document]], Iterator[Match]]] = {
-    "equal texts": equal_texts,
+    "equal texts": partial(_equal, kind=Kind.exact, key=lambda one: one.sha256.encode()),
+    "equal words": partial(_equal, kind=Kind.normalised, key=lambda one: one.words.tobytes()),
     "words": similar,
     "shared tests": shared_cases,
-    "solutions": equal_code,
+    "solutions": partial(_equal, kind=Kind.code, key=lambda one: (one.shape or "").encode()),
     "n-grams of evaluation sets": contaminated,
 }

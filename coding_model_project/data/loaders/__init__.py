@@ -145,7 +145,6 @@ def load(
     path: str | Path | None = None,
     split: str | None = None,
     data_dir: Path | None = None,
-    revision: str | None = None,
     columns: Mapping[str, str] | None = None,
     max_tests: int | None = None,
 ) -> Loaded:
@@ -155,7 +154,6 @@ def load(
         path: its file, folder or URL.
         split: the split to load; also the split of a file whose name and rows name none.
         data_dir: the folder to search by name.
-        revision: the revision of the hub's repository; overrides the pinned one.
         columns: the column in the file at `path` for each field that has another name there.
         max_tests: see `stream`.
 
@@ -166,7 +164,6 @@ def load(
     place = Place(
         path=path,
         data_dir=_data_dir(data_dir),
-        revision=revision,
         split=split,
         columns=columns or {},
     )

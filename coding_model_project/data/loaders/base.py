@@ -139,8 +139,6 @@ class Place:
 
     path: str | Path | None = None
     data_dir: Path = Path("data")
-    revision: str | None = None
-    """The hub revision; overrides the pinned one."""
     split: str | None = None
     """The split to load. It is also the split of a file whose name and rows name none."""
     hub: bool = True

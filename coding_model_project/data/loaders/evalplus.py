@@ -31,7 +31,6 @@ from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.embedded.languages.build import cache_folder
 from coding_model_project.types import (
     Call,
-    Execution,
     Limits,
     Plain,
     Problem,
@@ -241,13 +240,10 @@ async def _one_by_one(sandbox: EmbeddedSandbox, problem: Problem) -> _Values | s
     executions = await sandbox.run(Program(source=problem.gold[0]), inputs, LIMITS)
     for number, one in enumerate(executions):
         if one.status not in (Status.finished, *_TOO_LARGE):
-            return f"its solution fails on input {number}: {_last_line(one)}"
+            lines = one.stderr_tail.strip().splitlines()
+            last = f": {lines[-1][:200]}" if lines else ""
+            return f"its solution fails on input {number}: {one.status}{last}"
     return [[one.value] if one.status is Status.finished else [] for one in executions]
-
-
-def _last_line(execution: Execution) -> str:
-    lines = execution.stderr_tail.strip().splitlines()
-    return f"{execution.status}: {lines[-1][:200]}" if lines else str(execution.status)
 
 
 def _with(problem: Problem, values: _Values, trail: Trail) -> Problem:

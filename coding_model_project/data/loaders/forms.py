@@ -38,14 +38,7 @@ from coding_model_project.data.loaders.values import (
     prompt_of,
     value_at,
 )
-from coding_model_project.data.problem_rows import (
-    FIELDS,
-    OTHERS,
-    PROGRAMS,
-    REST_OF_STATEMENT,
-    STATEMENTS,
-    TESTS,
-)
+from coding_model_project.data.problem_rows import COLUMN_NAMES, FIELDS
 from coding_model_project.data.problems import from_file, problem_from_json
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.storage.fetching import on_disk
@@ -59,6 +52,9 @@ _IMPLICIT = tuple(one for one in (*FIELDS, *EXTRA) if one not in _ONLY_MAPPED)
 
 _TRUTH = ("ground_truth", "solution", "label", "answer", "expected_answer")
 _ANSWERS = ("answer", "final_answer", *_TRUTH, "target", "gt")
+
+_OTHERS = ("entry_point", "starter", "public", "time_limit", "memory_limit")
+"""Further fields of rows to suggest."""
 
 _NESTED = yaml.load((Path(__file__).parent / "forms.yaml").read_bytes(), Loader=yaml.CSafeLoader)
 """Unmistakable forms with columns that hold objects, in the table `forms.yaml`."""
@@ -193,26 +189,26 @@ def refusal(name: str, path: Path | str, row: Row) -> str:
 def guessed(row: Row) -> dict[str, str]:
     """Return the columns that appear to hold a problem's fields."""
     found: dict[str, str] = {}
-    for name in _like(row, STATEMENTS):
+    for name in _like(row, COLUMN_NAMES["statement"]):
         if _fits(lambda value, of=name: prompt_of(value, of), row[name]):
             found["statement"] = name
             break
     rest = [name for name in row if name != found.get("statement")]
-    others = {field: name for field, names in OTHERS.items() for name in _like(row, names)[:1]}
-    gold = next((one for one in _like(row, PROGRAMS) if one in rest and row[one]), None)
+    others = {field: name for field in _OTHERS for name in _like(row, COLUMN_NAMES[field])[:1]}
+    gold = next((one for one in _like(row, COLUMN_NAMES["gold"]) if one in rest and row[one]), None)
     hints = Hints(
         function=_text(row, others.get("entry_point"))
         or started(_text(row, others.get("starter"))),
         programs=programs_of(row[gold]) if gold else (),
     )
-    named = [name for name in _like(row, TESTS) if name in rest]
+    named = [name for name in _like(row, COLUMN_NAMES["tests"]) if name in rest]
     whole = ["."] if _has_cases(row, found.get("statement")) else []
     shown = others.get("public")
     dotted = sorted(_dotted(row, rest), key=lambda name: name == shown)
     for name in dict.fromkeys((*named, *whole, *dotted)):
         value = value_at(row, name)
         if name != gold and _fits(lambda one: tests_of(one, hints), value):
-            if (format_ := _like(row, REST_OF_STATEMENT)) and "statement" in found:
+            if (format_ := _like(row, COLUMN_NAMES["rest_of_statement"])) and "statement" in found:
                 found["statement"] = "+".join((found["statement"], *format_))
             own = {of: one for of, one in others.items() if of != one and one != name and row[one]}
             own |= {"gold": gold} if hints.programs and gold else {}

@@ -34,15 +34,7 @@ from coding_model_project.data.problem_rows import default_language, read_field
 from coding_model_project.grading.prelude import contest_prelude
 from coding_model_project.grading.readings import RULES
 from coding_model_project.row_readers import Malformed, shown
-from coding_model_project.types import (
-    Asserts,
-    Checker,
-    GradedBy,
-    Limits,
-    Problem,
-    Stdin,
-    Turn,
-)
+from coding_model_project.types import Asserts, Checker, GradedBy, Limits, Problem, Stdin, Turn
 
 TIME_FACTOR = 2.0
 """Factor of published time limits, which are for compiled programs on the judges' machines."""

@@ -65,7 +65,7 @@ class Joined:
         Raises:
             ConfigError, DataError, DownloadError: see `rows_of`.
         """
-        beside = replace(place, path=None, columns={}, split=None, revision=None)
+        beside = replace(place, path=None, columns={}, split=None)
         return {
             one.row[self.key]: self.prepare(one.row, one.part)
             for one in rows_of(self.published, beside, trail)
@@ -139,19 +139,26 @@ def rows_of(published: Published, place: Place, trail: Trail) -> Iterator[Found]
         ConfigError, DataError, DownloadError: see `base.Loader.items`.
     """
     columns = (*published.fields, *published.optional, *place.columns.values(), place.beside or "")
+    mapped = {name: column for name, column in place.columns.items() if column != IGNORED}
     for part, files in _files(published, place, trail):
         index, is_first = -1, True
         located = ((file, *one) for file in files for one in read_rows(file, columns))
         for index, (file, where, row) in enumerate(located):
             if not isinstance(row, SetAside):
                 if is_first:
-                    _check_columns(where, row, place.columns)
-                row = _renamed(row, place.columns) if place.columns else row
+                    _check_columns(where, row, mapped)
+                read = {name: value_at(row, column) for name, column in mapped.items()}
+                row = {**row, **dict.fromkeys(place.columns), **read} if place.columns else row
                 if is_first:
                     _check_schema(where, row, published)
                 is_first = False
             yield Found(row, where, file, part, index)
-        _check_count(published, part, index + 1, place, trail)
+        if part.n_rows not in (None, index + 1):
+            split = f" {part.split}" if part.split else ""
+            note = f"{published.name}{split}: {index + 1} rows, {part.n_rows} published"
+            if place.path is None:
+                raise DataError(f"{note}; to load an incomplete file, pass {published.name}=PATH")
+            trail.notes.append(note)
 
 
 def _files(published: Published, place: Place, trail: Trail) -> Iterable[tuple[Part, list[Path]]]:
@@ -224,22 +231,12 @@ def _from_hub(
     if published.hub is None or not place.hub:
         raise ConfigError(absent)
     try:
-        revision = hub_revision(published, place.revision or published.revision)
+        revision = hub_revision(published)
         found = [(part, hub_files(published, part, revision)) for part in parts]
     except (ConfigError, DownloadError) as error:
         raise type(error)(f"{absent}: {error}") from error
     trail.origins.append(f"{published.hub}@{revision}")
     return found
-
-
-def _check_count(published: Published, part: Part, n_rows: int, place: Place, trail: Trail) -> None:
-    if part.n_rows in (None, n_rows):
-        return
-    split = f" {part.split}" if part.split else ""
-    note = f"{published.name}{split}: {n_rows} rows, {part.n_rows} published"
-    if place.path is None and place.revision is None:
-        raise DataError(f"{note}; to load an incomplete file, pass {published.name}=PATH")
-    trail.notes.append(note)
 
 
 def matching(data_dir: Path, part: Part, published: Published) -> list[Path]:
@@ -276,17 +273,11 @@ def _check_columns(where: str, row: Row, columns: Mapping[str, str]) -> None:
         DataError: a column is missing; names the existing ones.
     """
     for name, column in columns.items():
-        if column != IGNORED and not has_column(row, column):
+        if not has_column(row, column):
             raise DataError(
                 f"{where}: --map {name}={column}: no column {column!r}; the row has columns "
                 + ", ".join(map(str, row))
             )
-
-
-def _renamed(row: Row, columns: Mapping[str, str]) -> Row:
-    """Return a row with the mapped columns also under the names of their fields."""
-    read = {name: column for name, column in columns.items() if column != IGNORED}
-    return {**row, **dict.fromkeys(columns), **{name: value_at(row, read[name]) for name in read}}
 
 
 # ── downloads of data sets from the Hugging Face hub ──────────────────────────────────────────────
@@ -336,8 +327,8 @@ def hub_patterns(published: Published, part: Part) -> list[str]:
     return list(dict.fromkeys([*(one for one in named if "*" in one), *usual, *named]))
 
 
-def hub_revision(published: Published, wanted: str | None) -> str:
-    """Return the commit of a revision, or the newest commit. Fails within seconds if offline.
+def hub_revision(published: Published) -> str:
+    """Return the pinned revision's commit, or the newest commit. Fails within seconds if offline.
 
     Raises:
         ConfigError: the hub has no such data set or revision, or this user may not read it.
@@ -351,6 +342,7 @@ def hub_revision(published: Published, wanted: str | None) -> str:
             "huggingface_hub, which fetches public data sets, is not installed: "
             "pip install huggingface_hub"
         ) from error
+    wanted = published.revision
     if wanted is not None and HF_HUB_OFFLINE:
         return wanted  # offline, it must be in the hub's cache
     with _one_line(published.hub or "", wanted):

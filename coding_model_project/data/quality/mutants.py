@@ -141,7 +141,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[Operator, Change]]:
             test
         ):
             yield Operator.boolean, {"test": ast.UnaryOp(ast.Not(), test)}
-        case ast.Return(value=ast.expr() as value) if not _is_none(value):
+        case ast.Return(value=ast.expr() as value) if ast.unparse(value) != "None":
             yield Operator.returned, {"value": ast.Constant(None)}
         case ast.Call(func=ast.Name(id="print"), args=[_, *_]):
             yield Operator.returned, {"args": []}
@@ -172,10 +172,6 @@ def _is_main_guard(node: ast.expr) -> bool:
         and isinstance(node.left, ast.Name)
         and node.left.id == "__name__"
     )
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _formats_text(node: ast.AST) -> bool:

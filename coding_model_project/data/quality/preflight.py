@@ -68,7 +68,8 @@ def _faults(problem: Problem, times: int) -> Iterator[Fault]:
     if not problem.statement.strip():
         yield "empty statement", "the prompt would be empty"
     yield from ungradable(problem)
-    wrong = [one for name in RANGES if (one := _out_of_range(problem.limits, name))]
+    given = [(name, getattr(problem.limits, name), *ends) for name, ends in RANGES.items()]
+    wrong = [f"{n}={v:g}, expected {a:g} to {b:g}" for n, v, a, b in given if not a <= v <= b]
     if wrong:
         yield "absurd limits", ", ".join(wrong)
 
@@ -84,12 +85,6 @@ def ungradable(problem: Problem) -> Iterator[Fault]:
         checked_tests(problem, public=False)
     except DataError as error:
         yield "unusable", str(error).removeprefix(f"problem {problem.id}: ")
-
-
-def _out_of_range(limits: Limits, name: str) -> str | None:
-    value = getattr(limits, name)
-    low, high = RANGES[name]
-    return None if low <= value <= high else f"{name}={value:g}, expected {low:g} to {high:g}"
 
 
 AT_ONCE = 32
@@ -310,7 +305,9 @@ class Checker:
         if not (gold or reasons) and KINDS[problem.graded_by].needs_gold:
             reasons.append(UNPROVEN)
         sound = bool(gold) and all(one.accepted for one in gold)
-        shows_nothing = sound and _compared_with_itself(problem)
+        # An answer that its own solution states is compared with itself.
+        answers = map(final_answer, problem.gold if problem.graded_by is GradedBy.math else ())
+        shows_nothing = sound and any(one and one.text == problem.answer for one in answers)
         return replace(
             _unfit(problem, reasons),
             gold_accepted=int(sound and not shows_nothing),
@@ -380,14 +377,6 @@ def _unfit(problem: Problem, reasons: Iterable[str]) -> Preflight:
         problems=1,
         without_gold=int(not problem.gold),
         reasons=tuple((problem.id, reason) for reason in dict.fromkeys(reasons)),
-    )
-
-
-def _compared_with_itself(problem: Problem) -> bool:
-    """Return whether the answer occurs literally in the problem's own solution."""
-    found = [final_answer(solution) for solution in problem.gold]
-    return problem.graded_by is GradedBy.math and any(
-        one is not None and one.text == problem.answer for one in found
     )
 
 

@@ -16,10 +16,6 @@ from typing import Any
 from coding_model_project.data.files import read_lines
 from coding_model_project.data.training.rows import source_of
 from coding_model_project.errors import ConfigError
-from coding_model_project.grading.prompts import PromptStyle, solve_messages
-from coding_model_project.types import Problem
-
-CountTokens = Callable[[Problem], int]
 
 
 def parse_mixture(text: str) -> dict[str, float]:
@@ -54,10 +50,8 @@ def mixed(
     """
     by_source = _by_source(ids)
     rng = random.Random(seed)
-    chosen = []
-    for name, n in _shares(by_source, weights, size).items():
-        chosen += _drawn(by_source[name], n, rng)
-    return chosen
+    shares = _shares(by_source, weights, size)
+    return [one for name, n in shares.items() for one in _drawn(by_source[name], n, rng)]
 
 
 def mixed_in_order(
@@ -161,16 +155,6 @@ def ordered(ids: Sequence[str], order: Sequence[str]) -> list[str]:
             f"--order: no problem {missing!r}; expected ids of the given problems{such}"
         )
     return list(order)
-
-
-def token_counter(tokenizer: str, style: PromptStyle) -> CountTokens:
-    """Return a function that counts a prompt's tokens as in a run, including the chat template.
-
-    Raises:
-        ConfigError: the tokenizer cannot be loaded.
-    """
-    count = conversation_counter(tokenizer)
-    return lambda problem: count(solve_messages(problem, style=style))
 
 
 def conversation_counter(

@@ -28,11 +28,9 @@ from coding_model_project.data.quality.preflight import ungradable as ungradable
 from coding_model_project.data.quality.test_order import TestOrder, ordered
 from coding_model_project.data.rates import Rates
 from coding_model_project.data.training import mixing
-from coding_model_project.data.training.mixing import CountTokens
 from coding_model_project.data.training.rows import (
     MANIFEST,
     PROBLEMS,
-    VerlRow,
     earlier_files,
     refuse_training,
     rl_rows,
@@ -74,7 +72,6 @@ class Plan:
     """Ids of the training rows in order; None shuffles them."""
     rates: Rates | None = None
     """A filter of training problems by pass rate; evaluation problems are not filtered."""
-    max_prompt_tokens: int | None = option(None, "Drop prompts of more than N tokens.")
     tests: Mapping[str, TestOrder] | None = None
     """The tests to keep of training problems; evaluation problems keep all."""
     seed: int = 0
@@ -99,7 +96,6 @@ def write_training_files(
     out: Path,
     plan: Plan,
     *,
-    count_tokens: CountTokens | None = None,
     settings: Mapping[str, Any] | None = None,
     check: Check | None = None,
 ) -> Written:
@@ -108,7 +104,6 @@ def write_training_files(
     Problems are read once, and kept in a file meanwhile: memory holds a few facts of each.
 
     Args:
-        count_tokens: a function that counts tokens; required if the plan has `max_prompt_tokens`.
         settings: more settings for the manifest, such as the origin of the problems.
         check: a function that returns why problems must not train, by id.
 
@@ -121,7 +116,7 @@ def write_training_files(
         left_out: dict[str, Fault] = {}
         statements: dict[str, int] = {}
         path = Path(folder) / PROBLEMS
-        splits = _copied(problems, path, plan, count_tokens, left_out, statements)
+        splits = _copied(problems, path, plan, left_out, statements)
         file = ProblemFile(path)
         if check is not None and (usable := [name for name in splits if name not in left_out]):
             _by_file(usable, splits, plan)  # refuses what must not train before anything is judged
@@ -168,7 +163,6 @@ def _copied(
     problems: Iterable[Problem],
     path: Path,
     plan: Plan,
-    count_tokens: CountTokens | None,
     left_out: dict[str, Fault],
     statements: dict[str, int],
 ) -> dict[str, str]:
@@ -190,10 +184,6 @@ def _copied(
             yield problem
             if plan.kind is RowKind.sft and not problem.gold:
                 left_out[problem.id] = "no gold solution", ""
-            elif plan.max_prompt_tokens is not None and problem.id not in splits:
-                assert count_tokens is not None
-                if count_tokens(problem) > plan.max_prompt_tokens:
-                    left_out[problem.id] = f"prompt over {plan.max_prompt_tokens} tokens", ""
             splits[problem.id] = problem.split
             statements[problem.id] = hash(plain_statement(problem))
 
@@ -296,26 +286,12 @@ def _write(
     write_problems(out / PROBLEMS, chain(new, earlier.problems))
     counts = {}
     for name, members in files.items():
-        rows = _rows((file[one] for one in members), plan)
+        chosen, style = (file[one] for one in members), plan.style
+        is_sft = plan.kind is RowKind.sft
+        rows = sft_rows(chosen, style) if is_sft else rl_rows(chosen, style, weights=plan.mixture)
         write_rows(out / f"{plan.kind}_{name}.parquet", rows, trains=name == "train")
         counts[f"{plan.kind}_{name}"] = len(members)
-    write_manifest(
-        out / MANIFEST,
-        {**_settings(plan), **settings},
-        {**earlier.counts, **counts},
-        earlier.settings,
-    )
-    return counts
-
-
-def _rows(problems: Iterable[Problem], plan: Plan) -> Iterator[VerlRow]:
-    if plan.kind is RowKind.sft:
-        return sft_rows(problems, plan.style)
-    return rl_rows(problems, plan.style, weights=plan.mixture)
-
-
-def _settings(plan: Plan) -> dict[str, Any]:
-    return {
+    own = {
         "kind": str(plan.kind),
         "style": str(plan.style),
         "use": str(plan.use),
@@ -323,7 +299,9 @@ def _settings(plan: Plan) -> dict[str, Any]:
         "size": plan.size,
         "rates": [plan.rates.low, plan.rates.high] if plan.rates else None,
         "ordered": plan.order is not None,
-        "max_prompt_tokens": plan.max_prompt_tokens,
         "tests_chosen_of": None if plan.tests is None else len(plan.tests),
         "seed": plan.seed,
     }
+    every = {**earlier.counts, **counts}
+    write_manifest(out / MANIFEST, {**own, **settings}, every, earlier.settings)
+    return counts

@@ -43,18 +43,10 @@ from coding_model_project.evaluation.backends.openai_errors import (
     only_an_error,
     probe,
 )
-from coding_model_project.http import (
-    Service,
-    announced,
-    bearer,
-    reason,
-    retry_after_s,
-    secret_of,
-)
+from coding_model_project.evaluation.evaluation_config import EvaluationConfig
+from coding_model_project.http import Service, announced, bearer, reason, retry_after_s, secret_of
 from coding_model_project.redaction import redacted
 
-KEY_VARIABLE = "OPENAI_API_KEY"
-TOKEN_LIMIT_FIELD = "max_tokens"
 _SET_ELSEWHERE = {
     "model": "coding.evaluation.model",
     "messages": "coding.evaluation.system_prompt",
@@ -84,55 +76,33 @@ class _Unanswered(Exception):
 
 
 class OpenAIBackend:
-    """A back end (`generation.Backend`) for an OpenAI-compatible server.
+    """A back end (`generation.Backend`) for an OpenAI-compatible server, at `base_url`."""
 
-    Args:
-        base_url: URL up to and including the version: http://localhost:8000/v1.
-        model: name of the model on the server.
-        send_seeds: send each request's seed; some servers reject or ignore the field.
-        extra_body: extra fields of each request; null removes a field that would be sent.
-        token_limit_field: field for the maximum completion length: max_tokens, or its successor
-            max_completion_tokens, which newer hosted models require.
-        key_variable: environment variable with the API key; if it is not set, no key is sent.
-        timeout_s: seconds until a request times out.
-        retry_s: seconds of retrying a request before the evaluation ends.
-    """
-
-    def __init__(
-        self,
-        base_url: str,
-        model: str,
-        *,
-        concurrency: int = 32,
-        send_seeds: bool = True,
-        extra_body: Mapping[str, Any] | None = None,
-        token_limit_field: str = TOKEN_LIMIT_FIELD,
-        key_variable: str = KEY_VARIABLE,
-        timeout_s: float = 600.0,
-        retry_s: float = 300.0,
-    ) -> None:
-        self.concurrency = concurrency
-        self._address = _checked_url(base_url)
+    def __init__(self, config: EvaluationConfig) -> None:
+        self.concurrency = config.concurrency or 32
+        self._address = _checked_url(config.base_url or "")
         self._url = redacted(self._address)
         self._service = Service("server", self._url)
-        self._model = model
-        self._seeds = send_seeds
-        self._extra = _checked_extra(extra_body or {})
-        self._limit_field = token_limit_field
-        self._timeout_s = timeout_s
-        self._retry_s = max(retry_s, 0.001)
-        self._key_variable = key_variable
-        key = secret_of(key_variable)
-        if key_variable != KEY_VARIABLE and not key:
+        self._model = config.model
+        self._seeds = config.send_seeds
+        self._extra = _checked_extra(config.extra_body)
+        self._limit_field = str(config.token_limit_field)
+        self._timeout_s = config.timeout_s
+        self._retry_s = max(config.retry_s, 0.001)
+        variable = self._key_variable = config.api_key_env
+        key = secret_of(variable)
+        if variable != EvaluationConfig.api_key_env and not key:
             raise ConfigError(
-                f"coding.evaluation.api_key_env={key_variable}: this environment variable is not set; "
-                f"export {key_variable}=KEY"
+                f"coding.evaluation.api_key_env={variable}: this environment variable is not set; "
+                f"export {variable}=KEY"
             )
         self._has_key = bool(key)
         self._client = httpx.AsyncClient(
             headers=bearer(key),
-            timeout=httpx.Timeout(timeout_s, connect=10.0),
-            limits=httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
+            timeout=httpx.Timeout(self._timeout_s, connect=10.0),
+            limits=httpx.Limits(
+                max_connections=self.concurrency, max_keepalive_connections=self.concurrency
+            ),
         )
 
     @property
@@ -399,26 +369,22 @@ def _completion(answer: dict[str, Any]) -> Completion:
     if choice["finish_reason"] == "content_filter":
         raise FilteredError("the server's content filter ended the answer")
     try:
-        return _read(choice, answer["usage"])
+        message, usage = choice.get("message") or {}, answer["usage"]
+        # vLLM before 0.11 and DeepSeek use the first field; later vLLM and OpenRouter the second.
+        reasoning = message.get("reasoning_content") or message.get("reasoning")
+        reasoning = _text(reasoning) or _text(message.get("content"), thinking=True)
+        counted = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens")
+        return Completion(
+            text=_text(message.get("content")),
+            n_tokens=usage["completion_tokens"],
+            truncated=choice["finish_reason"] == "length",
+            n_prompt_tokens=usage.get("prompt_tokens"),
+            reasoning=reasoning,
+            n_reasoning_tokens=counted if isinstance(counted, int) else None,
+            tool_calls=tuple(map(_tool_call, message.get("tool_calls") or ())),
+        )
     except (AttributeError, TypeError, KeyError, ValueError) as error:
         raise GenerationError(f"the server's answer is not a chat completion: {error}") from error
-
-
-def _read(choice: dict[str, Any], usage: dict[str, Any]) -> Completion:
-    message = choice.get("message") or {}
-    # vLLM before 0.11 and DeepSeek use the first field; later vLLM and OpenRouter the second.
-    reasoning = message.get("reasoning_content") or message.get("reasoning")
-    reasoning = _text(reasoning) or _text(message.get("content"), thinking=True)
-    counted = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens")
-    return Completion(
-        text=_text(message.get("content")),
-        n_tokens=usage["completion_tokens"],
-        truncated=choice["finish_reason"] == "length",
-        n_prompt_tokens=usage.get("prompt_tokens"),
-        reasoning=reasoning,
-        n_reasoning_tokens=counted if isinstance(counted, int) else None,
-        tool_calls=tuple(map(_tool_call, message.get("tool_calls") or ())),
-    )
 
 
 def _text(content: object, *, thinking: bool = False) -> str:

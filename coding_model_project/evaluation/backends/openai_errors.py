@@ -201,25 +201,17 @@ MESSAGES: Messages = [{"role": "user", "content": "Write twelve random words."}]
 TOKENS = 24
 """Maximum tokens of a probe's answer."""
 
-_IMPOSSIBLE: Mapping[str, Any] = {
-    "top_k": -7,
-    "min_p": 7.0,
-    "presence_penalty": 99.0,
-    "frequency_penalty": 99.0,
-    "repetition_penalty": -1.0,
-    "stop": {"no": "text"},
-    "chat_template_kwargs": "no object",
+_PROBES: Mapping[str, tuple[Any, float | None, float | None]] = {
+    "top_k": (-7, -1, 1),
+    "min_p": (7.0, 0.0, 1.0),
+    "presence_penalty": (99.0, 0.0, None),
+    "frequency_penalty": (99.0, 0.0, None),
+    "repetition_penalty": (-1.0, 1.0, None),
+    "stop": ({"no": "text"}, None, None),
+    "chat_template_kwargs": ("no object", None, None),
 }
-_OFF: Mapping[str, float] = {
-    "top_k": -1,
-    "min_p": 0.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "repetition_penalty": 1.0,
-}
-"""Values without an effect, which a server may ignore."""
-_ONE_ANSWER: Mapping[str, Any] = {"top_k": 1, "min_p": 1.0}
-"""Values that allow only the likeliest token, at any temperature."""
+"""By option: an impossible value; the value without an effect, which a server may ignore; the value that
+allows only the likeliest token, at any temperature."""
 _SEEDS = (1, 2, 3)
 _REFUSED = (400, 413, 422)
 
@@ -252,30 +244,32 @@ async def probe(ask: Ask, sampling: Sampling, url: str, *, draws: bool) -> list[
     """
     notes = []
     for name, value in sampling.optional().items():
-        if name in _OFF and value == _OFF[name]:
+        impossible, off, single = _PROBES[name]
+        if value == off or (await ask({name: impossible})).status in _REFUSED:
             continue
-        reply = await ask({name: _IMPOSSIBLE[name]})
-        if reply.status in _REFUSED:
-            continue
-        reads = await _reads(ask, name) if draws and name in _ONE_ANSWER else None
+        reads = await _reads(ask, {name: single}) if draws and single is not None else None
         if reads is False:
             raise ConfigError(
-                f"{url} ignores `{name}`: three answers differ at {name}={_ONE_ANSWER[name]}, which "
+                f"{url} ignores `{name}`: three answers differ at {name}={single}, which "
                 f"allows one; remove it (coding.evaluation.{name}, --{name.replace('_', '-')}), or "
                 "use a server that supports it"
             )
         if reads is None:
             notes.append(
-                f"{url} may ignore `{name}`: it accepts the invalid value {name}={_IMPOSSIBLE[name]!r}"
+                f"{url} may ignore `{name}`: it accepts the invalid value {name}={impossible!r}"
             )
     return notes
 
 
-async def _reads(ask: Ask, name: str) -> bool | None:
-    """Return whether the option has an effect, or None if the answers do not show it."""
+async def _reads(ask: Ask, single: Mapping[str, float]) -> bool | None:
+    """Return whether the option has an effect, or None if the answers do not show it.
+
+    Args:
+        single: the option at a value that allows only the likeliest token.
+    """
     hot = {"temperature": 2.0, "top_p": 1.0}
     free = {(await ask({**hot, "seed": seed})).text for seed in _SEEDS}
-    bound = {(await ask({**hot, name: _ONE_ANSWER[name], "seed": seed})).text for seed in _SEEDS}
+    bound = {(await ask({**hot, **single, "seed": seed})).text for seed in _SEEDS}
     if len(bound) == len(_SEEDS):  # all differ: more than a tie of rounded sums
         return False
     return True if len(bound) == 1 and len(free) > 1 else None

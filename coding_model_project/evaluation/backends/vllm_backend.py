@@ -22,6 +22,7 @@ from coding_model_project.evaluation.backends.generation import (
     reasoning_marks,
     refuse_unknown_variables,
 )
+from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.extras import without_collections
 
 CPU_CACHE_BYTES = 1 << 30
@@ -45,30 +46,21 @@ class VllmBackend:
     rounding of sums, whose order depends on the batch.
 
     Args:
-        max_model_len: maximum tokens of prompt plus completion; None is the model's limit.
+        config: the evaluation's keys; the model is a folder or a Hub name.
         on_cpu: disable chunked prefill and compilation. vLLM's CPU build rejects seeds with chunked
             prefill ("CPU Generator does not use offset", vLLM 0.27.1).
     """
 
     repeatable = True
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        max_model_len: int | None = None,
-        dtype: str = "auto",
-        seed: int = 0,
-        concurrency: int = 256,
-        on_cpu: bool = False,
-    ) -> None:
-        self.concurrency = concurrency
-        self._model = model
+    def __init__(self, config: EvaluationConfig, *, seed: int, on_cpu: bool) -> None:
+        self.concurrency = config.concurrency or 256
+        self._model = config.model
         self._options: dict[str, Any] = {
-            "max_model_len": max_model_len,
-            "dtype": dtype,
+            "max_model_len": config.max_model_len,
+            "dtype": config.dtype,
             "seed": seed,
-            "max_num_seqs": concurrency,
+            "max_num_seqs": self.concurrency,
         }
         if on_cpu:
             self._options |= {
@@ -195,8 +187,9 @@ class VllmBackend:
         except Exception as error:  # noqa: BLE001 - passed to the requests
             self._failed = GenerationError(f"vLLM failed: {type(error).__name__}: {_said(error)}")
             self._failed.__cause__ = error
-            unanswered = [*waiting.values(), *self._rest()]
-            loop.call_soon_threadsafe(_fail, [r.answer for r in unanswered], self._failed)
+            rest = [self._inbox.get_nowait() for _ in range(self._inbox.qsize())]
+            unanswered = [one.answer for one in (*waiting.values(), *rest) if one is not None]
+            loop.call_soon_threadsafe(_answer, [(answer, self._failed) for answer in unanswered])
 
     def _take(self, waiting: dict[str, _Request], numbers: itertools.count[int]) -> bool:
         """Pass new requests to the engine, waiting while it is idle; return False to stop."""
@@ -211,16 +204,6 @@ class VllmBackend:
             waiting[number] = request
             prompt = {"prompt_token_ids": request.prompt_ids}
             self._engine.add_request(number, prompt, request.params)
-
-    def _rest(self) -> list[_Request]:
-        rest = []
-        while True:
-            try:
-                request = self._inbox.get_nowait()
-            except queue.Empty:
-                return rest
-            if request is not None:
-                rest.append(request)
 
 
 def _said(error: Exception) -> str:
@@ -240,13 +223,8 @@ def _completion(output: Any) -> _Made:
     return made, best.token_ids
 
 
-def _answer(done: list[tuple[asyncio.Future[_Made], _Made]]) -> None:
-    for answer, completion in done:
+def _answer(done: Sequence[tuple[asyncio.Future[_Made], _Made | GenerationError]]) -> None:
+    for answer, made in done:
         if not answer.done():
-            answer.set_result(completion)
-
-
-def _fail(answers: list[asyncio.Future[_Made]], error: GenerationError) -> None:
-    for answer in answers:
-        if not answer.done():
-            answer.set_exception(error)
+            failed = isinstance(made, GenerationError)
+            answer.set_exception(made) if failed else answer.set_result(made)

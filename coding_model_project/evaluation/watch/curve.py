@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import orjson
@@ -21,8 +20,8 @@ from rich.text import Text
 from coding_model_project import strict_json
 from coding_model_project.atomic import write_text
 from coding_model_project.errors import DataError
-from coding_model_project.evaluation.intervals import pass_at_k, rate_interval
 from coding_model_project.evaluation.results import Evaluation
+from coding_model_project.evaluation.scores import dataset_metrics
 from coding_model_project.evaluation.tables import plain_table
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.overview import sparkline
@@ -90,21 +89,17 @@ def scores(evaluation: Evaluation) -> dict[str, Score]:
     """Return pass@1 by data set, over problems with a graded sample; omits data sets without any."""
     found = {}
     for name in evaluation.datasets():
-        groups = evaluation.by_problem(name).values()
-        rates = [pass_at_k(len(group), sum(bool(r.passed) for r in group), 1) for group in groups]
-        results = [result for result in evaluation.results if result.dataset == name]
-        if not rates:
-            continue
-        low, high = rate_interval(rates)
-        found[name] = Score(
-            pass_at_1=fmean(rates),
-            low=low,
-            high=high,
-            problems=len(rates),
-            ungradable=sum(result.ungradable is not None for result in results),
-            tokens=sum(result.tokens for result in results),
-            judge_s=round(sum(result.judge_s for result in results), 3),
-        )
+        of = dataset_metrics([one for one in evaluation.results if one.dataset == name], (1,))
+        if rate := of["pass@k"].get("1"):
+            found[name] = Score(
+                pass_at_1=rate["value"],
+                low=rate["low"],
+                high=rate["high"],
+                problems=rate["problems"],
+                ungradable=of["ungradable"],
+                tokens=int(of["tokens"]["total"]),
+                judge_s=of["judge_s"]["total"],
+            )
     return found
 
 
@@ -138,15 +133,13 @@ class Curve:
 
 
 def _read(path: Path) -> list[Point]:
-    points = []
+    from pydantic import TypeAdapter, ValidationError
+
+    row, points = TypeAdapter(Point), []
     for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else [], 1):
         try:
-            row = orjson.loads(line)
-            row["datasets"] = {name: Score(**score) for name, score in row["datasets"].items()}
-            measures = row.get("measures", {})  # absent in files of earlier versions
-            row["measures"] = {name: Measure(**one) for name, one in measures.items()}
-            points.append(Point(**row))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            points.append(row.validate_json(line))
+        except ValidationError as error:
             raise DataError(f"{path}, line {number}: not a point of a curve") from error
     return points
 
@@ -172,20 +165,14 @@ def view(curve: Curve) -> RenderableType:
     for run, points in by_run.items():
         names = list(dict.fromkeys(name for point in points for name in point.values))
         parts.append(Text(run, style="bold"))
-        parts += [Text(f"{name}  {_line(points, name)}") for name in names]
-        parts.append(_steps(points, names))
+        for name in names:
+            found = [point.values[name] for point in points if name in point.values]
+            first, last = (_number(one, one.value) for one in (found[0], found[-1]))
+            line = sparkline([one.value for one in found])
+            parts.append(Text(f"{name}  {line}  {first} → {last}"))
+        rows = [(f"{p.step}", *(format_score(p.values.get(one)) for one in names)) for p in points]
+        parts.append(plain_table(("step", *names), rows, left=0))
     return Group(*parts)
-
-
-def _line(points: list[Point], name: str) -> str:
-    found = [point.values[name] for point in points if name in point.values]
-    first, last = _number(found[0], found[0].value), _number(found[-1], found[-1].value)
-    return f"{sparkline([one.value for one in found])}  {first} → {last}"
-
-
-def _steps(points: list[Point], names: list[str]) -> RenderableType:
-    rows = ((f"{p.step}", *(format_score(p.values.get(name)) for name in names)) for p in points)
-    return plain_table(("step", *names), rows, left=0)
 
 
 def format_score(one: Score | Measure | None) -> str:
@@ -228,11 +215,12 @@ def read_measures(folder: Path) -> tuple[Tool, dict[str, Measure]]:
         numbers = _READERS[tool](content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{file}: not results of {tool} ({error!r})") from error
-    measures = {
-        name: _measure(value, numbers.get(f"{name}{_STDERR}"))
-        for name, value in numbers.items()
-        if not name.endswith(_STDERR)
-    }
+    measures = {}
+    for name, value in numbers.items():
+        if not name.endswith(_STDERR):
+            error = numbers.get(f"{name}{_STDERR}", math.nan) * _HALF_WIDTH
+            ends = {} if math.isnan(error) else {"low": value - error, "high": value + error}
+            measures[name] = Measure(value=value, **ends)
     if not measures:
         raise DataError(f"{file}: no numbers")
     return tool, measures
@@ -258,9 +246,7 @@ def _lm_eval(content: Any) -> dict[str, float]:
     for task, results in content["results"].items():
         for key, value in results.items():
             metric, comma, chosen = key.partition(",")
-            if not comma or not _is_number(
-                value
-            ):  # skip aliases, counts, and "N/A" standard errors
+            if not comma or not _is_number(value):  # an alias, a count, or an "N/A" standard error
                 continue
             error = _STDERR if metric.endswith(_STDERR) else ""
             kept = "" if chosen == "none" else f",{chosen}"
@@ -288,9 +274,3 @@ _READERS = {Tool.lm_eval: _lm_eval, Tool.olmes: _olmes, Tool.other: _other}
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _measure(value: float, stderr: float | None) -> Measure:
-    if stderr is None:
-        return Measure(value=value)
-    return Measure(value=value, low=value - _HALF_WIDTH * stderr, high=value + _HALF_WIDTH * stderr)

@@ -10,13 +10,13 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from coding_model_project.atomic import write_json
+from coding_model_project.atomic import write_text
 from coding_model_project.contained import below, copy_folder
-from coding_model_project.errors import CheckpointError, ConfigError, StorageError
+from coding_model_project.errors import CheckpointError, ConfigError
+from coding_model_project.evaluation.journal import storage_errors
 from coding_model_project.runs.checkpoint_store import CheckpointStore
 from coding_model_project.runs.checkpoints import (
     FOLDER,
@@ -30,7 +30,7 @@ from coding_model_project.storage.object_store import as_url, is_url
 _MERGER = "coding_model_project.verl_ext.trainers.verl_checkpoints"
 _WEIGHTS = ("*.safetensors", "*.bin")
 _SHARDS = "model_world_size_*_rank_*.pt"
-_NOT_THE_MODEL = re.compile(r"(optim|extra_state)_world_size_.*")
+_NOT_THE_MODEL = ("optim_world_size_*", "extra_state_world_size_*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +91,7 @@ def _checkpoint(folder: Path) -> Checkpoint | None:
         return None
     if model is None or written is None:
         return None
-    run = _run_of(folder)
-    step = step_of(folder)
+    run, step = _run_of(folder), step_of(folder)
     digest = hashlib.blake2b(f"{run.name} {step} {written}".encode(), digest_size=4).hexdigest()
     return Checkpoint(
         folder=folder,
@@ -151,26 +150,23 @@ def hold(checkpoint: Checkpoint, out: Path) -> None:
         partial = target.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         try:
-            copy_folder(checkpoint.model, partial, copy_function=os.link, ignore=_not_the_model)
+            ignored = shutil.ignore_patterns(*_NOT_THE_MODEL)
+            copy_folder(checkpoint.model, partial, copy_function=os.link, ignore=ignored)
             partial.rename(target)
         except shutil.Error as error:
             shutil.rmtree(partial, ignore_errors=True)
             if not checkpoint.model.exists():
                 raise FileNotFoundError(checkpoint.model) from error
             # Another file system: the model is evaluated in place.
-    fields = {name: str(value) for name, value in asdict(checkpoint).items()}
-    fields |= {"step": checkpoint.step, "is_merged": checkpoint.is_merged}
-    write_json(target.with_suffix(".json"), fields)
+    write_text(target.with_suffix(".json"), json.dumps(asdict(checkpoint), default=str) + "\n")
 
 
 def held_in(out: Path) -> list[Checkpoint]:
     """Return checkpoints recorded by an earlier watch and not evaluated; they may be deleted since."""
-    found = [(file.stem, json.loads(file.read_text())) for file in sorted(out.glob("*_*.json"))]
-    paths = ("folder", "run", "model")
-    return [
-        Checkpoint(**row | {"key": key} | {name: Path(row[name]) for name in paths})
-        for key, row in found
-    ]
+    from pydantic import TypeAdapter
+
+    row = TypeAdapter(Checkpoint)
+    return [row.validate_json(file.read_bytes()) for file in sorted(out.glob("*_*.json"))]
 
 
 def held_model(checkpoint: Checkpoint, out: Path) -> Path:
@@ -184,10 +180,6 @@ def release(checkpoint: Checkpoint, out: Path) -> None:
     target.with_suffix(".json").unlink(missing_ok=True)
     for folder in (target, target.with_suffix(".merged")):
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _not_the_model(_: str, names: list[str]) -> set[str]:
-    return {name for name in names if _NOT_THE_MODEL.fullmatch(name)}
 
 
 def merge_command(shards: Path, target: Path) -> list[str]:
@@ -251,7 +243,16 @@ class FetchedCheckpoints:
         """
         for store, folder in self._stores:
             try:
-                self._refresh(store, folder)
+                with storage_errors(folder):
+                    steps = store.readable_steps()
+                    for step in reversed(steps):
+                        if not (folder / f"global_step_{step}").exists():
+                            store.copy(
+                                step, folder, lambda path: not _TRAINING_ONLY.fullmatch(path)
+                            )
+                    for copied in checkpoints_in(folder):
+                        if step_of(copied) not in steps:
+                            shutil.rmtree(copied)
                 self._down.discard(store.url)
             except CheckpointError as error:
                 if self._is_first:
@@ -260,23 +261,3 @@ class FetchedCheckpoints:
                     self._say(f"{error}; retrying at the next poll")
                 self._down.add(store.url)
         self._is_first = False
-
-    def _refresh(self, store: CheckpointStore, folder: Path) -> None:
-        with _disk_errors(folder):
-            steps = store.readable_steps()
-            for step in reversed(steps):
-                if not (folder / f"global_step_{step}").exists():
-                    store.copy(step, folder, lambda path: not _TRAINING_ONLY.fullmatch(path))
-            for copied in checkpoints_in(folder):
-                if step_of(copied) not in steps:
-                    shutil.rmtree(copied)
-
-
-@contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(
-            f"{folder}: cannot be written ({error.strerror}); free some space"
-        ) from error

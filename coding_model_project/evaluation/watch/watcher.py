@@ -116,7 +116,12 @@ class _Watch:
         while True:
             if time.monotonic() - looked >= self._plan.every_s:
                 ended = self._nothing_runs()  # before polling, so that the last checkpoint is found
-                self._look()
+                self._fetched.refresh()
+                for checkpoint in find(self._fetched.patterns):
+                    if checkpoint.key not in self._known and checkpoint.key not in self._curve:
+                        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                            hold(checkpoint, self._plan.out)
+                            self._wait_for(checkpoint)
                 looked = time.monotonic()
             while self._waiting and self._children.has_room:
                 self._start(self._waiting.popleft())
@@ -132,14 +137,6 @@ class _Watch:
                 + "; ".join(f"{key}: {why}" for key, why in self._failed.items())
             )
         return self._curve
-
-    def _look(self) -> None:
-        self._fetched.refresh()
-        for checkpoint in find(self._fetched.patterns):
-            if checkpoint.key not in self._known and checkpoint.key not in self._curve:
-                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                    hold(checkpoint, self._plan.out)
-                    self._wait_for(checkpoint)
 
     def _wait_for(self, checkpoint: Checkpoint) -> None:
         self._known[checkpoint.key] = checkpoint
@@ -201,19 +198,15 @@ class _Watch:
             **_measured(folder),
         )
         if not self._curve.points:
-            self._warn_of_final_sets(point)
+            for name in dict.fromkeys(name.partition("/")[0] for name in point.values):
+                source, _, split = name.rpartition("_")
+                if Role.test in (role(name), role(source, split) if source else None):
+                    note = "is a test set for final numbers; do not select checkpoints by it"
+                    self._say(f"note: {name} {note}")
         self._curve.add(point)
         release(checkpoint, self._plan.out)
         summary = ", ".join(f"{name} {format_score(score)}" for name, score in point.values.items())
         self._say(f"{checkpoint.run.name} step {point.step}: {summary}; {seconds:.0f} s")
-
-    def _warn_of_final_sets(self, point: Point) -> None:
-        for name in dict.fromkeys(name.partition("/")[0] for name in point.values):
-            source, _, split = name.rpartition("_")
-            if Role.test in (role(name), role(source, split) if source else None):
-                self._say(
-                    f"note: {name} is a test set for final numbers; do not select checkpoints by it"
-                )
 
 
 def _measured(folder: Path) -> dict[str, Any]:

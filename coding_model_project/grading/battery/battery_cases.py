@@ -2,49 +2,63 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, PositiveFloat, TypeAdapter, ValidationError
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.grading.wellformed import is_number, is_positive
-from coding_model_project.row_readers import (
-    Malformed,
-    Reader,
-    fail,
-    is_text,
-    list_of,
-    object_with,
-    text,
-    text_or_null,
-    value_that,
-)
 from coding_model_project.types import Asserts, Call, Limits, Problem, Stdin, Test
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Require:
-    """The requirements on a case."""
+class _Object(BaseModel, strict=True, frozen=True, extra="forbid"):
+    pass
 
-    reward: int
-    verdict_in: tuple[str, ...]
+
+class Require(_Object):
+    """The requirements on a case. The last five apply to every case, whether it names them or not."""
+
+    reward: Literal[0, 1]
+    verdict_in: tuple[str, ...] = Field(min_length=1)
     terminate_s: float
     no_new_files: bool = False
     forbid_stdout: tuple[str, ...] = ()
     then_forbid_stdout: tuple[str, ...] = ()
+    no_canary: bool = True
+    no_listener_hit: bool = True
+    no_leftover_process: bool = True
+    judge_alive: bool = True
+    next_run_ok: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One program and its requirements."""
+class _Limits(_Object):
+    cpu: PositiveFloat
+    wall: PositiveFloat
+    mem_mb: PositiveFloat
+    out_bytes: PositiveFloat
+
+
+class _Printed(_Object):
+    input: str
+    expected: str
+
+
+class _Called(_Object):
+    input: tuple[Any, ...]
+    expected: Any
+
+
+class Case(BaseModel, strict=True, frozen=True):
+    """One program and its requirements. Fields of a line that it does not know are left out."""
 
     id: str
     category: str
     code: str
-    then: str | None
-    problem: Problem
+    entry: str | None = None
+    then: str | None = None
+    limits: _Limits
     require: Require
 
     @property
@@ -57,97 +71,57 @@ class Case:
         """True if the program is adversarial. Edge cases are neither attack nor control."""
         return not self.control and self.category not in ("edge", "control")
 
-
-def _anything(value: Any, _path: str) -> Any:
-    return value
-
-
-_POSITIVE = value_that("a positive number", is_positive)
-_TEXTS = list_of("texts", text)
-_LIMITS = object_with(
-    lambda cpu, wall, mem_mb, out_bytes: Limits(
-        cpu_s=cpu, wall_s=wall, memory_mb=int(mem_mb), output_kb=max(1, int(out_bytes) >> 10)
-    ),
-    **dict.fromkeys(("cpu", "wall", "mem_mb", "out_bytes"), _POSITIVE),
-)
-_FLAGS = ("no_canary", "no_listener_hit", "no_leftover_process", "judge_alive", "next_run_ok")
-"""Requirements that apply to every case, whether it names them or not."""
-
-_REQUIRE = object_with(
-    Require,
-    reward=value_that("0 or 1", lambda value: value in (0, 1), int),
-    verdict_in=value_that("verdicts", bool, lambda value: _TEXTS(value, "case.require.verdict_in")),
-    terminate_s=value_that("a number", is_number),
-    no_new_files=value_that("true or false", lambda value: isinstance(value, bool)),
-    forbid_stdout=_TEXTS,
-    then_forbid_stdout=_TEXTS,
-)
-
-
-def _require(value: Any, path: str) -> Require:
-    is_object = isinstance(value, dict)
-    return _REQUIRE(_without(value, _FLAGS) if is_object else value, path)
-
-
-def _without(row: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in names}
-
-
-def _reader_of_tests(mode: str, entry: str | None) -> Reader:
-    if mode == "assert":
-        return value_that("asserts", is_text, lambda source: Test(Asserts(source, entry)))
-    if mode == "call":
-        return object_with(
-            lambda input, expected: Test(Call(str(entry), input), expected=expected),
-            input=list_of("arguments", _anything),
-            expected=_anything,
+    @cached_property
+    def problem(self) -> Problem:
+        """The problem that the program answers."""
+        limits = Limits(
+            cpu_s=self.limits.cpu,
+            wall_s=self.limits.wall,
+            memory_mb=int(self.limits.mem_mb),
+            output_kb=max(1, int(self.limits.out_bytes) >> 10),
         )
-    return object_with(
-        lambda input, expected: Test(Stdin(input), expected=expected), input=text, expected=text
-    )
-
-
-def _case(
-    id: str,
-    category: str,
-    mode: str,
-    code: str,
-    tests: list[Any],
-    limits: Limits,
-    require: Require,
-    entry: str | None = None,
-    then: str | None = None,
-) -> Case:
-    if mode == "call" and entry is None:
-        fail("case.entry", "expected the name of the function that tests call")
-    read = list_of("tests", _reader_of_tests(mode, entry))
-    return Case(
-        id=id,
-        category=category,
-        code=code,
-        then=then,
-        require=require,
-        problem=Problem(
-            id=f"battery/{id}",
+        tests, entry = tuple(self._tests()), self.entry
+        return Problem(
+            id=f"battery/{self.id}",
             split="test",
             statement="",
-            tests=read(tests, "case.tests"),
+            tests=tests,
             limits=limits,
             entry_point=entry,
-        ),
-    )
+        )
+
+    def _tests(self) -> Iterator[Test]:
+        raise NotImplementedError
 
 
-_FIELDS: dict[str, Reader] = {
-    **dict.fromkeys(("id", "category", "code"), text),
-    "mode": value_that("stdio, call or assert", ("stdio", "call", "assert").__contains__),
-    "tests": value_that("at least one test", lambda value: isinstance(value, list) and value != []),
-    "limits": _LIMITS,
-    "require": _require,
-    **dict.fromkeys(("entry", "then"), text_or_null),
-}
-_READ = object_with(_case, **_FIELDS)
-"""Reads a case; fields that it does not know are left out before."""
+class _Stdio(Case):
+    mode: Literal["stdio"]
+    tests: tuple[_Printed, ...] = Field(min_length=1)
+
+    def _tests(self) -> Iterator[Test]:
+        return (Test(Stdin(one.input), expected=one.expected) for one in self.tests)
+
+
+class _Calls(Case):
+    mode: Literal["call"]
+    entry: str
+    tests: tuple[_Called, ...] = Field(min_length=1)
+
+    def _tests(self) -> Iterator[Test]:
+        return (Test(Call(self.entry, one.input), expected=one.expected) for one in self.tests)
+
+
+class _Assertions(Case):
+    mode: Literal["assert"]
+    tests: tuple[str, ...] = Field(min_length=1)
+
+    def _tests(self) -> Iterator[Test]:
+        return (Test(Asserts(source, self.entry)) for source in self.tests)
+
+
+_READ: TypeAdapter[Case] = TypeAdapter(
+    Annotated[_Stdio | _Calls | _Assertions, Field(discriminator="mode")]
+)
 
 
 def read_cases(path: Path) -> tuple[Case, ...]:
@@ -156,20 +130,26 @@ def read_cases(path: Path) -> tuple[Case, ...]:
     Raises:
         ConfigError: a line is malformed; names its number and the field.
     """
-    cases: list[Case] = []
+    cases: dict[str, Case] = {}
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-            unknown = row.keys() - _FIELDS if isinstance(row, dict) else ()
-            cases.append(_READ(_without(row, unknown) if unknown else row, "case"))
-        except Malformed as error:
-            raise ConfigError(f"{path}:{number}: {error}") from None
-        except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{path}:{number}: not JSON: {error}") from None
-        if cases[-1].id in {case.id for case in cases[:-1]}:
-            raise ConfigError(f"{path}:{number}: id: {cases[-1].id!r} occurs twice")
+            case = _READ.validate_json(line)
+        except ValidationError as error:
+            raise ConfigError(f"{path}:{number}: {_fault(error)}") from None
+        if case.id in cases:
+            raise ConfigError(f"{path}:{number}: id: {case.id!r} occurs twice")
+        cases[case.id] = case
     if not cases:
         raise ConfigError(f"{path}: no cases")
-    return tuple(cases)
+    return tuple(cases.values())
+
+
+def _fault(error: ValidationError) -> str:
+    """Return the first error with its field, such as "case.tests[0].input: …"."""
+    first = error.errors()[0]
+    _mode, *place = first["loc"] or ("",)
+    names = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in place)
+    field = f"case{''.join(names)}{'.mode' if first['type'].startswith('union_tag') else ''}"
+    return f"{field}: {' '.join(first['msg'].split())}"

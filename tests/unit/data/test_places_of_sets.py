@@ -96,8 +96,8 @@ def test_then_the_hub_at_its_pinned_commit(tmp_path, monkeypatch):
     asked = []
     path = written(tmp_path, "cache/rows.jsonl", *[rows.HUMANEVAL] * 164)
 
-    def revision(published, wanted):
-        asked.append((published.hub, wanted))
+    def revision(published):
+        asked.append((published.hub, published.revision))
         return "c0ffee"
 
     def files(published, part, revision):
@@ -114,7 +114,7 @@ def test_then_the_hub_at_its_pinned_commit(tmp_path, monkeypatch):
 
 
 def test_nowhere_says_where_was_looked(tmp_path, monkeypatch):
-    def revision(published, wanted):
+    def revision(published):
         raise ConfigError("the hub gave nothing")
 
     monkeypatch.setattr(table, "hub_revision", revision)

@@ -11,12 +11,7 @@ from coding_model_project import cli
 from coding_model_project.cli import data_checks, options
 from coding_model_project.cli.options import Resumable
 from coding_model_project.data.problems import read_problems, write_problems
-from coding_model_project.data.quality.preflight import (
-    UNPROVEN,
-    UNREACHED,
-    Preflight,
-    check_all,
-)
+from coding_model_project.data.quality.preflight import UNPROVEN, UNREACHED, Preflight, check_all
 from coding_model_project.errors import DataError, SandboxError
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import Execution, Problem, Status, Stdin, Test

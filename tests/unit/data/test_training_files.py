@@ -200,19 +200,6 @@ def test_orders_of_sources_from_an_object_store(tmp_path, monkeypatch, capsys):
     assert "memory://bucket/none" in capsys.readouterr().err
 
 
-def test_long_prompts_are_left_out_and_counted(tmp_path):
-    def count(problem):
-        return len(problem.statement)
-
-    long = problem("mine/long", statement="x" * 100)
-    written = write_training_files(
-        [*MINE, long], tmp_path, Plan(max_prompt_tokens=50), count_tokens=count
-    )
-    assert written.left_out == {"prompt over 50 tokens": 1}
-    with pytest.raises(ConfigError, match="9 × prompt over 2 tokens"):
-        write_training_files([*MINE, long], tmp_path, Plan(max_prompt_tokens=2), count_tokens=count)
-
-
 # ── the command ───────────────────────────────────────────────────────────────────────────────────
 
 

@@ -137,7 +137,7 @@ async def test_a_server_gets_every_option():
         chat_template_kwargs={"enable_thinking": False},
     )
     with serving(CompletionServer(lambda *_: "done")) as server:
-        async with OpenAIBackend(server.url, "toy") as backend:
+        async with OpenAIBackend(EvaluationConfig(base_url=server.url, model="toy")) as backend:
             await backend.complete(ASK, sampling, seed=1)
             await backend.complete(ASK, Sampling(), seed=1)
     first, plain = server.asked
@@ -164,7 +164,9 @@ def test_a_variable_that_the_chat_template_does_not_have_is_refused():
 
 async def check(server, **options):
     with serving(server):
-        async with OpenAIBackend(server.url, "toy", retry_s=1.0) as backend:
+        async with OpenAIBackend(
+            EvaluationConfig(base_url=server.url, model="toy", retry_s=1.0)
+        ) as backend:
             return list(await backend.check(Sampling(**options)))
 
 

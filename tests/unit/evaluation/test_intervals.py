@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coding_model_project.errors import SandboxError
 from coding_model_project.evaluation.intervals import (
     bootstrap_interval,
     detectable,
@@ -22,10 +21,8 @@ from coding_model_project.evaluation.intervals import (
     pass_at_k,
     rate_interval,
     side_interval,
-    summarise,
     welch,
 )
-from coding_model_project.types import ERROR_GROUPS, ErrorType, TestResult, Verdict
 
 
 def test_the_interval_holds_the_mean_and_narrows_with_problems():
@@ -102,21 +99,6 @@ SIZES = st.integers(1, 9).flatmap(
 )
 
 
-def verdict(error):
-    results = () if error is ErrorType.no_code else (TestResult(error=error),)
-    return Verdict(
-        problem_id="fake/1",
-        code=None if error is ErrorType.no_code else "x",
-        extraction="bare_text",
-        results=results,
-        n_tests=1,
-        comparison="tokens",
-        sandbox="fake",
-        grader_version="1",
-        judge_s=0.5,
-    )
-
-
 @given(SIZES)
 def test_pass_at_k_is_the_share_of_draws_that_hold_an_accepted_sample(size):
     n, c, k = size
@@ -128,23 +110,6 @@ def test_pass_at_k_is_the_share_of_draws_that_hold_an_accepted_sample(size):
 def test_pass_at_k_of_nonsense_raises(wrong):
     with pytest.raises(ValueError, match="not defined"):
         pass_at_k(*wrong)
-
-
-@given(st.lists(st.none() | st.sampled_from(ErrorType), min_size=1))
-def test_shares_sum_to_one_over_what_was_graded(errors):
-    down = SandboxError("down")
-    down.judge_s = 2.0
-    summary = summarise([*map(verdict, errors), down])
-    assert summary.graded == len(errors)
-    assert summary.ungradable == 1
-    assert set(summary.errors) == set(ERROR_GROUPS)
-    assert math.isclose(summary.accepted + sum(summary.errors.values()), 1.0)
-    assert summary.judge_s == 0.5 * len(errors) + 2.0  # failures cost, too
-
-
-def test_nothing_graded_is_no_score_of_anything():
-    summary = summarise([SandboxError("down")])
-    assert (summary.graded, summary.ungradable, summary.accepted) == (0, 1, 0.0)
 
 
 @pytest.mark.slow

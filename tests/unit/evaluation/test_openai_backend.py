@@ -7,6 +7,7 @@ import pytest
 from coding_model_project.errors import ConfigError, FilteredError, GenerationError, PromptError
 from coding_model_project.evaluation.backends.generation import Completion, Sampling
 from coding_model_project.evaluation.backends.openai_backend import OpenAIBackend, _completion
+from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from tests.completion_server import CompletionServer, serving
 from tests.tables import tables
 
@@ -20,7 +21,9 @@ SAMPLING = Sampling(temperature=0.5, max_tokens=7)
 
 async def complete(server, **options):
     with serving(server):
-        async with OpenAIBackend(server.url, "toy", **options) as backend:
+        async with OpenAIBackend(
+            EvaluationConfig(base_url=server.url, model="toy", **options)
+        ) as backend:
             return await backend.complete(ASK, SAMPLING, seed=5)
 
 
@@ -81,10 +84,10 @@ async def test_a_model_that_is_not_served_is_named_with_those_that_are():
         serving(CompletionServer(lambda *_: "")) as server,
         pytest.raises(ConfigError, match="does not serve other; it serves toy"),
     ):
-        async with OpenAIBackend(server.url, "other"):
+        async with OpenAIBackend(EvaluationConfig(base_url=server.url, model="other")):
             pass
     with pytest.raises(ConfigError, match="http://localhost:8000/v1"):
-        OpenAIBackend("localhost:8000", "toy")
+        OpenAIBackend(EvaluationConfig(base_url="localhost:8000", model="toy"))
 
 
 async def test_a_request_has_what_hosted_models_want():
@@ -92,7 +95,7 @@ async def test_a_request_has_what_hosted_models_want():
     extra = {"reasoning_effort": "low", "temperature": None}
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("MY_KEY", "secret")
-        options = {"token_limit_field": "max_completion_tokens", "key_variable": "MY_KEY"}
+        options = {"token_limit_field": "max_completion_tokens", "api_key_env": "MY_KEY"}
         await complete(server, extra_body=extra, **options)
     (asked,) = server.asked
     assert asked["max_completion_tokens"] == 7
@@ -103,7 +106,7 @@ async def test_a_request_has_what_hosted_models_want():
 @pytest.mark.parametrize(("options", "says"), CASES["settings"])
 def test_settings_that_cannot_work_are_refused_before_anything_is_sent(options, says):
     with pytest.raises(ConfigError, match=re.escape(says)):
-        OpenAIBackend("http://localhost:8000/v1", "toy", **options)
+        OpenAIBackend(EvaluationConfig(base_url="http://localhost:8000/v1", model="toy", **options))
 
 
 @pytest.mark.parametrize(("field", "error", "says"), CASES["refused field"])
@@ -184,10 +187,10 @@ async def test_a_bound_of_a_field_is_no_matter_of_the_prompt():
 async def test_a_list_of_models_covers_routers_proxies_and_tags(listed):
     name = {"toy:latest": "toy", "org/*": "org/toy", "org/toy": "org/toy:nitro"}[listed]
     with serving(CompletionServer(lambda *_: "", names=(listed,))) as server:
-        async with OpenAIBackend(server.url, name):
+        async with OpenAIBackend(EvaluationConfig(base_url=server.url, model=name)):
             pass
         with pytest.raises(ConfigError, match=f"it serves {re.escape(listed)}"):
-            async with OpenAIBackend(server.url, "toy:8b"):
+            async with OpenAIBackend(EvaluationConfig(base_url=server.url, model="toy:8b")):
                 pass
 
 
@@ -206,7 +209,7 @@ async def test_a_model_that_a_server_without_a_list_does_not_know():
         serving(CompletionServer(lambda *_: "", lists=False)) as server,
         pytest.raises(ConfigError, match=r"does not serve other; HTTP 404.*--model"),
     ):
-        async with OpenAIBackend(server.url, "other") as backend:
+        async with OpenAIBackend(EvaluationConfig(base_url=server.url, model="other")) as backend:
             await backend.complete(ASK, SAMPLING, seed=5)
     assert (await complete(CompletionServer(lambda *_: "done", lists=False))).text == "done"
 
@@ -216,10 +219,10 @@ async def test_an_address_without_v1_is_corrected(page):
     with serving(CompletionServer(lambda *_: "", page=page)) as server:
         short = server.url.removesuffix("/v1")
         with pytest.raises(ConfigError, match=f"API is at {server.url}; use that"):
-            async with OpenAIBackend(short, "toy"):
+            async with OpenAIBackend(EvaluationConfig(base_url=short, model="toy")):
                 pass
         with pytest.raises(ConfigError, match=f"up to the version: {server.url}$"):
-            OpenAIBackend(f"{server.url}/chat/completions", "toy")
+            OpenAIBackend(EvaluationConfig(base_url=f"{server.url}/chat/completions", model="toy"))
 
 
 @pytest.mark.parametrize("page", [False, True])
@@ -228,7 +231,9 @@ async def test_an_address_without_an_api_is_said_to_have_none(page):
         serving(CompletionServer(lambda *_: "", page=page)) as server,
         pytest.raises(ConfigError, match="ends in /v1"),
     ):
-        async with OpenAIBackend(f"{server.url.removesuffix('/v1')}/elsewhere", "toy") as backend:
+        async with OpenAIBackend(
+            EvaluationConfig(base_url=f"{server.url.removesuffix('/v1')}/elsewhere", model="toy")
+        ) as backend:
             await backend.complete(ASK, SAMPLING, seed=5)
 
 
@@ -242,7 +247,9 @@ async def test_an_outage_is_announced_once_with_its_reason_and_its_end(capsys, c
 
 
 async def test_a_password_in_the_url_is_never_printed(capsys):
-    backend = OpenAIBackend("http://me:swordfish@127.0.0.1:9/v1", "toy", retry_s=0.2)
+    backend = OpenAIBackend(
+        EvaluationConfig(base_url="http://me:swordfish@127.0.0.1:9/v1", model="toy", retry_s=0.2)
+    )
     with pytest.raises(GenerationError) as refused:
         async with backend:
             pass

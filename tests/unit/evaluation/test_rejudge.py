@@ -9,13 +9,7 @@ import pytest
 
 import coding_model_project.cli as cli
 from coding_model_project.errors import SandboxError
-from coding_model_project.evaluation.changes import (
-    Cause,
-    Judgement,
-    Stored,
-    cause_of,
-    judge_again,
-)
+from coding_model_project.evaluation.changes import Cause, Judgement, Stored, cause_of, judge_again
 from coding_model_project.evaluation.plan import Sample
 from coding_model_project.evaluation.results import Generated, Result, read_evaluation, to_line
 from coding_model_project.grading.base import GRADER_VERSION

@@ -169,7 +169,7 @@ def test_command_refuses(tmp_path, capsys):
     broken.write_text("{")
     for options, says in (
         ([str(tmp_path / "none")], "no such file"),
-        ([str(broken), "--json"], ":1: not JSON"),
+        ([str(broken), "--json"], ":1: case: Invalid JSON"),
         ([path, "--tier", "steel"], "steel"),
         ([path, "--sandbox", "nonsense"], "--sandbox=nonsense"),
         ([path, "--sandbox", "http://x", "--tier", "rlimit"], "--tier"),

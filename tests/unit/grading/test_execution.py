@@ -9,11 +9,7 @@ import pytest
 
 from coding_model_project.errors import DataError, HarborError, OverloadError, SandboxError
 from coding_model_project.grading.base import AUTO, harbor_identity
-from coding_model_project.grading.execution import (
-    ExecutionGrader,
-    checked_tests,
-    judge_execution,
-)
+from coding_model_project.grading.execution import ExecutionGrader, checked_tests, judge_execution
 from coding_model_project.grading.judge import GraderByProblem, start_graders
 from coding_model_project.grading.kinds import Parts
 from coding_model_project.grading.retries import CircuitBreaker, Limiter

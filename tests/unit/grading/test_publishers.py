@@ -39,8 +39,8 @@ def verdicts():
     return publishers, rows
 
 
-def test_all_harnesses_have_a_rule(verdicts):
-    assert verdicts[0] == list(COMPARISONS)
+def test_all_rules_have_verdicts_of_their_harness(verdicts):
+    assert set(COMPARISONS) <= set(verdicts[0])
 
 
 @pytest.mark.parametrize("publisher", COMPARISONS)

@@ -18,13 +18,7 @@ from coding_model_project.grading.rewards import (
     ShapingConfig,
     reward_function,
 )
-from coding_model_project.grading.shaping import (
-    Answer,
-    Shaping,
-    length_factor,
-    overlong,
-    shaped,
-)
+from coding_model_project.grading.shaping import Answer, Shaping, length_factor, overlong, shaped
 from coding_model_project.types import ErrorType, TestResult, Verdict
 from tests.fakes import stdin_problem
 from tests.tables import tables

@@ -92,10 +92,8 @@ def test_a_model_that_is_there_is_not_made_again(tmp_path, monkeypatch):
     )
 
     def once() -> None:
-        config = tiny_model.TinyModelConfig(steps=1)
-        tiny_model.pretrain_once(
-            tmp_path, lambda: "corpus", config, seed=0, takes="a minute", say=said.append
-        )
+        model = tiny_model.StartingModel(lambda: "corpus", "a minute")
+        tiny_model.pretrain_once(tmp_path, model, seed=0, say=said.append)
 
     once()
     assert made == [(tmp_path / "base", "corpus")]
