@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from coding_model_project.runs.folder import RunFolder
@@ -35,11 +35,7 @@ def prepare_data() -> None:
 
 
 def start(
-    run: RunFolder,
-    output: Path,
-    overrides: Sequence[str],
-    environment: Mapping[str, str] | None = None,
-    recipe: str = "grpo",
+    run: RunFolder, output: Path, overrides: Sequence[str], recipe: str = "grpo"
 ) -> subprocess.Popen[bytes]:
     """Start a run with its output in a file."""
     command = [sys.executable, "-m", f"recipes.{recipe}", f"coding.run_dir={run.path}", *OVERRIDES]
@@ -48,7 +44,6 @@ def start(
             [*command, *overrides],
             stdout=printed,
             stderr=printed,
-            env=os.environ | (environment or {}),
             start_new_session=True,
         )
 

@@ -18,7 +18,7 @@ Both judge the solution and mutants of it of every Nth problem, two programs at 
 kept in --out, so that a stopped comparison continues with the same command. The publishers run programs
 without isolation: only these are given to them. Exit code 1 if a difference has no reason.
 
-Other publishers: `tests.soak.cruxeval`, `humaneval_x`, `ifeval`, `inspect_tasks` and `verdicts`.
+Other publishers: `tests.soak.cruxeval`, `humaneval_x`, `ifeval` and `inspect_tasks`.
 """
 
 from __future__ import annotations
