@@ -10,8 +10,6 @@ change" in `CHANGELOG.md` and is frozen with the change. Languages without a com
 The texts of `--help` and the configuration's keys are frozen in `docs/`.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import gzip

@@ -8,8 +8,6 @@ the steps since its last checkpoint; and go on with the same problems at the sam
     python -m tests.soak.fault_matrix [NAME ...]
 """
 
-from __future__ import annotations
-
 import json
 import math
 import signal

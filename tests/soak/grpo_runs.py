@@ -1,7 +1,5 @@
 """Real GRPO runs for fault injection, with or without repair: start, follow and wait."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -41,10 +39,7 @@ def start(
     command = [sys.executable, "-m", f"recipes.{recipe}", f"coding.run_dir={run.path}", *OVERRIDES]
     with output.open("wb") as printed:
         return subprocess.Popen(
-            [*command, *overrides],
-            stdout=printed,
-            stderr=printed,
-            start_new_session=True,
+            [*command, *overrides], stdout=printed, stderr=printed, start_new_session=True
         )
 
 

@@ -6,8 +6,6 @@ against the truth (`evidence`). Others lose their server for good.
     python -m tests.soak.judge_faults [lasting|gone ...]      (about 12 minutes on 2 cores)
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import subprocess

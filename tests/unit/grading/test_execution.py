@@ -1,7 +1,5 @@
 """Every way a program can end has its exact error; a failing sandbox never has a score."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 
@@ -9,11 +7,7 @@ import pytest
 
 from coding_model_project.errors import DataError, HarborError, OverloadError, SandboxError
 from coding_model_project.grading.base import AUTO, harbor_identity
-from coding_model_project.grading.execution import (
-    ExecutionGrader,
-    checked_tests,
-    judge_execution,
-)
+from coding_model_project.grading.execution import ExecutionGrader, checked_tests, judge_execution
 from coding_model_project.grading.judge import GraderByProblem, start_graders
 from coding_model_project.grading.kinds import Parts
 from coding_model_project.grading.retries import CircuitBreaker, Limiter
