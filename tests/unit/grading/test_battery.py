@@ -1,6 +1,5 @@
 """Batteries are read strictly and judged truthfully; our own gets nothing, at each tier that isolates."""
 
-import asyncio
 import json
 import os
 import socket
@@ -16,23 +15,11 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.grading.battery import run_cases
 from coding_model_project.grading.battery.battery_cases import read_cases
 from coding_model_project.grading.battery.run_cases import run_battery, summary
-from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded import supervisor
-from coding_model_project.types import (
-    Asserts,
-    Call,
-    Execution,
-    Limits,
-    Problem,
-    Status,
-    Stdin,
-    Test,
-    Verdict,
-)
-from tests.fakes import FakeSandbox, stdin_problem
+from coding_model_project.types import Asserts, Call, Execution, Status, Stdin
+from tests.fakes import FakeSandbox
 from tests.tables import tables
-from tests.text_cases import text_cases
 
 _OWN_FOLDERS = [
     *("unshare", "--mount", "sh", "-c"),
@@ -242,60 +229,3 @@ def test_it_attacks_in_every_way_and_asks_honest_questions():
     for mode in ("stdio", "call", "assert"):
         inputs = {"stdio": "Stdin", "call": "Call", "assert": "Asserts"}[mode]
         assert any(type(c.problem.tests[0].input).__name__ == inputs for c in OWN_CASES if c.attack)
-
-
-# ── no honest way to read and write is rejected, no forgery accepted ──────────────────────────────
-
-
-SUMS = stdin_problem(
-    ("3\n1 2 3\n", "6\n1\n2\n3\n"), ("2\n10 -10\n", "0\n10\n-10"), limits=Limits(cpu_s=5, wall_s=20)
-)
-CALLS = Problem(
-    id="fake/call",
-    split="test",
-    statement="Double it.",
-    tests=tuple(
-        Test(input=Call(function="solve", args=(n,)), expected=[n, 2 * n]) for n in (3, 7, 11)
-    ),
-)
-
-WRITTEN = text_cases(__file__, "honest_and_forged.txt")
-
-
-def programs(kind: str) -> dict[str, str]:
-    return {name: source for name, mark, source in WRITTEN if mark == kind}
-
-
-@pytest.fixture
-def verdicts(any_sandbox):
-    """Judge programs, by name."""
-    grader = ExecutionGrader(any_sandbox, stop_early=False)
-
-    async def judge(problem: Problem, programs: dict[str, str]) -> dict[str, Verdict]:
-        judged = (grader.grade_code(problem, program) for program in programs.values())
-        return dict(zip(programs, await asyncio.gather(*judged), strict=True))
-
-    return judge
-
-
-@pytest.mark.sandbox
-async def test_honest_programs_are_accepted(verdicts):
-    for name, verdict in (await verdicts(SUMS, programs("honest"))).items():
-        assert verdict.passed, (name, verdict.results)
-
-
-@pytest.mark.sandbox
-async def test_forged_scripts_are_rejected(verdicts):
-    for name, verdict in (await verdicts(SUMS, programs("script"))).items():
-        assert not verdict.passed, name
-        assert verdict.pass_fraction == 0, name
-
-
-@pytest.mark.sandbox
-async def test_forged_calls_are_rejected(verdicts):
-    forged = await verdicts(CALLS, programs("call"))
-    for name, verdict in forged.items():
-        assert not verdict.passed, name
-        assert verdict.pass_fraction == 0, name
-    honest = await verdicts(CALLS, {"honest": "def solve(n): return n, 2 * n"})
-    assert honest["honest"].passed

@@ -74,7 +74,6 @@ def test_a_blank_response_follows_nothing(blank):
 
 
 LIMITS = {"relation": "at most", "num_words": 3}
-LETTER = {"letter": "ab", "let_relation": "at least", "let_frequency": 1}
 WRONG = CASES["wrong"]
 
 

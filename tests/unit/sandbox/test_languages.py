@@ -282,9 +282,6 @@ def test_a_refusal_names_the_way_out(monkeypatch):
     assert "not go (go is not installed)" in toolchains.summary(Tier.namespaces)
 
 
-MAIN = "public static void main(String[] args) {}"
-
-
 @pytest.mark.parametrize(("source", "file", "main"), CASES["names"])
 def test_a_java_source_names_its_file_and_its_main_class(source, file, main):
     found = java.names_of(source)
