@@ -1,7 +1,5 @@
 """The agents of `docs/agent-recipes.md`, installed as it says. This needs PyPI and npm's registry."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A server on this machine whose answers a test gives."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

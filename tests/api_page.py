@@ -3,8 +3,6 @@
 python -m tests.api_page --write      brings the page up to date
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

@@ -4,8 +4,6 @@
 The first sync is before the first step.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

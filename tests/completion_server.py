@@ -1,7 +1,5 @@
 """An OpenAI-compatible server over real sockets: answers from a function, or fails as it is told."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -6,8 +6,6 @@ caller gets a copy of its own. A file is found by its content, a list of files b
 it, and a merge by the names of its files.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 from typing import Any

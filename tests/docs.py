@@ -13,8 +13,6 @@ A python block whose first line is a comment like `# name.py` is saved under tha
 block without torch is a process whose imports were done before (`tests.warm_python`).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

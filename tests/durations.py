@@ -6,8 +6,6 @@ A test's seconds include those of the fixtures that it was the first to need. CP
 test's process and of all that it started, whether it has ended or not.
 """
 
-from __future__ import annotations
-
 import sys
 import xml.etree.ElementTree as ET
 from collections import defaultdict

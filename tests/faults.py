@@ -1,7 +1,5 @@
 """Sandboxes that fail or wait on purpose, to be named in `coding.sandbox.name`."""
 
-from __future__ import annotations
-
 import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence

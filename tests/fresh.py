@@ -1,7 +1,5 @@
 """Commands as fresh processes whose imports were done before: a test costs what its command does."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import os

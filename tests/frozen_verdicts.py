@@ -1,7 +1,8 @@
 """Verdicts of 22,000 completions, frozen: whoever changes the judge sees which verdicts change.
 
-python -m tests.frozen_verdicts           compare; exit code 1 if a verdict differs
-python -m tests.frozen_verdicts --write   freeze today's
+python -m tests.frozen_verdicts            compare; exit code 1 if a verdict differs
+python -m tests.frozen_verdicts --loaded   the same beside a busy process per core, which must change none
+python -m tests.frozen_verdicts --write    freeze today's
 
 Problems and completions are generated, so `tests/frozen/verdicts.tsv.gz` has a line per case: its name,
 the verdict, and the rule that found the program. A difference is a fault, or it goes under "Scores
@@ -9,13 +10,14 @@ change" in `CHANGELOG.md` and is frozen with the change. Languages without a com
 The texts of `--help` and the configuration's keys are frozen in `docs/`.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import gzip
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from coding_model_project import Judge
@@ -24,9 +26,8 @@ from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.synthetic import tinymix
 from coding_model_project.synthetic.tinycode import generate
-from coding_model_project.types import Problem, Stdin, Test, Verdict
+from coding_model_project.types import Asserts, Limits, Problem, Stdin, Test, Verdict
 from tests.language_cases import CASES
-from tests.soak.verdicts import BY_HAND
 from tests.tables import tables
 
 FROZEN = Path(__file__).parent / "frozen/verdicts.tsv.gz"
@@ -37,12 +38,25 @@ Case = tuple[str, Problem, str]
 
 PROGRAM_FORMS, ANSWER_FORMS = tables("answer_forms").values()
 
+_LIMITS = {"cpu_s": 0.5, "wall_s": 4.0, "memory_mb": 128, "output_kb": 64}
+_SQUARE = (Test(Asserts("assert f(3) == 9\nassert f(0) == 0", "f")),)
+_BY_HAND = {
+    "echo": (tuple(Test(Stdin(f"{n}\n"), expected=f"{n}\n{n}\n") for n in range(3)), _LIMITS),
+    "checked": (_SQUARE, _LIMITS),
+    "hasty": (_SQUARE, _LIMITS | {"wall_s": 1.0}),
+}
+"""Tests and limits of the programs in `tests/data/verdicts.json`."""
+
 
 def cases() -> Iterator[Case]:
     """Yield all cases, in the same order each time."""
     yield from _programs()
     yield from _answers()
-    for number, (problem, program, _) in enumerate(BY_HAND):
+    for number, (name, program) in enumerate(tables("verdicts")):
+        tests, limits = _BY_HAND[name]
+        problem = Problem(
+            id=f"soak/{name}", split="test", statement="", tests=tests, limits=Limits(**limits)
+        )
         yield f"{problem.id}/{number}", problem, PROGRAM_FORMS["fence"].format(program)
     yield from _languages()
 
@@ -87,6 +101,19 @@ def _languages() -> Iterator[Case]:
             yield problem.id, problem, f"```{language}\n{one.source}\n```"
 
 
+@contextmanager
+def busy() -> Iterator[None]:
+    """Run a busy process per core inside the context."""
+    burn = [sys.executable, "-c", "while True: pass"]
+    burning = [subprocess.Popen(burn) for _ in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for process in burning:
+            process.kill()
+            process.wait()
+
+
 def line(name: str, outcome: Verdict | UngradableError) -> str:
     """Return a case's line."""
     if isinstance(outcome, UngradableError):
@@ -105,9 +132,11 @@ async def judged() -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--write", action="store_true", help="freeze today's verdicts")
-    write = parser.parse_args().write
-    lines = asyncio.run(judged())
-    if write:
+    parser.add_argument("--loaded", action="store_true", help="with a busy process per core")
+    given = parser.parse_args()
+    with busy() if given.loaded else nullcontext():
+        lines = asyncio.run(judged())
+    if given.write:
         with gzip.GzipFile(FROZEN, "wb", mtime=0) as file:
             file.write("\n".join(lines).encode())
         print(f"{len(lines)} verdicts are frozen")

@@ -1,7 +1,5 @@
 """Hosts of one machine: programs in namespaces of their own, with process ids, a host name and mounts."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """A real S3 server on this machine, moto's, that can go away and come back with what it had."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A preflight of several problems on one sandbox, without a journal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 
@@ -11,11 +9,7 @@ from coding_model_project.types import Problem
 
 
 async def preflight(
-    problems: Sequence[Problem],
-    sandbox: Sandbox,
-    *,
-    mutants_per_problem: int = 0,
-    repeats: int = 1,
+    problems: Sequence[Problem], sandbox: Sandbox, *, mutants_per_problem: int = 0, repeats: int = 1
 ) -> Preflight:
     """Check problems."""
     async with open_checker(sandbox) as checker:

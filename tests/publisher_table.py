@@ -6,8 +6,6 @@ It compares 3,750 made pairs of outputs by both rules. All kinds of differences 
 them, so the counts say which way a rule differs, not how often models meet it.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import sys

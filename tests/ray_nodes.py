@@ -3,8 +3,6 @@
 `ray stop` would end every Ray of the machine: here nodes are ended by their own processes.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

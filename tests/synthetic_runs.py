@@ -1,7 +1,5 @@
 """Run folders as training leaves them, made up: a policy that gets better, judged on toy problems."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -1,7 +1,5 @@
 """Tables of cases: `tests/data/NAME.json` has lists by name, one case a line, for `parametrize`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Programs that stand in text files: a line `=== name | mark` before each; the mark may be missing."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -7,8 +7,6 @@ folder and variables, and ends as in a new interpreter: only the imports have be
 not imported here, such as torch, is found as ever. Ends with its standard input.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import importlib

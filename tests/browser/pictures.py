@@ -4,8 +4,6 @@ PAGE is a report that a run has left, or a page of the site (`make docs`). Chrom
 HEIGHT pixels (900) at a width of 1,200.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from selenium.webdriver.support.ui import Select
 
-from tests.browser.open_page import Page
+from tests.browser.conftest import Page, opened
 from tests.synthetic_runs import rollout, training, training_metrics, write_run
 
 pytestmark = pytest.mark.browser
@@ -39,11 +39,9 @@ def served(run):
 
 @pytest.fixture
 def page(browser, served):
-    opened = Page(browser, served)
-    yield opened
-    browser.get("about:blank")  # it would ask on after its server has ended
-    errors = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
-    assert not errors, errors
+    with opened(browser, served) as page:
+        yield page
+        browser.get("about:blank")  # it would ask on after its server has ended
 
 
 def rows(page):

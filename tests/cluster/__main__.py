@@ -7,8 +7,6 @@ Two nodes in namespaces of this machine train with GRPO and the CPU profile. The
 failed; 2 if this machine cannot run such nodes.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

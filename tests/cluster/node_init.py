@@ -7,8 +7,6 @@ from the rig, which closes when the rig ends in any way. With SHARED "-" the nod
 keeps the rig's folder on the host and removes it at the end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -43,8 +43,70 @@ from typing import IO, Self
 
 import psutil
 
-from tests.cluster.namespaces import NAMESPACES, close, ip, pid_namespace, run_tool, unshare
 from tests.cluster.node_init import SERVER
+
+NAMESPACES = ("--net", "--mount", "--uts", "--ipc", "--pid")
+
+
+def unshare(
+    host: str, root: Path, *arguments: str, core: int | None
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a node's first process, and return `unshare` and that process's id on the host.
+
+    Raises:
+        RuntimeError: the process did not start; has its error.
+    """
+    pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
+    init = [sys.executable, "-S", str(Path(__file__).with_name("node_init.py")), host, str(root)]
+    log = root / "logs" / f"{host}.log"
+    with log.open("ab") as errors:
+        unshared = subprocess.Popen(
+            [
+                *(*pinned, "unshare", *NAMESPACES),
+                *("--fork", "--kill-child", "--mount-proc", *init, *arguments),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,  # only the test gets Ctrl-C, and then ends its nodes
+        )
+    assert unshared.stdout is not None
+    if unshared.stdout.readline() != b"ready\n":
+        raise RuntimeError(f"{host} did not start: {log.read_text().strip()}")
+    return unshared, psutil.Process(unshared.pid).children()[0].pid
+
+
+def close(unshared: subprocess.Popen[bytes]) -> None:
+    """Close the pipes of a node, which ends it."""
+    for pipe in (unshared.stdin, unshared.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+def pid_namespace(pid: int) -> str:
+    """Return the name of a process's PID namespace; "" if it is gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115
+    except OSError:
+        return ""
+
+
+def ip(*arguments: str, inside: int = 0) -> None:
+    """Run `ip`, in the network namespace of the process `inside` unless it is 0."""
+    into = ["nsenter", f"--net=/proc/{inside}/ns/net"] if inside else []
+    run_tool([*into, "ip", *arguments])
+
+
+def run_tool(command: Sequence[str]) -> None:
+    """Run a command.
+
+    Raises:
+        RuntimeError: it failed; has its error.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+
 
 CHECKOUT = Path(__file__).parents[2]
 PORT = 6379
@@ -254,15 +316,8 @@ class Node:
         """Mount or unmount the shared folder on the node; open files stay open."""
         shared = str(self._rig.shared)
         command = ["mount", "--bind", str(self._rig.root / SERVER), shared]
-        run_tool(
-            [
-                "nsenter",
-                f"--target={self._pid}",
-                "--mount",
-                "--pid",
-                *(command if on else ["umount", "-l", shared]),
-            ]
-        )
+        into = ["nsenter", f"--target={self._pid}", "--mount", "--pid"]
+        run_tool([*into, *(command if on else ["umount", "-l", shared])])
 
     def host_path(self, path: Path) -> Path:
         """Return the host's path of a file of the node."""
@@ -272,34 +327,15 @@ class Node:
         self, command: Sequence[str], env: Mapping[str, str], cwd: Path, output: IO[bytes]
     ) -> subprocess.Popen[bytes]:
         pinned = [] if self._core is None else ["taskset", "--cpu-list", str(self._core)]
-        inside = [
-            "nsenter",
-            f"--target={self._pid}",
-            *NAMESPACES,
-            f"--wd={cwd}",
-            *pinned,
-            *command,
-        ]
+        inside = ["nsenter", f"--target={self._pid}", *NAMESPACES, f"--wd={cwd}", *pinned, *command]
         return subprocess.Popen(
             inside, env=dict(env), stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
 
     def _link_up(self) -> None:
         switch, host = self._rig.switch_pid, self.host
-        ip(
-            "link",
-            "add",
-            "eth0",
-            "netns",
-            str(self._pid),
-            "type",
-            "veth",
-            "peer",
-            "name",
-            host,
-            "netns",
-            str(switch),
-        )
+        link = f"link add eth0 netns {self._pid} type veth peer name {host} netns {switch}"
+        ip(*link.split())
         ip("link", "set", host, "master", "switch", "up", inside=switch)
         ip("address", "add", f"{self.address}/24", "dev", "eth0", inside=self._pid)
         ip("link", "set", "eth0", "up", inside=self._pid)

@@ -1,7 +1,5 @@
 """Faults that end a run while it trains, with one line and exit 3; the same command then resumes it."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable, Mapping

@@ -6,8 +6,6 @@ its last checkpoint, and `jobs stop` ends it with one more. Prints what was type
 something did not happen in time; 2 if this machine cannot run such nodes.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

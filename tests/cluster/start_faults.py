@@ -1,7 +1,5 @@
 """Faults that a run detects before it trains; one line names the place and the fix, and ends the run."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Nothing outlives a rig."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

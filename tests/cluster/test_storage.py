@@ -1,7 +1,5 @@
 """A run on nodes that share a folder, whose own node dies."""
 
-from __future__ import annotations
-
 import re
 import signal
 import time

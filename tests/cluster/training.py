@@ -1,7 +1,5 @@
 """GRPO on the nodes of a rig: the shared inputs, the command, and what a run writes."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Sequence

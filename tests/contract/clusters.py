@@ -1,7 +1,5 @@
 """A Ray head and a Slurm of one node on this machine, each gone when its context ends."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

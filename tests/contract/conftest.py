@@ -1,7 +1,5 @@
 """A real `sandbox serve` process, as its users start it."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

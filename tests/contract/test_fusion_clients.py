@@ -1,7 +1,5 @@
 """Clients that others wrote for SandboxFusion work against `sandbox serve`, unchanged."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -39,8 +37,7 @@ def test_run_code(client):
 
 
 @pytest.mark.parametrize(
-    ("code", "summary"),
-    [("print(1)", "Success"), ("1 / 0", "Failed"), ("def f(:", "Failed")],
+    ("code", "summary"), [("print(1)", "Success"), ("1 / 0", "Failed"), ("def f(:", "Failed")]
 )
 def test_its_summary_of_a_result(client, code, summary):
     mapping = client.SummaryMapping(Success="Success", Failed="Failed")

@@ -3,8 +3,6 @@
 With `SANDBOXFUSION_URL=http://host:8080` a real SandboxFusion server is tested too.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random
@@ -24,12 +22,14 @@ from coding_model_project.grading.retries import Limiter
 from coding_model_project.sandbox import conformance
 from coding_model_project.sandbox.benchmark import measure
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
-from coding_model_project.sandbox.fusion import FusionSandbox, capabilities, fleet, packing
+from coding_model_project.sandbox.fusion import FusionSandbox, capabilities, fleet, packing, wire
 from coding_model_project.synthetic import tinycode
 from coding_model_project.synthetic.tinycode import NoiseConfig, noisy_solution
 from coding_model_project.types import Call, Limits, Problem, Program, Status, Stdin, Verdict
+from tests.bench import fusion as bench
 from tests.contract.conftest import ServerProcess
 from tests.processes import ran
+from tests.soak import fleet as many_programs
 from tests.tables import tables
 from tests.text_cases import text_cases
 from tests.unit.sandbox.fusion_servers import PlainServer, driver_answer
@@ -298,3 +298,70 @@ async def test_a_program_longer_than_a_batchs_budget_goes_on_in_another(monkeypa
         asked = len(plain.requests)
         assert await outputs(sandbox, SLOW, *"abcdef") == [f"{letter}\n" for letter in "abcdef"]
         assert 2 <= len(plain.requests) - asked <= 6
+
+
+# ── few requests to a real server ─────────────────────────────────────────────────────────────────
+
+
+class Counting(httpx.AsyncHTTPTransport):
+    """Counts the requests that run code."""
+
+    n = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.n += request.url.path == "/run_code"
+        return await super().handle_async_request(request)
+
+
+@pytest.mark.skipif(not URL, reason="SANDBOXFUSION_URL names no server")
+async def test_programs_share_requests_and_stop_early():
+    transport = Counting()
+    async with FusionSandbox([URL], transport=transport) as sandbox:
+        asked = transport.n
+        await asyncio.gather(*(bench.by(sandbox)(1) for _ in range(64)))
+        assert transport.n - asked <= 8
+        asked = transport.n
+        wrong = await sandbox.run(
+            Program(source="print(1)"), [Stdin("")] * 20, BRIEF, stop_when=lambda *_: True
+        )
+        assert (len(wrong), transport.n - asked) == (1, 1)
+
+
+# ── real servers that drain, and a fleet of them ──────────────────────────────────────────────────
+
+
+PROGRAMS = 150
+
+
+async def test_sigterm_finishes_what_was_accepted_and_refuses_the_rest(server):
+    slow = {"code": "import time; time.sleep(3); print(7)", "language": "python"}
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
+        accepted = [asyncio.ensure_future(client.post("/run_code", json=slow)) for _ in range(3)]
+        while await _accepted(client) < 3:
+            await asyncio.sleep(0.05)
+        server.send(signal.SIGTERM)
+        while (ready := await client.get("/v1/ready")).status_code == 200:
+            await asyncio.sleep(0.05)
+        refused = await client.post("/run_code", json=slow)
+        assert (ready.status_code, refused.status_code) == (503, 503)
+        assert (await client.get("/v1/ping")).status_code == 200, "it is alive"
+        assert "sandbox_leaving 1.0" in (await client.get("/metrics")).text
+        assert wire.LEAVING in refused.headers
+        assert refused.headers["retry-after"]
+        answers = [(await one).json()["run_result"]["stdout"] for one in accepted]
+        assert answers == ["7\n"] * 3
+    assert server.ended() == 0
+
+
+async def _accepted(client: httpx.AsyncClient) -> float:
+    """Return the number of requests that run or wait."""
+    lines = [line.split() for line in (await client.get("/metrics")).text.splitlines()]
+    counted = ("sandbox_running", "sandbox_waiting")
+    return sum(float(number) for name, number, *_ in lines if name in counted)
+
+
+async def test_no_program_is_lost_wrong_or_counted_twice():
+    outcome = await many_programs.run(PROGRAMS, replace(many_programs.LIMITS, cpu_s=0.4))
+    assert outcome.ok, outcome
+    assert sum("used from now on" in line for line in outcome.said) >= 3
+    assert sum("and not used" in line for line in outcome.said) == 1

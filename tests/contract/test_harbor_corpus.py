@@ -5,8 +5,6 @@ and not in it. Where Harbor lets a forgery through, `honest_score` is what must 
 the line says that the agent's code ran in the verifier's process.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -4,10 +4,9 @@ A job here is a process that behaves like a recipe but trains nothing (`stand_in
 tests/end_to_end/test_jobs.py submits, stops and resumes a real training on Ray.
 """
 
-from __future__ import annotations
-
 import secrets
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -194,3 +193,74 @@ def test_a_gpu_that_a_local_job_has_is_not_given_to_another(local, tmp_path, cap
     place.jobs("stop", "has", "--now")
     place.submit("wants", "--gpus", "91", f"{STEPS}=1")  # its name was not used up
     place.jobs("logs", "--follow", "wants")
+
+
+# ── jobs that Slurm itself cancels, preempts, requeues, or ends at their time limit ───────────────
+
+
+_PREEMPTS_S = 240
+
+
+@pytest.fixture
+def on_slurm(slurm, tmp_path, capsys, monkeypatch) -> Place:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    return make_place(("--backend", "slurm"), tmp_path, capsys, monkeypatch)
+
+
+def saved(place: Place) -> list[int]:
+    """Return the steps of the run's checkpoints."""
+    found = (place.root / "run" / "checkpoints").glob("global_step_*")
+    return sorted(int(one.name.rpartition("_")[2]) for one in found)
+
+
+def number(place: Place, name: str) -> str:
+    return JobLog(place.root / "outputs" / "jobs").job(name).handle["id"]
+
+
+def last_step(place: Place, name: str) -> int:
+    steps = [line for line in place.jobs("logs", name).splitlines() if line.startswith("step ")]
+    return int(steps[-1].split()[1]) if steps else 0
+
+
+@pytest.mark.contract
+@_NO_SLURM
+def test_scancel_of_a_running_job_saves_a_checkpoint_and_the_next_job_goes_on_from_it(on_slurm):
+    for attempt in range(1, 6):
+        name = f"cancelled-{attempt}"
+        on_slurm.submit(name)
+        before = max(saved(on_slurm), default=0)
+        on_slurm.wait(name, f"step {before + 3}\n")
+        subprocess.run(["scancel", number(on_slurm, name)], check=True)
+        on_slurm.until(name, lambda name=name: on_slurm.state(name).ended)
+        assert on_slurm.state(name) is JobState.stopped
+        assert len(saved(on_slurm)) == attempt, on_slurm.jobs("logs", name)
+        assert saved(on_slurm)[-1] == last_step(on_slurm, name)
+        assert f"step {before}\n" not in on_slurm.jobs("logs", name)  # it resumed
+
+
+@pytest.mark.contract
+@_NO_SLURM
+def test_a_preempted_job_saves_is_requeued_by_slurm_and_goes_on(on_slurm):
+    on_slurm.submit("spot")
+    for attempt in range(1, 4):
+        before = max(saved(on_slurm), default=0)
+        on_slurm.wait("spot", f"step {before + 3}\n")
+        urgent = ["sbatch", "--wait", "--partition=urgent", "--output=/dev/null", "--wrap=sleep 1"]
+        subprocess.run(urgent, check=True, timeout=_PREEMPTS_S, capture_output=True)
+        assert len(saved(on_slurm)) == attempt, on_slurm.jobs("logs", "spot")
+        assert on_slurm.state("spot") in (JobState.pending, JobState.running)
+    on_slurm.wait("spot", f"step {saved(on_slurm)[-1] + 1}\n")
+    said = on_slurm.jobs("logs", "spot")
+    assert all(said.count(f"step {step}\n") == 1 for step in range(1, saved(on_slurm)[-1] + 1))
+    assert "spot: interrupted" in on_slurm.jobs("stop", "spot")
+
+
+@pytest.mark.contract
+@_NO_SLURM
+def test_a_job_at_its_time_limit_saves_is_requeued_and_goes_on(on_slurm):
+    on_slurm.submit("long", options=("--sbatch=--time=2", "--signal-s=80"))
+    on_slurm.until("long", lambda: len(saved(on_slurm)) == 1)
+    on_slurm.wait("long", f"step {saved(on_slurm)[0] + 1}\n")
+    assert on_slurm.jobs("logs", "long").count("step 1\n") == 1
+    assert "long: interrupted" in on_slurm.jobs("stop", "long")
+    assert len(saved(on_slurm)) == 2

@@ -1,7 +1,4 @@
-"""Faults of clusters and services, done to SFT runs in a tenth of the time that GRPO takes.
-
-`make soak` does all of it to GRPO.
-"""
+"""Faults of clusters and services, done to SFT runs in a tenth of the time that GRPO takes."""
 
 from __future__ import annotations
 

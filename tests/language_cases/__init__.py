@@ -4,8 +4,6 @@
 in it stand for what only the test knows (`_WORDS`).
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -90,10 +90,7 @@ def test_a_changed_result_is_refused(kitchen):
     assert bread.read_text() == "stone"
 
 
-@pytest.mark.parametrize(
-    ("phases", "says"),
-    tables("recipes")["phases"],
-)
+@pytest.mark.parametrize(("phases", "says"), tables("recipes")["phases"])
 def test_phases_that_make_no_sense(phases, says):
     config = compose_recipe("pipeline", ["hardware=cpu", f"phases={phases}"])
     with pytest.raises(ConfigError, match=says):

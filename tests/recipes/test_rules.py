@@ -1,7 +1,5 @@
 """Values that no training works with are refused by name, whatever the recipe; the tables are verl's."""
 
-from __future__ import annotations
-
 import functools
 import json
 
@@ -44,10 +42,7 @@ def test_every_profile_passes(recipe, hardware):
     check_values(composed(recipe, hardware))
 
 
-@pytest.mark.parametrize(
-    ("recipe", "key", "value", "says"),
-    CASES["one line"],
-)
+@pytest.mark.parametrize(("recipe", "key", "value", "says"), CASES["one line"])
 def test_one_line_naming_the_key_its_value_and_the_way_out(recipe, key, value, says):
     assert says in refusal(recipe, **{key: value})
 
@@ -107,17 +102,18 @@ def test_a_logger_whose_package_is_missing(monkeypatch):
     assert "pip install mlflow" in refusal("grpo", **{"trainer.logger": ["mlflow"]})
 
 
-def test_a_single_sample_is_enough_without_groups():
+@pytest.mark.parametrize(
+    "given",
+    [
+        {f"{ROLLOUT}.n": 1, "algorithm.adv_estimator": "reinforce_plus_plus"},
+        {"algorithm.adv_estimator": "mine", "actor_rollout_ref.model.external_lib": "my.module"},
+    ],
+    ids=["one sample without groups", "an estimator of a module"],
+)
+def test_what_goes_together_passes(given):
     config = composed("grpo").copy()
-    OmegaConf.update(config, f"{ROLLOUT}.n", 1)
-    OmegaConf.update(config, "algorithm.adv_estimator", "reinforce_plus_plus")
-    check_values(config)
-
-
-def test_own_modules_may_register_more():
-    config = composed("grpo").copy()
-    OmegaConf.update(config, "algorithm.adv_estimator", "mine")
-    OmegaConf.update(config, "actor_rollout_ref.model.external_lib", "my.module")
+    for key, value in given.items():
+        OmegaConf.update(config, key, value)
     check_values(config)
 
 

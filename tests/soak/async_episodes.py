@@ -7,8 +7,6 @@ whose verifier takes SLOW_S longer. The table has the mean seconds of its steps 
 which fill the queue, and the share of the slow task's episodes among the trained ones.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

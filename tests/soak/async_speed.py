@@ -8,8 +8,6 @@ no mode helps if the judge has fewer places than that. Asynchronous modes reques
 the first two, which fill the queue.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -8,8 +8,6 @@ no checkout; then installs the sdist, and each extra but `train`, into fresh env
 and uses it. Needs a package index. Takes some five minutes, and ten for the extras.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -130,8 +128,7 @@ def judging(base: Base, humaneval: Path | None) -> None:
     base.run("coding-model data preflight mine --path P.jsonl", holds='"bad_rejected": 1')
     write_parquet(base.work / "humaneval.parquet")
     base.run(
-        "coding-model data preflight humaneval --path humaneval.parquet",
-        holds='"gold_accepted": 1',
+        "coding-model data preflight humaneval --path humaneval.parquet", holds='"gold_accepted": 1'
     )
     base.run("coding-model data preflight tinycode_test --limit 20", holds='"gold_accepted": 20')
     if humaneval is not None:
@@ -148,7 +145,7 @@ def evaluating(base: Base) -> None:
     with serving(CompletionServer(lambda _, __: f"```python\n{GOLD}\n```")) as server:
         base.run(
             "coding-model eval run --dataset mine=P.jsonl --model toy --out evaluated "
-            f"--base-url {server.url}",
+            f"--base-url {server.url}"
         )
     metrics = base.work / "evaluated" / "metrics.json"
     base.check("its metrics", metrics.is_file() and '"pass@k"' in metrics.read_text())

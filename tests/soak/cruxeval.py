@@ -7,8 +7,6 @@ and their scores. DATA_FOLDER has cruxeval.jsonl. Prints a table and each differ
 one.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

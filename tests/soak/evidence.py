@@ -4,8 +4,6 @@ Every recorded completion is judged again by the embedded sandbox. Advantages an
 computed from those verdicts alone, by the formulas of GRPO, and compared with what was trained on.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections import defaultdict

@@ -1,13 +1,12 @@
-"""Faults of every kind, injected into real GRPO runs: `make soak` (about 25 minutes on 2 cores).
+"""Faults of processes and disks, injected into real GRPO runs: `make soak` (about 15 minutes on 2 cores).
 
 For each fault: a run is started, hit in the middle, and started again with the same command. It must
 end (or go on) as it should, with one line that says why; leave no process behind; lose no more than
 the steps since its last checkpoint; and go on with the same problems at the same accepted rate.
+`tests/end_to_end/test_faults.py` has SIGTERM, a damaged checkpoint and the faults of W&B.
 
     python -m tests.soak.fault_matrix [NAME ...]
 """
-
-from __future__ import annotations
 
 import json
 import math
@@ -16,9 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
@@ -57,9 +56,7 @@ class Fault:
     exit_codes: tuple[int, ...]
     """Allowed exit codes; empty if the run must survive the fault."""
     says: str = ""
-    """Expected part of the output, in the attempt that is hit or the next one."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    overrides: tuple[str, ...] = ()
+    """Expected part of the output."""
     recipe: str = "grpo"
     on_small_disk: bool = False
 
@@ -100,26 +97,8 @@ def kill_sandbox(process: subprocess.Popen[bytes], run: RunFolder) -> None:
                     sandboxed.kill()
 
 
-def kill_wandb(process: subprocess.Popen[bytes], run: RunFolder) -> None:
-    for child in psutil.Process(process.pid).children(recursive=True):
-        if "wandb-core" in command_line(child):
-            child.kill()
-
-
 def kill_driver(process: subprocess.Popen[bytes], run: RunFolder) -> None:
     process.kill()
-
-
-def send_sigterm(process: subprocess.Popen[bytes], run: RunFolder) -> None:
-    process.terminate()
-
-
-def kill_and_corrupt(process: subprocess.Popen[bytes], run: RunFolder) -> None:
-    """Kill -9, then remove a byte from the newest checkpoint's weights."""
-    process.kill()
-    process.wait()
-    weights = next(checkpoints_in(run.checkpoints)[0].glob("actor/model_*.pt"))
-    weights.write_bytes(weights.read_bytes()[:-1])
 
 
 def fill_disk(process: subprocess.Popen[bytes], run: RunFolder) -> None:
@@ -129,10 +108,6 @@ def fill_disk(process: subprocess.Popen[bytes], run: RunFolder) -> None:
             file.write(b"\0" * 65536)
 
 
-def nothing(process: subprocess.Popen[bytes], run: RunFolder) -> None:
-    """Do nothing: the fault is in the environment."""
-
-
 FAULTS = [
     Fault(name="driver, kill -9", strike=kill_driver, exit_codes=(-9,)),
     Fault(name="trainer, kill -9", strike=kill_process("ray::TaskRunner"), exit_codes=(3,)),
@@ -140,35 +115,7 @@ FAULTS = [
     Fault(name="rollout server, kill -9", strike=kill_process("VLLM::EngineCore"), exit_codes=(3,)),
     Fault(name="reward worker, kill -9", strike=kill_process("ray::RewardLoop"), exit_codes=(3,)),
     Fault(name="sandbox, kill -9", strike=kill_sandbox, exit_codes=()),
-    Fault(
-        name="newest checkpoint damaged",
-        strike=kill_and_corrupt,
-        exit_codes=(-9,),
-        says="is damaged",
-    ),
-    Fault(name="SIGTERM", strike=send_sigterm, exit_codes=(130,), says="with a checkpoint"),
     Fault(name="disk full", strike=fill_disk, exit_codes=(3,), says="is full", on_small_disk=True),
-    Fault(
-        name="W&B's service, kill -9",
-        strike=kill_wandb,
-        exit_codes=(),
-        says="W&B's service has died",
-        environment={"WANDB_MODE": "offline"},
-        overrides=("trainer.logger=[console,file,wandb]",),
-    ),
-    Fault(
-        name="W&B out of reach",
-        strike=nothing,
-        exit_codes=(),
-        says="W&B cannot be reached",
-        environment={
-            "WANDB_MODE": "online",
-            "WANDB_BASE_URL": "http://127.0.0.1:9",
-            "WANDB_API_KEY": "0" * 40,
-            "WANDB_INIT_TIMEOUT": "5",
-        },
-        overrides=("trainer.logger=[console,file,wandb]",),
-    ),
     Fault(
         name="driver of recipes.repair, kill -9",
         strike=kill_driver,
@@ -189,8 +136,7 @@ def try_fault(fault: Fault, folder: Path) -> Outcome:
     if fault.on_small_disk:
         size = f"size={SMALL_DISK_MB}m"
         subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", run.path], check=True)
-    overrides = [*OVERRIDES, *fault.overrides]
-    process = start(run, folder / "first.txt", overrides, fault.environment, fault.recipe)
+    process = start(run, folder / "first.txt", OVERRIDES, fault.recipe)
     wait(process, lambda: steps(run, 1)[-1:] >= [HIT_AFTER], f"step {HIT_AFTER}")
     fault.strike(process, run)
     ended_s = _ended(fault, process, run)
@@ -204,7 +150,7 @@ def try_fault(fault: Fault, folder: Path) -> Outcome:
     expected = max(saved, default=0) + 1
     done = max(steps(run, 1)[-1], expected)
 
-    process = start(run, folder / "second.txt", overrides, fault.environment, fault.recipe)
+    process = start(run, folder / "second.txt", OVERRIDES, fault.recipe)
     wait(process, lambda: steps(run, 2)[-1:] >= [done], f"step {done} after the resume")
     process.terminate()
     process.wait(PATIENCE_S)

@@ -6,8 +6,6 @@ Prints its port. FOLDER/fault holds "NAME SHARE": each request to run one of tha
 so, each time it is tried again. FOLDER/hits gets a line per failed request.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

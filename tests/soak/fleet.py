@@ -7,17 +7,15 @@ programs on one embedded sandbox say what is right. The last line is JSON; exit 
 was judged once, as there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -237,23 +235,20 @@ def _told(verdict: cmp.Verdict) -> tuple[object, ...]:
     return (verdict.error, verdict.pass_fraction, *(one.error for one in verdict.results))
 
 
-class _heard:
-    """A context manager that records the notes about servers, and passes them on."""
+@contextmanager
+def _heard(lines: list[str]) -> Iterator[None]:
+    """Record the notes about servers inside the context, and pass them on."""
+    before = Service.note
 
-    def __init__(self, lines: list[str]) -> None:
-        self._lines, self._before = lines, Service.note
+    def note(service: Service, what: str) -> None:
+        lines.append(what)
+        before(service, what)
 
-    def __enter__(self) -> None:
-        lines, before = self._lines, self._before
-
-        def note(service: Service, what: str) -> None:
-            lines.append(what)
-            before(service, what)
-
-        Service.note = note
-
-    def __exit__(self, *_: object) -> None:
-        Service.note = self._before
+    Service.note = note
+    try:
+        yield
+    finally:
+        Service.note = before
 
 
 def main(programs: int) -> int:

@@ -1,12 +1,10 @@
 """Real GRPO runs for fault injection, with or without repair: start, follow and wait."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from coding_model_project.runs.folder import RunFolder
@@ -35,21 +33,13 @@ def prepare_data() -> None:
 
 
 def start(
-    run: RunFolder,
-    output: Path,
-    overrides: Sequence[str],
-    environment: Mapping[str, str] | None = None,
-    recipe: str = "grpo",
+    run: RunFolder, output: Path, overrides: Sequence[str], recipe: str = "grpo"
 ) -> subprocess.Popen[bytes]:
     """Start a run with its output in a file."""
     command = [sys.executable, "-m", f"recipes.{recipe}", f"coding.run_dir={run.path}", *OVERRIDES]
     with output.open("wb") as printed:
         return subprocess.Popen(
-            [*command, *overrides],
-            stdout=printed,
-            stderr=printed,
-            env=os.environ | (environment or {}),
-            start_new_session=True,
+            [*command, *overrides], stdout=printed, stderr=printed, start_new_session=True
         )
 
 

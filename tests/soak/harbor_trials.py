@@ -3,8 +3,6 @@
 python -m tests.soak.harbor_trials [TRIALS]
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os
@@ -51,11 +49,8 @@ LATE_S = 3.0
 ROUNDS_TO_LATE = 5
 """One in this many rounds through the kinds has a late candidate, which mostly waits."""
 
-LINES = 20
-"""Number of progress lines without a terminal."""
-
 EARNS = {name: {"reward": 1.0} for name in DOES} | {
-    "deletes what it can": None,  # its working directory too, in which the verifier would start
+    "deletes what it can": None  # its working directory too, in which the verifier would start
 }
 
 
@@ -110,22 +105,12 @@ async def run_all(tasks: dict[str, Task], n_trials: int) -> tuple[list[str], flo
                 if n == n_trials // 5:
                     first_mb = resident_mb(host, *host.children())
                 advance()
-                if not sys.stderr.isatty() and n % max(1, n_trials // LINES) == 0:
-                    say(n, n_trials, time.monotonic() - started)
             seconds = time.monotonic() - started
             grown_mb = resident_mb(host, *host.children()) - first_mb
             await settle(host, 1)
             if (left := len(host.children(recursive=True))) > 1:
                 wrong[f"{left} processes beside the keeper after the last trial"] += 1
     return [f"{count} × {what}" for what, count in wrong.items()], 60 * n / seconds, grown_mb
-
-
-def say(n: int, n_trials: int, seconds: float) -> None:
-    """Print the progress."""
-    left = seconds / n * (n_trials - n)
-    print(
-        f"{n}/{n_trials} trials in {seconds:.0f} s, {left:.0f} s left", file=sys.stderr, flush=True
-    )
 
 
 async def settle(host: psutil.Process, most: int) -> None:

@@ -8,8 +8,6 @@ solution and tests, compiled and run by the language's own tools, unconfined: no
 model.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import re

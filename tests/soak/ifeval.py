@@ -10,8 +10,6 @@ Both judge each answer as it is, changed in seven ways, and as the answer to ano
 loosely. Prints a table and a line per difference; exit code 1 if one has no reason in `explained`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -6,8 +6,6 @@ Gold solutions must all pass and broken ones all fail; a failure of the sandbox 
 sample. Inspect is installed into an environment of its own, by default .venv/opt/inspect.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

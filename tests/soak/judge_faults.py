@@ -1,20 +1,16 @@
 """Faults of every kind, injected into the real judge server of a GRPO run: `make soak`.
 
 One run lives through all that passes or hits a part of its requests; what it trained on is then held
-against the truth (`evidence`). Others lose their server for good, or never had one.
+against the truth (`evidence`). Others lose their server for good.
 
-    python -m tests.soak.judge_faults [lasting|gone|refused ...]      (about 12 minutes on 2 cores)
+    python -m tests.soak.judge_faults [lasting|gone ...]      (about 12 minutes on 2 cores)
 """
 
-from __future__ import annotations
-
 import asyncio
-import http.server
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -225,24 +221,6 @@ def _lost(
     )
 
 
-def refused(folder: Path) -> list[Row]:
-    """Check that a URL that is not a SandboxFusion server is refused before anything starts."""
-    rows = []
-    with _web_server() as web:
-        for name, url, code, says in (
-            ("a web server's URL", web, 2, "is not a SandboxFusion server"),
-            ("nothing listens", "http://127.0.0.1:9", 3, "cannot connect"),
-        ):
-            run, output = RunFolder(folder / f"run{code}"), folder / f"output{code}.txt"
-            began = time.monotonic()
-            process = start(run, output, [*OVERRIDES, f"coding.sandbox.urls=[{url}]"])
-            found = process.wait(200)
-            ended = f"refused after {time.monotonic() - began:.0f} s, exit {found}"
-            failures = _ends_in_one_line(found, code, output, says) + _left(run)
-            rows.append(Row(fault=name, run=ended, failures=failures))
-    return rows
-
-
 @contextmanager
 def _world(folder: Path) -> Iterator[World]:
     world = World(folder)
@@ -285,17 +263,7 @@ def _left(run: RunFolder) -> list[str]:
     return [f"{len(left)} processes left"] if left else []
 
 
-@contextmanager
-def _web_server() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler
-    ) as web:
-        threading.Thread(target=web.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{web.server_port}"
-        web.shutdown()
-
-
-PARTS = {"refused": refused, "gone": gone, "lasting": lasting}
+PARTS = {"gone": gone, "lasting": lasting}
 
 
 def main(names: Sequence[str]) -> int:

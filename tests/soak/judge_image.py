@@ -6,8 +6,6 @@ At both tiers that the container's options give. It needs podman or docker, and 
 (`deploy/judge/Containerfile`); `make soak` leaves it out. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

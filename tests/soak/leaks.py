@@ -3,8 +3,6 @@
 python -m tests.soak.leaks [EXECUTIONS]
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import statistics
@@ -23,6 +21,7 @@ from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Call, Limits, Program, Stdin
 from tests.soak.remains import MARK, Remains, resident_mb
 from tests.soak.sources import SOURCES
+from tests.tables import tables
 
 EXECUTIONS = 100_000
 INPUTS = 20
@@ -38,22 +37,9 @@ SETTLE_S = 5.0
 LIMITS = Limits(cpu_s=0.2, wall_s=2.0, memory_mb=128, output_kb=64)
 LITTER = SOURCES["litter"].replace("FOLDERS", repr([*FOLDERS, "/"])).replace("MARKED", MARK)
 
-PROGRAMS = {
-    "adds": "print(sum(map(int, input().split())))",
-    "imports": "import collections, heapq, math, re\nprint(math.gcd(12, 18), input())",
-    "raises": "raise ValueError(input())",
-    "prints much": "print('x' * 50_000)",
-    "prints too much": "while True: print('x' * 10_000)",
-    "allocates": "x = bytearray(16 << 20)\nprint(len(x))",
-    "allocates too much": "x = bytearray(1 << 40)",
-    "litters": LITTER,
-    "dies": "import ctypes\nctypes.string_at(0)",
-    "exits": "import os\nos._exit(3)",
-    "does not compile": "def f(:",
-    "recurses": "def f(n): return f(n + 1)\nf(0)",
-}
-SLOW = {"loops": "while True: pass"}
-"""Programs that run on one input only, because they use their whole CPU limit."""
+PROGRAMS = [*tables("sandbox")["ends of leaks"], LITTER, "def f(x): return [x] * 3"]
+SLOW = "while True: pass"
+"""A program that runs on one input only, because it uses its whole CPU limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +76,7 @@ async def run_all(executions: int) -> tuple[list[Sample], int, list[str]]:
     Returns:
         The samples, the number of executions, and the sandbox's failures.
     """
-    sources = cycle([*PROGRAMS.values(), "def f(x): return [x] * 3"])
+    sources = cycle(PROGRAMS)
     samples: list[Sample] = []
     failures: list[str] = []
     done, host, workers = 0, psutil.Process(), len(os.sched_getaffinity(0))
@@ -114,7 +100,7 @@ async def run_all(executions: int) -> tuple[list[Sample], int, list[str]]:
             while done < executions:
                 batch = list(islice(sources, portion // INPUTS))
                 works = [one(source, INPUTS) for source in batch]
-                works += [one(source, 1) for source in SLOW.values()]
+                works.append(one(SLOW, 1))
                 done += sum(await asyncio.gather(*works))
                 samples.append(await sample(host, workers))
                 if len(samples) % (SAMPLES // 10) == 0:

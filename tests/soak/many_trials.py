@@ -6,8 +6,6 @@
 third attempt is wrong, and must fail; the others must pass. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -16,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
@@ -39,53 +36,31 @@ DOES = (
 )
 
 
-@dataclass
-class Peak:
-    """Peak resources of a command and its descendants."""
-
-    rss_mb: float = 0.0
-    """Sum of resident sets; shared pages count once per process."""
-    pss_mb: float = 0.0
-    """Sum of proportional set sizes: the memory that the machine really used."""
-    processes: int = 0
-    descriptors: int = 0
-    """Descriptors of the command itself."""
-    ended: threading.Event = field(default_factory=threading.Event)
-
-    def look(self, root: psutil.Process) -> None:
-        with suppress(psutil.Error):
-            family = [root, *root.children(recursive=True)]
-            used = [one for process in family if (one := _memory(process)) is not None]
-            self.rss_mb = max(self.rss_mb, sum(rss for rss, _ in used) / 1024)
-            self.pss_mb = max(self.pss_mb, sum(pss for _, pss in used) / 1024)
-            self.processes = max(self.processes, len(used))
-            self.descriptors = max(self.descriptors, root.num_fds())
-
-
-def _memory(process: psutil.Process) -> tuple[int, int] | None:
-    """Return resident and proportional set size in kilobytes."""
-    with suppress(OSError, ValueError, KeyError):
-        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
-        sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
-        return sizes["Rss"], sizes["Pss"]
-    return None
+def memory_kb(process: psutil.Process) -> int:
+    """Return the proportional set size: the memory that the machine really uses; 0 if it has ended."""
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("Pss:")).split()[1])
+    return 0
 
 
 @contextmanager
-def watched(process: subprocess.Popen[bytes]) -> Iterator[Peak]:
-    """Measure the peak of a process inside the context."""
-    peak, root = Peak(), psutil.Process(process.pid)
+def watched(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """Measure the memory of a process and its descendants inside the context, again and again."""
+    ended, root, seen = threading.Event(), psutil.Process(process.pid), [0]
 
     def look() -> None:
-        while not peak.ended.wait(LOOK_S):
-            peak.look(root)
+        while not ended.wait(LOOK_S):
+            with suppress(psutil.Error):
+                family = [root, *root.children(recursive=True)]
+                seen.append(sum(map(memory_kb, family)))
 
     watching = threading.Thread(target=look, daemon=True)
     watching.start()
     try:
-        yield peak
+        yield seen
     finally:
-        peak.ended.set()
+        ended.set()
         watching.join()
 
 
@@ -117,7 +92,7 @@ def main(n_tasks: int, concurrency: int) -> int:
             ]
             started = time.monotonic()
             process = subprocess.Popen(command, stdout=subprocess.PIPE)
-            with watched(process) as peak:
+            with watched(process) as seen_kb:
                 said, _ = process.communicate()
             seconds = time.monotonic() - started
         wrong = list(remains.found())
@@ -137,10 +112,7 @@ def main(n_tasks: int, concurrency: int) -> int:
         "trials": n_tasks,
         "at_once": concurrency,
         "seconds": round(seconds, 1),
-        "peak_rss_mb": round(peak.rss_mb),
-        "peak_pss_mb": round(peak.pss_mb),
-        "peak_processes": peak.processes,
-        "peak_descriptors": peak.descriptors,
+        "peak_mb": round(max(seen_kb) / 1024),
         "load": load,
         "ok": not wrong,
     }

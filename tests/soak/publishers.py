@@ -18,10 +18,8 @@ Both judge the solution and mutants of it of every Nth problem, two programs at 
 kept in --out, so that a stopped comparison continues with the same command. The publishers run programs
 without isolation: only these are given to them. Exit code 1 if a difference has no reason.
 
-Other publishers: `tests.soak.cruxeval`, `humaneval_x`, `ifeval`, `inspect_tasks` and `verdicts`.
+Other publishers: `tests.soak.cruxeval`, `humaneval_x`, `ifeval` and `inspect_tasks`.
 """
-
-from __future__ import annotations
 
 import argparse
 import ast
@@ -46,6 +44,7 @@ from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Problem
 from tests.soak.sources import SOURCES
+from tests.tables import tables
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 AT_ONCE = 2
@@ -59,21 +58,10 @@ PRELOADED = ("numpy", "pandas", "matplotlib.pyplot", "scipy.stats", "sklearn", "
 """Libraries of most of BigCodeBench's tasks, which its own judge imports once. Here only NumPy is: some
 of the others start threads when they are imported."""
 
-EXPLAINED = {
-    "humaneval/50": "our tests bring the prompt's encode_shift; the publisher's call the program's, "
-    "which a mutant changes",
-    "humaneval_plus/32": "evalplus 0.3.1 counts none of its inputs as passed, so that no program passes",
-    "bigcodebench/832": "run as root, the publisher's judge creates the folder that must not exist",
-    "mbpp_plus/87": "a ChainMap equals a dict by its own `==`, which is the program's to write; ours "
-    "compares plain values",
-}
+EXPLAINED = tables("publishers")["explained"]
 """Problems whose verdicts differ, with the reason."""
 
-FORBIDDEN = {
-    "starts a process, which the sandbox forbids": r"subprocess|multiprocessing|popen|os\.system|"
-    r"platform\.",
-    "opens a socket, which the sandbox forbids": r"\bsocket\b|http\.server|urllib\.request",
-}
+FORBIDDEN = tables("publishers")["forbidden"]
 """Patterns in a problem of BigCodeBench whose solution our sandbox does not let run."""
 
 TIME = (

@@ -1,7 +1,5 @@
 """Remains of a run on this machine: processes, descriptors, mounts and files."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Iterator

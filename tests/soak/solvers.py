@@ -1,7 +1,5 @@
 """Solvers for Inspect that use no model: they answer from the data set."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from inspect_ai.model import ModelOutput

@@ -7,7 +7,6 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import psutil
 import pytest
@@ -17,6 +16,7 @@ from coding_model_project.grading.wellformed import check_problem
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from tests import api_page
 from tests.processes import ran
+from tests.text_cases import sources
 
 ADD = cmp.Problem.simple("Add two numbers.", tests=[cmp.Test(cmp.Stdin("1 2"), expected="3")])
 RIGHT = "print(sum(map(int, input().split())))"
@@ -26,12 +26,8 @@ def script(code: str, *, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return ran([sys.executable, "-c", code], input=stdin, timeout=60)
 
 
-PRELUDE = f"""
-import asyncio, os, sys, threading, time
-import coding_model_project as cmp
-problem = cmp.Problem.simple("Add two numbers.", tests=[cmp.Test(cmp.Stdin("1 2"), expected="3")])
-RIGHT = {RIGHT!r}
-"""
+SOURCES = sources(__file__)
+PRELUDE = SOURCES["prelude"]
 
 
 def alive(pid: int) -> bool:
@@ -40,24 +36,11 @@ def alive(pid: int) -> bool:
     return False
 
 
-def test_importing_the_package_imports_nothing_heavy():
-    assert (Path(cmp.__file__).parent / "py.typed").exists()
-    done = script("import coding_model_project, sys; print(*sorted(sys.modules))")
-    found = set(done.stdout.split())
-    assert not found & {"numpy", "pydantic", "asyncio", "httpx", "rich", "hashlib", "omegaconf"}
-    assert not any(name.startswith("coding_model_project.") for name in found)
-
-
-def test_every_public_name_is_there_and_listed():
-    assert set(cmp.__all__) <= set(dir(cmp))
-    assert all(hasattr(cmp, name) for name in cmp.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'juge'"):
-        cmp.juge  # noqa: B018
-
-
 def test_the_page_shows_the_docstrings():
     assert api_page.PAGE.read_text() == api_page.page(), "run: python -m tests.api_page --write"
-    assert set(api_page.ORDER) == set(cmp.__all__) - {"__version__"}
+    assert set(api_page.ORDER) == set(cmp.__all__) - {"__version__"} <= set(dir(cmp))
+    with pytest.raises(AttributeError, match="no attribute 'juge'"):
+        cmp.juge  # noqa: B018
 
 
 @pytest.mark.sandbox
@@ -213,30 +196,13 @@ def test_judging_in_a_script_that_then_ends_cleanly():
 
 @pytest.mark.sandbox
 def test_a_forked_child_judges_with_a_sandbox_of_its_own():
-    code = PRELUDE + (
-        "cmp.judge(problem, RIGHT, bare=True)\n"
-        "from multiprocessing import get_context\n"
-        "with get_context('fork').Pool(1) as pool:\n"
-        "    print(pool.apply(cmp.judge, (problem, 'print(4)')).error)\n"
-        "    print(pool.apply(cmp.judge, (problem, RIGHT), {'bare': True}).passed)\n"
-        "print(cmp.judge(problem, 'print(5)', bare=True).error)"
-    )
-    done = script(code)
+    done = script(PRELUDE + SOURCES["forked child"])
     assert done.stdout == "no_code\nTrue\nwrong_answer\n", done.stderr
 
 
 @pytest.mark.sandbox
 def test_an_interpreter_that_ends_while_a_program_runs_waits_for_nothing_and_leaves_nothing():
-    code = PRELUDE + (
-        "cmp.judge(problem, RIGHT, bare=True)\n"
-        "hangs = dict(completion='import time; time.sleep(60)', bare=True)\n"
-        "threading.Thread(target=cmp.judge, args=(problem,), kwargs=hangs, daemon=True).start()\n"
-        "time.sleep(0.5)\n"
-        "import psutil\n"
-        "print(*(child.pid for child in psutil.Process().children(recursive=True)), flush=True)\n"
-        "start = time.time(); import atexit; atexit.register(lambda: print(time.time() - start))"
-    )
-    done = script(code)
+    done = script(PRELUDE + SOURCES["ends while a program runs"])
     pids, seconds = done.stdout.splitlines()
     assert len(pids.split()) >= 3
     assert float(seconds) < 10  # not the program's wall-clock limit, 15 s, twice

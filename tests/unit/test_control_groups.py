@@ -56,8 +56,7 @@ def limit_cpus(group, quota):
 
 
 @pytest.mark.parametrize(
-    ("quota", "cores"),
-    [("max", 8), (400_000, 4), (250_000, 2), (50_000, 1), (9_900_000, 8)],
+    ("quota", "cores"), [("max", 8), (400_000, 4), (250_000, 2), (50_000, 1), (9_900_000, 8)]
 )
 def test_cores_within_a_containers_quota(root, quota, cores):
     limit_cpus(container(root), quota)

@@ -97,12 +97,7 @@ def test_commands_exist(page):
         assert importlib.util.find_spec(command.module), f"{command}: no such module"
         if command.module == "coding_model_project":
             check_options(command)
-        elif command.module in (
-            "recipes.baseline",
-            "recipes.sft",
-            "recipes.dpo",
-            "recipes.grpo",
-        ):
+        elif command.module in ("recipes.baseline", "recipes.sft", "recipes.dpo", "recipes.grpo"):
             check_overrides(command)
 
 

@@ -1,7 +1,5 @@
 """Each of the doctor's checks sees what is wrong and says what to do."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -245,17 +243,11 @@ def test_wandb(monkeypatch, tmp_path):
     assert only(machine.wandb()).status is Status.ok
 
 
-@pytest.fixture
-def server():
-    """A hub that refuses everything, as it may without a token."""
-    with answering(lambda *_: (401, {}, b"")) as url:
-        yield url
-
-
-def test_a_hub_that_refuses_is_reached_and_one_that_is_not_is_a_warning(server, monkeypatch):
+def test_a_hub_that_refuses_is_reached_and_one_that_is_not_is_a_warning(monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    monkeypatch.setenv("HF_ENDPOINT", server)
-    assert only(machine.hub()).status is Status.ok
+    with answering(lambda *_: (401, {}, b"")) as url:  # as it may without a token
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        assert only(machine.hub()).status is Status.ok
     monkeypatch.setattr(machine, "HUB_TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the call, says nothing
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")

@@ -1,7 +1,5 @@
 """An episode in form `tools`: which call is run, what the model is told, and what ends it."""
 
-from __future__ import annotations
-
 import json
 import time
 
@@ -24,6 +22,8 @@ from coding_model_project.episodes.tool_calls import (
 )
 from coding_model_project.harbor.environment.base import CommandResult
 from tests.tables import tables
+
+CASES = tables("unit")
 
 
 class Echo:
@@ -115,47 +115,17 @@ LS = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call
 A_LS = ToolCall(name="bash", arguments='{"command": "ls"}')
 
 
-@pytest.mark.parametrize(
-    ("text", "content", "calls"),
-    [
-        (LS, None, [A_LS]),
-        ("Done.", "Done.", []),
-        ("", None, []),
-        (f"First look.\n{LS}\n", "First look.", [A_LS]),
-        (f"a {LS} b {LS} c", "a\nb\nc", [A_LS, A_LS]),
-        (f'{OPEN}{{"arguments":{{}} , "name":"x"}}{CLOSE}', None,
-         [ToolCall(name="x", arguments="{}")]),
-        (f'{OPEN}{{"name": "bash"}}{CLOSE}', None, [ToolCall(name="bash", arguments="{}")]),
-        (f'{OPEN}{{"name": "bash", "arguments": "{{\\"command\\": \\"ls\\"}}"}}{CLOSE}', None,
-         [A_LS]),
-        (f'{OPEN}{{"name": "bash", "arguments": [1,  2]}}{CLOSE}', None,
-         [ToolCall(name="bash", arguments="[1, 2]")]),
-        (f"<think>{LS}</think>\nDone.", f"<think>{LS}</think>\nDone.", []),
-        (f"{LS} or so</think>{LS}", f"{LS} or so</think>", [A_LS]),
-        (f"<think>{LS}", f"<think>{LS}", []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "content", "calls"), CASES["tool calls"])
 def test_calls_are_found_and_the_rest_is_content(text, content, calls):
-    assert parse(text) == ParsedReply(content=content, calls=tuple(calls))
+    made = tuple(ToolCall(name=name, arguments=arguments) for name, arguments in calls)
+    assert parse(text) == ParsedReply(content=content, calls=made)
+
+
+LONG = f'{OPEN}{{"name": "bash", "arguments": '
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        LS.removesuffix(CLOSE),
-        f"{OPEN}{CLOSE}",
-        f"{OPEN}bash{CLOSE}",
-        f'{OPEN}["bash"]{CLOSE}',
-        f'{OPEN}{{"name": 3, "arguments": {{}}}}{CLOSE}',
-        f'{OPEN}{{"name": " ", "arguments": {{}}}}{CLOSE}',
-        f'{OPEN}{{"arguments": {{}}}}{CLOSE}',
-        f'{OPEN}{{"name": "bash", "arguments": {{}},}}{CLOSE}',
-        f'{OPEN}{{"name": "bash", "arguments": NaN}}{CLOSE}',
-        f'{OPEN}{{"name": "bash", "arguments": {{"command": "ls"}} {CLOSE}',
-        f'{OPEN}{{"name": "bash"}} and more {CLOSE}',
-        f'{OPEN}{{"name": "bash", "arguments": {"[" * 100_000}',
-        f'{OPEN}{{"name": "bash", "arguments": {"9" * 5000}}}{CLOSE}',
-    ],
+    "text", [*CASES["no whole call"], LONG + "[" * 100_000, f"{LONG}{'9' * 5000}}}{CLOSE}"]
 )
 def test_what_is_no_whole_call_stays_content_and_hides_no_other(text):
     assert parse(text) == ParsedReply(content=text.strip(), calls=())
@@ -214,7 +184,7 @@ def test_a_long_reply_takes_no_longer_than_its_length_allows(unit):
 
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
-    tables("unit")["no command"],
+    [*CASES["no command"], ("bash", "[" * 100_000, "arguments are not JSON")],
 )
 def test_a_call_without_a_command_says_why_in_one_line(name, arguments, says):
     with pytest.raises(ArgumentsError) as error:

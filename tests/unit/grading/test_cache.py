@@ -1,7 +1,5 @@
 """Equal programs are judged once; failures are never cached."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import fields, replace
 

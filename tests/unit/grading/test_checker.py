@@ -1,7 +1,5 @@
 """Problems with several right outputs, judged by the program that they ship."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Comparison is stricter than common judges, and lenient only where a rule says so."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every way a program can end has its exact error; a failing sandbox never has a score."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

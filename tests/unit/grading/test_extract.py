@@ -1,7 +1,5 @@
 """Extraction of programs from completions in all forms that models write."""
 
-from __future__ import annotations
-
 import ast
 import gc
 import sys

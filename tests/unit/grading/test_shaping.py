@@ -100,12 +100,7 @@ def test_the_parts_sum_to_the_total_and_off_changes_nothing(
     errors, code, tokens, kind, bonus, weights
 ):
     length, form, buffer = weights
-    by = on(
-        length_weight=length,
-        length_bonus=bonus,
-        format_weight=form,
-        overlong_buffer=buffer,
-    )
+    by = on(length_weight=length, length_bonus=bonus, format_weight=form, overlong_buffer=buffer)
     found = value(by, fenced(code), *errors, kind=kind, tokens=tokens)
     assert found.total == pytest.approx(sum(found.parts.values()))
     assert -1.0 <= found.total <= 1.0 + 0.3 + 0.3

@@ -92,8 +92,6 @@ def test_what_is_no_model_or_would_overwrite_one_is_said_in_one_line(run, tmp_pa
     (other / "tokenizer.json").unlink()
     assert "no tokenizer" in refused(3, other, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    assert cli.main(["serve"]) == 2
-    assert cli.main(["serve", "--latest", str(tmp_path / "empty")]) == 2
 
 
 def test_serving_no_checkpoint_is_refused_in_a_line(tmp_path, capsys):

@@ -12,7 +12,7 @@ import coding_model_project as cmp
 from coding_model_project.data.problems import write_problems
 from coding_model_project.integrations import trl
 from coding_model_project.integrations.trl import CodeReward
-from tests.fakes import FakeSandbox, stdin_problem
+from tests.fakes import FakeSandbox, echo, stdin_problem
 from tests.processes import ran
 from tests.tables import tables
 from tests.text_cases import sources
@@ -80,10 +80,7 @@ def test_the_same_program_many_times_runs_once_and_others_at_once():
     assert sandbox.most_running == 4
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    tables("integrations")["no problem"],
-)
+@pytest.mark.parametrize(("columns", "message"), tables("integrations")["no problem"])
 def test_a_row_without_its_problem_ends_training_at_once(columns, message):
     sandbox = FakeSandbox()
     with pytest.raises(cmp.ConfigError, match=message):
@@ -149,13 +146,12 @@ def test_a_sandbox_that_does_not_start_ends_training(monkeypatch):
 
 
 def test_a_sandbox_that_often_fails_ends_training():
-    class Flaky(FakeSandbox):
-        async def run(self, program, *args, **kwargs):
-            if program.source.endswith("3"):
-                raise cmp.SandboxError("the fake is down")
-            return await super().run(program, *args, **kwargs)
+    def flaky(source, given):
+        if source.endswith("3"):
+            raise cmp.SandboxError("the fake is down")
+        return echo(source, given)
 
-    judged = reward(Flaky())
+    judged = reward(FakeSandbox(flaky))
     with pytest.raises(cmp.SandboxError, match=r"^judging keeps failing, so training stops; ") as e:
         for start in range(0, 400, 10):
             programs = [f"{start + n}{'3' if n < 4 else ''}" for n in range(10)]

@@ -38,20 +38,7 @@ def test_wrong_settings_are_refused(problems, truth, options, message):
 
 
 @pytest.mark.parametrize(
-    ("truth", "message"),
-    [
-        ("mine/add", "looks like the id of a problem"),
-        ("kodcode/train-7", "looks like the id of a problem"),
-        ("Some words and no answer.", "neither tests nor an answer"),
-        ({"target": ["x"]}, "unknown form"),
-        ('{"inputs": ["1"]}', "unknown form"),
-        ('{"inputs": ["1"], "outputs": []}', "1 test inputs, but 0 outputs"),
-        ('{"inputs": ["1"], "outputs": ["a"], "fn_name": "f"}', "not JSON"),
-        ('{"assert_case": [1]}', "unknown form"),
-        ('{"assert_case": ["assert f()"], "inputs": ["1"]}', "assertions and inputs"),
-        ('{"inputs": [], "outputs": []}', "no hidden tests"),
-        ({"inputs": {1}}, "neither JSON nor convertible"),
-    ],
+    ("truth", "message"), [*TABLES["no tests"], ({"inputs": {1}}, "neither JSON nor convertible")]
 )
 @pytest.mark.sandbox
 def test_a_row_without_usable_tests_is_no_score(truth, message):

@@ -1,7 +1,5 @@
 """The filter of tests, run by an interpreter of its instructions: both architectures, on either."""
 
-from __future__ import annotations
-
 import errno
 import struct
 from collections.abc import Mapping

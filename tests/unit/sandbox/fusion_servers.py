@@ -1,7 +1,5 @@
 """SandboxFusion servers at httpx's transport: like the real one, like ours, and faults before them."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

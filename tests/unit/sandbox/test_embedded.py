@@ -1,7 +1,5 @@
 """The embedded sandbox: conformance at every tier, and what happens when its processes die."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.metadata
 import sys
@@ -64,11 +62,10 @@ async def test_conformance_finds_what_is_wrong(sandbox):
 
 
 async def test_conformance_names_the_cases_in_which_a_sandbox_raises():
-    class Raises(FakeSandbox):
-        async def run(self, program, inputs, limits, *, stop_when=None):
-            raise TypeError("a set is not JSON")
+    def raises(*_):
+        raise TypeError("a set is not JSON")
 
-    found = [str(finding) for finding in await conformance.check(Raises())]
+    found = [str(finding) for finding in await conformance.check(FakeSandbox(raises))]
     assert len(found) > 60
     assert all(one.endswith("TypeError: a set is not JSON") for one in found)
     with pytest.raises(SandboxError):
@@ -185,12 +182,9 @@ async def test_files_are_modules_to_import_for_the_program_but_not_for_its_tests
 
 async def test_many_files_are_laid_out(isolated):
     files = {f"{n % 40}/{n}.txt": b"x" for n in range(3_000)}
-    source = """
-import os
-print(sum(len(names) for n in range(40) for *_, names in os.walk(str(n))))
-open('own', 'w')
-"""
-    assert await outputs(isolated, Program(source=source, files=files), "") == ["3000\n"]
+    assert await outputs(isolated, Program(source=SOURCES["count files"], files=files), "") == [
+        "3000\n"
+    ]
 
 
 @pytest.mark.parametrize(("files", "why"), CASES["files cannot"])

@@ -1,7 +1,5 @@
 """The compiled loop: what comes by it is what the loop in Python would say, and nothing is lost by it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -148,11 +146,7 @@ async def test_finds_nothing_of_another_program(both, n):
                 assert seen.stdout == "looked\n", (seen, n_before)
 
 
-LOOK_AT_TMP = """
-is_, free = os.stat('/tmp'), os.statvfs('/tmp')
-print(oct(is_.st_mode), is_.st_nlink, is_.st_size, is_.st_atime_ns == is_.st_mtime_ns == is_.st_ctime_ns)
-print(is_.st_uid, free.f_bfree, free.f_ffree, os.listdir('/tmp'), os.getcwd())
-"""
+LOOK_AT_TMP = "\n" + SOURCES["look at tmp"]
 
 
 @pytest.mark.parametrize("n", [ALONE, AMONG_OTHERS])
@@ -277,13 +271,7 @@ def test_nothing_that_the_forking_process_imports_runs_in_every_fork():
 
 
 async def test_a_program_finds_nothing_of_the_rehearsal():
-    source = (
-        "import sys, warnings\n"
-        "print(sorted(name for name in globals() if not name.startswith('__')))\n"
-        "print(sys.stdin is sys.__stdin__, sys.stdout is sys.__stdout__, sys.argv)\n"
-        "print(sys.modules['__main__'].__dict__ is globals(), 'solution' in sys.modules, __file__)\n"
-        "print(input(), [f[0] for f in warnings.filters if f[2] is Warning])\n"
-    )
+    source = SOURCES["look for the rehearsal"]
     async with EmbeddedSandbox(workers=1) as sandbox:
         alone = await sandbox.run(Program(source=source), [Stdin("1 2")], LIMITS)
         twice = await sandbox.run(Program(source=source), [Stdin("1 2"), Stdin("1 2")], LIMITS)

@@ -1,7 +1,5 @@
 """FusionSandbox against servers that work, fail and lie. What is confined is in tests/contract."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import time

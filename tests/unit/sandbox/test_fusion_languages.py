@@ -1,7 +1,5 @@
 """FusionSandbox with programs in other languages than Python."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace

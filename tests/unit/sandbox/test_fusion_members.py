@@ -1,7 +1,5 @@
 """Servers that come and go while programs are judged: by a file, by a name, by what they say."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import socket

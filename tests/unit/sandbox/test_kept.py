@@ -1,20 +1,21 @@
-"""Asserts and calls that continue one another run in the same processes, each within its own limits."""
-
-from __future__ import annotations
+"""Asserts, in a process of their own; asserts and calls that continue one another, in the same one."""
 
 import asyncio
+import re
 import secrets
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from coding_model_project.errors import OverloadError
+from coding_model_project.errors import DataError, OverloadError
 from coding_model_project.grading.execution import inputs_of, judge_execution
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import (
     Asserts,
     Call,
+    Execution,
     Isolation,
     Limits,
     Problem,
@@ -22,6 +23,7 @@ from coding_model_project.types import (
     Status,
     Test,
 )
+from tests.tables import tables
 from tests.text_cases import sources, text_cases
 
 SOURCES = sources(__file__)
@@ -58,32 +60,11 @@ async def test_asserts_that_continue_see_what_those_before_them_left(ends_of):
     )
     assert ends == [True] * 3
     assert [one.stdout for one in found] == ["1\n", "2\n", "3\n"]
-    ends, _ = await ends_of(COUNTS, asserts("n = f()", "assert n == 1"))
-    assert ends == [True, True]  # names of the tests, too
 
 
-async def test_a_program_may_have_a_name_of_the_tests(ends_of):
-    tests = [
-        "assert candidate(1) == 1",
-        *(f"def check(c):\n    assert c(2) == {n}" for n in (2, 1)),
-    ]
-    ends, _ = await ends_of("candidate = 5\ncheck = 1\ndef f(x): return x", asserts(*tests))
-    assert ends == [True, True, "line 2: assert c(2) == 1"]
-
-
-async def test_a_global_name_of_the_program_is_as_it_is_now(ends_of):
-    source = "n = 0\ndef f():\n    global n\n    n += 1"
-    ends, _ = await ends_of(
-        source, asserts("f()\nassert n == 0", "f()\nassert n == 1", "n = 2\nf()", "assert n == 2")
-    )
-    assert ends == [True] * 4
-
-
-async def test_a_failure_does_not_end_those_that_continue(ends_of):
-    ends, _ = await ends_of(
-        COUNTS, asserts("assert f() == 2", "assert f() == 2", "f(1)", "assert f() == 3")
-    )
-    assert ends == ["line 1: assert f() == 2", True, "raised", True]
+@pytest.mark.parametrize(("source", "tests", "ends"), tables("sandbox")["asserts that continue"])
+async def test_asserts_that_continue_end_each_for_itself(ends_of, source, tests, ends):
+    assert (await ends_of(source, asserts(*tests)))[0] == ends
 
 
 @pytest.mark.parametrize(
@@ -135,14 +116,7 @@ async def test_a_call_ends_as_in_a_process_of_its_own(ends_of):
     ids=["asserts", "calls"],
 )
 async def test_each_has_its_own_limits(ends_of, inputs, end):
-    source = (
-        "import time\n"
-        "def f(x):\n"
-        "    end = time.process_time() + 0.2\n"
-        "    while time.process_time() < end: pass\n"
-        "    print('a' * 600_000)\n"
-        "    return 'b' * 600_000\n"
-    )
+    source = SOURCES["uses half of each limit"]
     limits = Limits(cpu_s=0.5, wall_s=20, output_kb=1024)
     ends, found = await ends_of(source, inputs, limits)
     assert ends == [end] * 4
@@ -270,3 +244,75 @@ async def test_no_attack_gains_a_pass_or_a_later_input(tier):
         for _ in range(2):
             _, passed = await judged(sandbox, honest, made_problem())
             assert passed == [True, False] * (N // 2)
+
+
+# ── asserts in a process of their own: how they end, and that programs do not know them ───────────
+
+
+async def run(sandbox, code: str, tests: str, entry: str | None = None, **limits) -> Execution:
+    bounds = Limits(**{"cpu_s": 1, "wall_s": 5, "memory_mb": 256, "output_kb": 64} | limits)
+    given = Asserts(source=tests, entry_point=entry)
+    (execution,) = await sandbox.run(Program(source=code), [given], bounds)
+    return execution
+
+
+ENDS_OF_ASSERTS = tables("asserts")
+
+
+# `sandbox.conformance` has those that any sandbox must end so.
+@pytest.mark.parametrize("name", ENDS_OF_ASSERTS)
+async def test_ends(sandbox, name):
+    code, tests, status, says = ENDS_OF_ASSERTS[name]
+    execution = await run(
+        sandbox, code, tests, entry="f", cpu_s=0.3, wall_s=1 if name == "sleep" else 15
+    )
+    assert (execution.status, execution.value) == (Status(status), None)
+    assert says in execution.stderr_tail
+
+
+async def test_tests_that_do_not_compile_are_no_verdict(any_sandbox):
+    with pytest.raises(DataError, match="do not compile: SyntaxError"):
+        await run(any_sandbox, "def f(): return 1", "assert f(")
+    with pytest.raises(DataError, match="not valid Unicode"):
+        await run(any_sandbox, "def f(): return 1", "assert f('\ud800')")
+    assert (await run(any_sandbox, "def f(): return 1", "assert f()")).value is True
+
+
+async def test_tests_are_nowhere_in_the_programs_memory(any_sandbox):
+    """A program can find everything that was ever in the memory of the process that forks it."""
+    code = SOURCES["a look for its tests"]
+    tests = "# hidden_marker " * 500 + "\nassert f() == 0"
+    given = [Asserts(source=tests)] * 3
+    executions = await any_sandbox.run(Program(source=code), given, Limits(output_kb=64))
+    assert [e.value for e in executions] == [True] * 3
+
+
+CROSSING = Limits(cpu_s=2, wall_s=20, memory_mb=256, output_kb=64)
+
+
+async def outcome(sandbox, code: str, entry: str, tests: str) -> str:
+    given = Asserts(source=tests, entry_point=entry or None)
+    try:
+        (ended,) = await sandbox.run(Program(source=code), [given], CROSSING)
+    except DataError:
+        return "ungradable"
+    if ended.value is True:
+        return "passes"
+    return f"fails: {ended.value if ended.status is Status.finished else ended.stderr_tail}"
+
+
+async def test_crossing():
+    text = (Path(__file__).parent / "crossing.txt").read_text()
+    cases = re.findall(r"^=== (.+) \| (.+)\n([^\0]*?)^---(.*)\n([^\0]*?)(?=^===|\Z)", text, re.M)
+    assert len(cases) == text.count("=== ")
+    async with EmbeddedSandbox(workers=2, min_tier="rlimit") as sandbox:
+        found = await asyncio.gather(
+            *(outcome(sandbox, code, entry.strip(), tests) for _, _, code, entry, tests in cases)
+        )
+    expected = {name: wanted for name, wanted, *_ in cases}
+    wrong = {
+        name: got
+        for (name, wanted), got in zip(expected.items(), found, strict=True)
+        if not got.startswith(wanted.partition(":")[0]) or wanted.partition(": ")[2] not in got
+    }
+    assert wrong == {}

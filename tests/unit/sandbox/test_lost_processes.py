@@ -1,7 +1,5 @@
 """Processes of the embedded sandbox that die, or are told to end."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

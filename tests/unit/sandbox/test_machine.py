@@ -1,7 +1,5 @@
 """A program is not blamed for the machine's doing, and cannot pretend that it was."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

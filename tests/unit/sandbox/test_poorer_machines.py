@@ -1,7 +1,5 @@
 """The tier that the probe selects, and its messages, on machines that allow less than this one."""
 
-from __future__ import annotations
-
 import os
 import platform
 import sys
@@ -13,6 +11,7 @@ from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded import supervisor
 from coding_model_project.types import Execution, Status
 from tests.processes import ran
+from tests.text_cases import sources
 from tests.unit.sandbox import poorer
 
 pytestmark = pytest.mark.sandbox
@@ -32,13 +31,7 @@ def check(user: str, refused: str, *options: str) -> tuple[int, str]:
         pytest.skip(f"this machine is poor itself: {problem}")
     if supervisor.why_not(Tier.seccomp, sys.executable):
         pytest.skip("no Landlock here")
-    program = (
-        "import sys; from coding_model_project.sandbox.embedded import supervisor;"
-        "from coding_model_project.isolation.confine import Tier;"
-        "from coding_model_project.errors import SandboxError\n"
-        "try: print(supervisor.strongest(Tier(sys.argv[1]), sys.executable))\n"
-        "except SandboxError as error: print(error); sys.exit(3)"
-    )
+    program = sources(__file__)["strongest tier"]
     command = [sys.executable, POORER, user, refused, sys.executable, "-c", program, *options]
     environment = os.environ | {"PYTHONPATH": str(poorer.ROOT)}
     done = ran(command, timeout=60, env=environment)

@@ -1,23 +1,61 @@
-"""The HTTP server over fake sandboxes: what passes, what is refused, and what answers look like."""
-
-from __future__ import annotations
+"""The HTTP server: what passes, what is refused, what answers look like, and bounds on clients."""
 
 import asyncio
 import builtins
 import json
 import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 
+import httpx
 import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis.checks import not_a_server_error
 
 from coding_model_project import codec
 from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.server import listening
 from coding_model_project.server.app import Settings, create_app
-from coding_model_project.server.listening import Admission, check_exposure, listen, serve
+from coding_model_project.server.listening import (
+    Admission,
+    BoundedServer,
+    check_exposure,
+    config_of,
+    listen,
+    serve,
+)
 from coding_model_project.server.running import Bounds
-from coding_model_project.types import Status
+from coding_model_project.types import Execution, Status
 from tests.fakes import FakeSandbox, echo
 from tests.tables import tables
-from tests.unit.server.clients import JSON, PRINT, client_of, ends, ran
+
+JSON = {"content-type": "application/json"}
+PRINT = {"code": "hello", "language": "python"}
+
+
+@asynccontextmanager
+async def client_of(
+    sandbox: FakeSandbox | EmbeddedSandbox, admission: Admission | None = None, **settings
+) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(sandbox, admission or Admission(2, 512), Settings(**settings))  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client
+
+
+def ends(**fields) -> Callable[..., Execution]:
+    return lambda _source, _given: Execution(**fields)
+
+
+async def ran(answer: Callable[..., Execution], **request) -> dict:
+    async with client_of(FakeSandbox(answer)) as client:
+        response = await client.post("/run_code", json=PRINT | request)
+        assert response.status_code == 200
+        return response.json()
+
 
 CASES = tables("server")
 
@@ -69,11 +107,10 @@ async def test_a_sandbox_that_fails_is_a_sandbox_error():
     [("go", "compile_result"), ("cpp", "compile_result"), ("php", "run_result")],
 )
 async def test_a_language_the_sandbox_lacks_is_a_missing_toolchain(language, phase):
-    class PythonOnly(FakeSandbox):
-        async def run(self, program, inputs, limits, *, stop_when=None):
-            raise ConfigError("only python")
+    def python_only(*_):
+        raise ConfigError("only python")
 
-    async with client_of(PythonOnly()) as client:
+    async with client_of(FakeSandbox(python_only)) as client:
         body = (await client.post("/run_code", json=PRINT | {"language": language})).json()
     assert (body["status"], body[phase]["return_code"]) == ("Failed", 127)
     assert "command not found" in body[phase]["stderr"]
@@ -195,8 +232,8 @@ def test_a_sandbox_that_does_not_start_is_said():
 
     sandbox = Broken()
     app = create_app(sandbox, Admission(1, 512), Settings())  # type: ignore[arg-type]
-    with listen("127.0.0.1", 0) as listening, pytest.raises(SandboxError, match="no tier"):
-        serve(app, sandbox, listening, lambda: None)  # type: ignore[arg-type]
+    with listen("127.0.0.1", 0) as taken, pytest.raises(SandboxError, match="no tier"):
+        serve(app, sandbox, taken, lambda: None)  # type: ignore[arg-type]
 
 
 def test_a_signal_during_the_start_ends_it():
@@ -208,8 +245,8 @@ def test_a_signal_during_the_start_ends_it():
     sandbox = Slow()
     app = create_app(sandbox, Admission(1, 512), Settings())  # type: ignore[arg-type]
     before = signal.getsignal(signal.SIGTERM)
-    with listen("127.0.0.1", 0) as listening:
-        serve(app, sandbox, listening, lambda: pytest.fail("it serves"))  # type: ignore[arg-type]
+    with listen("127.0.0.1", 0) as taken:
+        serve(app, sandbox, taken, lambda: pytest.fail("it serves"))  # type: ignore[arg-type]
     assert signal.getsignal(signal.SIGTERM) == before
 
 
@@ -306,3 +343,108 @@ async def test_a_malformed_batch_is_refused(inputs):
         422,
         ["body", "programs"],
     )
+
+
+# ── bounds on a client before its request has arrived ─────────────────────────────────────────────
+
+
+async def _hello(scope, receive, send):
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+@asynccontextmanager
+async def bounded(connections):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = BoundedServer(config_of(_hello, log_config=None), connections)
+        task = asyncio.ensure_future(server._serve([taken]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        yield taken.getsockname()[1], server
+        server.should_exit = server.force_exit = True
+        await task
+
+
+async def says_hello(port):
+    async with httpx.AsyncClient(timeout=5) as client:
+        return (await client.get(f"http://127.0.0.1:{port}/")).text == "hello"
+
+
+async def connected(port, content=b""):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(content)
+    return reader, writer
+
+
+async def is_closed(reader):
+    with suppress(ConnectionError):
+        return await asyncio.wait_for(reader.read(), 5) == b""
+    return True
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nhost: x\r\n"])
+async def test_slow_clients_leave_places_to_others(sent):
+    async with bounded(connections=8) as (port, server):
+        slow = [await connected(port, sent) for _ in range(20)]
+        assert await says_hello(port)
+        assert len(server.server_state.connections) <= 8
+        assert await is_closed(slow[0][0]), "the one that waited longest made place"
+        for _, writer in slow:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nx"],
+)
+async def test_a_request_that_does_not_arrive_is_given_up(monkeypatch, sent):
+    monkeypatch.setattr(listening, "REQUEST_S", 0.5)
+    async with bounded(connections=8) as (port, _):
+        reader, writer = await connected(port, sent)
+        assert await is_closed(reader)
+        writer.close()
+
+
+async def test_headers_without_end_are_refused():
+    async with bounded(connections=8) as (port, _):
+        reader, writer = await connected(port, b"GET / HTTP/1.1\r\nx: " + b"y" * (1 << 20))
+        assert (await asyncio.wait_for(reader.read(12), 5)) == b"HTTP/1.1 400"
+        writer.close()
+
+
+async def test_a_process_without_descriptors_serves_again_once_it_has_some(monkeypatch):
+    async with bounded(connections=8) as (port, _):
+        real, failures = socket.socket.accept, iter([OSError(24, "Too many open files")] * 2)
+
+        def accept(self):
+            for error in failures:
+                raise error
+            return real(self)
+
+        monkeypatch.setattr(socket.socket, "accept", accept)
+        assert await says_hello(port)
+
+
+# ── requests of any kind, made from the server's own OpenAPI document ─────────────────────────────
+
+
+_LOOPBACK = {"Host": "127.0.0.1"}
+"""Without a token a server answers to this name only."""
+
+
+@pytest.mark.sandbox
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("path", ["/run_code", "/run_batch", "/run_jupyter"])
+def test_no_request_is_a_failure_of_the_servers(any_sandbox, path):
+    app = create_app(any_sandbox, Admission(2, 512), Settings())
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers=_LOOPBACK)
+    slow = [HealthCheck.too_slow, HealthCheck.filter_too_much]
+
+    @settings(max_examples=25, suppress_health_check=slow)
+    @given(schema[path]["POST"].as_strategy())
+    def check(case: schemathesis.Case) -> None:
+        case.validate_response(case.call(headers=_LOOPBACK), checks=[not_a_server_error])
+
+    check()

@@ -1,7 +1,5 @@
 """Results for a URL that cannot be uploaded."""
 
-from __future__ import annotations
-
 import errno
 import tempfile
 from pathlib import Path

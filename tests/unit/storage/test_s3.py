@@ -1,7 +1,5 @@
 """Models, data and results from and to `s3://`, against moto's server."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The embedded tasks' files are made once, and never over a user's own."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

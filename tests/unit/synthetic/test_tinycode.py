@@ -165,16 +165,6 @@ def test_the_same_in_processes_of_different_hash_seeds():
 # ── noise ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_many_kinds_of_mistakes_all_correctable():
-    used = {p.mistake.kind for c in compositions() for p in c.parts if p.mistake}
-    noise = NoiseConfig()
-    assert used == set(noise.parts)
-    assert used | set(noise.whole) == set(MistakeKind)
-    assert len(MistakeKind) >= 10
-    assert all(0.2 <= share <= 0.6 for share in noise.parts.values())
-    assert sum(noise.whole.values()) <= 0.1
-
-
 def test_part_mistakes_are_made_as_often_as_configured(tinycode):
     """For tasks with exactly one fallible part, whose body tells whether its mistake was made."""
     noise, rng = NoiseConfig(whole={}), random.Random(2)

@@ -1,7 +1,5 @@
 """tinyshell: what is drawn, what splits share, and that its verifiers see every usual mistake."""
 
-from __future__ import annotations
-
 import json
 import random
 
