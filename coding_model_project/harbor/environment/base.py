@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 from coding_model_project.errors import HarborError, SandboxError
 from coding_model_project.harbor.environment.tree import Tree, from_tar, of_bytes, to_tar
@@ -147,6 +147,16 @@ class CommandResult:
         return self.killed in (Killed.timeout, Killed.starved)
 
 
+class Terms(TypedDict):
+    """How a command runs; see `Environment.run_command`."""
+
+    cwd: str
+    env: Mapping[str, str]
+    timeout_s: float | None
+    user: str | int | None
+    max_output: int
+
+
 class Environment(ABC):
     """The environment of one trial, from `Environments.create` to `cleanup`, for one caller at a time.
 
@@ -169,16 +179,7 @@ class Environment(ABC):
     """Ids of the processes that ran before the agent."""
 
     @abstractmethod
-    async def execute(
-        self,
-        command: str,
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        timeout_s: float | None,
-        user: str | int | None,
-        max_output: int,
-    ) -> CommandResult:
+    async def execute(self, command: str, **terms: Unpack[Terms]) -> CommandResult:
         """Run a shell command to its end, as `run_command`, which has filled in the defaults."""
 
     async def run_command(

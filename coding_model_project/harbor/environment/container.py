@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
+from typing import Unpack
 
 from coding_model_project.harbor.environment.base import (
     ANEW,
@@ -28,6 +29,7 @@ from coding_model_project.harbor.environment.base import (
     Environment,
     EnvironmentFailed,
     Killed,
+    Terms,
 )
 from coding_model_project.harbor.environment.calls import Call, calling
 from coding_model_project.harbor.environment.tree import Tree, of_bytes, shown
@@ -289,24 +291,16 @@ class Container(Environment):
         """See `Environment.prepare`."""
         await self._sh(FURNISH, self.workdir)
 
-    async def execute(
-        self,
-        command: str,
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        timeout_s: float | None,
-        user: str | int | None,
-        max_output: int,
-    ) -> CommandResult:
+    async def execute(self, command: str, **terms: Unpack[Terms]) -> CommandResult:
         """See `Environment.run_command`."""
         self._has_run |= not self._verifying
+        env, timeout_s, max_output = terms["env"], terms["timeout_s"], terms["max_output"]
         token = secrets.token_hex(16)
         exported = {key: one for key, one in env.items() if _EXPORTED.fullmatch(key)}
         others = {key: one for key, one in env.items() if key not in exported}
-        who = None if user is None else str(user)
+        who = None if terms["user"] is None else str(terms["user"])
         arguments = [
-            *("exec", "--interactive", "--workdir", cwd),
+            *("exec", "--interactive", "--workdir", terms["cwd"]),
             *(word for key, one in others.items() for word in ("--env", f"{key}={one}")),
             *("--env", f"{_TOKEN}={token}"),
             *(("--user", who) if who is not None else ()),

@@ -162,7 +162,7 @@ class GatewayAgent:
         url = f"http://127.0.0.1:{ROOM_PORT}/v1"
         variables = _variables(url, work.session, _IN_ROOM, task)
         asked = of_bytes(_TASK_FILE, step.instruction.encode("utf-8", "replace"))
-        home = Tree(((_CODEX_HOME, "d", 0o777, 0),))  # the agent's user keeps its own files there
+        home = Tree(((_CODEX_HOME, "d", 0o777, ""),))  # the agent's user keeps its own files there
         codex = of_bytes(_CODEX_FILE, _codex(url, work.session).encode())
         try:
             await environment.write_tree(_IN_ROOM, asked + home + codex)

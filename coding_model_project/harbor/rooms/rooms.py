@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from coding_model_project.concurrency import Once
 from coding_model_project.grading.base import ROOMS
@@ -28,6 +28,7 @@ from coding_model_project.harbor.environment.base import (
     Environments,
     Killed,
     NeedsContainer,
+    Terms,
     prepared,
 )
 from coding_model_project.harbor.environment.definition import defined
@@ -253,25 +254,10 @@ class Room(Environment):
             await self.write_tree("/", self._files)
         await self.write_tree(self.workdir, Tree())
 
-    async def execute(
-        self,
-        command: str,
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        timeout_s: float | None,
-        user: str | int | None,
-        max_output: int,
-    ) -> CommandResult:
+    async def execute(self, command: str, **terms: Unpack[Terms]) -> CommandResult:
         """See `Environment.run_command`."""
-        what = {
-            "text": command,
-            "cwd": cwd,
-            "env": dict(env),
-            "timeout_s": timeout_s,
-            "user": user,
-            "max_output": max_output,
-        }
+        timeout_s, max_output = terms["timeout_s"], terms["max_output"]
+        what = {"text": command, **terms}
         wait_s = None if timeout_s is None else longest_s(timeout_s) + _ANSWER_S
         head, body = await self._ask({"do": "run", "command": what}, wait_s=wait_s)
         if head["failed"]:
@@ -314,12 +300,13 @@ class Room(Environment):
 
     async def _pack(self, request: dict[str, Any]) -> Tree:
         head, body = await self._ask(request)
-        return Tree(tuple(map(tuple, head["entries"])), body)
+        return Tree.of_frame(head["entries"], body)
 
     async def write_tree(self, path: str, tree: Tree) -> None:
         """See `Environment.write_tree`."""
-        request = {"do": "write", "path": self.absolute(path), "entries": tree.entries}
-        await self._ask(request, tree.body)
+        entries, body = tree.frame()
+        request = {"do": "write", "path": self.absolute(path), "entries": entries}
+        await self._ask(request, body)
 
     async def listen(self, port: int) -> socket.socket:
         """Return a socket that listens on the room's own loopback, for this process to serve.
