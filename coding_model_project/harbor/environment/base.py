@@ -19,8 +19,6 @@ from coding_model_project.harbor.environment.tree import Tree, from_tar, of_byte
 from coding_model_project.harbor.failures import BUILD_FAILED, REGISTRY_UNREACHABLE
 
 if TYPE_CHECKING:
-    from coding_model_project.harbor.export.judging import Judged
-    from coding_model_project.harbor.format.task import Step, Task
     from coding_model_project.harbor.format.task_config import EnvironmentConfig, Healthcheck
 
 DEFAULT_MEMORY_MB = 2048
@@ -420,14 +418,6 @@ class Environments(ABC):
     async def __aexit__(self, *_: object) -> None:
         """End remaining environments. By default does nothing, since trials clean up after themselves."""
         return
-
-    async def judge_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
-        """Return the rewards that a separate verifier would give; None, the default, to run it.
-
-        Args:
-            artifacts: all files of the agent that the verifier would receive.
-        """
-        return None
 
     @abstractmethod
     async def create(
