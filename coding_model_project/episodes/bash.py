@@ -196,6 +196,8 @@ class Reply:
     text: str
     """Its text; in form `tools`, without the calls."""
     tokens: int
+    prompt_tokens: int = 0
+    """Tokens of the conversation before it; 0 if the model does not report them."""
     cut: bool = False
     """True if a limit ended it and not the model: it may hold half a command."""
     calls: tuple[ToolCall, ...] = ()

@@ -22,23 +22,19 @@ _SCHEMA = "ATIF-v1.7"
 _SOURCES = {"user": "user", "assistant": "agent"}
 
 
-def of_episode(
-    episode: Episode, prompt_tokens: Sequence[int], agent: Mapping[str, Any]
-) -> dict[str, Any]:
+def of_episode(episode: Episode, agent: Mapping[str, Any]) -> dict[str, Any]:
     """Return an episode as a trajectory: its opening messages, then a step per reply with its outcome.
 
     Args:
-        prompt_tokens: the prompt tokens of each reply.
         agent: "name", "version" and "model_name".
     """
     steps = [_said(one) for one in episode.messages[:2]]
-    counted = [*prompt_tokens, *[0] * (len(episode.turns) - len(prompt_tokens))]
-    for number, (turn, n_prompt) in enumerate(zip(episode.turns, counted, strict=True)):
+    for number, turn in enumerate(episode.turns):
         reply, calls = turn.reply, turn.reply.calls
         if turn.command is not None and not calls:  # a command in a block of the text
             calls = (bash_call(turn.command),)
         made = {
-            "metrics": {"prompt_tokens": n_prompt, "completion_tokens": reply.tokens},
+            "metrics": _tokens(reply.prompt_tokens, reply.tokens),
             "llm_call_count": 1,
             "extra": {
                 "reply_s": round(reply.seconds or 0.0, 3),
@@ -103,10 +99,13 @@ def _conversation(end: AgentTurn) -> list[dict[str, Any]]:
                 steps.append(_said(message))
         answer = turn.answer
         thought = {"reasoning_content": answer.thought} if answer.thought else {}
-        tokens = {"prompt_tokens": answer.prompt_tokens}
-        tokens |= {"completion_tokens": answer.completion_tokens}
+        tokens = _tokens(answer.prompt_tokens, answer.completion_tokens)
         steps.append(_said(answer.message) | thought | {"llm_call_count": 1, "metrics": tokens})
     return steps
+
+
+def _tokens(n_prompt: int, n_completion: int) -> dict[str, int]:
+    return {"prompt_tokens": n_prompt, "completion_tokens": n_completion}
 
 
 def _said(message: Message) -> dict[str, Any]:

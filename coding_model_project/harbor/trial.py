@@ -17,7 +17,6 @@ from dataclasses import replace
 from functools import partial
 from os.path import normpath
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from coding_model_project.concurrency import Once
 from coding_model_project.errors import HarborError
@@ -41,7 +40,7 @@ from coding_model_project.harbor.failures import (
     VerifierTimeoutError,
     VerifierUnusableError,
 )
-from coding_model_project.harbor.format.reward_rules import Rewards, check_range, combined, meets
+from coding_model_project.harbor.format.reward_rules import Rewards, combined, meets
 from coding_model_project.harbor.format.task import (
     Step,
     Task,
@@ -62,9 +61,6 @@ from coding_model_project.harbor.verification import (
     of_network,
     verify,
 )
-
-if TYPE_CHECKING:
-    from coding_model_project.harbor.export.judging import Judged
 
 ARTIFACTS = "/logs/artifacts"
 _STILL_VERIFIED = (AgentTimeoutError, NonZeroAgentExitCodeError)
@@ -360,16 +356,8 @@ class _Attempt:
         """
         if step.verifier_environment is None:
             return await self._tested(step, environment, ended)
-        artifacts = Tree()
-        for one in ended.collected:
-            artifacts += Tree() if one.found is None else one.found.at(one.path)
-        judged: Judged | None = None
-        if not self._trials.given_env:  # else the verifier itself has to see these
-            judged = await self._trials.environments.judge_apart(self._task, step, artifacts)
-        if judged is not None:
-            ended.verifier_output = judged.said
-            check_range(judged.rewards, self._task.reward_range)
-            return judged.rewards
+        found = (one.found.at(one.path) for one in ended.collected if one.found is not None)
+        artifacts = sum(found, Tree())
         assert step.verifier_image is not None
         config = replace(
             step.verifier_environment,

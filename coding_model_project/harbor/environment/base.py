@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 from coding_model_project.errors import HarborError, SandboxError
 from coding_model_project.harbor.environment.tree import Tree, from_tar, of_bytes, to_tar
 from coding_model_project.harbor.failures import BUILD_FAILED, REGISTRY_UNREACHABLE
 
 if TYPE_CHECKING:
-    from coding_model_project.harbor.export.judging import Judged
-    from coding_model_project.harbor.format.task import Step, Task
     from coding_model_project.harbor.format.task_config import EnvironmentConfig, Healthcheck
 
 DEFAULT_MEMORY_MB = 2048
@@ -147,6 +145,16 @@ class CommandResult:
         return self.killed in (Killed.timeout, Killed.starved)
 
 
+class Terms(TypedDict):
+    """How a command runs; see `Environment.run_command`."""
+
+    cwd: str
+    env: Mapping[str, str]
+    timeout_s: float | None
+    user: str | int | None
+    max_output: int
+
+
 class Environment(ABC):
     """The environment of one trial, from `Environments.create` to `cleanup`, for one caller at a time.
 
@@ -169,16 +177,7 @@ class Environment(ABC):
     """Ids of the processes that ran before the agent."""
 
     @abstractmethod
-    async def execute(
-        self,
-        command: str,
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        timeout_s: float | None,
-        user: str | int | None,
-        max_output: int,
-    ) -> CommandResult:
+    async def execute(self, command: str, **terms: Unpack[Terms]) -> CommandResult:
         """Run a shell command to its end, as `run_command`, which has filled in the defaults."""
 
     async def run_command(
@@ -419,14 +418,6 @@ class Environments(ABC):
     async def __aexit__(self, *_: object) -> None:
         """End remaining environments. By default does nothing, since trials clean up after themselves."""
         return
-
-    async def judge_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
-        """Return the rewards that a separate verifier would give; None, the default, to run it.
-
-        Args:
-            artifacts: all files of the agent that the verifier would receive.
-        """
-        return None
 
     @abstractmethod
     async def create(

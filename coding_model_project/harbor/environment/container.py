@@ -13,13 +13,12 @@ import resource
 import secrets
 import shlex
 import shutil
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from asyncio.subprocess import DEVNULL
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import Any
+from typing import Unpack
 
 from coding_model_project.harbor.environment.base import (
     ANEW,
@@ -30,12 +29,13 @@ from coding_model_project.harbor.environment.base import (
     Environment,
     EnvironmentFailed,
     Killed,
+    Terms,
 )
-from coding_model_project.harbor.environment.tree import Kept, Tree, of_bytes, shown
-from coding_model_project.isolation.tether import tethered
+from coding_model_project.harbor.environment.calls import Call, calling
+from coding_model_project.harbor.environment.tree import Tree, of_bytes, shown
 
 _GRACE_S = 2.0
-"""Seconds that a tethered client has to end."""
+"""Seconds that a client has to end with all that it started."""
 
 _ANSWER_S = 120.0
 """Timeout of the engine's own operations in wall seconds."""
@@ -62,16 +62,6 @@ _UNREACHABLE = re.compile(
 
 _OF_A_COMMAND = re.compile(r"while running runtime|did not complete successfully|exit status \d")
 """Errors of a Dockerfile's RUN, which may name anything."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A running call of the engine."""
-
-    stdout: Kept
-    stderr: Kept
-    ended: asyncio.Task[int]
-    """Task that returns its exit code."""
 
 
 class Engine:
@@ -154,7 +144,16 @@ class Engine:
             EnvironmentFailed: it failed or timed out; the message has its output.
         """
         with TemporaryFile() as output:
-            process = await self._spawn([self._path, *arguments], stdout=output, stderr=output)
+            process = await asyncio.create_subprocess_exec(
+                self._path,
+                *arguments,
+                stdin=DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self._folder.name,
+                env=self._env,
+                start_new_session=True,
+            )
             try:
                 code = await asyncio.wait_for(process.wait(), timeout_s)
             except TimeoutError as error:
@@ -192,51 +191,25 @@ class Engine:
                 raise self._late(arguments[0], timeout_s) from error
             return code, call.stdout.take()[0], call.stderr.take()[0]
 
-    @asynccontextmanager
-    async def calling(
+    def calling(
         self,
         *arguments: str,
         stdin: bytes | None = None,
         max_output: int = _MANY_BYTES,
         tether: bool = False,
-    ) -> AsyncIterator[Call]:
-        """Start a call of the engine; on exit, kill the engine's client if it still runs.
+    ) -> AbstractAsyncContextManager[Call]:
+        """Start a call of the engine, as `calls.calling`.
 
         Args:
-            tether: end also what the client started, and end it with this process, whatever ends that:
-                podman builds in processes of its own, where docker's service does.
-
-        Raises:
-            OSError, ValueError: the kernel rejects the arguments.
+            tether: podman builds in processes of its own, where docker's service does: end them too.
         """
-        words = [self._path, *arguments]
-        process = await self._spawn(
-            tethered(words, grace_s=_GRACE_S) if tether else words,
-            stdin=DEVNULL if stdin is None else PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-        )
-        out, err = Kept(max_output), Kept(max_output)
-        ended = asyncio.ensure_future(_to_the_end(process, stdin, out, err))
-        try:
-            yield Call(stdout=out, stderr=err, ended=ended)
-        finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.terminate() if tether else process.kill()
-            await ended
-
-    async def _spawn(
-        self, words: Sequence[str], *, stdin: int = DEVNULL, stdout: Any, stderr: Any
-    ) -> Process:
-        return await asyncio.create_subprocess_exec(
-            *words,
+        return calling(
+            [self._path, *arguments],
             stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
+            max_output=max_output,
             cwd=self._folder.name,
             env=self._env,
-            start_new_session=True,
+            grace_s=_GRACE_S if tether else None,
         )
 
     def _late(self, command: str, timeout_s: float) -> EnvironmentFailed:
@@ -261,27 +234,6 @@ def is_unreachable(output: bytes) -> bool:
 def one_line(output: bytes) -> str:
     """Return the end of an engine's output on one line."""
     return " ".join(output.decode("utf-8", "replace").split())[-_SHOWN_CHARS:]
-
-
-async def _to_the_end(process: Process, stdin: bytes | None, out: Kept, err: Kept) -> int:
-    assert process.stdout is not None and process.stderr is not None
-    reading = (_read(process.stdout, out), _read(process.stderr, err))
-    await asyncio.gather(*reading, _write(process, stdin))
-    return await process.wait()
-
-
-async def _read(stream: asyncio.StreamReader, kept: Kept) -> None:
-    while chunk := await stream.read(1 << 16):
-        kept.add(chunk)
-
-
-async def _write(process: Process, content: bytes | None) -> None:
-    if process.stdin is None:
-        return
-    with suppress(BrokenPipeError, ConnectionResetError):  # it ended first, and prints the reason
-        process.stdin.write(content or b"")
-        await process.stdin.drain()
-    process.stdin.close()
 
 
 _KILLED = 137
@@ -339,24 +291,16 @@ class Container(Environment):
         """See `Environment.prepare`."""
         await self._sh(FURNISH, self.workdir)
 
-    async def execute(
-        self,
-        command: str,
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        timeout_s: float | None,
-        user: str | int | None,
-        max_output: int,
-    ) -> CommandResult:
+    async def execute(self, command: str, **terms: Unpack[Terms]) -> CommandResult:
         """See `Environment.run_command`."""
         self._has_run |= not self._verifying
+        env, timeout_s, max_output = terms["env"], terms["timeout_s"], terms["max_output"]
         token = secrets.token_hex(16)
         exported = {key: one for key, one in env.items() if _EXPORTED.fullmatch(key)}
         others = {key: one for key, one in env.items() if key not in exported}
-        who = None if user is None else str(user)
+        who = None if terms["user"] is None else str(terms["user"])
         arguments = [
-            *("exec", "--interactive", "--workdir", cwd),
+            *("exec", "--interactive", "--workdir", terms["cwd"]),
             *(word for key, one in others.items() for word in ("--env", f"{key}={one}")),
             *("--env", f"{_TOKEN}={token}"),
             *(("--user", who) if who is not None else ()),

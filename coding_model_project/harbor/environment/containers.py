@@ -254,7 +254,8 @@ class ContainerEnvironments(Environments):
     async def _by_content(self, folder: Path, timeout_s: float) -> str:
         """Return the image of a folder's content, built if missing; its tag is the content's hash."""
         files = await asyncio.to_thread(lambda: of_files(in_folder(folder)))
-        name = f"{_IMAGES}:{sha256(repr(files.entries).encode() + files.body).hexdigest()[:32]}"
+        entries, body = files.frame()
+        name = f"{_IMAGES}:{sha256(repr(entries).encode() + body).hexdigest()[:32]}"
         if (await self._engine.run("image", "inspect", name))[0] != 0:
             await self._refuse_heredocs(folder / "Dockerfile")
             arguments = (

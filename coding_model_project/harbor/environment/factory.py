@@ -28,13 +28,11 @@ from coding_model_project.harbor.environment.container import Engine
 from coding_model_project.harbor.environment.containers import ContainerEnvironments
 from coding_model_project.harbor.environment.definition import defined
 from coding_model_project.harbor.environment.foreign import FactoryEnvironments, HarborEnvironments
-from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments, planned
 
 if TYPE_CHECKING:
-    from coding_model_project.harbor.export.judging import Judged
-    from coding_model_project.harbor.format.task import Step, Task
+    from coding_model_project.harbor.format.task import Task
 
 _HARBOR_PREFIX = "harbor:"
 
@@ -187,10 +185,6 @@ class AutoEnvironments(Environments):
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
-
-    async def judge_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
-        """See `Environments.judge_apart`."""
-        return None if self._rooms is None else await self._rooms.judge_apart(task, step, artifacts)
 
     async def create(
         self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]

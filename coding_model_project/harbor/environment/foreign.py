@@ -16,11 +16,11 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from pkgutil import resolve_name
 from shlex import quote
-from typing import Any
+from typing import Any, Unpack
 from uuid import uuid4
 
 from coding_model_project.errors import ConfigError
@@ -33,6 +33,7 @@ from coding_model_project.harbor.environment.base import (
     Environments,
     ImageError,
     Killed,
+    Terms,
     prepared,
 )
 from coding_model_project.harbor.environment.tree import bounded
@@ -55,18 +56,6 @@ _TOLD = ("docker_image", "cpus", "memory_mb", "storage_mb", "gpus", "workdir", "
 """Settings of a task that Harbor's environments get."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Command:
-    """A command for another program's environment."""
-
-    text: str
-    cwd: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    timeout_s: int | None = _CALL_S
-    user: str | int | None = None
-    max_output: int = MAX_OUTPUT
-
-
 class _Foreign(Environment):
     """An environment that another program made. See `base.Environment`.
 
@@ -81,47 +70,34 @@ class _Foreign(Environment):
         self._made, self._identity, self.env = made, identity, env
 
     @abstractmethod
-    async def _exec(self, command: _Command) -> tuple[str | None, str | None, int]:
+    async def _exec(
+        self, command: str, **terms: Unpack[Terms]
+    ) -> tuple[str | None, str | None, int]:
         """Run a command; return its output, its errors and its exit code."""
 
     async def begun(self, config: EnvironmentConfig) -> Environment:
         """Return the environment when it is ready for its first command; end it if it cannot be."""
         try:
-            told = (await self._call(self._exec(_Command(text="pwd"))))[0] or ""
-            self.workdir = config.workdir or told.strip() or "/"
+            terms = Terms(cwd="", env={}, timeout_s=_CALL_S, user=None, max_output=MAX_OUTPUT)
+            told = await self._call(self._exec("pwd", **terms))
+            self.workdir = config.workdir or (told[0] or "").strip() or "/"
         except BaseException:
             await self.cleanup()
             raise
         return await prepared(self)
 
-    async def execute(
-        self,
-        command: str,
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        timeout_s: float | None,
-        user: str | int | None,
-        max_output: int,
-    ) -> CommandResult:
+    async def execute(self, command: str, **terms: Unpack[Terms]) -> CommandResult:
         """See `Environment.run_command`. Timeouts are whole seconds."""
+        timeout_s, max_output = terms["timeout_s"], terms["max_output"]
         whole_s = self._longest_s if timeout_s is None else max(1, math.ceil(timeout_s))
+        terms["timeout_s"] = whole_s
         waiting = asyncio.timeout(None if whole_s is None else whole_s + _SPARE_S)
         started = time.monotonic()
         failure: Exception | None = None
         out, err, code = "", "", -1
         try:
             async with waiting:
-                out, err, code = await self._exec(
-                    _Command(
-                        text=command,
-                        cwd=cwd,
-                        env=env,
-                        timeout_s=whole_s,
-                        user=user,
-                        max_output=max_output,
-                    )
-                )
+                out, err, code = await self._exec(command, **terms)
         except Exception as error:  # noqa: BLE001 - another program's; it is raised below
             failure = error
         is_late = whole_s is not None and time.monotonic() - started >= whole_s - 1
@@ -231,13 +207,15 @@ class _FactoryEnvironment(_Foreign):
 
     _longest_s = LIFETIME_S
 
-    async def _exec(self, command: _Command) -> tuple[str | None, str | None, int]:
-        variables = "".join(f" {quote(f'{name}={value}')}" for name, value in command.env.items())
+    async def _exec(
+        self, command: str, **terms: Unpack[Terms]
+    ) -> tuple[str | None, str | None, int]:
+        variables = "".join(f" {quote(f'{name}={one}')}" for name, one in terms["env"].items())
         ended = await self._made.run_command(
-            f"{_as_user(command.user)}env{variables} sh -c {quote(command.text)}",
-            workdir=command.cwd,
-            timeout=command.timeout_s,
-            max_output_bytes=command.max_output,
+            f"{_as_user(terms['user'])}env{variables} sh -c {quote(command)}",
+            workdir=terms["cwd"] or None,
+            timeout=terms["timeout_s"],
+            max_output_bytes=terms["max_output"],
         )
         return ended.stdout, ended.stderr, ended.exit_code
 
@@ -365,13 +343,15 @@ class _HarborEnvironment(_Foreign):
     logs: tempfile.TemporaryDirectory[str]
     """A folder that Harbor needs."""
 
-    async def _exec(self, command: _Command) -> tuple[str | None, str | None, int]:
-        user = command.user
+    async def _exec(
+        self, command: str, **terms: Unpack[Terms]
+    ) -> tuple[str | None, str | None, int]:
+        user = terms["user"]
         ended = await self._made.exec(
-            command.text,
-            cwd=command.cwd,
-            env=dict(command.env),
-            timeout_sec=command.timeout_s,
+            command,
+            cwd=terms["cwd"] or None,
+            env=dict(terms["env"]),
+            timeout_sec=terms["timeout_s"],
             user=int(user) if isinstance(user, str) and user.isdecimal() else user,
         )
         return ended.stdout, ended.stderr, ended.return_code

@@ -18,8 +18,9 @@ from typing import Any
 
 from coding_model_project.contained import Members, UnsafeNameError, in_root, leaves, link_leaves
 
-Entry = tuple[str, str, int, int | str]
-"""Path, kind ("d", "f" or "l"), permissions, and the file's size or the link's target."""
+Entry = tuple[str, str, int, bytes | str]
+"""Path, kind ("d", "f" or "l"), permissions, and the file's content or the link's target; a folder has no
+content."""
 
 MAX_ENTRIES = 20_000
 """Most files, folders and links of a tree that comes out of an environment."""
@@ -34,34 +35,31 @@ class Tree:
     """Folders, files and symbolic links, each folder before its contents."""
 
     entries: tuple[Entry, ...] = ()
-    body: bytes = b""
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of its files."""
+        return sum(len(entry[3]) for entry in self.entries if entry[1] == "f")
 
     def file(self, path: str) -> bytes | None:
         """Return a regular file's content; None if there is no such file."""
-        at = 0
-        for name, kind, _, size in self.entries:
-            if kind != "f":
-                continue
-            assert isinstance(size, int)
-            if name == path:
-                return self.body[at : at + size]
-            at += size
-        return None
+        return next(
+            (x for name, _, _, x in self.entries if name == path and type(x) is bytes), None
+        )
 
     def below(self, folder: str) -> Tree:
         """Return the tree moved below a folder, with entries for that folder."""
         if not folder:
             return self
         parts = folder.split("/")
-        above = (("/".join(parts[: n + 1]), "d", 0o755, 0) for n in range(len(parts)))
+        above = (("/".join(parts[: n + 1]), "d", 0o755, "") for n in range(len(parts)))
         moved = ((f"{folder}/{name}", kind, mode, x) for name, kind, mode, x in self.entries)
-        return Tree((*above, *moved), self.body)
+        return Tree((*above, *moved))
 
     def at(self, path: str) -> Tree:
         """Return the tree packed from a path, with paths relative to the root."""
         if [entry[0] for entry in self.entries] == [""]:
-            ((_, kind, mode, extra),) = self.entries
-            return Tree(((path, kind, mode, extra),), self.body)
+            return Tree(((path, *self.entries[0][1:]),))
         return self.below(path)
 
     def safe(self) -> Tree:
@@ -79,34 +77,31 @@ class Tree:
 
     def executable(self, path: str) -> Tree:
         """Return the tree with one file executable for all users."""
-        return Tree(
-            tuple((n, k, m | 0o111 if n == path else m, x) for n, k, m, x in self.entries),
-            self.body,
-        )
+        return Tree(tuple((n, k, m | 0o111 if n == path else m, x) for n, k, m, x in self.entries))
 
     def kept(self, which: Callable[[Entry], bool]) -> Tree:
         """Return the tree with the entries that `which` accepts."""
-        entries: list[Entry] = []
-        parts: list[bytes] = []
-        at = 0
-        for entry in self.entries:
-            size = entry[3] if entry[1] == "f" else 0
-            assert isinstance(size, int)
-            if which(entry):
-                entries.append(entry)
-                parts.append(self.body[at : at + size])
-            at += size
-        return Tree(tuple(entries), b"".join(parts))
+        return Tree(tuple(filter(which, self.entries)))
 
     def within(self, folder: str) -> Tree:
         """Return the files below a folder, with paths relative to it."""
         start = f"{folder}/"
-        inside = self.kept(lambda entry: entry[0].startswith(start))
-        entries = ((name[len(start) :], kind, mode, x) for name, kind, mode, x in inside.entries)
-        return Tree(tuple(entries), inside.body)
+        inside = (entry for entry in self.entries if entry[0].startswith(start))
+        return Tree(tuple((name[len(start) :], kind, mode, x) for name, kind, mode, x in inside))
 
     def __add__(self, other: Tree) -> Tree:
-        return Tree(self.entries + other.entries, self.body + other.body)
+        return Tree(self.entries + other.entries)
+
+    def frame(self) -> tuple[list[Any], bytes]:
+        """Return the entries as plain JSON, with sizes in place of contents, and the contents."""
+        heads = [(n, k, m, len(x) if k == "f" else x) for n, k, m, x in self.entries]
+        return heads, b"".join(x for *_, x in self.entries if type(x) is bytes)
+
+    @classmethod
+    def of_frame(cls, heads: Iterable[Sequence[Any]], body: bytes) -> Tree:
+        """Return the tree of a frame."""
+        rest = io.BytesIO(body)
+        return cls(tuple((n, k, m, rest.read(x) if k == "f" else x) for n, k, m, x in heads))
 
 
 class TooLarge(Exception):
@@ -115,7 +110,7 @@ class TooLarge(Exception):
 
 def of_bytes(path: str, content: bytes, mode: int = 0o644) -> Tree:
     """Return a tree of one file."""
-    return Tree(((path, "f", mode, len(content)),), content)
+    return Tree(((path, "f", mode, content),))
 
 
 def of_files(files: Iterable[tuple[str, Path]]) -> Tree:
@@ -127,17 +122,16 @@ def of_files(files: Iterable[tuple[str, Path]]) -> Tree:
         OSError: one cannot be read.
     """
     entries: list[Entry] = []
-    parts: list[bytes] = []
     for name, path in files:
         found = path.lstat()
+        mode = stat.S_IMODE(found.st_mode)
         if stat.S_ISLNK(found.st_mode):
             entries.append((name, "l", 0o777, str(path.readlink())))
         elif stat.S_ISDIR(found.st_mode):
-            entries.append((name, "d", stat.S_IMODE(found.st_mode), 0))
+            entries.append((name, "d", mode, ""))
         elif stat.S_ISREG(found.st_mode):
-            parts.append(path.read_bytes())
-            entries.append((name, "f", stat.S_IMODE(found.st_mode), len(parts[-1])))
-    return Tree(tuple(entries), b"".join(parts))
+            entries.append((name, "f", mode, path.read_bytes()))
+    return Tree(tuple(entries))
 
 
 def in_folder(folder: Path) -> list[tuple[str, Path]]:
@@ -164,9 +158,10 @@ def pack(
         TooLarge: its contents exceed a limit.
     """
     entries: list[Entry] = []
-    body = bytearray()
+    left = max_bytes
 
     def take(at: str, name: str) -> None:
+        nonlocal left
         found = os.lstat(at)
         if devices is not None and found.st_dev not in devices:
             return
@@ -175,22 +170,22 @@ def pack(
             entries.append((name, "l", mode, os.readlink(at)))
         elif stat.S_ISDIR(found.st_mode):
             if name:
-                entries.append((name, "d", mode, 0))
+                entries.append((name, "d", mode, ""))
             for child in sorted(os.listdir(at)):
                 if not name and only is not None and child not in only:
                     continue
                 take(f"{at.rstrip('/')}/{child}", f"{name}/{child}" if name else child)
         elif stat.S_ISREG(found.st_mode):
-            content = read(at, max_bytes - len(body))
-            body.extend(content)
-            entries.append((name, "f", mode, len(content)))
+            content = read(at, left)
+            left -= len(content)
+            entries.append((name, "f", mode, content))
         if name.count("/") > _MOST_FOLDERS:
             raise TooLarge(f"more than {_MOST_FOLDERS} folders within each other")
         if len(entries) > max_entries:
             raise TooLarge(f"more than {max_entries} files")
 
     take(str(in_root(Path("/"), path)), "")
-    return Tree(tuple(entries), bytes(body))
+    return Tree(tuple(entries))
 
 
 def read(path: str, max_bytes: int) -> bytes:
@@ -227,7 +222,7 @@ def keep(target: Path, tree: Tree) -> None:
     Raises:
         OSError: the disk is full, or the folder is not writable.
     """
-    members = Members(len(tree.entries), len(tree.body))
+    members = Members(len(tree.entries), tree.n_bytes)
 
     def is_inside(entry: Entry) -> bool:
         try:
@@ -238,11 +233,10 @@ def keep(target: Path, tree: Tree) -> None:
 
     safe = tree.safe().kept(is_inside)
     # Without set-user-ID bits: on the host, the file would be this user's.
-    entries = [(name, kind, mode & 0o777, extra) for name, kind, mode, extra in safe.entries]
-    unpack(str(target), entries, safe.body)
+    unpack(str(target), Tree(tuple((n, k, m & 0o777, x) for n, k, m, x in safe.entries)))
 
 
-def unpack(target: str, entries: Sequence[Sequence[Any]], body: bytes) -> None:
+def unpack(target: str, tree: Tree) -> None:
     """Copy a tree over a room's folder; make the folder if needed, and replace existing files.
 
     It follows links in the folder. On the host use `keep`.
@@ -250,11 +244,9 @@ def unpack(target: str, entries: Sequence[Sequence[Any]], body: bytes) -> None:
     Raises:
         OSError: the disk is full, or the folder is not writable.
     """
-    at = 0
-    view = memoryview(body)
     modes: list[tuple[str, int]] = []
     os.makedirs(target, exist_ok=True)
-    for name, kind, mode, extra in entries:
+    for name, kind, mode, content in tree.entries:
         path = os.path.join(target, name) if name else target
         if kind == "d":
             os.makedirs(path, exist_ok=True)
@@ -263,11 +255,10 @@ def unpack(target: str, entries: Sequence[Sequence[Any]], body: bytes) -> None:
         os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
         with suppress(FileNotFoundError):
             os.unlink(path)
-        if kind == "l":
-            os.symlink(extra, path)
-            continue
-        _write(path, view[at : at + extra], mode)
-        at += extra
+        if isinstance(content, bytes):
+            _write(path, memoryview(content), mode)
+        else:
+            os.symlink(content, path)
     for path, mode in reversed(modes):
         os.chmod(path, mode)
 
@@ -286,23 +277,22 @@ def _write(path: str, content: memoryview, mode: int) -> None:
 # ── tar files, which images can unpack and pack themselves ────────────────────────────────────────
 
 
+_TAR_TYPES = {"d": tarfile.DIRTYPE, "l": tarfile.SYMTYPE}
+
+
 def to_tar(tree: Tree) -> bytes:
     """Return a tree as a tar file; root owns all files."""
-    made, at = io.BytesIO(), 0
+    made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name, kind, mode, extra in tree.entries:
+        for name, kind, mode, content in tree.entries:
             about = tarfile.TarInfo(name)
             about.mode = mode
-            body = None
-            match kind, extra:
-                case "d", _:
-                    about.type = tarfile.DIRTYPE
-                case "l", str(target):
-                    about.type, about.linkname = tarfile.SYMTYPE, target
-                case _, int(size):
-                    about.size, body = size, io.BytesIO(tree.body[at : at + size])
-                    at += size
-            archive.addfile(about, body)
+            if isinstance(content, bytes):
+                about.size = len(content)
+                archive.addfile(about, io.BytesIO(content))
+                continue
+            about.type, about.linkname = _TAR_TYPES[kind], content
+            archive.addfile(about)
     return made.getvalue()
 
 
@@ -313,7 +303,6 @@ def from_tar(packed: bytes, max_bytes: int) -> Tree:
         OSError: the file is damaged or compressed, a name leads out of the tree, or there is too much.
     """
     entries: list[Entry] = []
-    parts: list[bytes] = []
     contents: dict[str, bytes] = {}
     members = Members(MAX_ENTRIES, max_bytes)
     try:
@@ -328,18 +317,17 @@ def from_tar(packed: bytes, max_bytes: int) -> Tree:
                 size = about.size if content is None else len(content)
                 members.add(name, size if is_file else 0, link=about.issym())
                 if about.isdir():
-                    entries.append((name, "d", about.mode & 0o7777, 0))
+                    entries.append((name, "d", about.mode & 0o7777, ""))
                 elif about.issym():
                     entries.append((name, "l", 0o777, about.linkname))
                 elif is_file:
                     opened = archive.extractfile(about) if content is None else io.BytesIO(content)
                     assert opened is not None
                     contents[name] = opened.read()
-                    parts.append(contents[name])
-                    entries.append((name, "f", about.mode & 0o7777, len(parts[-1])))
+                    entries.append((name, "f", about.mode & 0o7777, contents[name]))
     except (tarfile.TarError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
         raise OSError(f"not a readable tar file: {error}") from error
-    return Tree(tuple(entries), b"".join(parts))
+    return Tree(tuple(entries))
 
 
 # ── output of commands ────────────────────────────────────────────────────────────────────────────

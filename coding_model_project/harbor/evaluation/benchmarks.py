@@ -16,8 +16,6 @@ from coding_model_project.harbor.format.tasks import Refused, read_tasks
 
 OPTION = "--benchmark"
 
-_VERSION = re.compile(r"_v?[0-9][0-9_]*")
-
 
 def benchmarks(words: Iterable[str], data_dir: Path) -> dict[str, Path]:
     """Return the folders of `--benchmark NAME[=PATH]` by name; names may be separated by commas.
@@ -51,23 +49,18 @@ def _by_name(name: str, data_dir: Path) -> Path:
     Raises:
         ConfigError: there is no such folder, or there are several versions.
     """
-    asked = _plain(name)
     folders = sorted(one for one in data_dir.iterdir() if one.is_dir()) if data_dir.is_dir() else []
-    exact = [one for one in folders if _plain(one.name) == asked]
-    versions = [
-        one
-        for one in folders
-        if _plain(one.name).startswith(asked)
-        and _VERSION.fullmatch(_plain(one.name).removeprefix(asked))
-    ]
-    for candidates in (exact, versions):
-        if len(candidates) == 1:
-            return candidates[0]
-        if candidates:
-            several = ", ".join(one.name for one in candidates)
-            raise ConfigError(
-                f"{OPTION}={name}: {data_dir} has {several}; choose one by {OPTION} {name}=PATH"
-            )
+    of_name = re.compile(f"{re.escape(_plain(name))}(_v?[0-9][0-9_]*)?")
+    matches = [(one, found[1]) for one in folders if (found := of_name.fullmatch(_plain(one.name)))]
+    exact = [one for one, version in matches if version is None]
+    candidates = exact or [one for one, _ in matches]
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        several = ", ".join(one.name for one in candidates)
+        raise ConfigError(
+            f"{OPTION}={name}: {data_dir} has {several}; choose one by {OPTION} {name}=PATH"
+        )
     raise ConfigError(
         f"{OPTION}={name}: no folder of that name in {data_dir.resolve()}; give it by "
         f"{OPTION} {name}=PATH, or its parent by --data-dir or CODING_DATA_DIR"

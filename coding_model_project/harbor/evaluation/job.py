@@ -13,7 +13,7 @@ therefore here and not in the judge.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -73,6 +73,11 @@ class Asked:
     @property
     def agent_name(self) -> str:
         return GatewayAgent.name if self.agent_config.on else BashAgent.name
+
+    @property
+    def about(self) -> dict[str, str]:
+        """The agent as trajectories name it."""
+        return {"name": self.agent_name, "version": AGENT_VERSION, "model_name": self.model}
 
     @property
     def agent(self) -> dict[str, Any]:
@@ -174,14 +179,14 @@ class Evaluation(Job):
     async def _one(
         self, trials: Trials, backend: Backend, gateway: Gateway, task: Task, attempt: int
     ) -> TrialResult:
-        if self._asked.agent_config.on:
+        asked = self._asked
+        if asked.agent_config.on:
             outcome, worked = await self._by_agent(trials, backend, gateway, task, attempt)
         else:
-            calls = self._asked.calls
-            model = BackendModel(backend, self._asked.sampling, attempt, calls)
-            agent = BashAgent(model, self._asked.limits, calls)
+            model = BackendModel(backend, asked.sampling, attempt, asked.calls)
+            agent = BashAgent(model, asked.limits, asked.calls)
             outcome = await trials.run(task, agent)
-            worked = _worked(agent.episodes, model.prompt_tokens, self._asked.model)
+            worked = [_of_episode(one, asked.about) for one in agent.episodes]
         for error in outcome.errors:
             if isinstance(error, ConfigError):
                 raise error
@@ -217,7 +222,7 @@ class Evaluation(Job):
             said = silent.said[-_SHOWN_CHARS:] or "it printed nothing"
             why = f"the agent ended ({silent.ending}) before it asked the model: {said!r}"
             outcome = replace(outcome, rewards=None, error=AgentAskedNothing(why))
-        return outcome, [_of_agent(work, asked.model) for work in agent.works]
+        return outcome, [_of_agent(work, asked.about) for work in agent.works]
 
     # ── the folder ────────────────────────────────────────────────────────────────────────────────
 
@@ -266,27 +271,21 @@ def said(trial: TrialResult) -> str:
     return "".join(f"{one.exception_type}: {one.exception_message}" for one in trial.errors[:1])
 
 
-def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int], model: str) -> list[Worked]:
-    """Return each episode's work; `prompt_tokens` has all replies' counts, in order."""
-    found, at = [], 0
-    for episode in episodes:
-        n_prompt = prompt_tokens[at : at + len(episode.turns)]
-        at += len(episode.turns)
-        used = AgentResult(
-            n_input_tokens=sum(n_prompt),
-            n_output_tokens=sum(turn.reply.tokens for turn in episode.turns),
-            metadata={
-                "ending": episode.ending,
-                "turns": len(episode.turns),
-                "commands_s": round(sum(turn.command_s for turn in episode.turns), 3),
-            },
-        )
-        agent = {"name": BashAgent.name, "version": AGENT_VERSION, "model_name": model}
-        found.append(Worked(used=used, trajectory=of_episode(episode, n_prompt, agent)))
-    return found
+def _of_episode(episode: Episode, about: Mapping[str, str]) -> Worked:
+    replies = [turn.reply for turn in episode.turns]
+    used = AgentResult(
+        n_input_tokens=sum(reply.prompt_tokens for reply in replies),
+        n_output_tokens=sum(reply.tokens for reply in replies),
+        metadata={
+            "ending": episode.ending,
+            "turns": len(replies),
+            "commands_s": round(sum(turn.command_s for turn in episode.turns), 3),
+        },
+    )
+    return Worked(used=used, trajectory=of_episode(episode, about))
 
 
-def _of_agent(work: Work, model: str) -> Worked:
+def _of_agent(work: Work, about: Mapping[str, str]) -> Worked:
     session = work.session
     turns, ends = session.recorder.turns, session.recorder.ends()
     used = AgentResult(
@@ -302,5 +301,4 @@ def _of_agent(work: Work, model: str) -> Worked:
             "ignored": sorted(session.ignored),
         },
     )
-    agent = {"name": GatewayAgent.name, "version": AGENT_VERSION, "model_name": model}
-    return Worked(used=used, trajectory=of_conversations(session.recorder, agent))
+    return Worked(used=used, trajectory=of_conversations(session.recorder, about))

@@ -82,7 +82,7 @@ class Seeded:
 
 
 class BackendModel:
-    """A back end as `episodes.bash.Model`. One instance per trial, because it counts replies and tokens.
+    """A back end as `episodes.bash.Model`. One instance per trial, because it counts replies.
 
     Args:
         attempt: the number of the task's attempt; its turns have seeds of their own.
@@ -93,8 +93,6 @@ class BackendModel:
         self, backend: Backend, sampling: Sampling, attempt: int, calls: Calls = Calls.block
     ) -> None:
         self._model, self._sampling, self._calls = Seeded(backend, attempt), sampling, calls
-        self.prompt_tokens: list[int] = []
-        """Prompt tokens of each reply; 0 if the server does not report them."""
 
     async def reply(self, messages: Sequence[Message], max_tokens: int | None) -> Reply:
         """See `Model.reply`.
@@ -104,14 +102,17 @@ class BackendModel:
         """
         tools = self._calls.schemas or ()
         made = await self._model.complete(messages, self._sampling, max_tokens, tools=tools)
-        self.prompt_tokens.append(made.n_prompt_tokens or 0)
-        text, calls = made.text, made.tool_calls
-        if self._calls is Calls.block:
-            calls = ()
-        elif not calls:
+        text, calls = made.text, () if self._calls is Calls.block else made.tool_calls
+        if tools and not calls:
             parsed = parse(made.text)
             text, calls = parsed.content or "", parsed.calls
-        return Reply(text=text, tokens=made.n_tokens, cut=made.truncated, calls=calls)
+        return Reply(
+            text=text,
+            tokens=made.n_tokens,
+            prompt_tokens=made.n_prompt_tokens or 0,
+            cut=made.truncated,
+            calls=calls,
+        )
 
 
 class ServedSession(AgentSession):

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from coding_model_project.contained import below
 from coding_model_project.errors import ConfigError
@@ -319,11 +319,16 @@ def read_step(files: TaskFiles, config: TaskConfig, step: StepConfig | None) -> 
     if apart is VerifierMode.separate:
         environment, image, bundled = _verifier_environment(config, given, test_folders, root)
     solution, workdir = folder / "solution", folder / "workdir"
+    timeout_sec = given.agent.timeout_sec
+    if timeout_sec is None:
+        timeout_sec = config.agent.timeout_sec
+    agent = replace(given.agent, timeout_sec=timeout_sec)
+    verifier = replace(given.verifier, env={**config.verifier.env, **given.verifier.env})
     return Step(
         name=None if step is None else step.name,
         instruction=instruction,
-        agent=_agent(config, given.agent),
-        verifier=_verifier(config, given.verifier, environment or config.environment),
+        agent=_filled(agent, config.agent, config.environment),
+        verifier=_filled(verifier, config.verifier, environment or config.environment),
         verifier_environment=environment,
         verifier_image=image,
         tests=() if bundled else tuple(one for one in reversed(test_folders) if one.exists()),
@@ -336,30 +341,19 @@ def read_step(files: TaskFiles, config: TaskConfig, step: StepConfig | None) -> 
     )
 
 
-def _agent(config: TaskConfig, given: AgentConfig) -> AgentConfig:
-    timeout_sec = config.agent.timeout_sec if given.timeout_sec is None else given.timeout_sec
-    return AgentConfig(
-        timeout_sec=timeout_sec,
-        user=config.agent.user if given.user is None else given.user,
-        **_network(given, config.agent, config.environment),
-    )
+_Section = TypeVar("_Section", AgentConfig, VerifierConfig)
 
 
-def _verifier(
-    config: TaskConfig, given: VerifierConfig, environment: EnvironmentConfig
-) -> VerifierConfig:
+def _filled(given: _Section, default: _Section, environment: EnvironmentConfig) -> _Section:
+    """Return a step's section with the task's user, and the network of the first level that sets one."""
+    levels = (given, default, environment)
+    network = next(level for level in levels if level.network_mode is not None)
     return replace(
         given,
-        env={**config.verifier.env, **given.env},
-        user=config.verifier.user if given.user is None else given.user,
-        **_network(given, config.verifier, environment),
+        user=default.user if given.user is None else given.user,
+        network_mode=network.network_mode,
+        allowed_hosts=network.allowed_hosts or None,
     )
-
-
-def _network(*levels: AgentConfig | VerifierConfig | EnvironmentConfig) -> dict[str, Any]:
-    """Return mode and hosts of the first level that sets a mode."""
-    first = next(level for level in levels if level.network_mode is not None)
-    return {"network_mode": first.network_mode, "allowed_hosts": first.allowed_hosts or None}
 
 
 def _verifier_environment(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from coding_model_project.episodes.tool_calls import ToolCall
 from coding_model_project.harbor.gateway import requests
 from coding_model_project.harbor.gateway.requests import MODEL, Answer, Ended, Reading, wrong
 
@@ -115,8 +116,8 @@ def _calls(given: Any, where: str) -> list[dict[str, Any]]:
             raise wrong(here, "must have a name and arguments")
         name = requests.text_of(function.get("name"), f"{here}.name")
         arguments = requests.text_of(function.get("arguments", "{}"), f"{here}.arguments")
-        id = str(one.get("id") or "")
-        calls.append(requests.Call(id=id, name=name, arguments=arguments).entry())
+        call = ToolCall(name=name, arguments=arguments)
+        calls.append(call.openai(str(one.get("id") or "")))
     return calls
 
 

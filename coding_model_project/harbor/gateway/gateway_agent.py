@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +19,7 @@ from coding_model_project.config_key import named_callable
 from coding_model_project.errors import CodingModelError, ConfigError, HarborError
 from coding_model_project.harbor.agents import Agent, AgentTimeoutError, NonZeroAgentExitCodeError
 from coding_model_project.harbor.environment.base import Environment
+from coding_model_project.harbor.environment.calls import calling
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
 from coding_model_project.harbor.format.task import Step, Task
 from coding_model_project.harbor.gateway.requests import MODEL
@@ -28,7 +28,6 @@ from coding_model_project.harbor.gateway.session import AgentSession
 from coding_model_project.harbor.harbor_config import AgentConfig, AgentEnding, AgentPlace
 from coding_model_project.harbor.rooms.rooms import Room
 from coding_model_project.isolation.processes import TOKEN
-from coding_model_project.isolation.tether import tethered
 
 ROOM_PORT = 8321
 """The gateway's port on the loopback of a room."""
@@ -163,7 +162,7 @@ class GatewayAgent:
         url = f"http://127.0.0.1:{ROOM_PORT}/v1"
         variables = _variables(url, work.session, _IN_ROOM, task)
         asked = of_bytes(_TASK_FILE, step.instruction.encode("utf-8", "replace"))
-        home = Tree(((_CODEX_HOME, "d", 0o777, 0),))  # the agent's user keeps its own files there
+        home = Tree(((_CODEX_HOME, "d", 0o777, ""),))  # the agent's user keeps its own files there
         codex = of_bytes(_CODEX_FILE, _codex(url, work.session).encode())
         try:
             await environment.write_tree(_IN_ROOM, asked + home + codex)
@@ -244,15 +243,10 @@ _INHERITED = (
 """Variables that an agent inherits from this process: none of the training's credentials."""
 
 _GRACE_S = 2.0
-_KILL_S = 30.0
-"""Wall seconds to kill all of an agent's processes."""
-_TAIL_BYTES = 4000
 
 
 async def _run_here(command: str, *, cwd: Path, env: Mapping[str, str]) -> Exit:
-    """Run a command, tethered to this process (`isolation.tether`), until it and its descendants end.
-
-    If this is cancelled, they are ended: by SIGTERM first, then by SIGKILL.
+    """Run a command until it and its descendants end. If this is cancelled, they are ended.
 
     Args:
         env: variables in addition to the few inherited ones.
@@ -261,43 +255,13 @@ async def _run_here(command: str, *, cwd: Path, env: Mapping[str, str]) -> Exit:
         OSError: it cannot be started.
     """
     kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    process = await asyncio.create_subprocess_exec(
-        *tethered(["/bin/bash", "-c", command], grace_s=_GRACE_S),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+    async with calling(
+        ["/bin/bash", "-c", f"exec 2>&1\n{command}"],
         cwd=cwd,
         env={**kept, **env},
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    tail = bytearray()
-    reading = asyncio.ensure_future(_read(process.stdout, tail))
-    try:
-        code = await process.wait()
-    finally:
-        await _end(process)
-        await asyncio.wait((reading,), timeout=_GRACE_S)
-        reading.cancel()
-    output = tail.decode("utf-8", "replace").strip()
+        max_output=8 * _TAIL_CHARS,
+        grace_s=_GRACE_S,
+    ) as call:
+        code = await asyncio.shield(call.ended)
+    output = call.stdout.take()[0].decode("utf-8", "replace").strip()
     return code if code >= 0 else 128 - code, output
-
-
-async def _read(output: asyncio.StreamReader, tail: bytearray) -> None:
-    """Read all output, and keep its end."""
-    while chunk := await output.read(1 << 16):
-        tail += chunk
-        del tail[:-_TAIL_BYTES]
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    with suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(_GRACE_S + _KILL_S):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()

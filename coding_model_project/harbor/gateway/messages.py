@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from coding_model_project.episodes.tool_calls import object_text
+from coding_model_project.episodes.tool_calls import ToolCall, object_text
 from coding_model_project.harbor.gateway import requests
-from coding_model_project.harbor.gateway.requests import Answer, Call, Message, Reading, wrong
+from coding_model_project.harbor.gateway.requests import Answer, Message, Reading, wrong
 
 _BILLING = "x-anthropic-billing-header"
 """The beginning of a block of Claude Code's that differs in each request."""
@@ -137,8 +137,8 @@ def _add_assistant(message: Message, blocks: list[dict[str, Any]], where: str) -
                 pass  # never the policy's
             case "tool_use":
                 given = json.dumps(block.get("input") or {}, ensure_ascii=False)
-                call = Call(id=text("id"), name=text("name"), arguments=given)
-                message.setdefault("tool_calls", []).append(call.entry())
+                call = ToolCall(name=text("name"), arguments=given)
+                message.setdefault("tool_calls", []).append(call.openai(text("id")))
             case kind:
                 raise wrong(f"{where}[{at}].type", f"{kind!r:.60} is not the policy's")
 

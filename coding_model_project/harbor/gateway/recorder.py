@@ -30,41 +30,23 @@ _SAME_IDS, _SAME_TEXT, _BEGINNING = 3, 2, 1
 _Seen = tuple[frozenset[str], list[tuple[str, str]], list[str], str, list[str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """A recorded reply."""
-
-    message: Message
-    """As the client received it."""
-    text: str
-    """Its text after the thought with the stop text that the client did not receive."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A reply that a client sent back."""
-
-    reply: Reply
-    added: str
-    """The text that the client added to it."""
-
-
-def best(sent: Message, replies: Sequence[Reply], history: History) -> Found | None:
-    """Return the reply that an assistant's message is most likely to be, the latest of equal ones.
+def best(sent: Message, turns: Sequence[Turn], history: History) -> tuple[Turn, str] | None:
+    """Return the turn whose reply an assistant's message is most likely to be, the latest of equal ones,
+    and the text that the client added to it.
 
     Args:
         history: `sent` accepts only replies whose thought, text and calls are unchanged.
     """
     if history is History.sent:
         same = identity(sent)
-        exact = [one for one in replies if identity(one.message) == same]
-        return Found(reply=exact[-1], added="") if exact else None
+        exact = [one for one in turns if identity(one.answer.message) == same]
+        return (exact[-1], "") if exact else None
     seen = _seen(sent)  # once: it may be long
-    ranked = [(rank, one) for one in reversed(replies) if (rank := _rank(seen, one)) is not None]
+    ranked = [(rank, one) for one in reversed(turns) if (rank := _rank(seen, one)) is not None]
     if not ranked:
         return None
-    (kind, *_), reply = max(ranked, key=lambda one: one[0])
-    return Found(reply=reply, added=_added(sent, reply) if kind == _BEGINNING else "")
+    (kind, *_), turn = max(ranked, key=lambda one: one[0])
+    return turn, _added(sent, turn) if kind == _BEGINNING else ""
 
 
 def identity(message: Message) -> list[Any]:
@@ -85,10 +67,10 @@ def digest(before: bytes, what: list[Any]) -> bytes:
     return hashlib.blake2b(before + json.dumps(what).encode(), digest_size=_DIGEST_BYTES).digest()
 
 
-def _rank(seen: _Seen, reply: Reply) -> tuple[int, bool, int] | None:
+def _rank(seen: _Seen, turn: Turn) -> tuple[int, bool, int] | None:
     """Return how well a message matches a reply; None if it does not."""
     ids, calls, thought, text, words = seen
-    own_ids, own_calls, own_thought, own, own_words = _seen(reply.message)
+    own_ids, own_calls, own_thought, own, own_words = _seen(turn.answer.message)
     same_thought = thought == own_thought
     if ids and ids <= own_ids:
         return _SAME_IDS, same_thought, len(ids)
@@ -111,11 +93,11 @@ def _seen(message: Message) -> _Seen:
     return ids, calls, thought.split(), text, text.split()
 
 
-def _added(sent: Message, reply: Reply) -> str:
+def _added(sent: Message, turn: Turn) -> str:
     """Return what a client's text has after a reply's, whose stop text it may have put back."""
     _, text = _parts(sent)
-    _, own = _parts(reply.message)
-    for beginning in (reply.text.strip(), own):
+    _, own = _parts(turn.answer.message)
+    for beginning in (turn.text.strip(), own):
         if text.startswith(beginning):
             return text[len(beginning) :].strip()
     return ""
@@ -249,10 +231,8 @@ class Recorder:
 
     def __init__(self, history: History = History.recorded) -> None:
         self._history = history
-        self._after: dict[bytes, Turn] = {}
-        """The turn of a reply by the digest of the conversation up to it."""
-        self._replies: dict[bytes, list[Reply]] = {}
-        """The replies to a conversation by its digest."""
+        self._replies: dict[bytes, list[Turn]] = {}
+        """The turns that replied to a conversation, by its digest."""
         self.turns: list[Turn] = []
 
     def find(self, ask: Ask) -> Place:
@@ -264,11 +244,11 @@ class Recorder:
             found = None
             if sent["role"] == "assistant":
                 found = best(sent, self._replies.get(at, ()), self._history)
-            shown, added = (sent, "") if found is None else (found.reply.message, found.added)
-            messages.append(shown)
-            at = digest(at, identity(shown))
-            if found is not None:
-                after, known = self._after[at], len(messages)
+            turn, added = found or (None, "")
+            messages.append(sent if turn is None else turn.answer.message)
+            at = digest(at, identity(messages[-1]))
+            if turn is not None:
+                after, known = turn, len(messages)
             if added:
                 messages.append({"role": "assistant", "content": added})
                 at = digest(at, identity(messages[-1]))
@@ -276,9 +256,7 @@ class Recorder:
 
     def add(self, place: Place, turn: Turn) -> None:
         """Record a reply."""
-        reply = Reply(message=turn.answer.message, text=turn.text)
-        self._after[digest(place.at, identity(reply.message))] = turn
-        self._replies.setdefault(place.at, []).append(reply)
+        self._replies.setdefault(place.at, []).append(turn)
         self.turns.append(turn)
 
     def ends(self, *, only_tools: bool = False) -> list[Turn]:

@@ -81,18 +81,10 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A tool call."""
+class Call(ToolCall):
+    """A tool call in a reply."""
 
     id: str
-    name: str
-    arguments: str
-    """JSON text, possibly invalid."""
-
-    def entry(self) -> dict[str, Any]:
-        """Return the call as an entry of a message's `tool_calls`."""
-        function = {"name": self.name, "arguments": self.arguments}
-        return {"id": self.id, "type": "function", "function": function}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +110,7 @@ class Answer:
             message["reasoning_content"] = self.thought
         if self.calls:
             message["content"] = self.text or None
-            message["tool_calls"] = [one.entry() for one in self.calls]
+            message["tool_calls"] = [one.openai(one.id) for one in self.calls]
         return message
 
 

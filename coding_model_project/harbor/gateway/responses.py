@@ -18,6 +18,7 @@ from typing import Any
 from uuid import uuid4
 
 from coding_model_project import strict_json
+from coding_model_project.episodes.tool_calls import ToolCall
 from coding_model_project.harbor.gateway import requests
 from coding_model_project.harbor.gateway.requests import Answer, Call, Message, Reading, wrong
 
@@ -181,9 +182,9 @@ def _add(reading: Reading, messages: list[Message], item: Mapping[str, Any], whe
     def add_call(arguments: str) -> None:
         space, name = item.get("namespace"), text("name")
         name = _flat(text("namespace"), name) if space else name
-        call = Call(id=text("call_id"), name=name, arguments=arguments)
+        call = ToolCall(name=name, arguments=arguments)
         message = requests.assistant_at_end(messages)
-        message.setdefault("tool_calls", []).append(call.entry())
+        message.setdefault("tool_calls", []).append(call.openai(text("call_id")))
 
     match item.get("type", "message"):
         case "message":

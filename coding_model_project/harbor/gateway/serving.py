@@ -33,37 +33,27 @@ _MODEL = {"id": MODEL, "object": "model", "created": 0, "owned_by": "coding_mode
 _log = logging.getLogger(__name__)
 
 
-class Sessions:
-    """The open sessions by key. Only hashes of keys are stored and compared."""
+Sessions = dict[bytes, AgentSession]
+"""The open sessions. Only hashes of keys are stored and compared."""
 
-    def __init__(self) -> None:
-        self._by_hash: dict[bytes, AgentSession] = {}
 
-    def add(self, session: AgentSession) -> None:
-        """Accept requests with this session's key."""
-        self._by_hash[_hash(session.key)] = session
+def _session_of(sessions: Sessions, request: Request) -> AgentSession:
+    """Return the session of a request's key.
 
-    def remove(self, session: AgentSession) -> None:
-        """Reject requests with this session's key."""
-        self._by_hash.pop(_hash(session.key), None)
-
-    def of(self, request: Request) -> AgentSession:
-        """Return the session of a request's key.
-
-        Raises:
-            RequestError: no open session has this key.
-        """
-        kind, _, key = request.headers.get("authorization", "").partition(" ")
-        keys = [key if kind.lower() == "bearer" else "", request.headers.get("x-api-key", "")]
-        for one in keys:
-            if session := self._by_hash.get(_hash(one.strip())):
-                return session
-        raise RequestError(
-            "no sample has this key: send Authorization: Bearer OPENAI_API_KEY, or x-api-key",
-            status=401,
-            kind="authentication_error",
-            code="invalid_api_key",
-        )
+    Raises:
+        RequestError: no open session has this key.
+    """
+    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    keys = [key if kind.lower() == "bearer" else "", request.headers.get("x-api-key", "")]
+    for one in keys:
+        if session := sessions.get(_hash(one.strip())):
+            return session
+    raise RequestError(
+        "no sample has this key: send Authorization: Bearer OPENAI_API_KEY, or x-api-key",
+        status=401,
+        kind="authentication_error",
+        code="invalid_api_key",
+    )
 
 
 def make_app(sessions: Sessions, *, max_bytes: int) -> Starlette:
@@ -74,7 +64,7 @@ def make_app(sessions: Sessions, *, max_bytes: int) -> Starlette:
     """
 
     async def read(request: Request, form: type[Exchange]) -> tuple[AgentSession, Exchange]:
-        session = sessions.of(request)
+        session = _session_of(sessions, request)
         session.admit()
         body = await _body(request, max_bytes)
         return session, form.read(body, wishes=session.wishes)
@@ -96,12 +86,12 @@ def make_app(sessions: Sessions, *, max_bytes: int) -> Starlette:
         return JSONResponse({"input_tokens": await session.count(exchange.ask)})
 
     async def models(request: Request) -> Response:
-        sessions.of(request)
+        _session_of(sessions, request)
         is_list = "name" not in request.path_params
         return JSONResponse({"object": "list", "data": [_MODEL]} if is_list else _MODEL)
 
     async def shell(request: Request) -> Response:
-        session = sessions.of(request)
+        session = _session_of(sessions, request)
         session.admit()
         given = read_object(await _body(request, max_bytes))
         command, timeout_s = given.get("command"), given.get("timeout_s")
@@ -214,7 +204,7 @@ class Gateway:
 
     def __init__(self, *, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._sessions = Sessions()
+        self._sessions: Sessions = {}
         self._stack = contextlib.AsyncExitStack()
         self._port = 0
 
@@ -232,17 +222,16 @@ class Gateway:
     @contextlib.contextmanager
     def open(self, session: AgentSession) -> Iterator[str]:
         """Accept a session's key on loopback; yields the address."""
-        self._sessions.add(session)
+        self._sessions[_hash(session.key)] = session
         try:
             yield f"http://127.0.0.1:{self._port}/v1"
         finally:
-            self._sessions.remove(session)
+            del self._sessions[_hash(session.key)]
 
     @asynccontextmanager
     async def on(self, listening: socket.socket, session: AgentSession) -> AsyncIterator[None]:
         """Serve only this session on a socket. Its key is not accepted on loopback."""
-        only = Sessions()
-        only.add(session)
+        only = {_hash(session.key): session}
         async with self._serving(only, listening, _CONNECTIONS_OF_A_ROOM):
             yield
 

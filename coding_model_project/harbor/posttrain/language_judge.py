@@ -7,13 +7,15 @@ the endpoint is unreachable or answers anything else, the verdict is missing, an
 from __future__ import annotations
 
 import json
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import httpx
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.posttrain.left_files import Left
 from coding_model_project.harbor.posttrain.submission import JudgeError, Judgement, Verdict
+from coding_model_project.http import bearer
 
 JUDGE = "language_model"
 URL, MODEL, KEY = "POSTTRAIN_JUDGE_URL", "POSTTRAIN_JUDGE_MODEL", "POSTTRAIN_JUDGE_KEY"
@@ -21,7 +23,6 @@ URL, MODEL, KEY = "POSTTRAIN_JUDGE_URL", "POSTTRAIN_JUDGE_MODEL", "POSTTRAIN_JUD
 
 MOST_CHARS = 60_000
 _MOST_OF_ONE = 6_000
-_MOST_ANSWER = 1 << 20
 _TIMEOUT_S = 300.0
 _MOST_QUOTED = 200
 _CODE = (".py", ".sh", ".ipynb", ".yaml", ".yml", ".toml", ".md", ".txt")
@@ -110,29 +111,22 @@ def _shown(files: Sequence[Left]) -> str:
 
 
 def _answer(endpoint: Endpoint, prompt: str) -> str:
-    body = {
-        "model": endpoint.model,
-        "temperature": 0,
-        "messages": [{"role": "user", "content": prompt}],
-    }
-    headers = {"Content-Type": "application/json"}
-    if endpoint.key:
-        headers["Authorization"] = f"Bearer {endpoint.key}"
-    url = f"{endpoint.url}/chat/completions"
-    if not url.startswith(("http://", "https://")):
-        raise JudgeError(f"{URL}={endpoint.url}: expected an http or https address")
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    messages = [{"role": "user", "content": prompt}]
+    body = {"model": endpoint.model, "temperature": 0, "messages": messages}
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
-            content = response.read(_MOST_ANSWER)
-    except (OSError, ValueError) as error:
+        answered = httpx.post(
+            f"{endpoint.url}/chat/completions",
+            json=body,
+            headers=bearer(endpoint.key),
+            timeout=_TIMEOUT_S,
+        ).raise_for_status()
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise JudgeError(f"{endpoint.url} does not answer: {_one_line(str(error))}") from error
     try:
-        text = json.loads(content)["choices"][0]["message"]["content"]
+        text = answered.json()["choices"][0]["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise JudgeError(
-            f"{endpoint.url}: expected a chat completion, got "
-            f"{_one_line(content.decode('utf-8', 'replace'))!r}"
+            f"{endpoint.url}: expected a chat completion, got {_one_line(answered.text)!r}"
         ) from error
     if not isinstance(text, str):
         raise JudgeError(f"{endpoint.url}: the completion has no text")

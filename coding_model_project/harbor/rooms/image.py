@@ -118,7 +118,7 @@ def read_image(folder: Path, docker_image: str | None = None) -> Image:
         made = _follow(made, one, folder)
     if made is None:
         raise ImageError(f"{dockerfile}: has no FROM")
-    if len(made.files.body) > _MAX_BYTES:
+    if made.files.n_bytes > _MAX_BYTES:
         raise NeedsContainer(f"{dockerfile}: its files hold more than {_MAX_BYTES} bytes")
     return made
 

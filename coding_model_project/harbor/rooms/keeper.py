@@ -202,7 +202,7 @@ class _Phase:
                     self._streams += self._running.streams
                     return  # `_finish` answers
                 case "write":
-                    tree.unpack(request["path"], request["entries"], body)
+                    tree.unpack(request["path"], tree.Tree.of_frame(request["entries"], body))
                 case "read":
                     content = tree.read(request["path"], request["max_bytes"])
                 case "pack" | "changes" as kind:
@@ -214,7 +214,8 @@ class _Phase:
                         devices=own if kind == "changes" else None,
                         only=request.get("only"),
                     )
-                    answer, content = {"entries": packed.entries}, packed.body
+                    entries, content = packed.frame()
+                    answer = {"entries": entries}
                 case "listen":
                     # A socket on this room's loopback, for the host to serve.
                     with socket.create_server(("127.0.0.1", request["port"])) as listening:

@@ -10,10 +10,10 @@ import shlex
 import socket
 import struct
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self, Unpack
 
 from coding_model_project.concurrency import Once
 from coding_model_project.grading.base import ROOMS
@@ -28,6 +28,7 @@ from coding_model_project.harbor.environment.base import (
     Environments,
     Killed,
     NeedsContainer,
+    Terms,
     prepared,
 )
 from coding_model_project.harbor.environment.definition import defined
@@ -38,10 +39,6 @@ from coding_model_project.harbor.rooms.root import CLEARING_S, interpreter_folde
 from coding_model_project.isolation.child import Helper
 from coding_model_project.isolation.proc_files import longest_s
 from coding_model_project.sandbox.embedded import frames
-
-if TYPE_CHECKING:
-    from coding_model_project.harbor.export.judging import ExportedJudge, Judged
-    from coding_model_project.harbor.format.task import Step, Task
 
 _START_S = 60.0
 _ANSWER_S = 60.0
@@ -81,15 +78,12 @@ class EmbeddedEnvironments(Environments):
 
     Args:
         agent: a folder that rooms mount at /opt/agent, read-only.
-        shortcuts: judge exported tasks without running their verifiers (`harbor.export.judging`).
     """
 
     identity = f"harbor/{ROOMS}"
 
-    def __init__(self, agent: Path | None = None, shortcuts: bool = True) -> None:
-        self._agent, self._shortcuts = agent and agent.resolve(), shortcuts
-        self._exported: ExportedJudge | None = None
-        self._stack = AsyncExitStack()
+    def __init__(self, agent: Path | None = None) -> None:
+        self._agent = agent and agent.resolve()
         self._keeper: Helper | None = None
         self._restarting = asyncio.Lock()
         self._images: Once[tuple[Path, str | None], tuple[Image, Tree]] = Once(_KEPT_IMAGES)
@@ -104,24 +98,9 @@ class EmbeddedEnvironments(Environments):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        try:
-            await self._stack.aclose()
-        finally:
-            keeper, self._keeper = self._keeper, None
-            if keeper is not None:
-                await asyncio.to_thread(keeper.stop)
-
-    async def judge_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
-        """See `Environments.judge_apart`."""
-        if not self._shortcuts:
-            return None
-        if self._exported is None:
-            # Imported here: it takes longer than most commands, and few tasks need it.
-            from coding_model_project.harbor.export.judging import ExportedJudge
-
-            self._exported = ExportedJudge()
-            self._stack.push_async_exit(self._exported)
-        return await self._exported.judge(task, step, artifacts)
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            await asyncio.to_thread(keeper.stop)
 
     async def create(
         self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
@@ -253,25 +232,10 @@ class Room(Environment):
             await self.write_tree("/", self._files)
         await self.write_tree(self.workdir, Tree())
 
-    async def execute(
-        self,
-        command: str,
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        timeout_s: float | None,
-        user: str | int | None,
-        max_output: int,
-    ) -> CommandResult:
+    async def execute(self, command: str, **terms: Unpack[Terms]) -> CommandResult:
         """See `Environment.run_command`."""
-        what = {
-            "text": command,
-            "cwd": cwd,
-            "env": dict(env),
-            "timeout_s": timeout_s,
-            "user": user,
-            "max_output": max_output,
-        }
+        timeout_s, max_output = terms["timeout_s"], terms["max_output"]
+        what = {"text": command, **terms}
         wait_s = None if timeout_s is None else longest_s(timeout_s) + _ANSWER_S
         head, body = await self._ask({"do": "run", "command": what}, wait_s=wait_s)
         if head["failed"]:
@@ -314,12 +278,13 @@ class Room(Environment):
 
     async def _pack(self, request: dict[str, Any]) -> Tree:
         head, body = await self._ask(request)
-        return Tree(tuple(map(tuple, head["entries"])), body)
+        return Tree.of_frame(head["entries"], body)
 
     async def write_tree(self, path: str, tree: Tree) -> None:
         """See `Environment.write_tree`."""
-        request = {"do": "write", "path": self.absolute(path), "entries": tree.entries}
-        await self._ask(request, tree.body)
+        entries, body = tree.frame()
+        request = {"do": "write", "path": self.absolute(path), "entries": entries}
+        await self._ask(request, body)
 
     async def listen(self, port: int) -> socket.socket:
         """Return a socket that listens on the room's own loopback, for this process to serve.

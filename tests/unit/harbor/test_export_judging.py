@@ -1,25 +1,31 @@
-"""Exported tasks are judged without their verifiers: as these judge, and only if they are unchanged."""
+"""The verifiers of exported tasks judge as this package does."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from coding_model_project.errors import UngradableError
+from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.retries import Limiter
 from coding_model_project.harbor.agents import Script, SolutionFile
 from coding_model_project.harbor.export.exporting import export
-from coding_model_project.harbor.export.judging import ExportedJudge
-from coding_model_project.harbor.format.task import Task, load_task
-from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
+from coding_model_project.harbor.export.verifier import problem_of
+from coding_model_project.harbor.format.task import load_task
+from coding_model_project.harbor.harbor_config import Integrity
+from coding_model_project.harbor.rooms.rooms import PATH
 from coding_model_project.harbor.trial import Trials
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Problem, Stdin, Test
-from tests.tables import tables
 from tests.text_cases import text_cases
-from tests.unit.harbor.places import need_rooms, run_in_environments
-
-CASES = tables("harbor")
+from tests.unit.harbor.places import run_in_environments
 
 pytestmark = pytest.mark.sandbox
 
@@ -62,30 +68,52 @@ ODD: dict[str, list[bytes | str]] = {
 }
 
 
-def judged(folder: Path, tried: Sequence[tuple[Problem, bytes | str]], *, shortcuts: bool):
-    """Return rewards, integrity and exception of programs, by the verifier or without it."""
+def by_verifier(folder: Path, given: Problem, programs: Sequence[bytes | str]):
+    """Return the programs' rewards, integrity and exception, of exported tasks in rooms."""
+    (exported,) = export([given], folder).tasks
 
-    async def run(environments, number: int, places: asyncio.Semaphore):
-        given, program = tried[number]
-        (exported,) = export([given], folder / f"{number}-{shortcuts}").tasks
-        async with places:
-            agent = Written(program.encode() if isinstance(program, str) else program)
-            outcome = await Trials(environments).run(load_task(exported), agent)
-        return outcome.rewards, outcome.integrity, outcome.exception
+    async def use(environments):
+        async def one(program):
+            async with places:
+                agent = Written(program.encode() if isinstance(program, str) else program)
+                outcome = await Trials(environments).run(load_task(exported), agent)
+            return outcome.rewards, outcome.integrity, outcome.exception
+
+        places = asyncio.Semaphore(AT_ONCE)
+        return await asyncio.gather(*map(one, programs))
+
+    return run_in_environments(use)
+
+
+def by_sandbox(folder: Path, given: Problem, programs: Sequence[bytes | str]):
+    """Return the same by this package's judge, with the limits of an exported task."""
+    (exported,) = export([given], folder).tasks
+    python = shutil.which("python3", path=f"{PATH}:{sys.base_prefix}/bin")  # that of rooms
+    problem = problem_of(json.loads((exported / "tests" / "cases.json").read_text()))
 
     async def all_of_them():
-        places = asyncio.Semaphore(AT_ONCE)
-        async with EmbeddedEnvironments(shortcuts=shortcuts) as environments:
-            return await asyncio.gather(*(run(environments, n, places) for n in range(len(tried))))
+        async with EmbeddedSandbox(python=python) as sandbox:
+            grader = ExecutionGrader(sandbox, stop_early=False, limiter=Limiter(AT_ONCE))
+            return await asyncio.gather(*(one(grader, program) for program in programs))
 
-    need_rooms()
+    async def one(grader, program):
+        share = 0.0
+        with suppress(UnicodeDecodeError):
+            code = program if isinstance(program, str) else program.decode()
+            try:
+                errors = [r.error for r in (await grader.grade_code(problem, code)).results]
+            except UngradableError as error:
+                return error
+            share = errors.count(None) / len(errors)
+        return {"reward": float(share == 1), "pass_rate": share}, Integrity.isolated, None
+
     return asyncio.run(all_of_them())
 
 
-def both_ways(folder: Path, tried: Sequence[tuple[Problem, bytes | str]]):
-    """Return each program with its outcomes by the verifier and without it."""
-    slow, fast = (judged(folder, tried, shortcuts=shortcuts) for shortcuts in (False, True))
-    return [(program, *ends) for (_, program), *ends in zip(tried, slow, fast, strict=True)]
+def both_ways(folder: Path, given: Problem, programs: Sequence[bytes | str]):
+    """Return each program with its outcomes by the verifier and by the sandbox."""
+    slow, fast = (way(folder / way.__name__, given, programs) for way in (by_verifier, by_sandbox))
+    return list(zip(programs, slow, fast, strict=True))
 
 
 class Written:
@@ -101,53 +129,20 @@ class Written:
 
 
 @pytest.mark.parametrize("form", PROBLEMS)
-def test_programs_earn_what_the_verifier_gives(tmp_path, form):
+def test_programs_earn_what_the_judge_gives(tmp_path, form):
     given = PROBLEMS[form]
     programs = [given.gold[0], *(text for _, mark, text in WRITTEN if mark == form)]
     programs += ODD.get(form, [])
-    found = both_ways(tmp_path / "all", [(given, program) for program in programs])
+    found = both_ways(tmp_path / "all", given, programs)
     # On a busy machine a program may get too little time for a verdict: such are tried again.
-    doubted = [(given, program) for program, slow, fast in found if slow != fast]
-    assert [one for one in both_ways(tmp_path / "again", doubted) if one[1] != one[2]] == []
-    assert found[0][2][0] == {"reward": 1.0, "pass_rate": 1.0}
+    doubted = [program for program, slow, fast in found if slow != fast]
+    again = both_ways(tmp_path / "again", given, doubted)
+    judged = [one for one in again if one[1][0] and not isinstance(one[2], UngradableError)]
+    assert [one for one in judged if one[1] != one[2]] == []
+    assert found[0][1][0] == {"reward": 1.0, "pass_rate": 1.0}
 
 
-CHANGES = CASES["changes"]
-
-
-def is_judged_apart(task: Task) -> bool:
-    judge = ExportedJudge()
-    return judge._look_up(task, task.steps[0]) is not None
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_task_that_was_changed_has_its_verifier_run(tmp_path, name):
-    (folder,) = export([SCRIPT], tmp_path / "tasks").tasks
-    assert is_judged_apart(load_task(folder))
-    (folder / name).write_text(CHANGES[name])
-    assert not is_judged_apart(load_task(folder))
-
-
-@pytest.mark.parametrize(("old", "new"), CASES["settings task"])
-def test_settings_of_a_task_count_too(tmp_path, old, new):
-    (folder,) = export([SCRIPT], tmp_path / "tasks").tasks
-    config = folder / "task.toml"
-    assert old in config.read_text()
-    config.write_text(config.read_text().replace(old, new, 1))
-    assert not is_judged_apart(load_task(folder))
-
-
-def test_other_cases_are_seen_at_once(tmp_path):
-    (folder,) = export([SCRIPT], tmp_path / "tasks").tasks
-    judge, task = ExportedJudge(), load_task(folder)
-    before = judge._look_up(task, task.steps[0])
-    cases = folder / "tests" / "cases.json"
-    cases.write_text(cases.read_text().replace("4040", "4041"))
-    after = judge._look_up(task, task.steps[0])
-    assert before is not None and after is not None and before.problem != after.problem
-
-
-def test_what_is_no_program_is_the_verifiers_to_judge(tmp_path):
+def test_what_is_no_program_earns_nothing(tmp_path):
     (folder,) = export([SCRIPT], tmp_path / "tasks").tasks
 
     async def use(environments):

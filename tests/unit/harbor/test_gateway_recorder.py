@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from coding_model_project.episodes.tool_calls import bash_call
 from coding_model_project.harbor.gateway.chat import Chat
-from coding_model_project.harbor.gateway.recorder import Reply, best
+from coding_model_project.harbor.gateway.recorder import best
 from coding_model_project.harbor.gateway.requests import Ask
 from coding_model_project.harbor.gateway.session import Session
 from coding_model_project.harbor.harbor_config import History
@@ -206,11 +207,11 @@ def test_other_tools_begin_another_conversation_and_the_longest_comes_last():
 @pytest.mark.parametrize(("made", "sent", "added"), CASES["replies sent back"])
 def test_a_reply_is_known_however_a_client_writes_it(made, sent, added):
     made = CASES["replies"][made]
-    reply = Reply(message=made, text="Now.\n<code>ls</code>")
-    found = best(sent, [reply], History.recorded)
-    assert (None if found is None else found.added) == added
-    assert best(sent, [reply], History.sent) is None
-    assert best(made, [reply], History.sent) is not None
+    turn = SimpleNamespace(answer=SimpleNamespace(message=made), text="Now.\n<code>ls</code>")
+    found = best(sent, [turn], History.recorded)
+    assert (None if found is None else found[1]) == added
+    assert best(sent, [turn], History.sent) is None
+    assert best(made, [turn], History.sent) is not None
 
 
 def test_titles_are_left_out_where_conversations_with_tools_train():

@@ -150,10 +150,8 @@ def outcome(path, *steps, rewards=None, error=None):
 def test_a_trial_is_kept_with_its_files_but_no_link_to_others(job, tmp_path):
     (tmp_path / "out.txt").write_text("kept")
     files = of_files([("out.txt", tmp_path / "out.txt")])
-    artifacts = Tree(
-        entries=(*files.entries, ("link", "l", 0o777, "/etc/hostname")), body=files.body
-    )
-    planted = Tree((("manifest.json", "d", 0o755, 0),))
+    artifacts = Tree((*files.entries, ("link", "l", 0o777, "/etc/hostname")))
+    planted = Tree((("manifest.json", "d", 0o755, ""),))
     one_file = of_files([("", tmp_path / "out.txt")])
     collected = (
         Collected(source="/logs/artifacts", path="logs/artifacts", destination=".", found=planted),
@@ -169,13 +167,13 @@ def test_a_trial_is_kept_with_its_files_but_no_link_to_others(job, tmp_path):
         ),
     )  # fmt: skip
     hostile = (
-        ("deep", "d", 0o755, 0),
+        ("deep", "d", 0o755, ""),
         ("deep/up", "l", 0o777, ".."),
         ("out", "l", 0o777, "deep/up/.."),  # stays inside by its text, and leads out
-        ("out/planted", "f", 0o644, 0),
-        ("../planted", "f", 0o644, 0),
-        ("test-stdout.txt", "d", 0o755, 0),
-        ("run", "f", 0o4755, 0),
+        ("out/planted", "f", 0o644, b""),
+        ("../planted", "f", 0o644, b""),
+        ("test-stdout.txt", "d", 0o755, ""),
+        ("run", "f", 0o4755, b""),
     )
     step = StepOutcome(
         name=None, rewards={"reward": 1}, verifier_output="ok\n", collected=collected,

@@ -25,7 +25,7 @@ def folder(tmp_path):
 def test_what_is_packed_is_unpacked(folder, tmp_path):
     packed = tree.pack(str(folder), 1000, 100)
     assert packed.file("sub/run.sh") == b"x" * 100
-    tree.unpack(str(tmp_path / "again"), packed.entries, packed.body)
+    tree.unpack(str(tmp_path / "again"), Tree.of_frame(*packed.frame()))
     again = tmp_path / "again"
     assert (again / "sub/run.sh").read_text() == "x" * 100
     assert os.access(again / "sub/run.sh", os.X_OK) and (again / "inside").is_symlink()
@@ -34,13 +34,13 @@ def test_what_is_packed_is_unpacked(folder, tmp_path):
 
 def test_links_are_kept_and_not_followed(folder):
     packed = tree.pack(str(folder), 1000, 100)
-    assert b"host" not in packed.body
+    assert b"host" not in packed.frame()[1]
     assert ("sub/out", "l") in [entry[:2] for entry in packed.entries]
     assert [entry[0] for entry in packed.safe().entries if entry[1] == "l"] == ["inside"]
 
 
 def test_a_link_in_the_way_is_replaced(folder, tmp_path):
-    tree.unpack(str(folder), [("sub/out", "f", 0o644, 3)], b"new")
+    tree.unpack(str(folder), tree.of_bytes("sub/out", b"new"))
     assert (folder / "sub/out").read_text() == "new"
     assert (tmp_path / "secret").read_text() == "host"
 
@@ -64,4 +64,4 @@ def test_parts_of_a_tree():
     assert made.within("tests") == tree.of_bytes("a", b"1")
     assert made.without(["*.log"]).file("c.log") is None
     assert made.without(["*.log"]).file("b") == b"22"
-    assert Tree().below("app/x").entries == (("app", "d", 0o755, 0), ("app/x", "d", 0o755, 0))
+    assert Tree().below("app/x").entries == (("app", "d", 0o755, ""), ("app/x", "d", 0o755, ""))
