@@ -203,7 +203,7 @@ def _prepare_resume(config: DictConfig, recorded: DictConfig, inputs: Inputs) ->
     trainer = config.trainer
     if (store := open_store(config, print)) is not None:
         store.check_writable()
-        if trainer.resume_mode != "auto" and (steps := store.readable_steps()):
+        if trainer.resume_mode != "auto" and (steps := store.steps()):
             raise ConfigError(
                 f"coding.checkpoints.url={store.url}: has checkpoints up to global_step_{steps[0]}, "
                 f"which trainer.resume_mode={trainer.resume_mode} does not resume from; set another "

@@ -323,9 +323,9 @@ def _age_s(store: ObjectStore) -> float:
     """Return the seconds since the index was written, by the store's own clock."""
     probe = "mirror.now"
     store.write(probe, b"")
-    now, written = store.modified(probe), store.modified(INDEX)
+    now, written = (store.entry(path).modified for path in (probe, INDEX))
     store.remove(probe)
-    return (now - written).total_seconds() if now and written else 0.0
+    return now - written if now and written else 0.0
 
 
 def _note_death(attempt: Path) -> None:

@@ -12,7 +12,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -35,9 +35,8 @@ class Question:
 
     run_dir: str
     token: str
-    files: Mapping[str, str]
-    """Fingerprints on the driver's node by `key=path`."""
-    versions: Mapping[str, str]
+    facts: Mapping[str, str]
+    """What the driver's node has: fingerprints of files by `key=path`, versions by package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +72,8 @@ def question(run_dir: Path, files: Mapping[str, Path]) -> Iterator[Question]:
     probe.mkdir()
     try:
         (probe / "driver").write_text(token)
-        yield Question(
-            run_dir=str(run_dir),
-            token=token,
-            files={name: look_of(path) for name, path in files.items()},
-            versions=versions(),
-        )
+        looks = {name: look_of(path) for name, path in files.items()}
+        yield Question(run_dir=str(run_dir), token=token, facts=looks | versions())
     finally:
         with suppress(OSError):
             shutil.rmtree(probe)
@@ -127,11 +122,15 @@ def answer(question: Question, node: str, *, patience_s: float = STALE_S + 10) -
         node: a unique identifier of this node.
         patience_s: seconds for which a shared folder may show an old listing.
     """
-    problems = [
-        *_in_run_dir(question, node, patience_s),
-        *_in_files(question.files),
-        *_in_versions(question.versions),
-    ]
+    problems, here = list(_in_run_dir(question, node, patience_s)), versions()
+    for name, expected in question.facts.items():
+        try:
+            _, is_file, path = name.partition("=")
+            found = look_of(Path(path)) if is_file else here.get(name, "absent")
+        except OSError as error:
+            found = error.strerror or type(error).__name__
+        if found != expected:
+            problems.append(f"{name} is {found}, and on the driver's node {expected}")
     return Answer(
         host=socket.gethostname(),
         problems=tuple(problems),
@@ -155,23 +154,6 @@ def _in_run_dir(question: Question, node: str, patience_s: float) -> Iterator[st
         (probe / node).write_text(question.token)
     except OSError as error:
         yield f"coding.run_dir={run_dir} cannot be used ({error.strerror})"
-
-
-def _in_files(files: Mapping[str, str]) -> Iterator[str]:
-    for name, expected in files.items():
-        try:
-            found = look_of(Path(name.partition("=")[2]))
-        except OSError as error:
-            found = error.strerror or type(error).__name__
-        if found != expected:
-            yield f"{name} is {found}, and on the driver's node {expected}"
-
-
-def _in_versions(expected: Mapping[str, str]) -> Iterator[str]:
-    found = versions()
-    for name, version in expected.items():
-        if found.get(name) != version:
-            yield f"{name} is {found.get(name, 'absent')}, and on the driver's node {version}"
 
 
 def _comes(there: Callable[[], bool], patience_s: float) -> bool:
@@ -226,18 +208,12 @@ def conclude(
         f"node {found.host}{found.full_disk}" for found in came.values() if found.full_disk
     ]:
         raise StorageError("; ".join(full))
-    return list(_clock_warnings(list(came.values()), asked))
-
-
-def _clock_warnings(answers: Sequence[Answer], asked: tuple[float, float]) -> Iterator[str]:
     first, last = asked
-    for found in answers:
-        ahead = found.clock - last if found.clock > last else found.clock - first
-        if first <= found.clock <= last or abs(ahead) < _CLOCKS_DIFFER_S:
-            continue
-        side = "ahead of" if ahead > 0 else "behind"
-        yield (
-            f"node {found.host}: its clock is {abs(ahead):,.0f} s {side} this node's: times in "
-            "rollouts.jsonl and traces are off by that much, and an object store may refuse it; set its "
-            "clock (chronyc makestep)"
-        )
+    ahead_s = [(one.host, one.clock - min(max(one.clock, first), last)) for one in came.values()]
+    return [
+        f"node {host}: its clock is {abs(ahead):,.0f} s {'ahead of' if ahead > 0 else 'behind'} this "
+        "node's: times in rollouts.jsonl and traces are off by that much, and an object store may refuse "
+        "it; set its clock (chronyc makestep)"
+        for host, ahead in ahead_s
+        if abs(ahead) >= _CLOCKS_DIFFER_S
+    ]

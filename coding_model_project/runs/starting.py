@@ -67,9 +67,18 @@ def start_attempt(
     if attempts:
         _refuse_running(attempts[-1], path, force=force, say=say, observer=observer)
     resuming.refuse_changes(run, config, inputs, force=force, bound=bound)
-    resuming.refuse_bound(run, bound)
     number = _claim(run, attempts[-1].number if attempts else 0, observer)
-    attempt = _attempt_of_this_process(run, number)
+    me = psutil.Process()
+    attempt = Attempt(
+        number=number,
+        pid=me.pid,
+        pid_started=me.create_time(),
+        host=socket.gethostname(),
+        started=time.time(),
+        machine=lease.machine(),
+        pid_ticks=lease.start_ticks(me.pid),
+        log_dir=run.log_dir(number),
+    )
     _write_attempt(run, attempt)  # before anything slow: another process waits for it only so long
     try:
         _write_folder(run, attempts, config, inputs, recipe, command, say)
@@ -106,20 +115,6 @@ def _write_folder(
         write_json(run.run_json, run.provenance() | {"inputs": inputs})
     write_text(run.config, resuming.comparable(config))
     run.summary.unlink(missing_ok=True)
-
-
-def _attempt_of_this_process(run: RunFolder, number: int) -> Attempt:
-    me = psutil.Process()
-    return Attempt(
-        number=number,
-        pid=me.pid,
-        pid_started=me.create_time(),
-        host=socket.gethostname(),
-        started=time.time(),
-        machine=lease.machine(),
-        pid_ticks=lease.start_ticks(me.pid),
-        log_dir=run.log_dir(number),
-    )
 
 
 def _refuse_running(

@@ -263,7 +263,7 @@ class FetchedCheckpoints:
 
     def _refresh(self, store: CheckpointStore, folder: Path) -> None:
         with _disk_errors(folder):
-            steps = store.readable_steps()
+            steps = store.steps()
             for step in reversed(steps):
                 if not (folder / f"global_step_{step}").exists():
                     store.copy(step, folder, lambda path: not _TRAINING_ONLY.fullmatch(path))
