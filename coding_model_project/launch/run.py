@@ -176,17 +176,9 @@ def carry_out(
             with StopSignal(log_dir, listen=command is not None):
                 recipe.train(config)
     if command is not None:
-        print(_finished(run))
-
-
-def _finished(run: RunFolder) -> str:
-    """Return the last line of a finished training, with the command that shows it."""
-    steps = json.loads(run.summary.read_text())["steps"]
-    folder = shlex.quote(os.fspath(run.path))
-    return (
-        f"finished: {run.path} after {steps} steps; next: python -m coding_model_project report "
-        f"{folder}"
-    )
+        steps = json.loads(run.summary.read_text())["steps"]
+        report = shlex.join(["python", "-m", "coding_model_project", "report", os.fspath(run.path)])
+        print(f"finished: {run.path} after {steps} steps; next: {report}")
 
 
 def _prepare_resume(config: DictConfig, recorded: DictConfig, inputs: Inputs) -> None:
