@@ -52,14 +52,6 @@ class Answer:
     """The node's time, in seconds since the epoch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unanswered:
-    """A placeholder for a missing answer."""
-
-    why: str
-    """The reason, with the node's name."""
-
-
 @contextmanager
 def question(run_dir: Path, files: Mapping[str, Path]) -> Iterator[Question]:
     """Keep a token in the run's folder inside the context, and yield the question.
@@ -167,7 +159,7 @@ def _comes(there: Callable[[], bool], patience_s: float) -> bool:
 
 def conclude(
     question: Question,
-    answers: Mapping[str, Answer | Unanswered],
+    answers: Mapping[str, Answer | ClusterError],
     asked: tuple[float, float],
     *,
     patience_s: float = STALE_S + 10,
@@ -175,7 +167,7 @@ def conclude(
     """Return warnings about nodes that a run can live with.
 
     Args:
-        answers: by what `answer` was given as `node`.
+        answers: by what `answer` was given as `node`; an error, which names the node, if none came.
         asked: when the first was asked and the last had come, by this node's clock.
 
     Raises:
@@ -183,7 +175,7 @@ def conclude(
         ConfigError: some nodes do not see the same; names all of them and the way out.
         StorageError: a node's disk is full.
     """
-    if silent := [found.why for found in answers.values() if isinstance(found, Unanswered)]:
+    if silent := [str(found) for found in answers.values() if isinstance(found, ClusterError)]:
         raise ClusterError(
             f"{'; '.join(silent)}; see Ray's logs there (/tmp/ray/session_latest/logs), or run "
             "`ray stop` there to train without it"
