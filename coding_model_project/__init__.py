@@ -80,50 +80,18 @@ __all__ = [
     "load_harbor_tasks",
 ]
 
-_HOMES = {
-    "api": ("Judge", "judge", "load"),
-    "errors": (
-        "CheckerError",
-        "CodingModelError",
-        "ConfigError",
-        "DataError",
-        "SandboxError",
-        "UngradableError",
-    ),
-    "harbor.interface": (
-        "HarborSandbox",
-        "HarborTask",
-        "SandboxFactory",
-        "SandboxResult",
-        "grade_harbor",
-        "harbor_sandbox",
-        "load_harbor_tasks",
-    ),
-    "types": (
-        "Asserts",
-        "Call",
-        "Checker",
-        "ErrorType",
-        "Instruction",
-        "Limits",
-        "Problem",
-        "Stdin",
-        "Test",
-        "TestResult",
-        "Verdict",
-    ),
-}
-"""The module of each public name."""
+_HOMES = ("types", "errors", "api", "harbor.interface")
+"""The modules of the public names, the lightest first."""
 
 
 def __getattr__(name: str) -> object:
     import importlib
 
-    for home, names in _HOMES.items():
-        if name in names:
-            value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-            globals()[name] = value
-            return value
+    for home in _HOMES if name in __all__ else ():
+        module = importlib.import_module(f"{__name__}.{home}")
+        if hasattr(module, name):
+            globals()[name] = getattr(module, name)
+            return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

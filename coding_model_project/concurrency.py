@@ -164,7 +164,7 @@ class Background(Generic[_Resource]):
             SandboxError: the process is exiting.
             Exception: any error of the coroutine or of opening the resource.
         """
-        if _process.ending:
+        if _process_ends.is_set():
             raise SandboxError(_ENDING)
         opened = self._open().result()
         coroutine = use(opened.resource)
@@ -227,16 +227,14 @@ def close_all() -> None:
         one.close()
 
 
-class _Process:
-    ending = False
+_process_ends = threading.Event()
 
 
 def _end() -> None:
-    _process.ending = True
+    _process_ends.set()
     close_all()
 
 
-_process = _Process()
 _all: weakref.WeakSet[Background[Any]] = weakref.WeakSet()
 # atexit is too late: executors join their threads earlier, and a program may still run in one. These
 # callbacks run last in, first out, so this one must be registered after the executors' own.

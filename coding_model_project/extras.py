@@ -73,6 +73,12 @@ def how_to_install(extra: str = "train", *, gpu: bool = False) -> str:
     return "pip install -r requirements/gpu.txt" if gpu and extra == "train" else "make setup"
 
 
+def how_to_install_itself() -> str:
+    """Return the command that installs this package without dependencies."""
+    place = "-e . in the project's folder" if checkout() else _NAME
+    return f"pip install --no-deps {place}"
+
+
 def _installed_from() -> str:
     """Return pip's source of this package as a requirement suffix; empty if that is an index."""
     import json

@@ -7,11 +7,10 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import orjson
 
@@ -37,9 +36,6 @@ from coding_model_project.harbor import task_grader
 from coding_model_project.progress import Advance, progress_bar
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import Problem
-
-if TYPE_CHECKING:
-    from coding_model_project.data.loaders import Loaded
 
 
 async def preflight(
@@ -77,16 +73,44 @@ async def preflight(
     seconds = time.monotonic() - started
     unfit = result.quarantined
     if quarantine is not None:
-        aside = ({"where": one.where, "reasons": [one.reason]} for one in loaded.set_aside)
-        write_lines(quarantine, chain(_quarantined(problems, unfit), aside))
+        lines = [
+            {
+                "id": one.id,
+                "reasons": unfit[one.id],
+                "problem": orjson.Fragment(problem_line(one).rstrip()),
+            }
+            for one in problems
+            if one.id in unfit
+        ]
+        lines += [{"where": one.where, "reasons": [one.reason]} for one in loaded.set_aside]
+        write_lines(quarantine, lines)
     if passed is not None:
         write_problems(passed, (problem for problem in problems if problem.id not in unfit))
     if not as_json:
         print_set_aside(loaded.notes, loaded.set_aside, len(loaded.problems))
         _say_copies(problems)
         _say_preflight(result)
-    detailed = repeats > 1 or mutants > 0
-    print(json.dumps(_preflight_line(name, loaded, result, seconds, detailed=detailed)))
+    line: dict[str, Any] = {
+        "dataset": name,
+        "problems": result.problems,
+        "gold_accepted": result.gold_accepted,
+        "bad_total": result.bad.total,
+        "bad_rejected": result.bad.hits,
+        "seconds": round(seconds, 3),
+    }
+    more = {
+        "set_aside": len(loaded.set_aside),
+        "faults": Counter(result.faults),
+        "compared_with_itself": result.compared_with_itself,
+    }
+    line |= {key: value for key, value in more.items() if value}
+    if repeats > 1 or mutants > 0:
+        line["mutants"] = asdict(result.mutation)
+        line["true_positives"] = result.gold.as_json()
+        line["true_negatives"] = result.bad.as_json()
+        line["flaky"] = list(result.flaky)
+        line["quarantined"] = len(result.quarantined)
+    print(json.dumps(line))
     shown = bool(result.gold.total or result.bad.total)
     if not shown and result.compared_with_itself:
         options.warn(f"{name}: its answers come from its solutions: nothing is shown")
@@ -98,16 +122,6 @@ async def preflight(
     elif not shown:
         options.warn(f"{name} ships no solutions: nothing is shown of its tests")
     return 0 if result.passed and shown else 1
-
-
-def _quarantined(
-    problems: Iterable[Problem], unfit: Mapping[str, Sequence[str]]
-) -> Iterator[dict[str, Any]]:
-    """Yield {"id", "reasons", "problem"} per problem that must not train."""
-    for problem in problems:
-        if problem.id in unfit:
-            line = orjson.Fragment(problem_line(problem).rstrip())
-            yield {"id": problem.id, "reasons": unfit[problem.id], "problem": line}
 
 
 def _say_copies(problems: Sequence[Problem]) -> None:
@@ -149,33 +163,6 @@ def _say_preflight(result: Preflight) -> None:
     print_first(result.complaints)
 
 
-def _preflight_line(
-    name: str, loaded: Loaded, result: Preflight, seconds: float, *, detailed: bool
-) -> dict[str, Any]:
-    """Return the machine-readable line; `detailed` adds keys."""
-    line: dict[str, Any] = {
-        "dataset": name,
-        "problems": result.problems,
-        "gold_accepted": result.gold_accepted,
-        "bad_total": result.bad.total,
-        "bad_rejected": result.bad.hits,
-        "seconds": round(seconds, 3),
-    }
-    if loaded.set_aside:
-        line["set_aside"] = len(loaded.set_aside)
-    if result.faults:
-        line["faults"] = Counter(result.faults)
-    if result.compared_with_itself:
-        line["compared_with_itself"] = result.compared_with_itself
-    if detailed:
-        line["mutants"] = asdict(result.mutation)
-        line["true_positives"] = result.gold.as_json()
-        line["true_negatives"] = result.bad.as_json()
-        line["flaky"] = list(result.flaky)
-        line["quarantined"] = len(result.quarantined)
-    return line
-
-
 def select_tests(
     name: str = option(..., options.DATASET),
     out: Path = option(..., "Write the chosen tests to this file, for `data rows --tests`."),
@@ -207,7 +194,8 @@ def select_tests(
     if not as_json:
         _say_selection(selection)
         print(f"the order of tests is in {out}")
-    print(json.dumps(_selection_line(name, selection)))
+    line = {"dataset": name, **asdict(selection.total), "skipped": len(selection.skipped)}
+    print(json.dumps(line | {"seconds": round(selection.seconds, 2)}))
     return 0 if selection.orders else 1
 
 
@@ -234,11 +222,6 @@ def _say_selection(selection: Selection) -> None:
             f"early stop {total.stopped_as_given / each:.2f} in the set's order, "
             f"{total.stopped_ordered / each:.2f} in the new one"
         )
-
-
-def _selection_line(name: str, selection: Selection) -> dict[str, object]:
-    line: dict[str, object] = {"dataset": name, **asdict(selection.total)}
-    return line | {"skipped": len(selection.skipped), "seconds": round(selection.seconds, 2)}
 
 
 # ── judging with a journal ─────────────────────────────────────────────────────────────────────────

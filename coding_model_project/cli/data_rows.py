@@ -6,11 +6,10 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from coding_model_project.cli import options
 from coding_model_project.cli.options import print_first, print_set_aside
@@ -27,9 +26,6 @@ from coding_model_project.progress import Advance, progress_bar
 from coding_model_project.redaction import redacted
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import Problem
-
-if TYPE_CHECKING:
-    from coding_model_project.data.loaders import Trail
 
 
 class Use(StrEnum):
@@ -92,7 +88,9 @@ def rows(
             coding.prompt=fenced data.train_files=my/rl_train.parquet \\
             data.val_files=my/rl_validation.parquet
     """
-    from coding_model_project.data.loaders import Trail, given_set
+    from coding_model_project.data.loaders import Place, Trail, given_set, stream
+    from coding_model_project.data.loaders import data_dir as folder
+    from coding_model_project.data.quality.reach import unreached
 
     with extra("rows"):
         import pyarrow  # noqa: F401 - a missing library is named before problems are judged for hours
@@ -109,22 +107,37 @@ def rows(
         tests=read_orders(tests) if tests else None,
         seed=seed,
     )
-    sets = [_Set(*given_set(word), Trail()) for word in problems]
+    sets = [(*given_set(word), Trail()) for word in problems]
     origins: dict[str, str] = {}
     n_checked = 0
 
     def read() -> Iterator[Problem]:
-        for one in sets:
-            mapped = columns if one.path is not None or len(sets) == 1 else {}
-            yield from one.problems(data_dir, mapped, split)
-            origins[one.name] = redacted(", ".join(one.trail.origins))
+        for name, path, trail in sets:
+            mapped = columns if path is not None or len(sets) == 1 else {}
+            place = Place(path=path, data_dir=folder(data_dir), split=split, columns=mapped)
+            n_used = 0
+            for problem in stream(name, place, trail):
+                n_used += 1
+                yield problem
+            origins[name] = redacted(", ".join(trail.origins))
             if not as_json:
-                print_set_aside(one.trail.notes, one.trail.set_aside, one.n_used)
+                print_set_aside(trail.notes, trail.set_aside, n_used)
 
     def judge(ids: Sequence[str], file: Mapping[str, Problem]) -> Mapping[str, Fault]:
         nonlocal n_checked
         n_checked = len(ids)
-        return _unreached(ids, file, workers)
+
+        async def checked(advance: Advance) -> Mapping[str, Fault]:
+            async with options.embedded_sandbox(SandboxConfig(workers=workers)) as sandbox:
+                return await unreached(ids, file, sandbox, advance)
+
+        try:
+            with progress_bar("checking tests", len(ids)) as advance:
+                return asyncio.run(checked(advance))
+        except SandboxError as error:
+            raise SandboxError(
+                f"{error}; the same command resumes, and --no-check writes rows without judging"
+            ) from error
 
     written = write_training_files(
         read(),
@@ -134,7 +147,7 @@ def rows(
         check=judge if check else None,
     )
     if as_json:
-        aside = sum(len(one.trail.set_aside) for one in sets)
+        aside = sum(len(trail.set_aside) for *_, trail in sets)
         line = {"rows": dict(written.rows), "left_out": dict(written.left_out), "set_aside": aside}
         line["checked"] = n_checked
         if written.ignored:
@@ -155,45 +168,6 @@ def rows(
         print(f"{word}: {count_ignored} entries ignored: given problems that do not train here")
     if order:
         print("train with data.shuffle=false to keep this order")
-
-
-@dataclass(slots=True)
-class _Set:
-    """A data set of the command, and facts about what was read of it."""
-
-    name: str
-    path: str | None
-    trail: Trail
-    n_used: int = 0
-
-    def problems(
-        self, folder: Path | None, columns: Mapping[str, str], split: str | None
-    ) -> Iterator[Problem]:
-        """Yield the problems, and count them."""
-        from coding_model_project.data.loaders import Place, data_dir, stream
-
-        place = Place(path=self.path, data_dir=data_dir(folder), split=split, columns=columns)
-        for problem in stream(self.name, place, self.trail):
-            self.n_used += 1
-            yield problem
-
-
-def _unreached(
-    ids: Sequence[str], problems: Mapping[str, Problem], workers: int | None
-) -> Mapping[str, Fault]:
-    from coding_model_project.data.quality.reach import unreached
-
-    async def checked(advance: Advance) -> Mapping[str, Fault]:
-        async with options.embedded_sandbox(SandboxConfig(workers=workers)) as sandbox:
-            return await unreached(ids, problems, sandbox, advance)
-
-    try:
-        with progress_bar("checking tests", len(ids)) as advance:
-            return asyncio.run(checked(advance))
-    except SandboxError as error:
-        raise SandboxError(
-            f"{error}; the same command resumes, and --no-check writes rows without judging"
-        ) from error
 
 
 def rates(
@@ -246,7 +220,6 @@ def rates(
 
 
 def _write_rates(out: Path, measured: dict[str, Rate], as_json: bool) -> None:
-
     write_rates(out, measured)
     never = sum(rate.hits == 0 for rate in measured.values())
     always = sum(rate.hits == rate.total for rate in measured.values())

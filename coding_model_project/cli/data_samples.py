@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coding_model_project.atomic import write_json
 from coding_model_project.cli import options
@@ -23,15 +23,12 @@ from coding_model_project.data.training.pairs import Controls, bias_report, make
 from coding_model_project.data.training.pairs import split as divided
 from coding_model_project.data.training.rows import sft_row, write_rows
 from coding_model_project.data.training.rows import source as source_of
-from coding_model_project.data.training.samples import Choose, Counts, Sample
+from coding_model_project.data.training.samples import Choose, Sample
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import ErrorType, Problem
-
-if TYPE_CHECKING:
-    from coding_model_project.evaluation.judged import JudgedSamples
 
 GOLD = ("missing", "only")
 N_NAMED = 5
@@ -67,12 +64,19 @@ def sft_rows(
 
     Sample training problems with `python -m recipes.baseline coding.evaluation.protocol=sampled`.
     """
-    from coding_model_project.evaluation.judged import read_judged
+    from coding_model_project.evaluation.judged import one_style, read_judged
 
-    _check_sft(evaluations, out, gold)
+    if out.suffix != ".parquet":
+        raise ConfigError(f"--out={out}: expected a .parquet file")
+    if gold is not None and gold not in GOLD:
+        raise ConfigError(f"--gold={gold}: expected one of {', '.join(GOLD)}")
+    if not evaluations and gold != "only":
+        raise ConfigError("data sft-rows: no programs; pass evaluations, or --gold only")
     known = source.load()
     read = [read_judged(path, known) for path in evaluations]
-    style = _style(prompt, read)
+    if not read and prompt is None:
+        raise ConfigError("--prompt: required without evaluations; pass fenced or bare")
+    style = prompt or one_style(read)
     targets = list({name: one for each in read for name, one in each.problems.items()}.values())
     complete = [] if gold == "only" else [one for each in read for one in each.complete()]
     samples = [one for one in complete if one.error is None]
@@ -91,32 +95,34 @@ def sft_rows(
         )
     rows = [sft_row(one.problem, one.program, style) for one in kept]
     write_rows(out, rows, trains=True)
-    report = _sft_report(read, counts, rejected, kept, rows, tokenizer)
+    tokens = None
+    if tokenizer is not None:  # of whole conversations, as SFT sees them
+        each = list(map(conversation_counter(tokenizer), (row["messages"] for row in rows)))
+        sums = {"total": sum(each), "mean": fmean(each), "longest": max(each)}
+        tokens = {"tokenizer": tokenizer, **sums}
+    report = {
+        "evaluations": [
+            {
+                "path": str(one.path),
+                "problems": len(one.problems),
+                "samples": len(one.samples),
+                "accepted": one.accepted,
+                "cut_off": one.cut_off,
+                "ungradable": one.ungradable,
+                "held_out": dict(one.held_out),
+            }
+            for one in read
+        ],
+        **asdict(counts),
+        "gold_rejected": list(rejected),
+        "tokens": tokens,
+        "rows": [[one.problem.id, one.origin] for one in kept],
+    }
     settings = {"per_problem": n, "choose": choose, "gold": gold, "prompt": style, "seed": seed}
     settings["problems"] = str(source.file or ", ".join(source.datasets))
     write_json(out.with_suffix(".json"), {"settings": settings, **report})
     _say_sft(report)
     print(f"{out}: {len(rows)} rows")
-
-
-def _check_sft(evaluations: Sequence[Path], out: Path, gold: str | None) -> None:
-    if out.suffix != ".parquet":
-        raise ConfigError(f"--out={out}: expected a .parquet file")
-    if gold is not None and gold not in GOLD:
-        raise ConfigError(f"--gold={gold}: expected one of {', '.join(GOLD)}")
-    if not evaluations and gold != "only":
-        raise ConfigError("data sft-rows: no programs; pass evaluations, or --gold only")
-
-
-def _style(given: PromptStyle | None, read: Sequence[JudgedSamples]) -> PromptStyle:
-    """Return the given prompt style, or by default the evaluations'."""
-    from coding_model_project.evaluation.judged import one_style
-
-    if given is not None:
-        return given
-    if not read:
-        raise ConfigError("--prompt: required without evaluations; pass fenced or bare")
-    return one_style(read)
 
 
 def _training(problems: Iterable[Problem]) -> list[Problem]:
@@ -149,62 +155,23 @@ def _gold(
     return sampling.gold_samples(one for one in problems if one.id not in rejected), rejected
 
 
-def _sft_report(
-    read: Sequence[JudgedSamples],
-    counts: Counts,
-    rejected: Sequence[str],
-    kept: Sequence[Sample],
-    rows: Sequence[Mapping[str, Any]],
-    tokenizer: str | None,
-) -> dict[str, Any]:
-    """Return the content of the report file beside the rows."""
-    return {
-        "evaluations": [
-            {
-                "path": str(one.path),
-                "problems": len(one.problems),
-                "samples": len(one.samples),
-                "accepted": one.accepted,
-                "cut_off": one.cut_off,
-                "ungradable": one.ungradable,
-                "held_out": dict(one.held_out),
-            }
-            for one in read
-        ],
-        **asdict(counts),
-        "gold_rejected": list(rejected),
-        "tokens": None if tokenizer is None else _tokens(rows, tokenizer),
-        "rows": [[one.problem.id, one.origin] for one in kept],
-    }
-
-
-def _tokens(rows: Sequence[Mapping[str, Any]], tokenizer: str) -> dict[str, Any]:
-    """Count the tokens of whole conversations, as SFT sees them."""
-    count: Callable[[Any], int] = conversation_counter(tokenizer)
-    each = [count(row["messages"]) for row in rows]
-    return {"tokenizer": tokenizer, "total": sum(each), "mean": fmean(each), "longest": max(each)}
-
-
 def _say_sft(report: Mapping[str, Any]) -> None:
-    rows: list[tuple[str, str]] = []
+    counts: list[tuple[str, int]] = []
     for one in report["evaluations"]:
-        rows.append(
-            (f"{one['path']}: samples of {one['problems']} problems", f"{one['samples']:,}")
-        )
-        rows.append(("  accepted", f"{one['accepted']:,}"))
-        for key, label in (("cut_off", "accepted, but cut off"), ("ungradable", "ungradable")):
-            if one[key]:
-                rows.append((f"  {label}", f"{one[key]:,}"))
-        for split, number in one["held_out"].items():
-            rows.append((f"  left out, of {split} problems", f"{number:,}"))
-    rows.append(("duplicates dropped", f"{report['duplicates']:,}"))
-    rows.append(("dropped beyond --per-problem", f"{report['over_limit']:,}"))
-    rows.append(("problems without a program", f"{len(report['without']):,}"))
-    for number, n_problems in report["by_problem"].items():
-        if number:
-            rows.append((f"problems with {number}", f"{n_problems:,}"))
+        counts.append((f"{one['path']}: samples of {one['problems']} problems", one["samples"]))
+        counts.append(("  accepted", one["accepted"]))
+        losses = {"accepted, but cut off": one["cut_off"], "ungradable": one["ungradable"]}
+        losses |= {f"left out, of {split} problems": n for split, n in one["held_out"].items()}
+        counts += [(f"  {label}", n) for label, n in losses.items() if n]
+    counts.append(("duplicates dropped", report["duplicates"]))
+    counts.append(("dropped beyond --per-problem", report["over_limit"]))
+    counts.append(("problems without a program", len(report["without"])))
+    counts += [
+        (f"problems with {number}", n) for number, n in report["by_problem"].items() if number
+    ]
     if report["kept_gold"]:
-        rows.append(("rows with a gold solution", f"{report['kept_gold']:,}"))
+        counts.append(("rows with a gold solution", report["kept_gold"]))
+    rows = [(label, f"{n:,}") for label, n in counts]
     if tokens := report["tokens"]:
         summary = f"{tokens['total']:,} (mean {tokens['mean']:.0f}, longest {tokens['longest']})"
         rows.append(("tokens", summary))
@@ -263,16 +230,14 @@ def pairs(
     report = bias_report(paired)
     report["left_out"] = {**report["left_out"], **left_out(read)}
     files = {out: train, out.with_name(f"{out.stem}_validation{out.suffix}"): held_out}
-    for path, members in files.items():
-        if members:
-            write_rows(path, pair_rows(members, style), trains=True)
-        else:
-            path.unlink(missing_ok=True)  # left over from an earlier run
-    write_json(out.with_suffix(".json"), report)
     _say_bias(report)
     for path, members in files.items():
         if members:
+            write_rows(path, pair_rows(members, style), trains=True)
             print(f"{path}: {len(members)} pairs")
+        else:
+            path.unlink(missing_ok=True)  # left over from an earlier run
+    write_json(out.with_suffix(".json"), report)
     print(json.dumps({**report["all"], "train": len(train), "validation": len(held_out)}))
 
 

@@ -54,11 +54,16 @@ def doctor(
     the line to write for keys that are refused, ignored, or fail after Ray has started.
     """
     if verl_overrides is not None:
-        return _verl_keys(verl_overrides, as_json)
+        from coding_model_project.doctor import verl_command
+
+        checked = verl_command.check(verl_overrides)
+        shown = [json.dumps(verl_command.as_json(checked))] if as_json else None
+        print("\n".join(shown or verl_command.as_text(checked)))
+        return 1 if verl_command.is_faulty(checked) else 0
     from coding_model_project.doctor import Status, diagnose
 
     described = {"gpus": gpus, "gpu_memory_gb": gpu_memory_gb, "cpus": cpus, "memory_gb": memory_gb}
-    given = {name: value for name, value in described.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in described.items() if value is not None}
     if nodes != 1:
         given["nodes"] = nodes
     if profile is None:
@@ -71,7 +76,17 @@ def doctor(
             raise ConfigError(f"{word}: only used with --profile; add --profile gpu_8x")
         findings = diagnose(Path.cwd(), imports=deep)
     else:
-        findings = _profile(profile, recipe, overrides, given)
+        from coding_model_project.doctor.profile import compared, this_machine
+
+        if recipe not in RECIPES:
+            raise ConfigError(f"--recipe={recipe}: expected one of {', '.join(RECIPES)}")
+        machine = replace(this_machine(), **given)  # facts that are not given are this machine's
+        if machine.gpus and machine.gpu_memory_gb is None:
+            raise ConfigError(
+                "--gpu-memory-gb: unknown for the GPUs of this machine; pass it, in GiB"
+            )
+        place = None if given else Path.cwd()
+        findings = [*compared(recipe, profile, overrides, machine, place)]
     counts = {
         str(status): sum(finding.status is status for finding in findings) for status in Status
     }
@@ -79,38 +94,11 @@ def doctor(
         print(json.dumps({"counts": counts, "findings": [asdict(f) for f in findings]}))
     else:
         _show(findings)
-        print(_summary(counts))
+        found = ", ".join(
+            f"{n} {word}{'s' * (n != 1 and word != 'ok')}" for word, n in counts.items()
+        )
+        print(f"{found}: {'training will fail' if counts['problem'] else 'ready to train'}")
     return 1 if counts["problem"] else 0
-
-
-def _verl_keys(given: str, as_json: bool) -> int:
-    """Print what verl does with the keys of a command."""
-    from coding_model_project.doctor import verl_command
-
-    checked = verl_command.check(given)
-    if as_json:
-        print(json.dumps(verl_command.as_json(checked)))
-    else:
-        print("\n".join(verl_command.as_text(checked)))
-    return 1 if verl_command.is_faulty(checked) else 0
-
-
-def _profile(
-    profile: str, recipe: str, overrides: list[str], given: dict[str, Any]
-) -> list[Finding]:
-    """Compare a profile with the described machine; facts that are not given are this machine's.
-
-    Raises:
-        ConfigError: the recipe is unknown, or the description is incomplete.
-    """
-    from coding_model_project.doctor.profile import compared, this_machine
-
-    if recipe not in RECIPES:
-        raise ConfigError(f"--recipe={recipe}: expected one of {', '.join(RECIPES)}")
-    machine = replace(this_machine(), **given)
-    if machine.gpus and machine.gpu_memory_gb is None:
-        raise ConfigError("--gpu-memory-gb: unknown for the GPUs of this machine; pass it, in GiB")
-    return [*compared(recipe, profile, overrides, machine, None if given else Path.cwd())]
 
 
 def _show(findings: list[Finding]) -> None:
@@ -125,16 +113,6 @@ def _show(findings: list[Finding]) -> None:
         console.print(status, f"{finding.name:<{width}} ", finding.finding, markup=False)
         if finding.remedy:
             console.print(" " * (width + 11) + f"→ {finding.remedy}", markup=False)
-
-
-def _summary(counts: dict[str, int]) -> str:
-    problems, warnings = counts["problem"], counts["warning"]
-    found = f"{counts['ok']} ok, {_count(warnings, 'warning')}, {_count(problems, 'problem')}"
-    return f"{found}: {'training will fail' if problems else 'ready to train'}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 # ── configuration keys ──────────────────────────────────────────────────────────────────────────────

@@ -21,7 +21,6 @@ from coding_model_project.harbor import task_grader
 
 if TYPE_CHECKING:
     from coding_model_project.evaluation.changes import Rejudged
-    from coding_model_project.evaluation.results import Evaluation
 
 
 app = Commands(no_args_is_help=True, help="Evaluate models, and compare evaluations.")
@@ -226,28 +225,24 @@ def export(
         python -m coding_model_project eval export outputs/eval/grpo_seed* --out model-index.yaml
         python -m coding_model_project eval export outputs/eval/grpo --format inspect --out logs
     """
-    if format is Form.inspect:
-        return _inspect(runs, name, out)
-    import yaml
+    from coding_model_project.evaluation.exports import inspect_logs, model_index, write_logs
 
-    from coding_model_project.evaluation.exports import model_index
+    if format is Form.inspect:
+        if out is None:
+            raise ConfigError(
+                "eval export --format inspect needs --out FOLDER, FILE.json or FILE.eval"
+            )
+        for path in write_logs(inspect_logs(runs, name), out):
+            print(f"written to {path}")
+        return
+    import yaml
 
     text = yaml.safe_dump(model_index(runs, name), sort_keys=False, allow_unicode=True)
     if out is None:
         sys.stdout.write(text)
-        return None
+        return
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)
-    return None
-
-
-def _inspect(runs: list[Path], name: str | None, out: Path | None) -> None:
-    from coding_model_project.evaluation.exports import inspect_logs, write_logs
-
-    if out is None:
-        raise ConfigError("eval export --format inspect needs --out FOLDER, FILE.json or FILE.eval")
-    for path in write_logs(inspect_logs(runs, name), out):
-        print(f"written to {path}")
 
 
 @app.command()
@@ -297,8 +292,12 @@ def compare(
     if as_json:
         import orjson
 
-        origins = {side.name: [_origin(one) for one in side.seeds] for side in read}
-        print(orjson.dumps({"sides": origins, **asdict(result)}).decode())
+        known_by = ("path", "model", "seed", "protocol", "protocol_hash")
+        origins = {
+            side.name: [{key: getattr(one, key) for key in known_by} for one in side.seeds]
+            for side in read
+        }
+        print(orjson.dumps({"sides": origins, **asdict(result)}, default=str).decode())
         return
     from rich.console import Console
 
@@ -343,17 +342,6 @@ def budget(
     ]
     sides = (first.name, second.name)
     print_table(("data set", "each problem", *sides, "difference", "95%", "p"), rows)
-
-
-def _origin(one: Evaluation) -> dict[str, object]:
-    """Return the fields that identify an evaluation."""
-    return {
-        "path": str(one.path),
-        "model": one.model,
-        "seed": one.seed,
-        "protocol": one.protocol,
-        "protocol_hash": one.protocol_hash,
-    }
 
 
 def _unfinished(path: Path) -> str | None:

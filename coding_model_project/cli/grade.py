@@ -7,10 +7,9 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -21,14 +20,11 @@ from coding_model_project.cli.options import cores, existing_file, publishes
 from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError, UngradableError
 from coding_model_project.grading.base import Outcome, judge_completions
-from coding_model_project.grading.judge import Graders, start_graders
+from coding_model_project.grading.judge import start_graders
 from coding_model_project.grading.kinds import KINDS
 from coding_model_project.harbor import task_grader
-from coding_model_project.progress import Advance, progress_bar
+from coding_model_project.progress import progress_bar
 from coding_model_project.types import ErrorType, Problem, Verdict
-
-if TYPE_CHECKING:
-    from coding_model_project.evaluation.journal import KeptResults
 
 STANDARD = Path("-")
 """Stands for standard input or standard output in place of a file."""
@@ -69,7 +65,7 @@ def grade(
     """
     if as_json and out == STANDARD:
         raise ConfigError("--json and --out - both write to standard output; pass one of them")
-    from coding_model_project.evaluation.journal import kept_results
+    from coding_model_project.evaluation.journal import KeptGrader, kept_results
 
     known, source = problems.load(), str(problems)
     rows = _read_completions(completions, known, source)
@@ -83,9 +79,21 @@ def grade(
         stop_early=stop_early,
         tasks=task_grader,
     )
-    settings = f"bare={bare} stop_early={stop_early}"
+
+    async def judged() -> list[Outcome]:
+        async with judge as graders:
+            settings = f"{graders.hidden.identity} bare={bare} stop_early={stop_early}"
+            groups = await judge_completions(
+                [problem for problem, _ in rows],
+                [[completion] for _, completion in rows],
+                KeptGrader(graders.hidden, kept, settings),
+                progress=advance,
+                max_concurrency=AT_ONCE,
+            )
+        return [outcome for group in groups for outcome in group]
+
     with kept_results(resumable.journal) as kept, progress_bar("judging", len(rows)) as advance:
-        outcomes = asyncio.run(_judge(judge, rows, kept, settings, advance))
+        outcomes = asyncio.run(judged())
     lines = (_row(problem, outcome) for (problem, _), outcome in zip(rows, outcomes, strict=True))
     if out == STANDARD:
         sys.stdout.buffer.writelines(orjson.dumps(line) + b"\n" for line in lines)
@@ -95,28 +103,14 @@ def grade(
         except OSError as error:
             raise OSError(f"--out: {out}: {error.strerror or error}") from error
     _say(outcomes, out, as_json=as_json)
-    _advise(outcomes, bare)
-    return 3 if any(isinstance(outcome, UngradableError) for outcome in outcomes) else 0
-
-
-async def _judge(
-    judge: AbstractAsyncContextManager[Graders],
-    rows: Sequence[tuple[Problem, str]],
-    kept: KeptResults,
-    settings: str,
-    advance: Advance,
-) -> list[Outcome]:
-    from coding_model_project.evaluation.journal import KeptGrader
-
-    async with judge as graders:
-        groups = await judge_completions(
-            [problem for problem, _ in rows],
-            [[completion] for _, completion in rows],
-            KeptGrader(graders.hidden, kept, f"{graders.hidden.identity} {settings}"),
-            progress=advance,
-            max_concurrency=AT_ONCE,
+    verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
+    n_empty = sum(verdict.error is ErrorType.no_code for verdict in verdicts)
+    if not bare and n_empty and n_empty >= NO_FENCE * len(verdicts):
+        options.warn(
+            f"note: no code found in {n_empty} of {len(verdicts)} completions; if they are plain "
+            "programs, pass --bare"
         )
-    return [outcome for group in groups for outcome in group]
+    return 3 if any(isinstance(outcome, UngradableError) for outcome in outcomes) else 0
 
 
 # ── input ─────────────────────────────────────────────────────────────────────────────────────────
@@ -125,7 +119,6 @@ async def _judge(
 def _read_completions(
     path: Path, known: Mapping[str, Problem], source: str
 ) -> list[tuple[Problem, str]]:
-
     if path == STANDARD:
         name, content = "standard input", sys.stdin.buffer.read()
     else:
@@ -194,7 +187,6 @@ def _check_place(path: Path) -> None:
 
 
 def _row(problem: Problem, outcome: Outcome) -> dict[str, Any]:
-
     if not isinstance(outcome, Verdict):
         why = {"type": type(outcome).__name__, "message": str(outcome)}
         return {"problem_id": problem.id, "ungradable": why, "judge_s": outcome.judge_s}
@@ -232,14 +224,3 @@ def _say(outcomes: Sequence[Outcome], out: Path | None, *, as_json: bool) -> Non
         print(f"ungradable: {n} × {reason}", file=file)
     if len(reasons) > N_REASONS:
         print(f"ungradable: and {len(reasons) - N_REASONS} more reasons", file=file)
-
-
-def _advise(outcomes: Sequence[Outcome], bare: bool) -> None:
-    """Suggest --bare if nearly all completions seem to be programs without a code fence."""
-    verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
-    n_empty = sum(verdict.error is ErrorType.no_code for verdict in verdicts)
-    if not bare and n_empty and n_empty >= NO_FENCE * len(verdicts):
-        options.warn(
-            f"note: no code found in {n_empty} of {len(verdicts)} completions; if they are plain "
-            "programs, pass --bare"
-        )

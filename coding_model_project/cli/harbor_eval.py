@@ -21,7 +21,7 @@ from coding_model_project.harbor.harbor_config import AgentConfig, AgentPlace, O
 from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
-    from coding_model_project.harbor.evaluation.job import Asked, Evaluation
+    from coding_model_project.harbor.evaluation.job import Evaluation
     from coding_model_project.harbor.evaluation.scores import Score
 
 _FILES, _FILES_A_TRIAL = 200, 4
@@ -87,9 +87,14 @@ def evaluate(
     The last line is JSON. Exit code 3 if an outage ended trials; the same command retries those.
     """
     from coding_model_project.evaluation.backends.generation import Sampling
+    from coding_model_project.evaluation.settings import simple_backend
+    from coding_model_project.harbor.environment.factory import environments_of
     from coding_model_project.harbor.evaluation.benchmarks import runnable_tasks
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
     from coding_model_project.harbor.format.task import passed_variables
+    from coding_model_project.harbor.gateway.serving import Gateway
+    from coding_model_project.harbor.trial import Trials
+    from coding_model_project.launch.device import count_gpus
     from coding_model_project.runs.folder import sole_writer
 
     agent = _checked(agent, limits, agent_env, calls)
@@ -118,37 +123,23 @@ def evaluate(
     )
     at_once = workers or 2 * cores(None)
     _allow_files(at_once)
+
+    async def run() -> None:
+        config = EvaluationConfig(
+            model=model, base_url=base_url, concurrency=at_once, retry_s=retry_s
+        )
+        backend = simple_backend(config, seed=0, on_cpu=base_url is None and count_gpus() == 0)
+        gateway = Gateway(max_bytes=agent.request_bytes)
+        async with backend, gateway, environments_of(place) as environments:
+            with progress_bar("trials", evaluation.n_total, len(evaluation.trials)) as advance:
+                await evaluation.run(Trials(environments), backend, gateway, at_once, advance)
+
     with sole_writer(out, "evaluation"):
         evaluation = Evaluation(out, tasks, asked)
         with evaluation.opened():
-            asyncio.run(_run(evaluation, asked, base_url, place, at_once, retry_s))
+            if evaluation.missing():
+                asyncio.run(run())
     return _report(evaluation, as_json, context_overflow, named=bool(benchmark))
-
-
-async def _run(
-    evaluation: Evaluation,
-    asked: Asked,
-    base_url: str | None,
-    place: TaskEnvironment,
-    at_once: int,
-    retry_s: float,
-) -> None:
-    from coding_model_project.evaluation.settings import simple_backend
-    from coding_model_project.harbor.environment.factory import environments_of
-    from coding_model_project.harbor.gateway.serving import Gateway
-    from coding_model_project.harbor.trial import Trials
-    from coding_model_project.launch.device import count_gpus
-
-    if not evaluation.missing():
-        return
-    config = EvaluationConfig(
-        model=asked.model, base_url=base_url, concurrency=at_once, retry_s=retry_s
-    )
-    backend = simple_backend(config, seed=0, on_cpu=base_url is None and count_gpus() == 0)
-    gateway = Gateway(max_bytes=asked.agent_config.request_bytes)
-    async with backend, gateway, environments_of(place) as environments:
-        with progress_bar("trials", evaluation.n_total, len(evaluation.trials)) as advance:
-            await evaluation.run(Trials(environments), backend, gateway, at_once, advance)
 
 
 def _checked(agent: AgentConfig, limits: Limits, env: dict[str, str], calls: Calls) -> AgentConfig:

@@ -207,13 +207,20 @@ def latest(
     from coding_model_project.handover import export as exporting
     from coding_model_project.handover import serving
     from coding_model_project.isolation.child import interrupting, start_child
+    from coding_model_project.runs.folder import RunFolder, plain_config, value_at
 
     if sum(map(bool, (dataset, tasks, benchmark))) != 1:
         raise ConfigError("eval latest: pass exactly one of --dataset, --tasks and --benchmark")
     found = exporting.latest(run)
     folder = out or run / "evaluations" / found.name
-    of_tasks = [*map(str, tasks), *(f"--benchmark={name}" for name in benchmark)]
-    arguments = _evaluation(run, dataset, of_tasks, [*context.args])
+    if dataset:
+        arguments = ["eval", "run", *(word for name in dataset for word in ("--dataset", name))]
+        config = RunFolder(run).config
+        style = value_at(plain_config(config), "coding.prompt") if config.is_file() else None
+        arguments += ["--prompt", style] if style and "--prompt" not in context.args else []
+    else:
+        arguments = ["harbor", "eval", *map(str, tasks)]
+        arguments += [f"--benchmark={name}" for name in benchmark]
     on_cpu = _prepare()
     model = serving.model_of(found, print)
     port = free_port()
@@ -227,25 +234,8 @@ def latest(
     print(f"serving {found.name}; vLLM's log is {log}", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with serving.served(command, port, log) as url:
-        words = [*arguments, "--base-url", url, "--model", found.name, "--out", str(folder)]
+        words = [*arguments, *context.args, "--base-url", url, "--model", found.name]
+        words += ["--out", str(folder)]
         evaluation = [sys.executable, "-m", "coding_model_project", *words]
         with interrupting(start_child(evaluation)) as process:
             return process.wait()
-
-
-def _evaluation(run: Path, datasets: list[str], tasks: list[str], more: list[str]) -> list[str]:
-    """Return the evaluation command without the model and its URL."""
-    if tasks:
-        return ["harbor", "eval", *tasks, *more]
-    words = [word for name in datasets for word in ("--dataset", name)]
-    if "--prompt" not in more and (style := _prompt(run)):
-        words += ["--prompt", style]
-    return ["eval", "run", *words, *more]
-
-
-def _prompt(run: Path) -> str | None:
-    """Return the prompt style of the run's configuration, or None."""
-    from coding_model_project.runs.folder import RunFolder, plain_config, value_at
-
-    path = RunFolder(run).config
-    return value_at(plain_config(path), "coding.prompt") if path.is_file() else None

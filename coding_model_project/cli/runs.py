@@ -281,6 +281,8 @@ def report(
     With --serve no page is written: the printed address shows the runs and every sample, whatever
     their size, until Ctrl-C.
     """
+    from coding_model_project.reports import write_report
+
     if follow and not serve:
         raise ConfigError("report: --follow needs --serve")
     with local_runs(runs, every_s=_FOLLOW_S if follow else None) as (folders, shown):
@@ -288,13 +290,7 @@ def report(
         if serve:
             _serve(chosen, port, follow=follow)
             return
-        _write(chosen, out, budget_mb)
-
-
-def _write(chosen: Sequence[RunFolder], out: Path, budget_mb: float) -> None:
-    from coding_model_project.reports import write_report
-
-    written = write_report(chosen, out, budget_bytes=int(budget_mb * 1e6))
+        written = write_report(chosen, out, budget_bytes=int(budget_mb * 1e6))
     print(
         f"{written.path}: {written.page_bytes / 1e6:.1f} MB, "
         f"{written.n_shown:,} of {written.n_total:,} samples"

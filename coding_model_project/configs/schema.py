@@ -257,51 +257,34 @@ def register() -> None:
         store.store(name=f"{name}_schema", node={"coding": root}, package="_global_")
 
 
-def _with_server(served: Any, local: Any, *, _root_: DictConfig) -> Any:
-    """Resolve `${with_server:A,B}`: A in an evaluation of a served model, else B."""
-    return local if OmegaConf.select(_root_, "coding.evaluation.base_url") is None else served
-
-
-def _with_tools(tools: Any, block: Any, *, _root_: DictConfig) -> Any:
-    """Resolve `${with_tools:A,B}`: A if the bash agent's commands are tool calls, else B."""
-    return tools if OmegaConf.select(_root_, "coding.bash.calls") == Calls.tools else block
-
-
-def _in_mode(mode: str, then: Any, otherwise: Any, *, _root_: DictConfig) -> Any:
-    """Resolve `${in_mode:MODE,A,B}`: A if `coding.mode` is MODE, else B."""
-    return then if OmegaConf.select(_root_, "coding.mode") == mode else otherwise
-
-
-def _off_policy(then: Any, otherwise: Any, *, _root_: DictConfig) -> Any:
-    """Resolve `${off_policy:A,B}`: A if samples may be older than the trained weights, else B."""
-    return then if mode_of(_root_)[1] > 0 else otherwise
-
-
-def _versions(*, _root_: DictConfig) -> int:
-    """Resolve `${versions:}`: the number of weight versions allowed in samples, with the newest."""
-    return mode_of(_root_)[1] + 1
-
-
-def _updates(*, _root_: DictConfig) -> int:
-    """Resolve `${updates:}`: the number of mini-batches in a step."""
-    mini = OmegaConf.select(_root_, "actor_rollout_ref.actor.ppo_mini_batch_size")
-    return max(1, OmegaConf.select(_root_, "data.train_batch_size") // mini)
-
-
-def _sample_tokens(*, _root_: DictConfig) -> int:
-    """Resolve `${sample_tokens:}`: the number of tokens of the longest sample."""
-    lengths = (f"data.max_{part}_length" for part in ("prompt", "response"))
-    return sum(OmegaConf.select(_root_, key) for key in lengths)
-
-
+_get = OmegaConf.select
 _RESOLVERS: dict[str, Callable[..., Any]] = {
-    "with_server": _with_server,
-    "with_tools": _with_tools,
-    "in_mode": _in_mode,
-    "off_policy": _off_policy,
-    "versions": _versions,
-    "updates": _updates,
-    "sample_tokens": _sample_tokens,
+    # ${with_server:A,B}: A in an evaluation of a served model, else B
+    "with_server": lambda served, local, *, _root_: (
+        local if _get(_root_, "coding.evaluation.base_url") is None else served
+    ),
+    # ${with_tools:A,B}: A if the bash agent's commands are tool calls, else B
+    "with_tools": lambda tools, block, *, _root_: (
+        tools if _get(_root_, "coding.bash.calls") == Calls.tools else block
+    ),
+    # ${in_mode:MODE,A,B}: A if `coding.mode` is MODE, else B
+    "in_mode": lambda mode, then, otherwise, *, _root_: (
+        then if _get(_root_, "coding.mode") == mode else otherwise
+    ),
+    # ${off_policy:A,B}: A if samples may be older than the trained weights, else B
+    "off_policy": lambda then, otherwise, *, _root_: then if mode_of(_root_)[1] > 0 else otherwise,
+    # ${versions:}: the number of weight versions allowed in samples, with the newest
+    "versions": lambda *, _root_: mode_of(_root_)[1] + 1,
+    # ${updates:}: the number of mini-batches in a step
+    "updates": lambda *, _root_: max(
+        1,
+        _get(_root_, "data.train_batch_size")
+        // _get(_root_, "actor_rollout_ref.actor.ppo_mini_batch_size"),
+    ),
+    # ${sample_tokens:}: the number of tokens of the longest sample
+    "sample_tokens": lambda *, _root_: sum(
+        _get(_root_, f"data.max_{part}_length") for part in ("prompt", "response")
+    ),
 }
 
 

@@ -20,7 +20,12 @@ import psutil
 
 from coding_model_project.doctor import Finding, Status, judged, ok, problem, warning
 from coding_model_project.errors import SandboxError
-from coding_model_project.extras import checkout, how_to_install, program
+from coding_model_project.extras import (
+    checkout,
+    how_to_install,
+    how_to_install_itself,
+    program,
+)
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.launch.checks.machine_checks import counted_cpus
 from coding_model_project.launch.device import default_hardware
@@ -142,11 +147,11 @@ def _existing(path: Path) -> Path:
 
 def open_files() -> Finding:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if limit == resource.RLIM_INFINITY:
-        return ok("open files", "unlimited")
-    if limit >= OPEN_FILES:
-        return ok("open files", str(limit))
-    return warning("open files", f"{limit}; Ray recommends {OPEN_FILES}", "ulimit -n 65536")
+    fine = limit == resource.RLIM_INFINITY or limit >= OPEN_FILES
+    found = (
+        "unlimited" if limit == resource.RLIM_INFINITY else f"{limit}; Ray recommends {OPEN_FILES}"
+    )
+    return judged("open files", fine, found, "ulimit -n 65536")
 
 
 def ray() -> Finding:
@@ -161,22 +166,18 @@ def ray() -> Finding:
         found = f"a Ray session is running (raylet {', '.join(mine)})"
         return warning("ray session", found, "if none of your runs is active: ray stop")
     folder = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray"
-    size_gb = _size(folder) / _GIB
+    paths = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    size_gb = sum(map(_blocks, paths)) * 512 / _GIB
     if size_gb >= STALE_RAY_GB and not raylets:  # others share the folder
         found = f"none is running, but old ones use {size_gb:.1f} GB in {folder}"
         return warning("ray session", found, f"rm -r {folder}")
     return ok("ray session", "no leftovers")
 
 
-def _size(folder: Path) -> int:
-    """Return the disk usage of a folder in bytes, ignoring files that vanish or cannot be read."""
-    paths = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
-    return sum(_blocks(path) for path in paths)
-
-
 def _blocks(path: Path) -> int:
+    """Return a file's blocks on disk; 0 if it has vanished or cannot be read."""
     try:
-        return path.lstat().st_blocks * 512
+        return path.lstat().st_blocks
     except OSError:
         return 0
 
@@ -229,14 +230,11 @@ def packages() -> Finding | list[Finding]:
         found = "not installed; judging, data and evaluation work without it"
         return problem("training", found, how_to_install(gpu=kind() == "gpu"))
     found = [_package(name, pinned) for name, pinned in PINNED[kind()].items()]
-    return [*found, _flash_attn()] if kind() == "gpu" else found
-
-
-def _flash_attn() -> Finding:
-    if built := version("flash-attn"):
-        return ok("flash-attn", built)
-    remedy = "for speed, build it as requirements/gpu.txt describes; sequence parallelism needs it"
-    return warning("flash-attn", "not installed; training uses PyTorch's sdpa", remedy)
+    if kind() == "gpu":
+        built, without = version("flash-attn"), "not installed; training uses PyTorch's sdpa"
+        way = "for speed, build it as requirements/gpu.txt describes; sequence parallelism needs it"
+        found.append(judged("flash-attn", built is not None, built or without, way))
+    return found
 
 
 def _package(name: str, pinned: str) -> Finding:
@@ -255,7 +253,7 @@ def cpu_plugin() -> Finding | list[Finding]:
         return []
     if "coding_model_cpu" not in metadata.entry_points(group="verl.plugins").names:
         why = "not registered with verl, because this package is not installed"
-        return problem("cpu plugin", why, _itself())
+        return problem("cpu plugin", why, how_to_install_itself())
     if "+cpu" not in (version("vllm") or ""):
         remedy = (
             "pip install --no-deps ./requirements/vllm_name in the project's folder"
@@ -264,13 +262,6 @@ def cpu_plugin() -> Finding | list[Finding]:
         )
         return problem("cpu plugin", "no distribution `vllm` labelled +cpu", remedy)
     return ok("cpu plugin", "registered with verl")
-
-
-def _itself() -> str:
-    """Return the command that installs this package without dependencies."""
-    if checkout():
-        return "pip install --no-deps -e . in the project's folder"
-    return "pip install --no-deps coding-model-project"
 
 
 def git() -> Finding:
@@ -283,14 +274,11 @@ def wandb() -> Finding:
     """Check W&B, which runs use only if `trainer.logger` has it, by default offline."""
     mode = os.environ.get("WANDB_MODE", "offline")
     found = f"{mode}{'' if 'WANDB_MODE' in os.environ else ' by default'}"
-    if mode != "online" or "WANDB_API_KEY" in os.environ or _logged_in():
+    netrc = Path.home() / ".netrc"
+    logged_in = netrc.is_file() and "wandb" in netrc.read_text(errors="replace")
+    if mode != "online" or "WANDB_API_KEY" in os.environ or logged_in:
         return ok("wandb", f"{found}; used if trainer.logger has it")
     return warning("wandb", f"{found}, but no API key is set", "wandb login, or WANDB_MODE=offline")
-
-
-def _logged_in() -> bool:
-    file = Path.home() / ".netrc"
-    return file.is_file() and "wandb" in file.read_text(errors="replace")
 
 
 def hub() -> Finding:

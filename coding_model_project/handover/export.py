@@ -124,18 +124,14 @@ def export(given: Source, out: Path, evaluations: Sequence[Path], say: Say) -> P
         CheckpointError: shards could not be merged, or the model lacks a tokenizer.
     """
     if out.exists() and any(out.iterdir()):
-        _check_same(out, given)
+        marker = out / EXPORT_MARKER
+        if not marker.exists() or json.loads(marker.read_text())["key"] != given.key:
+            raise ConfigError(f"--out={out}: holds something else; choose another folder")
     else:
         _write_model(given, out, say)
     shown: list[Measured] = [measured(path, out) for path in evaluations]
     write_text(out / CARD, card(given.name, given.run, given.step, out, shown))
     return out
-
-
-def _check_same(out: Path, given: Source) -> None:
-    file = out / EXPORT_MARKER
-    if not file.exists() or json.loads(file.read_text())["key"] != given.key:
-        raise ConfigError(f"--out={out}: holds something else; choose another folder")
 
 
 def _write_model(given: Source, out: Path, say: Say) -> None:
@@ -250,8 +246,8 @@ def card(
     else:
         parts += _training(run, step)
     parts += _evaluations(shown)
-    parts += _files(model)
-    return "\n".join(parts)
+    weights = [(file.name, fingerprint(file)) for file in sorted(model.glob("*.safetensors"))]
+    return "\n".join([*parts, "## Weights\n", _rows(("", ""), weights)])
 
 
 def _training(run: RunFolder, step: int | None) -> Iterator[str]:
@@ -331,12 +327,6 @@ def _evaluations(shown: Sequence[Measured]) -> Iterator[str]:
                 "that its weights are these"
             )
     yield ""
-
-
-def _files(model: Path) -> Iterator[str]:
-    yield "## Weights\n"
-    files = sorted(model.glob("*.safetensors"))
-    yield _rows(("", ""), [(file.name, fingerprint(file)) for file in files])
 
 
 def _rows(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

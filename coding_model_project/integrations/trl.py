@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from coding_model_project.api import Judge
@@ -97,7 +98,8 @@ class CodeReward:
         self._judge = Background(make)
 
     def __reduce__(self) -> tuple[Callable[..., CodeReward], tuple[Any, ...]]:
-        return _remade, (type(self), tuple(self._problems.values()), self._settings)
+        problems = tuple(self._problems.values())
+        return partial(type(self), **self._settings), (problems,)
 
     def __call__(
         self,
@@ -186,12 +188,6 @@ def rows(problems: Problems, *, bare: bool = False) -> list[dict[str, Any]]:
         {"prompt": solve_messages(problem, style=style), "problem_id": problem.id}
         for problem in by_id(problems).values()
     ]
-
-
-def _remade(
-    kind: type[CodeReward], problems: tuple[Problem, ...], settings: Mapping[str, Any]
-) -> CodeReward:
-    return kind(problems, **settings)
 
 
 def _share_of_cores() -> int:

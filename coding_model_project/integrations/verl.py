@@ -91,7 +91,9 @@ def compute_score(
     if fallback not in ("verl", "raise"):
         raise ConfigError(f"reward_kwargs.fallback={fallback!r}: expected verl or raise")
     if problems is not None:
-        problem = named(_loaded(str(problems)), ground_truth, "ground_truth")
+        with _once:
+            loaded = _load(str(problems))
+        problem = named(loaded, ground_truth, "ground_truth")
     else:
         found = _problem_of(_as_text(ground_truth), str(data_source))
         if isinstance(found, DataError):
@@ -99,7 +101,8 @@ def compute_score(
         problem = found
     _say(data_source, _JUDGES.get(problem.graded_by, f"{problem.graded_by} of this package"))
     services = sandbox if isinstance(sandbox, str) else tuple(sandbox)
-    judge = _judge(workers, services, bare, kind == "sparse", min_tier)
+    with _once:
+        judge = _start(workers, services, bare, kind == "sparse", min_tier)
     verdict = judge.run(lambda started: started.grade(problem, solution_str))
     group = verdict.error.group if verdict.error is not None else None
     reward = reward_of(problem, verdict).total
@@ -166,22 +169,6 @@ def _say(data_source: str, judge: str) -> None:
 
 _once = threading.Lock()
 """A lock, because `cache` alone may compute a value twice in concurrent threads."""
-
-
-def _loaded(problems: str) -> dict[str, Problem]:
-    with _once:
-        return _load(problems)
-
-
-def _judge(
-    workers: int | None,
-    sandbox: str | tuple[str, ...],
-    bare: bool,
-    stop_early: bool,
-    min_tier: str,
-) -> Background[Judge]:
-    with _once:
-        return _start(workers, sandbox, bare, stop_early, min_tier)
 
 
 _load = cache(for_rewards)

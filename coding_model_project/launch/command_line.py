@@ -32,7 +32,6 @@ _SHOW = ("cfg", "info", "hydra_help", "shell_completion")
 """Hydra's flags that print something instead of starting a run."""
 _ELSEWHERE = ("config_path", "config_name", "config_dir", "experimental_rerun")
 """Hydra's flags that compose the configuration from files other than the recipe's."""
-_OURS = ("--debug", "--config")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,6 @@ class Arguments:
     """True to print the configuration, or something about it, instead of starting a run."""
     elsewhere: bool
     """True if the configuration is composed from files other than the recipe's."""
-    debug: bool
     recorded: str | None
     """Path to the recorded configuration of a run to repeat."""
 
@@ -63,26 +61,34 @@ def parse(argv: Sequence[str]) -> Arguments:
     Raises:
         ConfigError: an argument is neither an override nor a flag, or flags exclude each other.
     """
-    parser = _parser()
+    ours, hydras = argparse.ArgumentParser(add_help=False), get_args_parser()
+    ours.add_argument("--debug", action="store_true")
+    ours.add_argument("--config")
+    for parser in (ours, hydras):
+        parser.allow_abbrev = False  # --config is no abbreviation of Hydra's --config-dir
+        parser.error = _refuse
     overrides = [word for word in argv if _is_override(word)]
-    words = [word for word in argv if not _is_override(word)]
-    found, unknown = parser.parse_known_args(words)
+    own, words = ours.parse_known_args([word for word in argv if not _is_override(word)])
+    found, unknown = hydras.parse_known_args(words)
     for word in [*unknown, *found.overrides]:
-        _refuse(parser, word)
+        _refuse_word(word, [*ours._actions, *hydras._actions])
     shows = any(getattr(found, name) for name in _SHOW)
     if shows and found.multirun:
         raise ConfigError("-m: a sweep has no configuration of its own to show; leave -m out")
-    if found.config is not None:
-        _check_repeating(overrides)
+    other = [word for word in overrides if not word.startswith("coding.run_dir=")]
+    if own.config is not None and other:
+        raise ConfigError(
+            f"{other[0]}: --config repeats a run by its recorded configuration, and only "
+            "coding.run_dir may be set with it; for other settings start the recipe without --config"
+        )
     _refuse_other_trees(overrides, found.config_name)
     return Arguments(
         overrides=tuple(overrides),
-        hydra=tuple(_without_ours(words)),
+        hydra=tuple(words),
         sweeps=found.multirun,
         shows=shows,
         elsewhere=any(getattr(found, name) for name in _ELSEWHERE),
-        debug=found.debug,
-        recorded=found.config,
+        recorded=own.config,
     )
 
 
@@ -112,46 +118,17 @@ def _is_override(word: str) -> bool:
     return not word.startswith("-") and ("=" in word or word.startswith("~"))
 
 
-def _parser() -> argparse.ArgumentParser:
-    def refuse(message: str) -> NoReturn:
-        raise ConfigError(f"{message} (see --help)")
-
-    parser = get_args_parser()
-    parser.allow_abbrev = False  # --config is ours, not an abbreviation of Hydra's --config-dir
-    parser.error = refuse
-    parser.add_argument("--debug", action="store_true")
-    parser.add_argument("--config")
-    return parser
+def _refuse(message: str) -> NoReturn:
+    raise ConfigError(f"{message} (see --help)")
 
 
-def _refuse(parser: argparse.ArgumentParser, word: str) -> NoReturn:
+def _refuse_word(word: str, known: Sequence[argparse.Action]) -> NoReturn:
     if not word.startswith("-"):
         raise ConfigError(f"{word}: expected key=value, without spaces around `=` (see --help)")
-    flags = [flag for action in parser._actions for flag in action.option_strings]
+    flags = [flag for action in known for flag in action.option_strings]
     close = difflib.get_close_matches(word.split("=")[0], flags, n=1, cutoff=0.6)
     near = f"; did you mean {close[0]}?" if close else " (see --help)"
     raise ConfigError(f"{word}: no such option{near}")
-
-
-def _check_repeating(overrides: Sequence[str]) -> None:
-    other = [word for word in overrides if not word.startswith("coding.run_dir=")]
-    if other:
-        raise ConfigError(
-            f"{other[0]}: --config repeats a run by its recorded configuration, and only "
-            "coding.run_dir may be set with it; for other settings start the recipe without --config"
-        )
-
-
-def _without_ours(words: Sequence[str]) -> list[str]:
-    """Return Hydra's flags: all but --debug, and --config with its value."""
-    kept: list[str] = []
-    skip = False
-    for word in words:
-        ours = word.split("=")[0] in _OURS
-        if not ours and not skip:
-            kept.append(word)
-        skip = word == "--config"
-    return kept
 
 
 # ── sweeps ────────────────────────────────────────────────────────────────────────────────────────────

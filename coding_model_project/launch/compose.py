@@ -162,13 +162,10 @@ def _expected(usual: Any, now: Any) -> str:
     if now is None or usual is None:
         return ""
     if isinstance(usual, bool):
-        return "" if isinstance(now, bool | int) else "true or false"
+        return "" if isinstance(now, int) else "true or false"
     if isinstance(usual, int | float):
-        is_number = isinstance(now, int | float) and not isinstance(now, bool)
-        return "" if is_number else "a number"
-    if OmegaConf.is_dict(usual):
-        return "" if OmegaConf.is_dict(now) else "a mapping"
-    return ""
+        return "a number" if isinstance(now, bool) or not isinstance(now, int | float) else ""
+    return "a mapping" if OmegaConf.is_dict(usual) and not OmegaConf.is_dict(now) else ""
 
 
 def _chosen(overrides: list[str]) -> tuple[str, ...]:

@@ -176,17 +176,9 @@ def carry_out(
             with StopSignal(log_dir, listen=command is not None):
                 recipe.train(config)
     if command is not None:
-        print(_finished(run))
-
-
-def _finished(run: RunFolder) -> str:
-    """Return the last line of a finished training, with the command that shows it."""
-    steps = json.loads(run.summary.read_text())["steps"]
-    folder = shlex.quote(os.fspath(run.path))
-    return (
-        f"finished: {run.path} after {steps} steps; next: python -m coding_model_project report "
-        f"{folder}"
-    )
+        steps = json.loads(run.summary.read_text())["steps"]
+        report = shlex.join(["python", "-m", "coding_model_project", "report", os.fspath(run.path)])
+        print(f"finished: {run.path} after {steps} steps; next: {report}")
 
 
 def _prepare_resume(config: DictConfig, recorded: DictConfig, inputs: Inputs) -> None:
@@ -203,7 +195,7 @@ def _prepare_resume(config: DictConfig, recorded: DictConfig, inputs: Inputs) ->
     trainer = config.trainer
     if (store := open_store(config, print)) is not None:
         store.check_writable()
-        if trainer.resume_mode != "auto" and (steps := store.readable_steps()):
+        if trainer.resume_mode != "auto" and (steps := store.steps()):
             raise ConfigError(
                 f"coding.checkpoints.url={store.url}: has checkpoints up to global_step_{steps[0]}, "
                 f"which trainer.resume_mode={trainer.resume_mode} does not resume from; set another "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project import control_groups
 from coding_model_project.errors import ConfigError
+from coding_model_project.runs.starting_model import weight_entries
 
 GIB = 2**30
 ROLLOUT = "actor_rollout_ref.rollout"
@@ -336,14 +337,7 @@ def _largest_tensor(path: str) -> int | None:
         return shape.hidden * max(shape.vocabulary, shape.intermediate)
     file = config_file(path)
     try:
-        return max(_tensors(file.parent), default=None) if file else None
+        weights = weight_entries(file.parent) if file else {}
+        return max((math.prod(one["shape"]) for one in weights.values()), default=None)
     except (OSError, ValueError, KeyError):
         return None  # transformers reports the fault
-
-
-def _tensors(folder: Path) -> Iterator[int]:
-    """Yield the parameters of each tensor of a model, from the headers of its safetensors files."""
-    for path in folder.glob("*.safetensors"):
-        with path.open("rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        yield from (math.prod(header[name]["shape"]) for name in header if name != "__metadata__")

@@ -238,7 +238,13 @@ def carry_out(step: Step, root: Path, make: Callable[[Path], Sequence[Path]]) ->
     key = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:8]
     folder = root / step.phase / f"{step.verb}-{key}"
     if (folder / DONE).exists():
-        done = _untouched(read_done(folder))
+        done = read_done(folder)
+        now = {path: fingerprint(Path(path)) for path in done.outputs}
+        if changed := changes(done.outputs, now):
+            raise ConfigError(
+                f"{done.name}: its output files have changed ({'; '.join(changed)}): restore them, or "
+                f"delete {done.folder} to run the step again"
+            )
         console.print(f"[bold]{step.name}[/]: already done, in {folder}")
         return done
     for other in sorted((root / step.phase).glob(f"{step.verb}-*/{DONE}")):
@@ -265,14 +271,3 @@ def carry_out(step: Step, root: Path, make: Callable[[Path], Sequence[Path]]) ->
 def read_done(folder: Path) -> Done:
     """Read `step.json`."""
     return Done(**json.loads((folder / DONE).read_text()))
-
-
-def _untouched(done: Done) -> Done:
-    """Raise ConfigError if an output file of the step has changed."""
-    now = {path: fingerprint(Path(path)) for path in done.outputs}
-    if changed := changes(done.outputs, now):
-        raise ConfigError(
-            f"{done.name}: its output files have changed ({'; '.join(changed)}): restore them, or "
-            f"delete {done.folder} to run the step again"
-        )
-    return done

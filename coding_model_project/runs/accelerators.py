@@ -26,7 +26,6 @@ NAMELESS = "NVIDIA GPU"
 _SMI_FOLDERS = ("/usr/local/nvidia/bin", "/usr/lib/wsl/lib")
 """Folders of nvidia-smi in container runtimes and WSL 2, which do not add them to PATH."""
 _SMI_TIMEOUT_S = 20.0
-_MIB, _GIB = 2**20, 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +106,16 @@ def _smi(root: Path) -> list[Gpu]:
         return []
     instances = re.findall(r"^\s+MIG (\S+)", _output(program, "-L"), re.MULTILINE)
     if instances:
-        return [Gpu(name=f"MIG {kind}", memory_gb=_mig_gb(kind), mig=True) for kind in instances]
+        sizes = [re.search(r"\.(\d+)gb", kind) for kind in instances]  # as in 3g.20gb
+        return [
+            Gpu(name=f"MIG {kind}", memory_gb=float(size[1]) if size else None, mig=True)
+            for kind, size in zip(instances, sizes, strict=True)
+        ]
     table = _output(program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
     rows = [row.rpartition(",") for row in table.splitlines() if "," in row]
-    return [Gpu(name=name.strip(), memory_gb=_gib_of_mib(mib)) for name, _, mib in rows]
+    # A GPU that uses the host's memory has "[N/A]" of its own.
+    sizes = [int(mib) / 1024 if mib.strip().isdecimal() else None for *_, mib in rows]
+    return [Gpu(name=row[0].strip(), memory_gb=size) for row, size in zip(rows, sizes, strict=True)]
 
 
 def _output(program: str, *arguments: str) -> str:
@@ -127,17 +132,6 @@ def _output(program: str, *arguments: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return result.stdout if result.returncode == 0 else ""
-
-
-def _gib_of_mib(text: str) -> float | None:
-    """Parse nvidia-smi's MiB; it prints [N/A] if the GPU uses host memory."""
-    return int(text) * _MIB / _GIB if text.strip().isdecimal() else None
-
-
-def _mig_gb(kind: str) -> float | None:
-    """Return the memory in a profile's name, such as 3g.20gb."""
-    found = re.search(r"\.(\d+)gb", kind)
-    return float(found[1]) if found else None
 
 
 def _kfd(root: Path) -> list[Gpu]:

@@ -110,17 +110,13 @@ class CheckpointStore:
         """This start's record; empty if it has none, None until it was read."""
 
     def steps(self) -> list[int]:
-        """Return the steps of complete checkpoints, newest first."""
-        return [step for step in self._all_steps() if self._manifest(step)]
-
-    def readable_steps(self) -> list[int]:
-        """Return `steps`, with errors as one line.
+        """Return the steps of complete checkpoints, newest first.
 
         Raises:
             CheckpointError: the store failed, also after retries.
         """
         with self._errors("they cannot be read"):
-            return self.steps()
+            return [step for step in self._all_steps() if self._manifest(step)]
 
     def read_owner(self) -> bytes | None:
         """Return the record of the run that wrote the checkpoints (`claim`), if any.
@@ -138,7 +134,7 @@ class CheckpointStore:
             ConfigError: writing failed for a reason that the user can correct.
             CheckpointError: the store failed, also after retries.
         """
-        with self._correctable(f"{OWNER} cannot be written"):
+        with self._errors(f"{OWNER} cannot be written", by_user=True):
             self._store.write(OWNER, owner)
             checkpoints.mkdir(parents=True, exist_ok=True)
             (checkpoints / OWNER).write_bytes(owner)
@@ -150,7 +146,7 @@ class CheckpointStore:
             ConfigError: writing failed for a reason that the user can correct.
             CheckpointError: the store failed, also after retries.
         """
-        with self._correctable("they cannot be written"):
+        with self._errors("they cannot be written", by_user=True):
             self._store.check_writable()
 
     def copy(self, step: int, checkpoints: Path, wanted: Callable[[str], bool]) -> Path | None:
@@ -252,7 +248,8 @@ class CheckpointStore:
                 self._remove(step)
 
     def _all_steps(self) -> list[int]:
-        found = (FOLDER.fullmatch(name) for name in self._store.names())
+        folders = {path.partition("/")[0] for path in self._store.entries()}
+        found = map(FOLDER.fullmatch, folders)
         return sorted((int(match[1]) for match in found if match), reverse=True)
 
     def _manifest(self, step: int) -> Manifest | None:
@@ -279,24 +276,21 @@ class CheckpointStore:
             )
 
     @contextmanager
-    def _correctable(self, what: str) -> Iterator[None]:
-        """Turn an error that is not the store's outage into ConfigError."""
-        try:
-            with self._errors(what):
-                yield
-        except CheckpointError as error:
-            if error.__cause__ is None or is_transport_fault(error.__cause__):
-                raise
-            raise ConfigError(str(error)) from error
+    def _errors(self, what: str, *, by_user: bool = False) -> Iterator[None]:
+        """Turn any error into CheckpointError: libraries' own errors are not all OSErrors.
 
-    @contextmanager
-    def _errors(self, what: str) -> Iterator[None]:
-        """Turn any error into CheckpointError: libraries' own errors are not all OSErrors."""
+        Args:
+            by_user: whether the user can correct one that is not the store's outage: a ConfigError.
+        """
         try:
             yield
+        except CheckpointError:
+            raise
         except Exception as error:
+            corrected = by_user and not is_transport_fault(error)
             why = shortly_explained(error, self.url)
-            raise CheckpointError(f"checkpoints at {self.url}: {what}: {why}") from error
+            kind = ConfigError if corrected else CheckpointError
+            raise kind(f"checkpoints at {self.url}: {what}: {why}") from error
 
 
 def _name(step: int) -> str:
@@ -398,7 +392,7 @@ def claim(
         CheckpointError: the store does not answer.
     """
     record = _record(config, inputs)
-    content = store.read_owner() if not force and store.readable_steps() else None
+    content = store.read_owner() if not force and store.steps() else None
     if content is not None and (changed := _changes(content, config, record["inputs"], store.url)):
         raise ConfigError(
             f"coding.checkpoints.url={store.url}: has checkpoints of another run ({listed(changed)}): "

@@ -54,11 +54,6 @@ def masked(content: bytes, secrets: tuple[bytes, ...]) -> bytes:
     return content
 
 
-def is_masked(value: object) -> bool:
-    """Return whether a value was masked, wholly or partly."""
-    return MASK * _SHORTEST in str(value)
-
-
 def _is_secret(name: str, value: str) -> bool:
     return (
         bool(_VARIABLE.fullmatch(name) or _SETTING.fullmatch(name))
@@ -132,11 +127,7 @@ def _filled(before: Any, now: Any, places: Sequence[tuple[Any, Any]]) -> Any:
         moved = [
             f"{new}{before[len(old) :]}"
             for old, new in places
-            if old is not None and _is_in(before, old)
+            if old is not None and f"{before}/".startswith(f"{old}/")
         ]
-        return now if is_masked(before) or now in moved else before
+        return now if MASK * _SHORTEST in before or now in moved else before
     return before
-
-
-def _is_in(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")

@@ -276,7 +276,9 @@ def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
             _refuse_live(store, index, "a process that has just started", say)
         elif last[0].exit_code is None:
             _refuse_live(store, index, f"process {last[0].pid} on {last[0].host}", say)
-            _note_death(run.log_dir(last[0].number) / ATTEMPT)
+            file = run.log_dir(last[0].number) / ATTEMPT
+            ending = {"ended": file.stat().st_mtime, "exit_code": _KILLED, "error": _DIED}
+            write_json(file, json.loads(file.read_text()) | ending)
         if run.config.exists():
             recorded = run.config.read_text()
             write_text(run.config, made_ours(recorded, comparable(config), run.provenance()))
@@ -323,12 +325,6 @@ def _age_s(store: ObjectStore) -> float:
     """Return the seconds since the index was written, by the store's own clock."""
     probe = "mirror.now"
     store.write(probe, b"")
-    now, written = store.modified(probe), store.modified(INDEX)
+    now, written = (store.entry(path).modified for path in (probe, INDEX))
     store.remove(probe)
-    return (now - written).total_seconds() if now and written else 0.0
-
-
-def _note_death(attempt: Path) -> None:
-    fields = json.loads(attempt.read_text())
-    ended = attempt.stat().st_mtime
-    write_json(attempt, {**fields, "ended": ended, "exit_code": _KILLED, "error": _DIED})
+    return now - written if now and written else 0.0

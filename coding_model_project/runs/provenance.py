@@ -68,8 +68,10 @@ def seeds(config: DictConfig) -> dict[str, int]:
 
 def hardware() -> dict[str, Any]:
     """Return processor, cores, memory and accelerators of this host."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return {
-        "cpu": _cpu_model(),
+        "cpu": next(named, platform.machine()),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
         "gpus": [gpu.name for gpu in accelerators.find()],
@@ -167,9 +169,3 @@ def git(*arguments: str, cwd: Path | None = None) -> str:
     except FileNotFoundError:
         return ""
     return result.stdout if result.returncode == 0 else ""
-
-
-def _cpu_model() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.machine())

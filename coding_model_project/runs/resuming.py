@@ -107,7 +107,7 @@ def refuse_changes(
     force: bool = False,
     bound: Sequence[str] = (),
 ) -> None:
-    """Refuse to resume a run with changed settings. A run without results may change.
+    """Refuse to resume a run with changed settings. A run without results may change, but for `bound`.
 
     Args:
         force: accept the changes, unless some are bound.
@@ -117,11 +117,10 @@ def refuse_changes(
     Raises:
         ConfigError: configuration, data or model differ; the message contains the differences.
     """
-    if not (has_made_something(run) and run.config.exists()) or (force and not bound):
-        return
-    changed = settings_changed(run.config.read_text(), config)
+    made = has_made_something(run) and run.config.exists() and bool(bound or not force)
+    changed = settings_changed(run.config.read_text(), config) if made else []
     what, new = "another configuration", "one"
-    if not changed:
+    if made and not changed:
         changed, what, new = _changed_inputs(run, inputs), "other data or another model", "ones"
     if changed:
         started = f"{run.path} was started with {what} ({listed(changed)})"
@@ -131,10 +130,6 @@ def refuse_changes(
             else f"{started}: set coding.run_dir to a new folder, or coding.force=true to continue with "
             f"the new {new} (for `eval run`: --out and --force)"
         )
-
-
-def refuse_bound(run: RunFolder, bound: Sequence[str]) -> None:
-    """Raise `ConfigError` if there are changes that cannot be forced; see `refuse_changes`."""
     if bound:
         raise ConfigError(f"{run.path} was started otherwise ({listed(bound)}): {_ELSEWHERE}")
 
@@ -164,7 +159,7 @@ def _has_answers(completions: Path) -> bool:
     if not completions.exists():
         return False
     with completions.open("rb") as lines:
-        return any(not _was_refused(line) for line in lines)
+        return not all(map(_was_refused, lines))
 
 
 def _was_refused(line: bytes) -> bool:

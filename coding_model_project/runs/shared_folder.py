@@ -12,7 +12,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -35,9 +35,8 @@ class Question:
 
     run_dir: str
     token: str
-    files: Mapping[str, str]
-    """Fingerprints on the driver's node by `key=path`."""
-    versions: Mapping[str, str]
+    facts: Mapping[str, str]
+    """What the driver's node has: fingerprints of files by `key=path`, versions by package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +52,6 @@ class Answer:
     """The node's time, in seconds since the epoch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unanswered:
-    """A placeholder for a missing answer."""
-
-    why: str
-    """The reason, with the node's name."""
-
-
 @contextmanager
 def question(run_dir: Path, files: Mapping[str, Path]) -> Iterator[Question]:
     """Keep a token in the run's folder inside the context, and yield the question.
@@ -73,12 +64,8 @@ def question(run_dir: Path, files: Mapping[str, Path]) -> Iterator[Question]:
     probe.mkdir()
     try:
         (probe / "driver").write_text(token)
-        yield Question(
-            run_dir=str(run_dir),
-            token=token,
-            files={name: look_of(path) for name, path in files.items()},
-            versions=versions(),
-        )
+        looks = {name: look_of(path) for name, path in files.items()}
+        yield Question(run_dir=str(run_dir), token=token, facts=looks | versions())
     finally:
         with suppress(OSError):
             shutil.rmtree(probe)
@@ -127,11 +114,15 @@ def answer(question: Question, node: str, *, patience_s: float = STALE_S + 10) -
         node: a unique identifier of this node.
         patience_s: seconds for which a shared folder may show an old listing.
     """
-    problems = [
-        *_in_run_dir(question, node, patience_s),
-        *_in_files(question.files),
-        *_in_versions(question.versions),
-    ]
+    problems, here = list(_in_run_dir(question, node, patience_s)), versions()
+    for name, expected in question.facts.items():
+        try:
+            _, is_file, path = name.partition("=")
+            found = look_of(Path(path)) if is_file else here.get(name, "absent")
+        except OSError as error:
+            found = error.strerror or type(error).__name__
+        if found != expected:
+            problems.append(f"{name} is {found}, and on the driver's node {expected}")
     return Answer(
         host=socket.gethostname(),
         problems=tuple(problems),
@@ -157,23 +148,6 @@ def _in_run_dir(question: Question, node: str, patience_s: float) -> Iterator[st
         yield f"coding.run_dir={run_dir} cannot be used ({error.strerror})"
 
 
-def _in_files(files: Mapping[str, str]) -> Iterator[str]:
-    for name, expected in files.items():
-        try:
-            found = look_of(Path(name.partition("=")[2]))
-        except OSError as error:
-            found = error.strerror or type(error).__name__
-        if found != expected:
-            yield f"{name} is {found}, and on the driver's node {expected}"
-
-
-def _in_versions(expected: Mapping[str, str]) -> Iterator[str]:
-    found = versions()
-    for name, version in expected.items():
-        if found.get(name) != version:
-            yield f"{name} is {found.get(name, 'absent')}, and on the driver's node {version}"
-
-
 def _comes(there: Callable[[], bool], patience_s: float) -> bool:
     until = time.monotonic() + patience_s
     while not there():
@@ -185,7 +159,7 @@ def _comes(there: Callable[[], bool], patience_s: float) -> bool:
 
 def conclude(
     question: Question,
-    answers: Mapping[str, Answer | Unanswered],
+    answers: Mapping[str, Answer | ClusterError],
     asked: tuple[float, float],
     *,
     patience_s: float = STALE_S + 10,
@@ -193,7 +167,7 @@ def conclude(
     """Return warnings about nodes that a run can live with.
 
     Args:
-        answers: by what `answer` was given as `node`.
+        answers: by what `answer` was given as `node`; an error, which names the node, if none came.
         asked: when the first was asked and the last had come, by this node's clock.
 
     Raises:
@@ -201,7 +175,7 @@ def conclude(
         ConfigError: some nodes do not see the same; names all of them and the way out.
         StorageError: a node's disk is full.
     """
-    if silent := [found.why for found in answers.values() if isinstance(found, Unanswered)]:
+    if silent := [str(found) for found in answers.values() if isinstance(found, ClusterError)]:
         raise ClusterError(
             f"{'; '.join(silent)}; see Ray's logs there (/tmp/ray/session_latest/logs), or run "
             "`ray stop` there to train without it"
@@ -226,18 +200,12 @@ def conclude(
         f"node {found.host}{found.full_disk}" for found in came.values() if found.full_disk
     ]:
         raise StorageError("; ".join(full))
-    return list(_clock_warnings(list(came.values()), asked))
-
-
-def _clock_warnings(answers: Sequence[Answer], asked: tuple[float, float]) -> Iterator[str]:
     first, last = asked
-    for found in answers:
-        ahead = found.clock - last if found.clock > last else found.clock - first
-        if first <= found.clock <= last or abs(ahead) < _CLOCKS_DIFFER_S:
-            continue
-        side = "ahead of" if ahead > 0 else "behind"
-        yield (
-            f"node {found.host}: its clock is {abs(ahead):,.0f} s {side} this node's: times in "
-            "rollouts.jsonl and traces are off by that much, and an object store may refuse it; set its "
-            "clock (chronyc makestep)"
-        )
+    ahead_s = [(one.host, one.clock - min(max(one.clock, first), last)) for one in came.values()]
+    return [
+        f"node {host}: its clock is {abs(ahead):,.0f} s {'ahead of' if ahead > 0 else 'behind'} this "
+        "node's: times in rollouts.jsonl and traces are off by that much, and an object store may refuse "
+        "it; set its clock (chronyc makestep)"
+        for host, ahead in ahead_s
+        if abs(ahead) >= _CLOCKS_DIFFER_S
+    ]

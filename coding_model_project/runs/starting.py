@@ -67,50 +67,9 @@ def start_attempt(
     if attempts:
         _refuse_running(attempts[-1], path, force=force, say=say, observer=observer)
     resuming.refuse_changes(run, config, inputs, force=force, bound=bound)
-    resuming.refuse_bound(run, bound)
     number = _claim(run, attempts[-1].number if attempts else 0, observer)
-    attempt = _attempt_of_this_process(run, number)
-    _write_attempt(run, attempt)  # before anything slow: another process waits for it only so long
-    try:
-        _write_folder(run, attempts, config, inputs, recipe, command, say)
-    except BaseException as error:
-        end_attempt(path, attempt, error)
-        raise
-    return attempt
-
-
-def _write_folder(
-    run: RunFolder,
-    attempts: Sequence[Attempt],
-    config: DictConfig,
-    inputs: Inputs,
-    recipe: str,
-    command: list[str],
-    say: Callable[[str], None],
-) -> None:
-    """Write a run's folder except its attempts, anew if the earlier attempts do not bind it."""
-    anew = _starts_anew(run, attempts, config, inputs)
-    if anew:
-        say(
-            f"{run.path}: the last attempt {_how(attempts[-1])} without results; restarting ({anew})"
-        )
-        resuming.forget(run)
-        shutil.rmtree(run.path / "patches", ignore_errors=True)
-    for folder in (run.path, run.checkpoints, run.traces):
-        folder.mkdir(parents=True, exist_ok=True)
-    if anew or not run.run_json.exists():
-        origin = provenance.collect(recipe, command, seeds=provenance.seeds(config))
-        write_json(run.run_json, origin | {"inputs": inputs})
-        provenance.write_patches(run.path / "patches")
-    elif run.inputs() != inputs:
-        write_json(run.run_json, run.provenance() | {"inputs": inputs})
-    write_text(run.config, resuming.comparable(config))
-    run.summary.unlink(missing_ok=True)
-
-
-def _attempt_of_this_process(run: RunFolder, number: int) -> Attempt:
     me = psutil.Process()
-    return Attempt(
+    attempt = Attempt(
         number=number,
         pid=me.pid,
         pid_started=me.create_time(),
@@ -120,6 +79,28 @@ def _attempt_of_this_process(run: RunFolder, number: int) -> Attempt:
         pid_ticks=lease.start_ticks(me.pid),
         log_dir=run.log_dir(number),
     )
+    _write_attempt(run, attempt)  # before anything slow: another process waits for it only so long
+    try:
+        if anew := _starts_anew(run, attempts, config, inputs):
+            say(
+                f"{path}: the last attempt {_how(attempts[-1])} without results; restarting ({anew})"
+            )
+            resuming.forget(run)
+            shutil.rmtree(path / "patches", ignore_errors=True)
+        for folder in (path, run.checkpoints, run.traces):
+            folder.mkdir(parents=True, exist_ok=True)
+        if anew or not run.run_json.exists():
+            origin = provenance.collect(recipe, command, seeds=provenance.seeds(config))
+            write_json(run.run_json, origin | {"inputs": inputs})
+            provenance.write_patches(path / "patches")
+        elif run.inputs() != inputs:
+            write_json(run.run_json, run.provenance() | {"inputs": inputs})
+        write_text(run.config, resuming.comparable(config))
+        run.summary.unlink(missing_ok=True)
+    except BaseException as error:
+        end_attempt(path, attempt, error)
+        raise
+    return attempt
 
 
 def _refuse_running(

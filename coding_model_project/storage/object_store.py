@@ -16,11 +16,7 @@ from coding_model_project.contained import file_name
 from coding_model_project.errors import ConfigError
 from coding_model_project.http import Service, announced
 from coding_model_project.redaction import redacted
-from coding_model_project.storage.store_errors import (
-    has_no_bucket,
-    is_transport_fault,
-    missing_library,
-)
+from coding_model_project.storage.store_errors import is_transport_fault, missing_library
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem, Callback
@@ -117,18 +113,6 @@ class ObjectStore:
         return f"{self.root.rstrip('/')}/{path}" if path else self.root
 
     @_retried
-    def names(self) -> list[str]:
-        """Return the names directly below the URL."""
-        self.files.invalidate_cache()
-        try:
-            found = self.files.ls(self.root, detail=False)
-        except FileNotFoundError as error:
-            if has_no_bucket(error):
-                raise
-            return []
-        return [name.rstrip("/").rpartition("/")[2] for name in found]
-
-    @_retried
     def entries(self) -> Mapping[str, Entry]:
         """Return all objects below the URL, at any depth, by path; the URL's own object has path ""."""
         self.files.invalidate_cache()
@@ -192,15 +176,6 @@ class ObjectStore:
         """Delete all objects below a path."""
         with suppress(FileNotFoundError):
             self.files.rm(self._at(path), recursive=True)
-
-    @_retried
-    def modified(self, path: str) -> datetime | None:
-        """Return an object's modification time by the store's clock; None if it does not exist."""
-        self.files.invalidate_cache()
-        try:
-            return self.files.modified(self._at(path))
-        except FileNotFoundError:
-            return None
 
 
 def entry_of(info: Mapping[str, Any]) -> Entry:

@@ -152,11 +152,6 @@ def _short(error: Exception) -> str:
     return "no connection" if text.startswith("Could not connect to the endpoint") else text
 
 
-def has_no_bucket(error: Exception) -> bool:
-    """Return whether the object's bucket is missing too."""
-    return _code(error) == "NoSuchBucket"
-
-
 def has_no_words(error: Exception) -> bool:
     """Return whether the error answers a HEAD request, which has no body with details."""
     return _code(error) in ("400", "403")

@@ -6,7 +6,7 @@ import importlib
 import os
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.extras import checkout, how_to_install
+from coding_model_project.extras import how_to_install, how_to_install_itself
 
 
 def check_cpu_plugin() -> None:
@@ -32,8 +32,7 @@ def check_cpu_plugin() -> None:
             f"run `{how_to_install()}` to install the pinned versions"
         ) from error
     if not registered:
-        itself = "-e ." if checkout() else "coding-model-project"
         raise ConfigError(
             "verl did not load the CPU platform through its entry point `verl.plugins`: install this "
-            f"package (`pip install --no-deps {itself}`), or unset VERL_USE_EXTERNAL_PLUGINS"
+            f"package ({how_to_install_itself()}), or unset VERL_USE_EXTERNAL_PLUGINS"
         )

@@ -115,9 +115,10 @@ class VerlBackend:
             )
         ):
             raise GenerationError(f"coding.evaluation.mode=verl: {lack}")
-        config = composed(
-            config_dir(), "ppo_trainer", [*self._overrides, *self._sizes(nodes, gpus)]
-        )
+        rollout = "actor_rollout_ref.rollout"
+        sizes = [f"{rollout}.nnodes={nodes}", f"{rollout}.n_gpus_per_node={gpus}"]
+        sizes += () if self._on_cluster or count_gpus() else _OWN_RAY_ON_CPU
+        config = composed(config_dir(), "ppo_trainer", [*self._overrides, *sizes])
         if owns_ray:
             start_ray(config, python)
             self._own_ray.callback(ray.shutdown)
@@ -143,12 +144,6 @@ class VerlBackend:
                 )
             return len(sizes), min(sizes)
         return 1, max(1, count_gpus())
-
-    def _sizes(self, nodes: int, gpus: int) -> list[str]:
-        """Return the overrides for the machines that generate."""
-        sized = () if self._on_cluster or count_gpus() else _OWN_RAY_ON_CPU
-        rollout = "actor_rollout_ref.rollout"
-        return [f"{rollout}.nnodes={nodes}", f"{rollout}.n_gpus_per_node={gpus}", *sized]
 
     async def check(self, sampling: Sampling) -> Sequence[str]:
         """See `generation.Backend`. `Settings.of` rejects `stop`; vLLM supports the other options."""

@@ -263,7 +263,7 @@ def test_flags_stand_anywhere(line):
     found = parse(line.split())
     assert found.overrides == ("coding.seed=2", "~data.seed")
     assert found.hydra in (("--cfg", "job"), ("-c", "job"), ("--cfg=job",))
-    assert (found.debug, found.shows, found.sweeps) == (True, True, False)
+    assert (found.shows, found.sweeps) == (True, False)
 
 
 def test_a_sweep_and_values_of_overrides():

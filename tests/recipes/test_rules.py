@@ -119,8 +119,9 @@ def test_what_goes_together_passes(given):
 
 def test_every_key_of_the_tables_is_some_recipes():
     absent = object()
-    keys = [key.rstrip("~") for rule in rules.ranges() for key in rule.full_keys()]
-    keys += [case.key for case in rules.cases()]
+    ranges, cases, _ = rules.table()
+    keys = [key.rstrip("~") for rule in ranges for key in rule.full_keys]
+    keys += [case.key for case in cases]
     keys.remove("trainer.remove_previous_ckpt_in_save")  # read, but in no tree of verl's
     trees = [composed(recipe) for recipe in RECIPES]
     for key in keys:

@@ -244,7 +244,7 @@ class FetchedCheckpoints:
         for store, folder in self._stores:
             try:
                 with storage_errors(folder):
-                    steps = store.readable_steps()
+                    steps = store.steps()
                     for step in reversed(steps):
                         if not (folder / f"global_step_{step}").exists():
                             store.copy(

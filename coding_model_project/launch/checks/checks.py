@@ -160,8 +160,11 @@ def _count_rows(config: DictConfig, key: str) -> int | None:
 def check_model(key: str, path: str | None) -> None:
     """Check that a model is a folder with a config.json, or a model of the hub ("owner/name").
 
+    A model that is not in the hub's cache makes one request to the hub.
+
     Raises:
-        ConfigError: it is neither; the message names the key and the fix.
+        ConfigError: it is neither, or the hub refuses this user or cannot be reached; the message names
+            the key and the fix.
     """
     if not path:
         raise ConfigError(f"{key}: no model given; set {key}=PATH or a hub name owner/name")
@@ -179,7 +182,8 @@ def check_model(key: str, path: str | None) -> None:
         raise ConfigError(
             f"{key}={path}: no such folder; set {key} to a model's folder or hub name"
         )
-    check_hub_model(key, path)
+    if cached_config(path) is None and (why := _why_not(path)):
+        raise ConfigError(f"{key}={path}: no such folder here, and {why}")
 
 
 def _check_same_tokens(key: str, teacher: str, model_key: str, model: str) -> None:
@@ -215,18 +219,6 @@ def files(config: DictConfig, key: str) -> list[str]:
 # ── models on the hub ─────────────────────────────────────────────────────────────────────────────
 
 HUB_TIMEOUT_S = 10.0
-
-
-def check_hub_model(key: str, name: str) -> None:
-    """Check that a model is in the hub's cache or on the hub, which is asked once.
-
-    Raises:
-        ConfigError: the hub has no such model, refuses this user, or cannot be reached.
-    """
-    if cached_config(name) is not None:
-        return
-    if why := _why_not(name):
-        raise ConfigError(f"{key}={name}: no such folder here, and {why}")
 
 
 @functools.cache  # a recipe checks twice

@@ -146,11 +146,16 @@ def check_tasks(config: DictConfig, problems: Sequence[Problem]) -> None:
         ConfigError: an agent that needs tasks gets a problem without one, no engine answers, no task can
             run, or no reward would be used.
     """
+    from coding_model_project.harbor.environment.container import Engine
+
     _check_named(config, problems)
     where, accepted = config.coding.harbor.environment, config.coding.harbor.integrity
     tasks = {problem.id: _task(problem) for problem in problems if problem.task is not None}
     if where in ENGINES and tasks:
-        _check_engine(where)
+        try:
+            asyncio.run(Engine(where).find())
+        except EnvironmentFailed as error:
+            raise ConfigError(f"coding.harbor.environment={where}: {error}") from error
     _check_supported(where, tasks)
     shared = [problem for problem in problems if _is_shared(problem, tasks)]
     if not shared:
@@ -185,16 +190,6 @@ def _check_named(config: DictConfig, problems: Sequence[Problem]) -> None:
             f"coding.problems: {other.id} names no Harbor task (grader: {GradedBy.harbor}), and {worker} "
             "only on those"
         )
-
-
-def _check_engine(program: str) -> None:
-    """Raise ConfigError if a container engine is not installed or does not answer."""
-    from coding_model_project.harbor.environment.container import Engine
-
-    try:
-        asyncio.run(Engine(program).find())
-    except EnvironmentFailed as error:
-        raise ConfigError(f"coding.harbor.environment={program}: {error}") from error
 
 
 def _check_supported(where: str, tasks: Mapping[str, Task]) -> None:

@@ -68,7 +68,11 @@ def check_lengths(
     pairs = "dpo" in config.coding
     key = "max_prompt_length" if policy else "max_length"
     limit = config.data[key]
-    longest = heapq.nlargest(_MOST, _conversations(config, paths), key=_characters)
+    longest = heapq.nlargest(
+        _MOST,
+        _conversations(config, paths),
+        key=lambda told: sum(len(str(message["content"])) for message in told),
+    )
     if not longest:
         return None
     count = _counter(config, section, model)
@@ -118,10 +122,6 @@ def _conversations(config: DictConfig, paths: Sequence[str]) -> Iterator[Convers
                     yield [*row[key], end] if end else row[key]
 
 
-def _characters(conversation: Conversation) -> int:
-    return sum(len(str(message["content"])) for message in conversation)
-
-
 def _counter(config: DictConfig, section: str, model: DictConfig) -> Count:
     """Return a counter of a conversation's tokens, as verl renders it."""
     from coding_model_project.data.training.mixing import conversation_counter
@@ -135,17 +135,15 @@ def _counter(config: DictConfig, section: str, model: DictConfig) -> Count:
 
 def _remedy(config: DictConfig, key: str, needed: int) -> str:
     """Return the settings of a length that holds so many tokens, and of the rollout's with it."""
-    lengths = {name: config.data.get(name) or 0 for name in _PARTS} | {key: _rounded(needed)}
+    lengths = {name: config.data.get(name) or 0 for name in _PARTS} | {
+        key: -(-needed // _STEP) * _STEP
+    }
     whole, most = sum(lengths[name] for name in _PARTS), OmegaConf.select(config, _LEN)
     with_rollout = f" {_LEN}={whole}" if key in _PARTS and most and whole > most else ""
     return f"data.{key}={lengths[key]}{with_rollout}"
 
 
 _PARTS = ("max_prompt_length", "max_response_length")
-
-
-def _rounded(tokens: int) -> int:
-    return -(-tokens // _STEP) * _STEP
 
 
 def _compare_references(config: DictConfig, problems: Sequence[Problem], count: Count) -> None:

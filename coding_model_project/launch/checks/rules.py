@@ -35,11 +35,6 @@ _ABSENT = object()
 _FILE = Path(__file__).with_name("rules.yaml")
 
 
-@functools.cache
-def _table() -> dict[str, Any]:
-    return yaml.safe_load(_FILE.read_text())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
     """A rule of rules.yaml, which describes the fields."""
@@ -54,9 +49,10 @@ class Range:
     words: tuple[Any, ...] = ()
     of: str = ""
 
-    def full_keys(self) -> Iterator[str]:
-        """Yield the full keys. A trailing `~` marks a key that may be null."""
-        return (f"{section}.{name}" for section, names in self.keys.items() for name in names)
+    @property
+    def full_keys(self) -> list[str]:
+        """The full keys. A trailing `~` marks a key that may be null."""
+        return [f"{section}.{name}" for section, names in self.keys.items() for name in names]
 
     def holds(self, value: Any) -> bool:
         if value in self.words:
@@ -67,17 +63,11 @@ class Range:
 
     def broken(self, config: DictConfig) -> Iterator[str]:
         """Yield a message for each key that is out of range."""
-        for key in self.full_keys() if not self.of or self.of in config else ():
+        for key in self.full_keys if not self.of or self.of in config else ():
             value = OmegaConf.select(config, key.rstrip("~"), default=_ABSENT)
             if value is _ABSENT or (value is None and key.endswith("~")) or self.holds(value):
                 continue
             yield f"{key.rstrip('~')}={_shown(value)}: set it to {self.expected}"
-
-
-@functools.cache
-def ranges() -> tuple[Range, ...]:
-    """Return the rules of numbers."""
-    return tuple(Range(**one) for one in _table()["numbers"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +101,11 @@ def _shown(value: Any) -> Any:
 
 
 @functools.cache
-def cases() -> tuple[Case, ...]:
-    """Return the rules of some runs."""
-    return tuple(Case(**one) for one in _table()["cases"])
+def table() -> tuple[list[Range], list[Case], list[str]]:
+    """Return rules.yaml: rules of numbers, rules of some runs, and the estimators that need groups."""
+    found = yaml.safe_load(_FILE.read_text())
+    numbers = [Range(**one) for one in found["numbers"]]
+    return numbers, [Case(**one) for one in found["cases"]], found["group_estimators"]
 
 
 def _kinds(config: DictConfig) -> set[str]:
@@ -125,7 +117,7 @@ def _kinds(config: DictConfig) -> set[str]:
     pairs, sampler = "dpo" in config.coding, value("coding.training.sampler")
     found = {
         "supervised": "engine" in config,
-        "groups": value("algorithm.adv_estimator") in _table()["group_estimators"],
+        "groups": value("algorithm.adv_estimator") in table()[2],
         "pairs": pairs,
         "cdpo": pairs and _loss(config) == DPOLoss.cdpo,
         "other_losses": pairs and _loss(config) != DPOLoss.cdpo,
@@ -160,9 +152,10 @@ def _loss(config: DictConfig) -> str | None:
 
 def broken(config: DictConfig) -> list[str]:
     """Return a line for each key without an effect, or with a value that no run, or not this one, has."""
-    lines = [*_unused(config), *(line for rule in ranges() for line in rule.broken(config))]
+    ranges, cases, _ = table()
+    lines = [*_unused(config), *(line for rule in ranges for line in rule.broken(config))]
     kinds = _kinds(config)
-    for case in cases():
+    for case in cases:
         if case.when in kinds and not any(line.startswith(f"{case.key}=") for line in lines):
             lines += case.broken(config)
     return lines

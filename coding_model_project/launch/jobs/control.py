@@ -27,6 +27,7 @@ from coding_model_project.errors import (
     JobError,
     StorageError,
 )
+from coding_model_project.evaluation.tables import markdown_table
 from coding_model_project.launch.jobs.base import Backend, Job, JobState
 from coding_model_project.launch.jobs.source import Source, write_package
 from coding_model_project.redaction import redacted
@@ -123,11 +124,8 @@ class JobLog:
 
 def table(jobs: Sequence[Job]) -> str:
     """Return jobs as a Markdown table, newest first."""
-    lines = [f"| {' | '.join(_COLUMNS)} |", "|" + "---|" * len(_COLUMNS)]
-    for cells in map(cells_of, reversed(jobs)):
-        texts = (" ".join(cells[column].split()).replace("|", "\\|") for column in _COLUMNS)
-        lines.append(f"| {' | '.join(texts)} |")
-    return "\n".join(lines) + "\n"
+    cells = map(cells_of, reversed(jobs))
+    return markdown_table(_COLUMNS, ([one[column] for column in _COLUMNS] for one in cells)) + "\n"
 
 
 def cells_of(job: Job) -> dict[str, str]:

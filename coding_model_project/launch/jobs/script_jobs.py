@@ -94,26 +94,24 @@ def written_state(job: Job) -> JobState | None:
     return state_of_exit(int(code)) if code else None
 
 
-class _Scripted:
-    """The part that both back ends share."""
-
-    __slots__ = ()
-
-    def log(self, job: Job) -> bytes:
-        file = Path(job.folder, _LOG)
-        return file.read_bytes() if file.exists() else b""
+def written_log(_: object, job: Job) -> bytes:
+    """Return a job's output so far: the method `log` of both back ends."""
+    file = Path(job.folder, _LOG)
+    return file.read_bytes() if file.exists() else b""
 
 
 # ── on this machine ───────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalBackend(LocalOptions, _Scripted):
+class LocalBackend(LocalOptions):
     """A back end that runs each job as a detached process group with a lock on each of its GPUs.
 
     The locks are on files in the temporary folder, so they apply across all job logs of this machine.
     The kernel releases them when the job ends, however it ends.
     """
+
+    log = written_log
 
     def check(self, job: Job) -> None:
         gpus = self._each
@@ -227,8 +225,10 @@ _ENDED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmBackend(SlurmOptions, _Scripted):
+class SlurmBackend(SlurmOptions):
     """A back end that calls `sbatch`, `scontrol`, `squeue` and `scancel`."""
+
+    log = written_log
 
     def check(self, job: Job) -> None:
         require_hardware(job)

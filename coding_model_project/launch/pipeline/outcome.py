@@ -7,13 +7,11 @@ comparisons.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-from rich.table import Table
 
 from coding_model_project.atomic import write_json
 from coding_model_project.errors import ConfigError
@@ -27,6 +25,7 @@ from coding_model_project.evaluation.comparison import (
 )
 from coding_model_project.evaluation.intervals import ALPHA, holm
 from coding_model_project.evaluation.results import METRICS, read_evaluation
+from coding_model_project.evaluation.tables import plain_table
 from coding_model_project.launch.steps import Done, Phase, console
 from coding_model_project.reports import write_report
 from coding_model_project.reports.page import comparison_charts, write_page
@@ -80,9 +79,20 @@ def write(root: Path, phases: Sequence[Phase], *, peak_gb: float) -> list[Row]:
     lines[-1:-1] = [rounds_line(phase.evaluation, phase.rounds) for phase in phases if phase.rounds]
     content = {"phases": [asdict(row) for row in rows], "peak_memory_gb": round(peak_gb, 2)}
     write_json(root / "summary.json", content)
-    _write_page(root / "report.html", rows, lines)
-    console.print(_table("phases", RESULT_COLUMNS, map(result_cells, rows)))
-    console.print(_table("what they cost", COST_COLUMNS, map(cost_cells, rows)))
+    results = RESULT_COLUMNS, [result_cells(row) for row in rows]
+    costs = COST_COLUMNS, [cost_cells(row) for row in rows]
+    pairs = tuple(row.gain for row in rows if row.gain is not None)
+    write_page(
+        root / "report.html",
+        "Phases, each trained from the previous model",
+        comparison_charts(Comparison(k=1, pairs=pairs, notes=())),
+        template=Path(__file__).with_name("report.html"),
+        tables=[results, costs],
+        errors={row.phase: row.errors for row in rows},
+        lines=lines,
+    )
+    for table in (results, costs):
+        console.print(plain_table(*table))
     for line in lines:
         console.print(line, highlight=False)
     console.print(f"{root / 'report.html'}: the same with charts; runs.html: curves and samples")
@@ -218,28 +228,3 @@ def _verdict(row: Row) -> str:
         )
     what = "better" if gain.delta > 0 else "worse"
     return f"{row.phase}: {what} than {gain.first} by {abs(gain.delta):.1%}, p = {gain.corrected_p:.2g}"
-
-
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = Table(title=title)
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _write_page(out: Path, rows: Sequence[Row], lines: Sequence[str]) -> None:
-    pairs = tuple(row.gain for row in rows if row.gain is not None)
-    write_page(
-        out,
-        "Phases, each trained from the previous model",
-        comparison_charts(Comparison(k=1, pairs=pairs, notes=())),
-        template=Path(__file__).with_name("report.html"),
-        tables=[
-            (RESULT_COLUMNS, [result_cells(row) for row in rows]),
-            (COST_COLUMNS, [cost_cells(row) for row in rows]),
-        ],
-        errors={row.phase: row.errors for row in rows},
-        lines=lines,
-    )

@@ -73,25 +73,16 @@ def examine(
     faults = {key: (effect, why, line) for key, effect, why, line in values}
     found = [_found(text, base, config, refusals.get(text, ""), faults) for text in given]
     keys = {one.key for one in found}
-    if select(config, f"{_MANAGER}.module.path") == OUR_MODULE:
-        found = [_judged_here(one) for one in found]
-    found = [_without_repeats(one, keys) for one in found]
+    judged_here = select(config, f"{_MANAGER}.module.path") == OUR_MODULE
+    for number, one in enumerate(found):
+        ours = re.search(r"coding\.(?:reward|sandbox)\.\S+", one.here) if judged_here else None
+        one = replace(one, write=f"+{ours[0]}", here="") if ours else one
+        new = one.write.lstrip("+").partition("=")[0]
+        if new != one.key and new in keys:  # the command sets it already
+            one = replace(one, write=LEAVE_OUT, here=LEAVE_OUT)
+        found[number] = one
     missing = ((key, fault) for key, fault in faults.items() if key not in keys)
     return [*found, *(Found(key, "", Effect.missing, *fault[1:]) for key, fault in missing)]
-
-
-def _judged_here(one: Found) -> Found:
-    """Propose our own key to a command whose rewards come from this package."""
-    ours = re.search(r"coding\.(?:reward|sandbox)\.\S+", one.here)
-    return replace(one, write=f"+{ours[0]}", here="") if ours else one
-
-
-def _without_repeats(one: Found, given: set[str]) -> Found:
-    """Leave a key out if the command sets the one to write already."""
-    new = one.write.lstrip("+").partition("=")[0]
-    if new != one.key and new in given:
-        return replace(one, write=LEAVE_OUT, here=LEAVE_OUT)
-    return one
 
 
 def _base(config_name: str, overrides: Sequence[str]) -> tuple[DictConfig, dict[str, str]]:

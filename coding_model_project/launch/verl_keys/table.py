@@ -122,14 +122,11 @@ def switched_off(key: str, config: DictConfig) -> str:
         return "this algorithm.adv_estimator has no critic"
     for row in _table()["switches"]:
         needs, unless = row.get("needs", ()), row.get("unless")
-        off = (unless and select(config, unless)) or not (unless or _any_on(config, needs))
+        on = any(select(config, need) for need in needs)
+        off = select(config, unless) if unless else not on
         if key.startswith(row["prefix"]) and key not in needs and off:
             return row.get("why") or f"needs {' or '.join(needs)}{'=True' * (len(needs) == 1)}"
     return ""
-
-
-def _any_on(config: DictConfig, keys: Sequence[str]) -> bool:
-    return any(select(config, key) for key in keys)
 
 
 def is_read(key: str) -> bool:

@@ -27,7 +27,6 @@ from coding_model_project.launch.checks.machine_checks import (
 )
 from coding_model_project.launch.sizing import free_memory_gb, needed_gb
 from coding_model_project.runs.shared_folder import (
-    Unanswered,
     answer,
     conclude,
     full_temporary_disk,
@@ -208,7 +207,7 @@ def _on_each(
         call: returns the function and its arguments for a node's id.
 
     Returns:
-        Results by the node's id, with an `Unanswered` for each node without one.
+        Results by the node's id, with a ClusterError for each node without one.
     """
     import ray
     from ray.exceptions import RayError
@@ -220,16 +219,15 @@ def _on_each(
         refs[task.options(**pinned(node)).remote(*arguments)] = node
     ready, late = ray.wait(list(refs), num_returns=len(refs), timeout=timeout_s)
     found: dict[str, Any] = {
-        refs[ref]: Unanswered(f"node {nodes[refs[ref]]} did not answer within {timeout_s:.0f} s")
+        refs[ref]: ClusterError(f"node {nodes[refs[ref]]} did not answer within {timeout_s:.0f} s")
         for ref in late
     }
     for ref in ready:
         try:
             found[refs[ref]] = ray.get(ref)
         except RayError as error:
-            found[refs[ref]] = Unanswered(
-                f"node {nodes[refs[ref]]} could not answer ({cause_of(error)})"
-            )
+            why = f"node {nodes[refs[ref]]} could not answer ({cause_of(error)})"
+            found[refs[ref]] = ClusterError(why)
     return found
 
 

@@ -253,7 +253,8 @@ class NodeServers:
         except (RayError, RuntimeError, ConnectionError) as error:
             raise OSError(f"Ray's head does not answer ({cause_of(error)})") from error
         if not (served := self.served):
-            raise OSError(f"no node judges ({self._whys()})")
+            whys = (f"{one.name}: {one.why}" for one in self.places.values() if one.why)
+            raise OSError(f"no node judges ({'; '.join(whys)})")
         return tuple(one.url for one in served)
 
     def _added(self) -> list[_Place]:
@@ -293,9 +294,6 @@ class NodeServers:
                     self._say(f"{one.name} judges {'again' if quarantined else 'too'}")
                 wait_s, quarantined = _FIRST_WAIT_S, False
                 await asyncio.sleep(_LOOK_S)
-
-    def _whys(self) -> str:
-        return "; ".join(f"{one.name}: {one.why}" for one in self.places.values() if one.why)
 
     async def _first_look(self, one: _Place) -> None:
         with suppress(SandboxError):

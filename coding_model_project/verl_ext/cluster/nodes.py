@@ -84,7 +84,7 @@ def pinned(node_id: str) -> dict[str, Any]:
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error, in which Ray says what died; its type if it has no text."""
-    return _lines(error)[0].strip()
+    return (str(error).strip() or type(error).__name__).splitlines()[0].strip()
 
 
 def cause_of(error: BaseException) -> str:
@@ -92,7 +92,7 @@ def cause_of(error: BaseException) -> str:
 
     Of a dead actor, the line names its class and its node, which Ray gives in lines before.
     """
-    lines = _lines(error)
+    lines = (str(error).strip() or type(error).__name__).splitlines()
     last = lines[-1].strip()
     actor = dict(line.strip().split(": ", 1) for line in lines if _ACTORS_FIELD.match(line))
     if len(actor) < 2:
@@ -101,7 +101,3 @@ def cause_of(error: BaseException) -> str:
     hint = "; its node's `dmesg` shows whether memory ran out" if advice else ""
     how = how.rpartition("Worker exit detail: ")[2].rstrip(".")
     return f"{actor['class_name'].rpartition('.')[2]} on {actor['ip']} died ({how}{hint})"
-
-
-def _lines(error: BaseException) -> list[str]:
-    return str(error).strip().splitlines() or [type(error).__name__]

@@ -36,7 +36,8 @@ def prepare() -> None:
     """Close this process's sockets to strangers, and load checkpoints without running code."""
     encrypt_transfer_queue()
     bind_stores()
-    require_key_of_vllm()
+    # The rollout's HTTP server of vLLM gets a key; nobody in a run needs it.
+    os.environ.setdefault("VLLM_API_KEY", secret_for("vllm").hex())
     load_weights_only()
     load_queue_safely()
 
@@ -151,11 +152,6 @@ def bind_stores() -> None:
     # `torch.distributed.rendezvous` is also the name of a function.
     rendezvous: Any = importlib.import_module("torch.distributed.rendezvous")
     distributed.TCPStore = rendezvous.TCPStore = TCPStore  # pyrefly: ignore[bad-assignment]
-
-
-def require_key_of_vllm() -> None:
-    """Give vLLM's HTTP server of the rollout a key; nobody in a run needs it."""
-    os.environ.setdefault("VLLM_API_KEY", secret_for("vllm").hex())
 
 
 def load_weights_only() -> None:

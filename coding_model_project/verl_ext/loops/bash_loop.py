@@ -113,11 +113,6 @@ class BashLoop(RunLoop[_Place]):
         return model.output(num_turns=len(episode.messages) - 1, record=record)
 
 
-def _after_last_reply(messages: Sequence[Message]) -> list[Message]:
-    latest = list(takewhile(lambda message: message["role"] != "assistant", reversed(messages)))
-    return latest[::-1]
-
-
 class _Policy:
     """The model in training, as the bash agent's `episodes.bash.Model`."""
 
@@ -159,7 +154,8 @@ class _Policy:
             )
         else:
             most = self._max_response - self._reply_tokens
-            if not await self._talk.tell(*_after_last_reply(messages), max_response=most):
+            said = takewhile(lambda one: one["role"] != "assistant", reversed(messages))
+            if not await self._talk.tell(*reversed(list(said)), max_response=most):
                 raise ContextOverflow(f"data.max_response_length={self._max_response} is used up")
         return await self._talk.answer(min(self._reply_tokens, max_tokens or self._reply_tokens))
 

@@ -105,21 +105,18 @@ class AnyRecipeManager(RewardManagerBase):
             with leaving_out(
                 self._run_dir, {"global_steps": -1, "session_id": 0, "uid": "", **about}
             ):
-                found = await self._node.call("score", *self._question(data, about))
+                tokens = last_response(data)
+                start = self._turns.start(tokens, about.get("__num_turns__"))
+                tokenizer: Any = self.tokenizer
+                answer = tokenizer.decode(tokens[start:], skip_special_tokens=True)
+                source, truth = str(about.get("data_source")), about["reward_model"]["ground_truth"]
+                found = await self._node.call("score", source, truth, answer, len(tokens))
                 return found if found is not None else await self._by_verl(data, about)
         except UngradableError:
             if self._on_ungradable is not OnUngradable.zero_advantage:
                 raise
-            info = dict.fromkeys(_info_names(), 0.0) | {UNGRADABLE: 1.0}
+            info = _info() | {UNGRADABLE: 1.0}
             return {"reward_score": 0.0, "reward_extra_info": info}  # for `JudgedTrainer`
-
-    def _question(self, data: DataProto, about: Mapping[str, Any]) -> tuple[str, object, str, int]:
-        tokens = last_response(data)
-        start = self._turns.start(tokens, about.get("__num_turns__"))
-        tokenizer: Any = self.tokenizer
-        answer = tokenizer.decode(tokens[start:], skip_special_tokens=True)
-        truth = about["reward_model"]["ground_truth"]
-        return str(about.get("data_source")), truth, answer, len(tokens)
 
     async def _by_verl(self, data: DataProto, about: Mapping[str, Any]) -> dict[str, Any]:
         try:
@@ -139,8 +136,7 @@ class AnyRecipeManager(RewardManagerBase):
             ) from error
         score = float(found["reward_score"])
         given = found["reward_extra_info"].get("acc", score)
-        info = dict.fromkeys(_info_names(), 0.0)
-        info |= {"acc": float(given), "pass_fraction": score}
+        info = _info() | {"acc": float(given), "pass_fraction": score}
         return {"reward_score": score, "reward_extra_info": info}
 
 
@@ -186,14 +182,15 @@ class NodeScorer:
             return None
 
 
-def _info_names() -> tuple[str, ...]:
-    groups = map(str, ERROR_GROUPS)
-    return ("acc", "pass_fraction", *groups, "judge_s", "cached", "ran_tests", UNGRADABLE)
-
-
-def _info(verdict: Verdict) -> dict[str, float]:
-    error = verdict.error
-    groups = [float(error is not None and error.group is group) for group in ERROR_GROUPS]
-    values = (float(verdict.passed), verdict.pass_fraction, *groups)
-    values = (*values, verdict.judge_s, float(verdict.cached), 1.0, 0.0)
-    return dict(zip(_info_names(), values, strict=True))
+def _info(verdict: Verdict | None = None) -> dict[str, float]:
+    """Return a sample's numbers: the same for every row, all 0 without a verdict."""
+    error = verdict.error if verdict is not None else None
+    return {
+        "acc": float(verdict is not None and verdict.passed),
+        "pass_fraction": verdict.pass_fraction if verdict else 0.0,
+        **{str(group): float(error is not None and error.group is group) for group in ERROR_GROUPS},
+        "judge_s": verdict.judge_s if verdict else 0.0,
+        "cached": float(verdict is not None and verdict.cached),
+        "ran_tests": float(verdict is not None),
+        UNGRADABLE: 0.0,
+    }

@@ -6,12 +6,11 @@ would run twice as many programs at once as it has cores, so a node has one, how
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from verl.experimental.reward_loop import RewardLoopManager, reward_loop
 
-from coding_model_project.verl_ext.cluster.nodes import Node, alive_nodes, pinned
+from coding_model_project.verl_ext.cluster.nodes import alive_nodes, pinned
 
 
 class RewardLoopWorker(reward_loop.RewardLoopWorker):
@@ -27,7 +26,8 @@ class _PlacedRewardLoopManager(RewardLoopManager):
     """verl's manager with each worker pinned to its node."""
 
     def _init_reward_loop_workers(self) -> None:
-        nodes = judging_nodes(alive_nodes())
+        able = sorted((node for node in alive_nodes() if node.cpus), key=lambda one: one.gpus == 0)
+        nodes = [node.id for node in able]  # training nodes first
         self.reward_loop_workers = [
             self.reward_loop_workers_class.options(
                 name=f"reward_loop_worker_{number}",
@@ -35,12 +35,6 @@ class _PlacedRewardLoopManager(RewardLoopManager):
             ).remote(self.config, self.reward_router_address)
             for number, node in enumerate(nodes[: self.config.reward.num_workers])
         ]
-
-
-def judging_nodes(nodes: Sequence[Node]) -> list[str]:
-    """Return the ids of the nodes that can judge, training nodes first."""
-    able = [node for node in nodes if node.cpus]
-    return [node.id for node in sorted(able, key=lambda node: node.gpus == 0)]
 
 
 def place_judges() -> None:

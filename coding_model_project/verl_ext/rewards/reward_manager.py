@@ -123,7 +123,8 @@ class CodeRewardManager(RewardManagerBase):
         spans = spans or [(start, len(tokens))]
         answers = [self._decode(tokens[a:b], skip_special_tokens=True) for a, b in spans]
         judge = await self._pool.judge()
-        graded = self._graded(len(answers))
+        # The hidden tests always judge the last attempt, which a run reports.
+        graded = range(0 if self._rewards_best else len(answers) - 1, len(answers))
         verdicts = await asyncio.gather(
             *(judge.hidden.grade(problem, answers[number]) for number in graded)
         )
@@ -169,10 +170,6 @@ class CodeRewardManager(RewardManagerBase):
         info = sample_info(verdict, reward, None, generated_at, time.time()) | agent_info(work)
         shown = {name: value for name, value in work.items() if name != "verdict"}
         return _found(problem, verdict, reward, info, spans, agent=shown)
-
-    def _graded(self, n_attempts: int) -> range:
-        """Return the attempts that the hidden tests judge, always with the last, which a run reports."""
-        return range(0 if self._rewards_best else n_attempts - 1, n_attempts)
 
     def _worth(
         self, problem: Problem, verdict: Verdict, answer: str, n_tokens: int, repairs: int

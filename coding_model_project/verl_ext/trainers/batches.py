@@ -128,11 +128,6 @@ _MASKS = ("response_mask", "loss_mask")
 """Fields that hold masks: verl's loss sums over the first and divides by the sum of the second."""
 
 
-def is_truncated(response: Sequence[int], max_tokens: int, ends: Collection[int]) -> bool:
-    """Return whether a response reaches the token limit without ending in an end token."""
-    return len(response) >= max_tokens and response[-1] not in ends
-
-
 @contextlib.contextmanager
 def left_out(batch: Any, max_tokens: int, ends: Collection[int]) -> Iterator[float]:
     """Zero the masks of a batch's truncated responses, and restore them afterwards.
@@ -153,7 +148,7 @@ def left_out(batch: Any, max_tokens: int, ends: Collection[int]) -> Iterator[flo
     cut = [
         key
         for key, response in zip(batch.keys, responses, strict=True)
-        if is_truncated(response.tolist(), max_tokens, ends)
+        if len(response) >= max_tokens and int(response[-1]) not in ends
     ]
     if not cut or len(cut) == len(batch.keys):
         yield 0.0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -122,18 +121,6 @@ class PairCollator:
         return batch | ({"reference": torch.stack(references)} if references else {})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairScores:
-    """Scores and lengths of both answers of B pairs; each of shape (B,)."""
-
-    chosen: Tensor
-    """Scores of the chosen answers: the policy's log-probability minus the reference's."""
-    rejected: Tensor
-    chosen_tokens: Tensor
-    """Number of tokens of the chosen answers."""
-    rejected_tokens: Tensor
-
-
 def answer_log_probs(log_probs: Tensor, answer_mask: Tensor) -> tuple[Tensor, Tensor]:
     """Compute the log-probability and the length of each row's answer.
 
@@ -153,27 +140,12 @@ def answer_log_probs(log_probs: Tensor, answer_mask: Tensor) -> tuple[Tensor, Te
     return sums, zeros.index_add(0, rows, mask)
 
 
-def pair_scores(log_probs: Tensor, answer_mask: Tensor, reference: Tensor) -> PairScores:
-    """Compute the scores of the pairs in a batch.
-
-    Args:
-        log_probs, answer_mask: as for `answer_log_probs`.
-        reference: (R,); the answers' log-probabilities under the reference.
-    """
-    sums, tokens = answer_log_probs(log_probs, answer_mask)
-    scores = sums - reference.to(sums)
-    return PairScores(
-        chosen=scores[0::2],
-        rejected=scores[1::2],
-        chosen_tokens=tokens[0::2],
-        rejected_tokens=tokens[1::2],
-    )
-
-
 def pair_losses(
-    scores: PairScores, *, kind: DPOLoss, beta: float, label_smoothing: float = 0.0
-) -> Tensor:
-    """Compute each pair's loss, of shape (B,), from the scores s⁺ and s⁻ with Δ = s⁺ - s⁻.
+    log_probs: Tensor, answer_mask: Tensor, reference: Tensor, settings: DictConfig
+) -> dict[str, Tensor]:
+    """Compute the loss of each pair of a batch, and its metrics; each of shape (B,).
+
+    From the scores s⁺ and s⁻ of the chosen and the rejected answer, with Δ = s⁺ - s⁻:
 
     sigmoid: -log σ(βΔ)
         Rafailov et al. 2023, "Direct Preference Optimization", equation 7.
@@ -185,28 +157,30 @@ def pair_losses(
         from IPO's authors: sums would weigh a pair by its length.
 
     Args:
-        beta: strength of the regularization towards the reference.
-        label_smoothing: ε in [0, 0.5), for cdpo only.
+        log_probs, answer_mask: as for `answer_log_probs`.
+        reference: (R,); the answers' log-probabilities under the reference.
+        settings: as `schema.DPOConfig`: β is `beta`, and ε `label_smoothing`, for cdpo only.
+
+    Returns:
+        `loss`; the other metrics have no gradient: the reward of each side, which is βs (Rafailov et al.
+        2023, equation 5, up to a constant), their difference `margin`, and `accuracy`, 1 if that is above
+        zero.
     """
+    beta, kind = settings.beta, DPOLoss[settings.loss]
+    sums, tokens = answer_log_probs(log_probs, answer_mask)
+    scores = (sums - reference.to(sums)).view(-1, 2)
+    chosen, rejected = (beta * scores.detach()).unbind(1)
+    logits = beta * (scores[:, 0] - scores[:, 1])
     if kind is DPOLoss.ipo:
-        margins = scores.chosen / scores.chosen_tokens - scores.rejected / scores.rejected_tokens
-        return (margins - 1 / (2 * beta)) ** 2
-    logits = beta * (scores.chosen - scores.rejected)
-    if kind is DPOLoss.cdpo:
-        kept = (1 - label_smoothing) * logsigmoid(logits)
-        return -kept - label_smoothing * logsigmoid(-logits)
-    return -logsigmoid(logits)
-
-
-def pair_metrics(scores: PairScores, *, beta: float) -> dict[str, Tensor]:
-    """Compute the metrics of each pair, without gradient; each of shape (B,).
-
-    The reward of each side is βs (Rafailov et al. 2023, equation 5, up to a constant). `margin` is their
-    difference, and `accuracy` is 1 if it is above zero.
-    """
-    chosen = beta * scores.chosen.detach()
-    rejected = beta * scores.rejected.detach()
+        means = scores / tokens.view(-1, 2)
+        loss = (means[:, 0] - means[:, 1] - 1 / (2 * beta)) ** 2
+    elif kind is DPOLoss.cdpo:
+        kept = (1 - settings.label_smoothing) * logsigmoid(logits)
+        loss = -kept - settings.label_smoothing * logsigmoid(-logits)
+    else:
+        loss = -logsigmoid(logits)
     return {
+        "loss": loss,
         "rewards_chosen": chosen,
         "rewards_rejected": rejected,
         "margin": chosen - rejected,

@@ -21,7 +21,6 @@ from verl.trainer import sft_trainer
 from verl.utils import tensordict_utils as tu
 from verl.utils.tracking import Tracking
 
-from coding_model_project.configs.schema import DPOLoss
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.checks import files
 from coding_model_project.runs.resuming import model_files
@@ -46,17 +45,11 @@ def engine_loss(
         Values that add up, over micro-batches and ranks, to means over the pairs of the batch. The loss
         is multiplied by the number of ranks, because gradients are averaged over them.
     """
-    scores = dpo_pairs.pair_scores(model_output["log_probs"], data["loss_mask"], data["reference"])
-    losses = dpo_pairs.pair_losses(
-        scores,
-        kind=DPOLoss[settings.loss],
-        beta=settings.beta,
-        label_smoothing=settings.label_smoothing,
-    )
-    n_pairs = data["global_batch_size"]
-    values = {"loss": losses.detach(), **dpo_pairs.pair_metrics(scores, beta=settings.beta)}
-    metrics = {PREFIX + name: (value.sum() / n_pairs).item() for name, value in values.items()}
-    return losses.sum() / n_pairs * data["dp_size"], metrics
+    log_probs, mask, reference = model_output["log_probs"], data["loss_mask"], data["reference"]
+    values = dpo_pairs.pair_losses(log_probs, mask, reference, settings)
+    sums = {name: value.sum() / data["global_batch_size"] for name, value in values.items()}
+    metrics = {PREFIX + name: value.item() for name, value in sums.items()}
+    return sums["loss"] * data["dp_size"], metrics
 
 
 class DPOTrainer(sft_trainer.SFTTrainer):
@@ -143,10 +136,8 @@ class DPOTrainer(sft_trainer.SFTTrainer):
 
         The wrapper also corrects the number of pairs, which `fit` sets too high for the last batch.
         """
-        micro, ranks = (
-            self.config.data.micro_batch_size_per_gpu,
-            self.engine.get_data_parallel_size(),
-        )
+        micro = self.config.data.micro_batch_size_per_gpu
+        ranks = self.engine.get_data_parallel_size()
 
         def infer_and_note(data: Any) -> Any:
             n = len(data) // 2

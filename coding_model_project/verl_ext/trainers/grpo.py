@@ -44,7 +44,11 @@ def train(config: DictConfig) -> None:
         ClusterError: the Ray to join does not answer, or its nodes are too few or do not answer.
         TrainingError: a worker died, a weight sync failed, or the judge does not work.
     """
-    with forkserver.running() if _forks_workers(config) else nullcontext() as python:
+    # Forked workers need a session that this process starts, on this host alone. With an accelerator
+    # there are none: the imports may touch the device, which has not been tested.
+    ours = not joined_ray(config) and not session.in_session()
+    forks = config.trainer.device == "cpu" and ours
+    with forkserver.running() if forks else nullcontext() as python:
         check_grpo(config)
         check_cpus(config)
         check_service(coding_of(config).sandbox)
@@ -61,14 +65,6 @@ def _choose_loop(config: DictConfig) -> None:
         agent = config.actor_rollout_ref.rollout.agent
         agent.default_agent_loop = loop
         agent.agent_loop_config_path = str(LOOPS)
-
-
-def _forks_workers(config: DictConfig) -> bool:
-    """Return whether all workers belong to a session that this process starts, on this host alone.
-
-    False with an accelerator: the imports may touch the device, which has not been tested.
-    """
-    return config.trainer.device == "cpu" and not joined_ray(config) and not session.in_session()
 
 
 def _train(config: DictConfig, python: str | None) -> None:

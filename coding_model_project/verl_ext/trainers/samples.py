@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
+from textwrap import indent
 from typing import Any
 
 from omegaconf import DictConfig
@@ -113,7 +114,8 @@ class SampleLog:
         if split == "validation" or _due(step, self._keys.every):
             self._writer.write(self._rows(step, split, samples))
         if split == "train" and self._keys.samples and _due(step, self._keys.samples_every):
-            shown = _spread(samples, self._keys.samples)
+            stride = max(1, len(samples) // self._keys.samples)  # of different problems
+            shown = samples[::stride][: self._keys.samples]
             _log_table(backends, list(self._rows(step, split, shown)), step)
         if split == "train" and _due(step, self._keys.trace_every):
             write_trace(self._traces, step, _spans(samples))
@@ -151,12 +153,6 @@ def _due(step: int, every: int) -> bool:
     return every > 0 and step % every == 0
 
 
-def _spread(samples: Sequence[Sampled], n: int) -> list[Sampled]:
-    """Return n evenly spaced samples, which belong to different problems."""
-    stride = max(1, len(samples) // n)
-    return list(samples[::stride])[:n]
-
-
 def _spans(samples: Sequence[Sampled]) -> Iterator[Span]:
     """Yield spans of each sample's generation, from the step's first sample on, and of its judging."""
     began = min(sample.info["generated_at"] for sample in samples)
@@ -191,19 +187,12 @@ def _log_table(backends: dict[str, Any], samples: Sequence[Rollout], step: int) 
         table = wandb.Table(columns=list(_COLUMNS), data=[list(row) for row in rows])
         wandb.log({"samples": table}, step=step)
     if "tensorboard" in backends:
-        backends["tensorboard"].writer.add_text("samples", _markdown(rows), step)
-
-
-def _markdown(rows: Sequence[tuple[Any, ...]]) -> str:
-    """Return one section per sample, since TensorBoard's tables drop the line breaks of code."""
-    return "\n\n".join(
-        f"**{problem}**: {verdict}, reward {reward:g} {detail}\n\n{_indented(completion)}"
-        for problem, verdict, reward, completion, detail in rows
-    )
-
-
-def _indented(code: str) -> str:
-    return "\n".join("    " + line for line in code.splitlines())
+        # One section per sample, since TensorBoard's tables drop the line breaks of code.
+        text = "\n\n".join(
+            f"**{problem}**: {verdict}, reward {reward:g} {detail}\n\n{indent(completion, ' ' * 4)}"
+            for problem, verdict, reward, completion, detail in rows
+        )
+        backends["tensorboard"].writer.add_text("samples", text, step)
 
 
 Span = tuple[str, str, float, float, Mapping[str, float | str | None]]

@@ -50,17 +50,6 @@ def train_dpo(config: DictConfig) -> None:
     _train(config, "dpo")
 
 
-def _trainer_class(kind: str) -> Any:
-    """Return verl's `SFTTrainer` or a subclass."""
-    if kind == "dpo":
-        from coding_model_project.verl_ext.trainers.dpo_trainer import DPOTrainer
-
-        return DPOTrainer
-    from verl.trainer.sft_trainer import SFTTrainer
-
-    return SFTTrainer
-
-
 def _train(config: DictConfig, kind: str) -> None:
     """Train until `trainer.total_training_steps`: one rank in this process, several under torchrun."""
     ranks = config.trainer.n_gpus_per_node
@@ -135,13 +124,16 @@ def run_rank(config: DictConfig, kind: str) -> None:
         bind_stores()
         load_weights_only()
         read_last_step()
-        trainer_class = _trainer_class(kind)
+        if kind == "dpo":
+            from coding_model_project.verl_ext.trainers.dpo_trainer import DPOTrainer as Trainer
+        else:
+            from verl.trainer.sft_trainer import SFTTrainer as Trainer
     config = DictConfig(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
     initialize_global_process_group()
     if distributed.get_rank() == 0:
         prepare_loggers(config)
     torch.manual_seed(config.trainer.seed)  # LoRA's first weights
-    trainer = trainer_class(config=config)
+    trainer: Any = Trainer(config=config)
     begin_epoch_anew(trainer)
     trainer.train_sampler.seed = config.trainer.seed  # verl's trainer does not set it
     _stop_when_asked(trainer, config)

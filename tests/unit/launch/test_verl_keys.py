@@ -132,7 +132,7 @@ def test_verl_itself_agrees():
     known = {row.key: {*row.words} for row in table.words()}
     estimators = {str(name) for name in core_algos.ADV_ESTIMATOR_REGISTRY}
     assert estimators == known["algorithm.adv_estimator"]
-    assert estimators > {*rules._table()["group_estimators"]}
+    assert estimators > {*rules.table()[2]}
     criteria = known["algorithm.rollout_correction.rollout_rs"]
     assert criteria == rollout_corr_helper.SUPPORTED_ROLLOUT_RS_OPTIONS
     losses = known["actor_rollout_ref.actor.policy_loss.loss_mode"]

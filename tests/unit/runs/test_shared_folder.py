@@ -6,7 +6,7 @@ import time
 import pytest
 
 from coding_model_project.errors import ClusterError, ConfigError, StorageError
-from coding_model_project.runs.shared_folder import Answer, Unanswered, answer, conclude, question
+from coding_model_project.runs.shared_folder import Answer, answer, conclude, question
 from tests.hosts import host, needs_namespaces
 from tests.tables import tables
 from tests.text_cases import sources
@@ -108,6 +108,6 @@ def test_a_silent_node_is_a_cluster_error_that_names_it(tmp_path):
     with question(tmp_path, {}) as asked:
         mine = answer(asked, "here")
         assert isinstance(mine, Answer) and not mine.problems
-        answers = {"here": mine, "b": Unanswered("node b did not answer within 300 s")}
+        answers = {"here": mine, "b": ClusterError("node b did not answer within 300 s")}
         with pytest.raises(ClusterError, match=r"^node b did not answer .*`ray stop`"):
             conclude(asked, answers, (0.0, 1.0))
