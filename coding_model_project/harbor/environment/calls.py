@@ -63,8 +63,8 @@ async def calling(
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill() if grace_s is None else process.terminate()
-            if not (await asyncio.wait((ended,), timeout=(grace_s or 0.0) + _KILL_S))[0]:
-                process.kill()
+                if not (await asyncio.wait((ended,), timeout=(grace_s or 0.0) + _KILL_S))[0]:
+                    process.kill()
         await ended
 
 
