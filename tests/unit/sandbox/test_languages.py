@@ -197,7 +197,7 @@ async def test_only_languages_that_this_machine_lacks_go_to_servers():
 # ── detection of toolchains: an incomplete one is refused, and what is missing is named ───────────
 
 
-CASES = tables("java_names")
+JAVA_NAMES = tables("java_names")["names"]
 
 RUSTC = SOURCES["rustc"]
 JAVA = "echo openjdk 11.0.2 2019-01-15"
@@ -282,7 +282,7 @@ def test_a_refusal_names_the_way_out(monkeypatch):
     assert "not go (go is not installed)" in toolchains.summary(Tier.namespaces)
 
 
-@pytest.mark.parametrize(("source", "file", "main"), CASES["names"])
+@pytest.mark.parametrize(("source", "file", "main"), JAVA_NAMES)
 def test_a_java_source_names_its_file_and_its_main_class(source, file, main):
     found = java.names_of(source)
     assert (found.file, found.main) == (file, main)
