@@ -57,8 +57,10 @@ def doctor(
         from coding_model_project.doctor import verl_command
 
         checked = verl_command.check(verl_overrides)
-        shown = [json.dumps(verl_command.as_json(checked))] if as_json else None
-        print("\n".join(shown or verl_command.as_text(checked)))
+        if as_json:
+            print(json.dumps(verl_command.as_json(checked)))
+        else:
+            print("\n".join(verl_command.as_text(checked)))
         return 1 if verl_command.is_faulty(checked) else 0
     from coding_model_project.doctor import Status, diagnose
 

@@ -292,12 +292,15 @@ def compare(
     if as_json:
         import orjson
 
-        known_by = ("path", "model", "seed", "protocol", "protocol_hash")
+        known_by = ("model", "seed", "protocol", "protocol_hash")
         origins = {
-            side.name: [{key: getattr(one, key) for key in known_by} for one in side.seeds]
+            side.name: [
+                {"path": str(one.path), **{key: getattr(one, key) for key in known_by}}
+                for one in side.seeds
+            ]
             for side in read
         }
-        print(orjson.dumps({"sides": origins, **asdict(result)}, default=str).decode())
+        print(orjson.dumps({"sides": origins, **asdict(result)}).decode())
         return
     from rich.console import Console
 

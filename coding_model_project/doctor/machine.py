@@ -147,11 +147,11 @@ def _existing(path: Path) -> Path:
 
 def open_files() -> Finding:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    fine = limit == resource.RLIM_INFINITY or limit >= OPEN_FILES
-    found = (
-        "unlimited" if limit == resource.RLIM_INFINITY else f"{limit}; Ray recommends {OPEN_FILES}"
-    )
-    return judged("open files", fine, found, "ulimit -n 65536")
+    if limit == resource.RLIM_INFINITY:
+        return ok("open files", "unlimited")
+    if limit >= OPEN_FILES:
+        return ok("open files", str(limit))
+    return warning("open files", f"{limit}; Ray recommends {OPEN_FILES}", "ulimit -n 65536")
 
 
 def ray() -> Finding:

@@ -117,19 +117,19 @@ def refuse_changes(
     Raises:
         ConfigError: configuration, data or model differ; the message contains the differences.
     """
-    made = has_made_something(run) and run.config.exists() and bool(bound or not force)
-    changed = settings_changed(run.config.read_text(), config) if made else []
-    what, new = "another configuration", "one"
-    if made and not changed:
-        changed, what, new = _changed_inputs(run, inputs), "other data or another model", "ones"
-    if changed:
-        started = f"{run.path} was started with {what} ({listed(changed)})"
-        raise ConfigError(
-            f"{started}: restore it, or {_ELSEWHERE}"
-            if bound
-            else f"{started}: set coding.run_dir to a new folder, or coding.force=true to continue with "
-            f"the new {new} (for `eval run`: --out and --force)"
-        )
+    if has_made_something(run) and run.config.exists() and (bound or not force):
+        changed = settings_changed(run.config.read_text(), config)
+        what, new = "another configuration", "one"
+        if not changed:
+            changed, what, new = _changed_inputs(run, inputs), "other data or another model", "ones"
+        if changed:
+            started = f"{run.path} was started with {what} ({listed(changed)})"
+            raise ConfigError(
+                f"{started}: restore it, or {_ELSEWHERE}"
+                if bound
+                else f"{started}: set coding.run_dir to a new folder, or coding.force=true to continue "
+                f"with the new {new} (for `eval run`: --out and --force)"
+            )
     if bound:
         raise ConfigError(f"{run.path} was started otherwise ({listed(bound)}): {_ELSEWHERE}")
 

@@ -36,7 +36,7 @@ class Question:
     run_dir: str
     token: str
     facts: Mapping[str, str]
-    """What the driver's node has: fingerprints of files by `key=path`, versions by package."""
+    """Facts of the driver's node: fingerprints of files by `key=path`, versions by package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

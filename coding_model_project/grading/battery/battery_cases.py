@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -50,7 +51,7 @@ class _Called(_Object):
     expected: Any
 
 
-class Case(BaseModel, strict=True, frozen=True):
+class Case(BaseModel, ABC, strict=True, frozen=True):
     """One program and its requirements. Fields of a line that it does not know are left out."""
 
     id: str
@@ -90,8 +91,8 @@ class Case(BaseModel, strict=True, frozen=True):
             entry_point=entry,
         )
 
-    def _tests(self) -> Iterator[Test]:
-        raise NotImplementedError
+    @abstractmethod
+    def _tests(self) -> Iterator[Test]: ...
 
 
 class _Stdio(Case):

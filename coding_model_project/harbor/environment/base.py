@@ -146,7 +146,7 @@ class CommandResult:
 
 
 class Terms(TypedDict):
-    """How a command runs; see `Environment.run_command`."""
+    """Terms on which a command runs; see `Environment.run_command`."""
 
     cwd: str
     env: Mapping[str, str]

@@ -82,9 +82,13 @@ def pinned(node_id: str) -> dict[str, Any]:
     return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False)}
 
 
+def _lines(error: BaseException) -> list[str]:
+    return (str(error).strip() or type(error).__name__).splitlines()
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error, in which Ray says what died; its type if it has no text."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0].strip()
+    return _lines(error)[0].strip()
 
 
 def cause_of(error: BaseException) -> str:
@@ -92,7 +96,7 @@ def cause_of(error: BaseException) -> str:
 
     Of a dead actor, the line names its class and its node, which Ray gives in lines before.
     """
-    lines = (str(error).strip() or type(error).__name__).splitlines()
+    lines = _lines(error)
     last = lines[-1].strip()
     actor = dict(line.strip().split(": ", 1) for line in lines if _ACTORS_FIELD.match(line))
     if len(actor) < 2:
