@@ -281,11 +281,26 @@ _RESOLVERS: dict[str, Callable[..., Any]] = {
         _get(_root_, "data.train_batch_size")
         // _get(_root_, "actor_rollout_ref.actor.ppo_mini_batch_size"),
     ),
+    # ${micro_batch:A,B}: A samples for the embedded model or B for others, or what divides a mini-batch
+    "micro_batch": lambda embedded, other, *, _root_: _micro_batch(
+        _root_, embedded if _get(_root_, _MODEL) == f"{_root_.coding.data_dir}/base" else other
+    ),
     # ${sample_tokens:}: the number of tokens of the longest sample
     "sample_tokens": lambda *, _root_: sum(
         _get(_root_, f"data.max_{part}_length") for part in ("prompt", "response")
     ),
 }
+
+
+_MODEL = "actor_rollout_ref.model.path"
+
+
+def _micro_batch(config: DictConfig, most: int) -> int:
+    """Return the largest number of samples up to `most` that divides a rank's mini-batch."""
+    ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
+    rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
+    samples = actor.ppo_mini_batch_size * rollout.n // ranks
+    return next(n for n in range(min(most, max(1, samples)), 0, -1) if samples % n == 0)
 
 
 def mode_of(config: DictConfig) -> tuple[TrainingMode, int]:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import transfer_queue as tq
 from omegaconf import open_dict
+from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
@@ -126,7 +127,11 @@ class CodingTrainer(PPOTrainer):
         missing = expected - n_judged
         lost = missing - self._not_isolated(missing, self._belongs_to(batch))
         self._outages.stop(lost / expected, "this step's")
-        batch = super()._balance_batch(batch, metrics, *args, **kwargs)
+        if self.actor_rollout_wg.world_size == 1:  # nothing to balance, for which verl takes 0.1 s
+            multiple = self._get_required_batch_multiple(1)
+            batch = upsample_batch_to_divisible_size(batch, multiple, self.tokenizer.eos_token_id)
+        else:
+            batch = super()._balance_batch(batch, metrics, *args, **kwargs)
         batches.arrange(batch, self.config)
         return batch
 

@@ -335,3 +335,66 @@ def test_only_our_recipes_manager_gets_a_sample(monkeypatch, config, module, our
 
     monkeypatch.setattr(worker._Worker, "__init__", starts)
     assert worker.CodingAgentLoopWorker(run)._judged_by_us is ours
+
+
+class Queue:
+    """TransferQueue's two functions, which note what is put; the first put of samples may fail."""
+
+    def __init__(self, fails=False):
+        self.put, self.fails = [], fails
+
+    async def async_kv_batch_put(self, *, keys, fields, tags, partition_id):
+        if self.fails:
+            self.fails = False
+            raise RuntimeError("no storage")
+        self.put.append((keys, sorted(fields.keys()), tags, partition_id))
+
+    async def async_kv_put(self, *, key, partition_id, tag):
+        self.put.append((key, tag, partition_id))
+
+
+async def send(monkeypatch, fails=False):
+    """Send two prompts' samples as verl's worker does, and return what the queue got."""
+    import torch
+
+    from coding_model_project.verl_ext.loops import worker
+
+    queue = Queue(fails)
+    monkeypatch.setattr(worker, "tq", queue)
+    by_prompt = worker._ByPrompt()
+    scored = {"prompts": torch.tensor([1, 2]), "rm_scores": torch.tensor([0.0])}
+    longer = {"prompts": torch.tensor([1, 2]), "rm_scores": torch.tensor([0.0, 1.0])}
+    unscored = {"prompts": torch.tensor([1, 2])}
+    for key, fields in [
+        ("a_0_0", scored),
+        ("b_0_0", scored),
+        ("a_1_0", unscored),
+        ("a_2_0", longer),
+    ]:
+        await by_prompt.async_kv_batch_put(
+            keys=[key], fields=[fields], tags=[{"of": key}], partition_id="train"
+        )
+    assert queue.put == []
+    for status in ("finished", "failure"):  # verl's worker puts the second where the first fails
+        try:
+            await by_prompt.async_kv_put(key="a", partition_id="train", tag={"status": status})
+            return queue.put
+        except RuntimeError:
+            assert fails
+    raise AssertionError
+
+
+async def test_samples_of_a_prompt_are_put_together_before_its_status(monkeypatch):
+    *samples, status = await send(monkeypatch)
+    assert status == ("a", {"status": "finished"}, "train")
+    by_keys = {tuple(keys): (fields, tags) for keys, fields, tags, _ in samples}
+    assert by_keys == {
+        ("a_1_0",): (["prompts"], [{"of": "a_1_0"}]),
+        ("a_0_0", "a_2_0"): (["prompts", "rm_scores"], [{"of": "a_0_0"}, {"of": "a_2_0"}]),
+    }
+
+
+async def test_a_prompt_whose_samples_cannot_be_put_has_failed(monkeypatch):
+    *samples, status = await send(monkeypatch, fails=True)
+    assert status == ("a", {"status": "failure"}, "train")
+    assert samples == []
