@@ -281,18 +281,16 @@ _RESOLVERS: dict[str, Callable[..., Any]] = {
         _get(_root_, "data.train_batch_size")
         // _get(_root_, "actor_rollout_ref.actor.ppo_mini_batch_size"),
     ),
-    # ${micro_batch:A,B}: A samples for the embedded model or B for others, or what divides a mini-batch
-    "micro_batch": lambda embedded, other, *, _root_: _micro_batch(
-        _root_, embedded if _get(_root_, _MODEL) == f"{_root_.coding.data_dir}/base" else other
+    # ${micro_batch:A,B}: A samples if programs are bare, as the embedded model's, B if fenced, as larger
+    # models' are; or the largest number below that divides a mini-batch
+    "micro_batch": lambda bare, fenced, *, _root_: _micro_batch(
+        _root_, bare if _get(_root_, "coding.prompt") == PromptStyle.bare else fenced
     ),
     # ${sample_tokens:}: the number of tokens of the longest sample
     "sample_tokens": lambda *, _root_: sum(
         _get(_root_, f"data.max_{part}_length") for part in ("prompt", "response")
     ),
 }
-
-
-_MODEL = "actor_rollout_ref.model.path"
 
 
 def _micro_batch(config: DictConfig, most: int) -> int:

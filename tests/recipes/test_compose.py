@@ -318,3 +318,17 @@ def test_longer_samples_need_no_other_key_on_gpus():
 def test_a_kill_always_finds_a_whole_checkpoint(override):
     with pytest.raises(ConfigError, match=r"max_actor_ckpt_to_keep to 2"):
         check_values(compose_recipe("grpo", ["hardware=cpu", override]))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "size"),
+    [
+        ([], 64),
+        (["coding.prompt=fenced"], 16),
+        (["actor_rollout_ref.actor.ppo_mini_batch_size=3", "actor_rollout_ref.rollout.n=5"], 15),
+        (["actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8"], 8),
+    ],
+)
+def test_micro_batches_divide_what_a_rank_trains_on(overrides, size):
+    actor = compose_recipe("grpo", ["hardware=cpu", *overrides]).actor_rollout_ref.actor
+    assert actor.ppo_micro_batch_size_per_gpu == size
