@@ -49,13 +49,11 @@ def _start(head: Head, n: int) -> bytes:
     return LENGTHS.pack(len(text), n) + text
 
 
-def send_head(channel: socket.socket, head: Head, n: int) -> None:
-    """Send a frame's head, which a body of `n` bytes must follow; raises as `send` does."""
-    channel.sendall(_start(head, n))
+def send_parts(channel: socket.socket, head: Head, body: bytes | memoryview, n: int) -> None:
+    """Send a frame's head and the first part of its `n` bytes long body, without a copy.
 
-
-def send_parts(channel: socket.socket, head: Head, body: bytes | bytearray, n: int) -> None:
-    """Send a frame's head and the first part of its `n` bytes long body, without a copy."""
+    Raises as `send` does.
+    """
     start = _start(head, n)
     sent = channel.sendmsg((start, body))
     if sent < len(start):
