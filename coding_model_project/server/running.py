@@ -73,24 +73,6 @@ class RunCodeResponse(BaseModel):
     files: dict[str, str] = {}
 
 
-class RunJupyterRequest(BaseModel):
-    cells: list[str]
-    cell_timeout: FiniteFloat = 0.0
-    total_timeout: FiniteFloat = 45.0
-    kernel: Literal["python3"] = "python3"
-    files: dict[str, str | None] = {}
-    fetch_files: list[str] = []
-
-
-class RunJupyterResponse(BaseModel):
-    status: RunStatus
-    message: str
-    driver: PhaseResult | None = None
-    cells: list[dict[str, Any]] = []
-    executor_pod_name: str | None = None
-    files: dict[str, str] = {}
-
-
 # ── /run_batch ────────────────────────────────────────────────────────────────────────────────────
 
 BatchInput = (
@@ -201,7 +183,7 @@ async def run_code(request: RunCodeRequest, sandbox: Sandbox, bounds: Bounds) ->
     except ConfigError:
         if request.language == "python":
             raise
-        return _toolchain_missing(request.language)
+        return _toolchain_missing(request)
     except SandboxError as error:
         return _sandbox_error(str(error))
     return _response(execution, request, mark)
@@ -247,18 +229,17 @@ def _response(execution: Execution, request: RunCodeRequest, mark: str = "") -> 
     )
 
 
-def _toolchain_missing(language: str) -> RunCodeResponse:
-    missing = PhaseResult(
-        status="Finished",
-        execution_time=0.0,
-        return_code=wire.TOOLCHAIN_MISSING,
-        stdout="",
-        stderr=f"{language}: command not found\n",
+def _toolchain_missing(request: RunCodeRequest) -> RunCodeResponse:
+    """Return what a shell without the language's command gives, with a message that says so."""
+    language = request.language
+    missing = Execution(
+        status=Status.compile_error if language in _COMPILED else Status.raised,
+        exit_code=wire.TOOLCHAIN_MISSING,
+        stderr_tail=f"{language}: command not found\n",
     )
-    message = f"{wire.NO_TOOLCHAIN} {language}"
-    if language in _COMPILED:
-        return RunCodeResponse(status="Failed", message=message, compile_result=missing)
-    return RunCodeResponse(status="Failed", message=message, run_result=missing)
+    response = _response(missing, request)
+    response.message = f"{wire.NO_TOOLCHAIN} {language}"
+    return response
 
 
 def _sandbox_error(message: str) -> RunCodeResponse:
