@@ -132,7 +132,7 @@ def _add_running(
                 return await run()
 
     @app.post(wire.RUN_CODE, response_model=None)
-    async def _run_code(body: running.RunCodeRequest, request: Request) -> Response:
+    async def _run_code(body: wire.RunCodeRequest, request: Request) -> Response:
         answer = await placed(request, partial(run_code, body, sandbox, bounds))
         measures.count(answer.status)
         return Response(answer.model_dump_json(), media_type="application/json")
@@ -248,7 +248,7 @@ class Measures:
             "sandbox", "The sandbox and this server's version", registry=self._registry
         )
 
-    def count(self, status: running.RunStatus) -> None:
+    def count(self, status: wire.RunStatus) -> None:
         """Count a program."""
         self._programs.labels(status).inc()
 

@@ -1,4 +1,4 @@
-"""Requests and answers in SandboxFusion's wire format, and those of /run_batch."""
+"""How requests of /run_code and /run_batch are run; and those of /run_batch themselves."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.carried.messages import is_continued
 from coding_model_project.sandbox.fusion import wire
+from coding_model_project.sandbox.fusion.wire import (
+    PhaseResult,
+    RunCodeRequest,
+    RunCodeResponse,
+    RunStatus,
+)
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -30,48 +36,6 @@ from coding_model_project.types import (
     Status,
     Stdin,
 )
-
-Language = Literal[
-    "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript", "sql",
-    "rust", "cuda", "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit",
-    "kotlin_script", "jest", "verilog", "python_gpu", "lean", "swift", "racket",
-    "c",
-]  # fmt: skip
-"""SandboxFusion's languages, and C."""
-
-RunStatus = Literal["Success", "Failed", "SandboxError"]
-PhaseStatus = Literal["Finished", "Error", "TimeLimitExceeded"]
-
-
-class RunCodeRequest(BaseModel):
-    compile_timeout: FiniteFloat = 10.0
-    run_timeout: FiniteFloat = 10.0
-    memory_limit_MB: int = -1
-    code: str
-    stdin: str | None = None
-    language: Language
-    files: dict[str, str | None] = {}
-    fetch_files: list[str] = []
-
-
-class PhaseResult(BaseModel):
-    """The outcome of compiling or running; a signal is a negative return code."""
-
-    status: PhaseStatus
-    execution_time: float | None = None
-    return_code: int | None = None
-    stdout: str | None = None
-    stderr: str | None = None
-
-
-class RunCodeResponse(BaseModel):
-    status: RunStatus
-    message: str = ""
-    compile_result: PhaseResult | None = None
-    run_result: PhaseResult | None = None
-    executor_pod_name: str | None = None
-    files: dict[str, str] = {}
-
 
 # ── /run_batch ────────────────────────────────────────────────────────────────────────────────────
 
