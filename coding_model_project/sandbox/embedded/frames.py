@@ -13,7 +13,8 @@ import os
 import select
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -87,6 +88,12 @@ def receive_body(channel: socket.socket, n: int) -> bytes:
             raise EOFError("the other side closed")
         buffer += chunk
     return bytes(buffer)
+
+
+def parts(body: bytes, sizes: Sequence[int]) -> list[bytes]:
+    """Return the parts of these sizes that a body consists of."""
+    ends = list(accumulate(sizes))
+    return [body[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
 
 MORE, LAST = b"+", b"."

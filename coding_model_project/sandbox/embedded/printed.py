@@ -30,11 +30,7 @@ class Given(NamedTuple):
 
 def argument_files(tier: Tier, head: Head, data: bytes) -> Given:
     """Return the files of a request; the caller closes the descriptors."""
-    contents: dict[str, bytes] = {}
-    start = 0
-    for name, size in zip(head["arguments"], head["sizes"], strict=True):
-        contents[name] = data[start : start + size]
-        start += size
+    contents = dict(zip(head["arguments"], frames.parts(data, head["sizes"]), strict=True))
     if tier is Tier.namespaces:
         return Given(paths=list(contents), files=contents, descriptors=[])
     descriptors = [in_memory(content) for content in contents.values()]

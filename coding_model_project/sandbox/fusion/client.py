@@ -239,7 +239,10 @@ class FusionSandbox:
             ConfigError: it does not run.
             SandboxError: the servers failed.
         """
-        limits, hello = Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024), Program(source=language.hello)
+        limits, hello = (
+            Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024),
+            Program(source=language.hello),
+        )
         try:
             tried = await self._foreign(hello, language, Stdin(""), limits, has_run=False)
             if tried.status is not Status.finished or tried.stdout.strip() != "hello":

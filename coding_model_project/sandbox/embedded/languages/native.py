@@ -20,7 +20,6 @@ import platform
 import socket
 import sys
 import time
-import traceback
 from dataclasses import dataclass, replace
 
 from coding_model_project.isolation import confine, linux
@@ -29,7 +28,7 @@ from coding_model_project.sandbox.embedded import frames, launch, printed
 from coding_model_project.sandbox.embedded.languages import stages
 from coding_model_project.sandbox.embedded.launch import Place, Profile
 from coding_model_project.sandbox.embedded.printed import Outputs
-from coding_model_project.sandbox.embedded.zygote import end_orphans, forget_the_host
+from coding_model_project.sandbox.embedded.zygote import end_orphans, forget_the_host, last_words
 
 _FEWEST_IDS = 301
 """The lowest limit that the kernel accepts."""
@@ -153,8 +152,7 @@ def _program(
     parent: int, channel: socket.socket, zygote: _Zygote, head: frames.Head, body: bytes
 ) -> None:
     """Prepare one program and run its inputs; ends the process."""
-    code = 1
-    try:
+    with last_words():
         linux.end_with(parent)
         linux.hide_memory()
         try:
@@ -167,14 +165,6 @@ def _program(
             if "end" in head:
                 break
             _run(channel, ready, head, data)
-        code = 0
-    except (EOFError, ConnectionError):
-        code = 0
-    except BaseException:  # noqa: BLE001 - no exception may return into the zygote's frames
-        traceback.print_exc()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
 
 
 def _ready(
@@ -184,12 +174,7 @@ def _ready(
     if zygote.refusal:
         frames.send(channel, {"refused": zygote.refusal})
         return None
-    contents: list[bytes] = []
-    start = 0
-    for size in head["sizes"]:
-        contents.append(body[start : start + size])
-        start += size
-    files = dict(zip(head["files"], contents, strict=True))
+    files = dict(zip(head["files"], frames.parts(body, head["sizes"]), strict=True))
     product: bytes | None = files.pop(head["product"]) if head["made"] else None
     confined = mmap.mmap(-1, 1)
     if product is not None:
