@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from coding_model_project.codec import NUMPY_KINDS
+from coding_model_project.sandbox.embedded import frames
 from coding_model_project.sandbox.embedded.crossing import (
     BINARY,
     UNARY,
-    Oversized,
     Pipe,
     from_picture,
     is_data,
@@ -326,7 +326,7 @@ class Caller:
         try:
             yield
         except Exception as error:
-            if isinstance(error, Oversized):
+            if isinstance(error, frames.Oversized):
                 self.failure = "output"
             elif isinstance(error, MemoryError):
                 self.failure = "memory"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import select
 import struct
@@ -227,22 +228,35 @@ def wipe(content: bytearray, n: int | None = None) -> None:
 # ── in the process ────────────────────────────────────────────────────────────────────────────────
 
 
-def next_request(requests: int) -> bytes | None:
-    """Return the next request; None if there are no more. The pipe never holds more than one."""
+class Oversized(Exception):
+    """A message longer than its reader accepts; the pipe is then unusable."""
+
+
+def next_message(reader: int, max_bytes: float = math.inf) -> bytes | None:
+    """Return the next message of a pipe; None if there are no more.
+
+    Raises:
+        Oversized: it is longer than `max_bytes`.
+    """
+    length = _exactly(reader, _LENGTH_BYTES)
+    if (n := int.from_bytes(length or b"", "little")) > max_bytes:
+        raise Oversized
+    return None if length is None else _exactly(reader, n)
+
+
+def _exactly(reader: int, n: int) -> bytes | None:
+    """Return the next bytes of a pipe; None if it ends before."""
     parts: list[bytes] = []
-    got, n = 0, _LENGTH_BYTES
-    while got < n:
-        parts.append(os.read(requests, _PIPE_BYTES))
+    while n:
+        parts.append(os.read(reader, min(n, _CHUNK)))
         if not parts[-1]:
             return None
-        got += len(parts[-1])
-        if len(parts) == 1:  # a length is written in one piece
-            n += int.from_bytes(parts[0][:_LENGTH_BYTES], "little")
-            parts[0] = parts[0][_LENGTH_BYTES:]
+        n -= len(parts[-1])
     return b"".join(parts)
 
 
-def send_answer(answers: int, answer: bytes) -> None:
-    left = memoryview(len(answer).to_bytes(_LENGTH_BYTES, "little") + answer)
+def send_message(writer: int, message: bytes) -> None:
+    """Write a message to a pipe; raise OSError if its reader is gone."""
+    left = memoryview(len(message).to_bytes(_LENGTH_BYTES, "little") + message)
     while left:
-        left = left[os.write(answers, left) :]
+        left = left[os.write(writer, left) :]

@@ -7,10 +7,8 @@ no files to run.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import shlex
 import shutil
 import subprocess
 import tempfile
@@ -65,10 +63,10 @@ def find(language: str) -> Toolchain | str:
         headers.mkdir(parents=True, exist_ok=True)
         if content:
             (headers / "testlib.h").write_bytes(content)
-        given = [*options, *_LINKING, f"-I{headers}", "-###", source, "-o", _PRODUCT]
+        given = [*options, *_LINKING, f"-I{headers}", source, "-o", _PRODUCT]
         # C's mathematics are a library of its own, and programs do not say so.
         given += ["-lm"] if language == "c" else []
-        stages = _stages(name, build.output(compiler, *given, errors=True))
+        stages = _stages(name, build.dry_run(compiler, *given))
     except (OSError, subprocess.SubprocessError, ValueError):
         return missing
     recipe = Recipe(
@@ -91,16 +89,15 @@ def find(language: str) -> Toolchain | str:
 
 
 def _prepare(headers: Path) -> None:
-    """Precompile C++'s header, once for all processes; if that fails, programs compile slower.
+    """Precompile C++'s header, once for all processes.
 
     Args:
         headers: a cache folder that is searched first, with this header and testlib.h.
     """
     # Forwards to the system's header, for a second include, which cannot be precompiled.
     forward = f"#include_next <{_HEADER}>\n"
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        make_once(headers, _HEADER, lambda path: path.write_text(forward))
-        make_once(headers, f"{_HEADER}.gch", _precompile)
+    make_once(headers, _HEADER, lambda path: path.write_text(forward))
+    make_once(headers, f"{_HEADER}.gch", _precompile)
 
 
 def has_testlib() -> bool:
@@ -108,14 +105,12 @@ def has_testlib() -> bool:
     return Path(os.environ.get(TESTLIB, "")).is_file()
 
 
-def _stages(compiler: str, printed: str) -> list[list[str]]:
-    """Return the commands that a compiler prints with `-###`, with our file names, and the linker without
-    its wrapper.
+def _stages(compiler: str, commands: list[list[str]]) -> list[list[str]]:
+    """Return a compiler's commands with our file names, and the linker without its wrapper.
 
     Raises:
         ValueError: they are not the three known commands.
     """
-    commands = [shlex.split(line) for line in printed.splitlines() if line.startswith(" ")]
     compile_, assemble, link = commands
     names = {
         compile_[compile_.index("-o") + 1]: _ASSEMBLY,

@@ -7,10 +7,8 @@ what its file must be called, and which class has `main`.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -78,14 +76,8 @@ public class Main {
 """
 
 
-def _prepare(java: list[str], kept: Path) -> None:
-    """Archive the compiler's classes, once for all processes; if that fails, it starts slower."""
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        make_once(kept, _ARCHIVE, partial(_archive, java))
-
-
 def _archive(java: list[str], target: Path) -> None:
-    """Archive the classes that a trusted program needs; not confined.
+    """Archive the compiler's classes that a trusted program needs; not confined.
 
     Raises:
         OSError, subprocess.SubprocessError: the compiler fails.
@@ -144,7 +136,7 @@ def find() -> Toolchain | str:
         version=f"java {version[0]}",
         readable=[str(home), *_linked(home), str(kept)],
         recipe=partial(_recipe, command, kept, maker),
-        prepare=partial(_prepare, command, kept),
+        prepare=partial(make_once, kept, _ARCHIVE, partial(_archive, command)),
         profile=Profile.runtime,
     )
 
