@@ -156,7 +156,9 @@ class Facts:
         run_s = request.budget_s + longest_s + OWN_S
         if self.driver is None:
             return wire.RUN_BATCH, messages.batch(request), run_s
-        body = self.driver.body(self.tier, messages.encode_request(request), run_s)
+        body = self.driver.body(
+            self.tier, json.dumps(messages.for_driver(request)).encode("ascii"), run_s
+        )
         return wire.RUN_CODE, body, run_s
 
     def read(self, data: bytes, request: Request) -> Answer:
@@ -178,15 +180,6 @@ class Facts:
             if response.run_result.status == "TimeLimitExceeded":
                 raise Unavailable("the driver did not end in time") from error
             raise NotAnAnswer(f"{error}: {_last_words(response)}") from error
-
-
-def new_request(
-    tasks: Sequence[Task], budget_s: float, preload: Sequence[str] = ()
-) -> messages.Request:
-    """Return a request with a new secret."""
-    return Request(
-        secret=os.urandom(16), tasks=tuple(tasks), budget_s=budget_s, preload=tuple(preload)
-    )
 
 
 async def learn(send: Send) -> Facts:
@@ -294,7 +287,7 @@ async def _answer(send: Send, facts: Facts, runs: Sequence[tuple[str, Input]]) -
         Task(program=Program(source=source), inputs=(given,), limits=_LIMITS)
         for source, given in runs
     ]
-    request = new_request(tasks, len(tasks) * _LIMITS.wall_s)
+    request = Request(tasks=tuple(tasks), budget_s=len(tasks) * _LIMITS.wall_s)
     return facts.read(await send(*facts.ask(request)), request)
 
 

@@ -108,7 +108,7 @@ class FusionSandbox:
         self._facts, self._checked = None, {}
         fleet = self._new_fleet()
         try:
-            await fleet.open()
+            await fleet.members.open()
         except BaseException:
             await fleet.close()
             raise

@@ -52,8 +52,8 @@ class NoSuchPath(Unavailable):
     """The server, or a proxy before it, knows no such path."""
 
 
-class NotSandboxFusion(Exception):
-    """Something other than SandboxFusion answers at the address."""
+class NotSandboxFusion(Unavailable):
+    """Something other than SandboxFusion answers at the address, such as a proxy in its place."""
 
 
 @dataclass(slots=True, eq=False)
