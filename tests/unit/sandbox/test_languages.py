@@ -246,8 +246,7 @@ def test_a_refusal_names_the_way_out(monkeypatch):
 
 @pytest.mark.parametrize(("source", "file", "main"), JAVA_NAMES)
 def test_a_java_source_names_its_file_and_its_main_class(source, file, main):
-    found = java.names_of(source)
-    assert (found.file, found.main) == (file, main)
+    assert java.names_of(source) == (file, main)
 
 
 @pytest.mark.timeout(20)

@@ -83,10 +83,12 @@ def which(name: str) -> str | None:
     return str(Path(found).resolve()) if found else None
 
 
-def output_or_none(*command: str, variables: Mapping[str, str] | None = None) -> str | None:
-    """Return a tool's output; None if it cannot be run, or fails."""
+def output_or_none(
+    tool: str | None, *options: str, variables: Mapping[str, str] | None = None
+) -> str | None:
+    """Return a tool's output; None if there is no tool, or it cannot be run, or fails."""
     try:
-        return output(*command, variables=variables).strip()
+        return output(tool, *options, variables=variables).strip() if tool else None
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -7,7 +7,6 @@ no files to run.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -20,7 +19,7 @@ from coding_model_project.sandbox.embedded.languages import build
 from coding_model_project.sandbox.embedded.languages.build import (
     Recipe,
     Toolchain,
-    cache_folder,
+    made_by,
     make_once,
 )
 from coding_model_project.types import Status
@@ -56,10 +55,9 @@ def find(language: str) -> Toolchain | str:
         )
         testlib = os.environ.get(TESTLIB, "")
         content = Path(testlib).read_bytes() if testlib and language == "cpp" else b""
-        maker = hashlib.sha256(repr((version, build.stamp(compiler), options, _LINKING)).encode())
-        maker.update(content)
-        cache = cache_folder()
-        headers = cache / f"headers-{maker.hexdigest()[:16]}"
+        maker, headers = made_by(
+            "headers", version, build.stamp(compiler), options, _LINKING, content
+        )
         headers.mkdir(parents=True, exist_ok=True)
         if content:
             (headers / "testlib.h").write_bytes(content)
@@ -75,7 +73,7 @@ def find(language: str) -> Toolchain | str:
         failure=Status.compile_error,
         product=_PRODUCT,
         run=[_PRODUCT],
-        maker=maker.hexdigest(),
+        maker=maker,
     )
     readable = [
         *folders,

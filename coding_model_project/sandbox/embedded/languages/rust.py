@@ -59,7 +59,7 @@ def find() -> Toolchain | str:
     if not rustc.is_file():
         return f"rustc's own folder has no bin/rustc: {sysroot}"
     cc, ld = build.which("cc"), build.which("ld")
-    found = cc and build.output_or_none(cc, "-print-file-name=libc.a")
+    found = build.output_or_none(cc, "-print-file-name=libc.a")
     if not cc or not ld or not found or not Path(found).is_absolute():
         return "cc with the static libc.a, and ld, which link Rust programs, are not installed"
     library = Path(sysroot, "lib")
