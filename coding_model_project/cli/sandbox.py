@@ -115,7 +115,7 @@ def _language(file: Path, given: str | None) -> str:
         raise ConfigError(
             f"{file}: unknown extension {file.suffix!r}; expected one of {known}, or pass --language"
         )
-    return given if given == "python" else named(given)
+    return given if given == "python" else named(given).name
 
 
 def _piped() -> str:

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from coding_model_project.grading.literals import parses, read
-from coding_model_project.sandbox.languages import EXTENSIONS, NAMES
+from coding_model_project.sandbox.languages import EXTENSIONS, LANGUAGES
 
 MAX_TRIES = 8
 """Maximum number of ends tried at fences after code, per block, and after literals, per text."""
@@ -262,7 +262,7 @@ _SPELLINGS = {
 """Names of languages in info strings only."""
 _LANGUAGE = {
     **{suffix.removeprefix("."): language for suffix, language in EXTENSIONS.items()},
-    **NAMES,
+    **{name: one.name for one in LANGUAGES.values() for name in (one.name, *one.aliases)},
     **{name: language for language, names in _SPELLINGS.items() for name in names},
 }
 _SAYS_NOTHING = {

@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
 from coding_model_project.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Language:
+    """A language besides Python."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def hello(self) -> str:
+        """A program that prints "hello"."""
+        return programs()[self.name]["hello"]
+
 
 _TABLE = """
 c          |                | .c
@@ -22,18 +42,15 @@ perl       |                | .pl
 """Name, aliases and file extensions."""
 
 
-_ROWS = [[cell.split() for cell in line.split("|")] for line in _TABLE.strip().splitlines()]
+def _languages() -> Iterator[Language]:
+    for line in _TABLE.strip().splitlines():
+        name, aliases, extensions = map(str.strip, line.split("|"))
+        yield Language(
+            name=name, aliases=tuple(aliases.split()), extensions=tuple(extensions.split())
+        )
 
-LANGUAGES = tuple(name for (name,), _, _ in _ROWS)
-"""Names of the languages."""
 
-NAMES = {given: name for (name,), aliases, _ in _ROWS for given in (name, *aliases)}
-"""Names of languages by name and alias."""
-
-EXTENSIONS = {".py": "python"} | {
-    extension: name for (name,), _, extensions in _ROWS for extension in extensions
-}
-"""Names of languages by file extension."""
+LANGUAGES = {one.name: one for one in _languages()}
 
 
 @cache
@@ -52,17 +69,26 @@ def programs() -> dict[str, dict[str, str]]:
     return found
 
 
-def named(name: str) -> str:
-    """Return the name of the language with this name or alias.
+_BY_NAME = {name: one for one in LANGUAGES.values() for name in (one.name, *one.aliases)}
+
+EXTENSIONS = {
+    ".py": "python",
+    **{suffix: one.name for one in LANGUAGES.values() for suffix in one.extensions},
+}
+"""Names of languages by file extension."""
+
+
+def named(name: str) -> Language:
+    """Return the language of this name or alias.
 
     Raises:
         ConfigError: there is none.
     """
-    if name in NAMES:
-        return NAMES[name]
-    if name.lower() in ("python", *NAMES):
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    if name.lower() in ("python", *_BY_NAME):
         raise ConfigError(f"language={name}: language names are lower case; use {name.lower()}")
-    near = get_close_matches(name.lower(), ("python", *NAMES), n=1)
+    near = get_close_matches(name.lower(), ("python", *_BY_NAME), n=1)
     raise ConfigError(
         f"language={name}: no such language{f'; did you mean {near[0]}?' if near else ''}; there are "
         f"python, {', '.join(LANGUAGES)}"

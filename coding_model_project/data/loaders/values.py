@@ -17,7 +17,7 @@ from coding_model_project.grading.extract import extract
 from coding_model_project.grading.maths.final_answer import final_answer
 from coding_model_project.grading.wellformed import acts
 from coding_model_project.row_readers import shown
-from coding_model_project.sandbox.languages import LANGUAGES
+from coding_model_project.sandbox.embedded.languages.toolchains import EMBEDDED
 from coding_model_project.types import Turn
 
 
@@ -295,7 +295,7 @@ def language_of(value: object) -> str:
     word = fences.language_of(str(value or ""))
     if not word or word in _SPOKEN:
         return "python"
-    if word not in ("python", *LANGUAGES, "text"):
+    if word not in ("python", *EMBEDDED, "text"):
         raise Unusable(f"programs in {value}, which is not judged here")
     return word
 

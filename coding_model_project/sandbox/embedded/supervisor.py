@@ -253,7 +253,7 @@ class EmbeddedSandbox:
         chain = toolchains.toolchain(program.language, self.tier)
         language = languages.named(program.language)
         made = ForeignSlot(self.tier, self._python, language, chain)
-        return self._foreign.setdefault((slot, language), made)
+        return self._foreign.setdefault((slot, language.name), made)
 
 
 def _check_paths(names: Iterable[str]) -> None:

@@ -21,7 +21,7 @@ from coding_model_project.sandbox.fusion.endpoint import parsed
 from coding_model_project.sandbox.fusion.fleet import Fleet, Send
 from coding_model_project.sandbox.fusion.members import Discovery, Source
 from coding_model_project.sandbox.fusion.packing import Packing, input_size
-from coding_model_project.sandbox.languages import LANGUAGES, named, programs
+from coding_model_project.sandbox.languages import LANGUAGES, Language, named
 from coding_model_project.sandbox.sandbox_config import RETRY_S
 from coding_model_project.types import Execution, Input, Limits, Program
 
@@ -200,30 +200,29 @@ class FusionSandbox:
                 f"language={language}: SandboxFusion servers confine no {language} programs; "
                 f"this project's (`sandbox serve`) run {', '.join(LANGUAGES)} too"
             )
-        if language not in self._checked:
-            self._checked[language] = asyncio.ensure_future(self._check_language(language))
-        await asyncio.shield(self._checked[language])
-        return language
+        if language.name not in self._checked:
+            self._checked[language.name] = asyncio.ensure_future(self._check_language(language))
+        await asyncio.shield(self._checked[language.name])
+        return language.name
 
-    async def _check_language(self, language: str) -> None:
+    async def _check_language(self, language: Language) -> None:
         """Check that a trusted program in this language runs: later failures are the programs' own.
 
         Raises:
             ConfigError: it does not run.
             SandboxError: the servers failed.
         """
-        name = wire.OTHER_NAMES.get(language, language)
-        hello = programs()[language]["hello"]
-        body = wire.run_code(hello, name, run_s=_HELLO_S, memory_mb=1024)
+        name = wire.OTHER_NAMES.get(language.name, language.name)
+        body = wire.run_code(language.hello, name, run_s=_HELLO_S, memory_mb=1024)
         try:
             answer = await self._open().fleet.run(wire.RUN_CODE, body, _HELLO_S, parsed)
             ran = answer.run_result or answer.compile_result
             if ran is None or ran.return_code != 0 or (ran.stdout or "").strip() != "hello":
                 said = (ran.stderr or "").strip() if ran else answer.message
                 reason = (said.splitlines() or [answer.status])[-1][:200]
-                raise ConfigError(f"the server cannot run {language}: {reason}")
+                raise ConfigError(f"the server cannot run {language.name}: {reason}")
         except Exception:
-            del self._checked[language]  # the next program checks again
+            del self._checked[language.name]  # the next program checks again
             raise
 
     def _open(self) -> Packing:

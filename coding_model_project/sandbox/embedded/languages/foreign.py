@@ -21,7 +21,7 @@ from coding_model_project.sandbox.embedded.languages.build import (
     last_words,
 )
 from coding_model_project.sandbox.embedded.slot import COMPILE_S, Slot, ZygoteLost
-from coding_model_project.sandbox.languages import programs
+from coding_model_project.sandbox.languages import Language
 from coding_model_project.types import Execution, Limits, Program, Status, Stdin
 
 _STAGES_S = 3 * longest_s(COMPILE_S)
@@ -44,7 +44,7 @@ class ForeignSlot(Slot):
 
     _MODULE = "coding_model_project.sandbox.embedded.languages.native"
 
-    def __init__(self, tier: Tier, python: str, language: str, toolchain: Toolchain) -> None:
+    def __init__(self, tier: Tier, python: str, language: Language, toolchain: Toolchain) -> None:
         super().__init__(tier, python, compiled_loop=False)
         self._language = language
         self._toolchain = toolchain
@@ -71,7 +71,7 @@ class ForeignSlot(Slot):
             self._folder = tempfile.mkdtemp(prefix="coding-stages-")
         super().start()
         executions: list[Execution] = []
-        hello = programs()[self._language]["hello"]
+        hello = self._language.hello
         self._run(Program(source=hello), hello.encode(), [Stdin("")], _LIMITS, executions, _never)
         (tried,) = executions
         if tried.status is not Status.finished or tried.stdout.strip() != "hello":

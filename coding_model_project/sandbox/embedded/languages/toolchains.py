@@ -24,7 +24,7 @@ from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded.languages import build, cpp, go, java, rust
 from coding_model_project.sandbox.embedded.languages.build import Recipe, Toolchain
 from coding_model_project.sandbox.embedded.launch import Profile, can_bound_processes
-from coding_model_project.sandbox.languages import named
+from coding_model_project.sandbox.languages import Language, named
 from coding_model_project.types import Limits
 
 
@@ -35,14 +35,14 @@ def toolchain(name: str, tier: Tier) -> Toolchain:
         ConfigError: the language does not run; with the reason and a remedy.
     """
     language = named(name)
-    if problem := why_not(language, tier):
+    if problem := why_not(language.name, tier):
         raise ConfigError(refusal(language, problem))
-    found = _found(language)
+    found = _found(language.name)
     assert not isinstance(found, str)
     return found
 
 
-def refusal(language: str, problem: str) -> str:
+def refusal(language: Language, problem: str) -> str:
     """Return the error message for a language that does not run, with a remedy."""
     return (
         f"language={language}: {language} programs do not run here: {problem}; a machine that runs them "
@@ -171,3 +171,5 @@ _FINDERS: dict[str, Callable[[], Toolchain | str]] = {
     "perl": _find_perl,
     "bash": _find_bash,
 }
+EMBEDDED = tuple(_FINDERS)
+"""The languages besides Python that the embedded sandbox runs, where their tools are installed."""
