@@ -19,6 +19,10 @@ class Language:
     name: str
     aliases: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
+    on_servers: str | None = None
+    """Its name on SandboxFusion servers; None if they do not run it."""
+    many_threads: bool = False
+    """True if its runtime starts many threads, which a limit on stacks would prevent."""
 
     def __str__(self) -> str:
         return self.name
@@ -30,23 +34,34 @@ class Language:
 
 
 _TABLE = """
-c          |                | .c
-cpp        | c++            | .cpp .cc .cxx
-javascript | js node nodejs | .js .mjs
-java       |                | .java
-go         | golang         | .go
-rust       | rs             | .rs
-bash       | sh shell       | .sh .bash
-perl       |                | .pl
+c          |                | .c            |               |
+cpp        | c++            | .cpp .cc .cxx | cpp           |
+javascript | js node nodejs | .js .mjs      | nodejs        | threads
+java       |                | .java         | java          | threads
+go         | golang         | .go           | go            | threads
+rust       | rs             | .rs           | rust          |
+bash       | sh shell       | .sh .bash     | bash          |
+perl       |                | .pl           | perl          |
+lua        |                | .lua          | lua           |
+ruby       |                | .rb           | ruby          |
+php        |                | .php          | php           |
+typescript | ts             | .ts           | typescript    | threads
+julia      |                | .jl           | julia         | threads
+kotlin     |                | .kts          | kotlin_script | threads
+csharp     | c# cs          | .cs           | csharp        | threads
 """
-"""Name, aliases and file extensions."""
+"""Name, aliases, file extensions, name on SandboxFusion servers, and "threads" for `many_threads`."""
 
 
 def _languages() -> Iterator[Language]:
     for line in _TABLE.strip().splitlines():
-        name, aliases, extensions = map(str.strip, line.split("|"))
+        name, aliases, extensions, on_servers, threads = map(str.strip, line.split("|"))
         yield Language(
-            name=name, aliases=tuple(aliases.split()), extensions=tuple(extensions.split())
+            name=name,
+            aliases=tuple(aliases.split()),
+            extensions=tuple(extensions.split()),
+            on_servers=on_servers or None,
+            many_threads=bool(threads),
         )
 
 
@@ -57,8 +72,8 @@ LANGUAGES = {one.name: one for one in _languages()}
 def programs() -> dict[str, dict[str, str]]:
     """Return the programs of `programs.txt`, by language and by what they are.
 
-    `hello` prints "hello", `echo` prints its first line of input, `fail` ends with exit code 3, `loop`
-    never ends and prints nothing, and `broken` does not compile.
+    `hello` prints "hello". Of languages that `conformance` tests, `echo` prints its first line of input,
+    `fail` ends with exit code 3, `loop` never ends and prints nothing, and `broken` does not compile.
     """
     text = Path(__file__).with_name("programs.txt").read_text("utf-8")
     found: dict[str, dict[str, str]] = {}
@@ -69,7 +84,11 @@ def programs() -> dict[str, dict[str, str]]:
     return found
 
 
-_BY_NAME = {name: one for one in LANGUAGES.values() for name in (one.name, *one.aliases)}
+_BY_NAME = {
+    name: one
+    for one in LANGUAGES.values()
+    for name in (one.name, *one.aliases, *filter(None, [one.on_servers]))
+}
 
 EXTENSIONS = {
     ".py": "python",

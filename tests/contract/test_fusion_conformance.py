@@ -165,6 +165,14 @@ async def test_an_answer_too_long_for_standard_output_is_fetched_whole():
         assert execution.stdout == random.Random(1).randbytes(200_000).hex() + "\n"
 
 
+async def test_other_languages_run_as_the_server_runs_them():
+    async with over(PlainServer()) as sandbox:
+        program = Program(source="read n; echo $((n * 2)); exit $n", language="bash")
+        executions = await sandbox.run(program, [Stdin("0\n"), Stdin("3\n")], LIMITS)
+    assert [e.stdout for e in executions] == ["0\n", "6\n"]
+    assert [e.status for e in executions] == [Status.finished, Status.raised]
+
+
 # ── the same verdicts ─────────────────────────────────────────────────────────────────────────────
 
 

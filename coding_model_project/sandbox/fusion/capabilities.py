@@ -121,13 +121,15 @@ OWN_S = 30.0
 
 _PROBE_S = 10.0
 _LIMITS = Limits(cpu_s=5.0, wall_s=10.0, memory_mb=256, output_kb=64)
+_FLOOD = 300_000
 
 _LOOK = """
-import json, os, platform, sys
+import json, os, platform, resource, sys
 try: cores = len(os.sched_getaffinity(0))
 except OSError: cores = os.cpu_count()
 print(json.dumps({
-    "echo": input(), "cores": cores, "machine": platform.machine(), "python": sys.executable,
+    "echo": input(), "stack": resource.getrlimit(resource.RLIMIT_STACK)[0], "cores": cores,
+    "machine": platform.machine(), "python": sys.executable,
 }))
 """
 
@@ -140,6 +142,10 @@ class Facts:
     """Tier at which programs are confined."""
     identity: str
     """Tier and interpreter, as the driver or the server reports them."""
+    memory_limits_stack: bool
+    """True if `memory_limit_MB` also sets the stack size: threads, numpy and Node then fail to start."""
+    cuts_output: bool
+    """True if output above 128 KiB is silently truncated."""
     cores: int = field(default=1, compare=False)
     driver: Driver | None = None
     """The compiled driver; None for this project's own server, which confines programs itself."""
@@ -171,6 +177,8 @@ class Facts:
         if self.driver is None:
             return messages.decode_batch(data, request)
         response = parsed(data)
+        if response.status == wire.SANDBOX_ERROR:
+            raise Unavailable(response.message[:200] or "SandboxError")
         if response.run_result is None:
             raise NotAnAnswer(f"{response.status}, and nothing ran")
         try:
@@ -190,7 +198,15 @@ async def learn(send: Send) -> Facts:
         ConfigError: it cannot be used, and why.
     """
     look = await _look(send)
-    facts = Facts(tier="", identity="", cores=max(1, int(look["cores"] or 1)))
+    flood = f"import sys\nsys.stdout.write('x' * {_FLOOD})"
+    printed = await _stdout(send, wire.run_code(flood, "python", run_s=_PROBE_S))
+    facts = Facts(
+        tier="",
+        identity="",
+        memory_limits_stack=look["stack"] == 1024 << 20,
+        cuts_output=len(printed) != _FLOOD,
+        cores=max(1, int(look["cores"] or 1)),
+    )
     try:
         identity = await _hello(send, facts)
     except NoSuchPath:
@@ -202,7 +218,7 @@ async def learn(send: Send) -> Facts:
 
 async def _look(send: Send) -> dict[str, Any]:
     word = os.urandom(8).hex()
-    look = wire.run_code(_LOOK, "python", stdin=f"{word}\n", run_s=_PROBE_S)
+    look = wire.run_code(_LOOK, "python", stdin=f"{word}\n", run_s=_PROBE_S, memory_mb=1024)
     seen = await _stdout(send, look)
     try:
         found = strict_json.loads(seen)
@@ -220,6 +236,8 @@ async def _run_code(send: Send, body: wire.Body) -> wire.RunCodeResponse:
 
 async def _stdout(send: Send, body: wire.Body) -> str:
     response = await _run_code(send, body)
+    if response.status == wire.SANDBOX_ERROR:
+        raise Unavailable(response.message[:200] or "SandboxError")
     return response.run_result.stdout or "" if response.run_result else ""
 
 

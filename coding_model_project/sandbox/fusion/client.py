@@ -16,14 +16,14 @@ from coding_model_project.sandbox.base import StopWhen
 from coding_model_project.sandbox.carried.messages import Task, is_continued
 from coding_model_project.sandbox.embedded.outcomes import syntax_error
 from coding_model_project.sandbox.embedded.supervisor import check_contents
-from coding_model_project.sandbox.fusion import capabilities, wire
-from coding_model_project.sandbox.fusion.endpoint import parsed
+from coding_model_project.sandbox.fusion import capabilities, other_languages, wire
+from coding_model_project.sandbox.fusion.endpoint import Unavailable, parsed
 from coding_model_project.sandbox.fusion.fleet import Fleet, Send
 from coding_model_project.sandbox.fusion.members import Discovery, Source
 from coding_model_project.sandbox.fusion.packing import Packing, input_size
-from coding_model_project.sandbox.languages import LANGUAGES, Language, named
+from coding_model_project.sandbox.languages import Language, named
 from coding_model_project.sandbox.sandbox_config import RETRY_S
-from coding_model_project.types import Execution, Input, Limits, Program
+from coding_model_project.types import Execution, Input, Limits, Program, Status, Stdin
 
 TOKEN_VARIABLE = "CODING_SANDBOX_TOKEN"
 """Environment variable with the servers' token, which is never in a configuration."""
@@ -33,15 +33,13 @@ _FIRST_BATCHES = (1, 4)
 
 _BATCH_BYTES = 8 << 20
 
-_HELLO_S = 60.0
-"""Wall seconds in which a trusted program is compiled and run."""
-
 
 class FusionSandbox:
     """A sandbox that runs programs on SandboxFusion servers, several per request where possible.
 
     This project's own server, `sandbox serve`, confines them. On others Python programs run below a
-    driver that does so, and programs in other languages do not run. Use it from one event loop only.
+    driver that does so, and programs in other languages run unconfined, with one request per input. Use
+    it from one event loop only.
 
     Args:
         urls: identical servers, or sources of their addresses (`members`); a failing one is avoided
@@ -167,7 +165,12 @@ class FusionSandbox:
         packing = self._open()
         facts = packing.facts
         if program.language != "python":
-            program = replace(program, language=await self._working(program.language))
+            language = await self._working(program.language)
+            if not facts.takes_batches:
+                for given in inputs:
+                    yield await self._foreign(program, language, given, limits)
+                return
+            program = replace(program, language=language.name)
         check_contents(program, inputs, facts.tier)
         if not _encodable(program.source):
             for _ in inputs:
@@ -187,23 +190,47 @@ class FusionSandbox:
                 done += 1
                 yield execution
 
-    async def _working(self, name: str) -> str:
-        """Return the name of a language in which a trusted program has run.
+    async def _working(self, name: str) -> Language:
+        """Return a language in which a trusted program has run.
 
         Raises:
             ConfigError: it is unknown, or does not run there.
             SandboxError: the servers failed.
         """
         language = named(name)
-        if not self._open().facts.takes_batches:
-            raise ConfigError(
-                f"language={language}: SandboxFusion servers confine no {language} programs; "
-                f"this project's (`sandbox serve`) run {', '.join(LANGUAGES)} too"
-            )
         if language.name not in self._checked:
             self._checked[language.name] = asyncio.ensure_future(self._check_language(language))
         await asyncio.shield(self._checked[language.name])
-        return language.name
+        return language
+
+    async def _foreign(
+        self,
+        program: Program,
+        language: Language,
+        given: Input,
+        limits: Limits,
+        *,
+        has_run: bool = True,
+    ) -> Execution:
+        """Run one input by the server's own runner.
+
+        Args:
+            has_run: whether a server is known to run the language.
+        """
+        packing = self._open()
+        facts = packing.facts
+        body = other_languages.ask(program, language, given, limits, facts)
+        if not _encodable(program.source):
+            return Execution(status=Status.compile_error, stderr_tail="the source is no UTF-8")
+
+        def accept(data: bytes) -> Execution:
+            response = parsed(data)
+            if has_run and other_languages.lacks_toolchain(response):
+                raise Unavailable(f"it has no toolchain for {language.name}, unlike another server")
+            return other_languages.execution(response, limits, facts)
+
+        run_s = limits.wall_s + other_languages.COMPILE_S
+        return await packing.fleet.run(wire.RUN_CODE, body, run_s, accept)
 
     async def _check_language(self, language: Language) -> None:
         """Check that a trusted program in this language runs: later failures are the programs' own.
@@ -212,15 +239,15 @@ class FusionSandbox:
             ConfigError: it does not run.
             SandboxError: the servers failed.
         """
-        name = wire.OTHER_NAMES.get(language.name, language.name)
-        body = wire.run_code(language.hello, name, run_s=_HELLO_S, memory_mb=1024)
+        limits, hello = (
+            Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024),
+            Program(source=language.hello),
+        )
         try:
-            answer = await self._open().fleet.run(wire.RUN_CODE, body, _HELLO_S, parsed)
-            ran = answer.run_result or answer.compile_result
-            if ran is None or ran.return_code != 0 or (ran.stdout or "").strip() != "hello":
-                said = (ran.stderr or "").strip() if ran else answer.message
-                reason = (said.splitlines() or [answer.status])[-1][:200]
-                raise ConfigError(f"the server cannot run {language.name}: {reason}")
+            tried = await self._foreign(hello, language, Stdin(""), limits, has_run=False)
+            if tried.status is not Status.finished or tried.stdout.strip() != "hello":
+                reason = (tried.stderr_tail.strip().splitlines() or [str(tried.status)])[-1][:200]
+                raise ConfigError(f"the SandboxFusion server cannot run {language.name}: {reason}")
         except Exception:
             del self._checked[language.name]  # the next program checks again
             raise

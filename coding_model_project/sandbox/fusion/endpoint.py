@@ -187,12 +187,9 @@ def parsed(data: bytes) -> wire.RunCodeResponse:
         Unavailable: it is none of a working SandboxFusion.
     """
     try:
-        response = wire.RunCodeResponse.model_validate(json.loads(data))
+        return wire.RunCodeResponse.model_validate(json.loads(data))
     except ValueError as error:
         raise Unavailable(wire.describe(data)) from error
-    if response.status == wire.SANDBOX_ERROR:
-        raise Unavailable(response.message[:200] or wire.SANDBOX_ERROR)
-    return response
 
 
 def _tail(data: bytes) -> str:

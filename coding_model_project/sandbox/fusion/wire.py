@@ -38,9 +38,6 @@ Language = Literal[
 ]  # fmt: skip
 """SandboxFusion's languages, and C."""
 
-OTHER_NAMES = {"javascript": "nodejs"}
-"""SandboxFusion's names of languages that have another one here."""
-
 RunStatus = Literal["Success", "Failed", "SandboxError"]
 PhaseStatus = Literal["Finished", "Error", "TimeLimitExceeded"]
 
@@ -81,6 +78,7 @@ def run_code(
     *,
     run_s: float,
     stdin: str | None = None,
+    compile_s: float = 30.0,
     memory_mb: int | None = None,
     files: Mapping[str, str] | None = None,
     fetch_files: Sequence[str] = (),
@@ -90,7 +88,7 @@ def run_code(
         "code": code,
         "language": language,
         "stdin": stdin,
-        "compile_timeout": 30.0,
+        "compile_timeout": compile_s,
         "run_timeout": run_s,
         "files": dict(files or {}),
         "fetch_files": list(fetch_files),

@@ -146,14 +146,18 @@ def broken(error: type[httpx.TransportError]) -> Handler:
 URL = "http://one:8080"
 LIMITS = Limits(cpu_s=1, wall_s=2, output_kb=256)
 CORES = 4
-FACTS = Facts(tier="rlimit", identity="rlimit/cpython-3.11")
+FACTS = Facts(
+    tier="rlimit", identity="rlimit/cpython-3.11", memory_limits_stack=True, cuts_output=True
+)
 
 
 def program_of_a_probe(source: str, given) -> Execution:
     """Answer the start-up probe as a working server does; any other program prints its input."""
     text = given.text if isinstance(given, Stdin) else ""
-    if "sched_getaffinity" in source:
-        text = json.dumps({"echo": text.strip(), "cores": CORES})
+    if "getrlimit" in source:
+        text = json.dumps({"echo": text.strip(), "stack": -1, "cores": CORES})
+    elif "* 300000" in source:
+        text = "x" * 300_000
     elif "input()" in source:
         text = f"{text}\n"
     return Execution(status=Status.finished, stdout=text)

@@ -1,14 +1,20 @@
 """FusionSandbox with programs in other languages than Python."""
 
 import asyncio
+import json
+from dataclasses import replace
 
 import httpx
 import pytest
 
-from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.types import Execution, Program, Status, Stdin
+from coding_model_project.errors import ConfigError, DataError, SandboxError
+from coding_model_project.sandbox.fusion import other_languages
+from coding_model_project.sandbox.fusion.endpoint import parsed
+from coding_model_project.types import Call, Execution, Program, Status, Stdin
 from tests.fakes import FakeSandbox
+from tests.tables import tables
 from tests.unit.sandbox.fusion_servers import (
+    FACTS,
     LIMITS,
     Hosts,
     PlainServer,
@@ -16,10 +22,27 @@ from tests.unit.sandbox.fusion_servers import (
     broken,
     fake,
     fusion,
+    phase,
     program_of_a_probe,
+    ran_code,
 )
 
 pytestmark = pytest.mark.usefixtures("impatient")
+
+
+@pytest.mark.parametrize(("answered", "compiled", "ran", "status"), tables("sandbox")["statuses"])
+def test_statuses_of_other_languages(answered, compiled, ran, status):
+    phases = [None if one is None else phase(**one) for one in (compiled, ran)]
+    content = ran_code(status=answered, compile_result=phases[0], run_result=phases[1])
+    got = parsed(json.dumps(content).encode())
+    assert other_languages.execution(got, LIMITS, FACTS).status is Status(status)
+
+
+@pytest.mark.parametrize("letter", ["x", "ż"])
+def test_an_output_that_was_cut_is_too_long(letter):
+    content = ran_code(run_result=phase(stdout=letter * 140_000))
+    got = parsed(json.dumps(content).encode())
+    assert other_languages.execution(got, LIMITS, FACTS).status is Status.output_limit
 
 
 async def test_a_language_without_a_toolchain_is_the_configurations_fault():
@@ -58,10 +81,21 @@ async def test_other_languages_share_requests_to_this_projects_servers():
         assert server.sandbox.languages[-1] == "c"
 
 
-async def test_other_servers_run_python_only():
-    async with fusion(PlainServer(), "plain") as sandbox:
-        with pytest.raises(ConfigError, match="confine no bash programs"):
-            await sandbox.run(Program(source="", language="bash"), [Stdin("")], LIMITS)
+@pytest.mark.slow
+async def test_other_languages_take_standard_input_one_request_each():
+    server = PlainServer()
+    async with fusion(server, "plain") as sandbox:
+        bash = Program(source="read n; echo $n", language="bash")
+        n = len(server.requests)
+        executions = await sandbox.run(bash, [Stdin("a\n"), Stdin("b\n")], LIMITS)
+        assert [e.stdout for e in executions] == ["a\n", "b\n"]
+        assert len(server.requests) - n == 3  # the toolchain is asked for once
+        with pytest.raises(ConfigError, match="language=c: SandboxFusion servers run python, cpp"):
+            await sandbox.run(Program(source="x", language="c"), [Stdin("a")], LIMITS)
+        with pytest.raises(DataError, match="Call inputs are for python"):
+            await sandbox.run(bash, [Call(function="f")], LIMITS)
+        (bad,) = await sandbox.run(replace(bash, source="\ud800"), [Stdin("")], LIMITS)
+        assert bad.status is Status.compile_error
 
 
 async def test_an_outage_at_the_first_program_of_a_language_ends_with_the_outage():

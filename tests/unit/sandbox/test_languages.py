@@ -155,6 +155,14 @@ def test_a_language_that_does_not_exist_is_not_sent_to_a_server(name, said):
     assert "coding.sandbox.urls" not in str(raised.value)
 
 
+def test_every_language_of_servers_runs_here_or_is_sent_there():
+    for one in languages.LANGUAGES.values():
+        try:
+            assert toolchains.toolchain(one.name, Tier.namespaces)
+        except ConfigError as error:
+            assert ("coding.sandbox.urls" in str(error)) is (one.on_servers is not None), one
+
+
 # ── detection of toolchains: an incomplete one is refused, and what is missing is named ───────────
 
 
@@ -239,7 +247,7 @@ def test_half_a_go_is_none(bin_folder, tmp_path):
 
 def test_a_refusal_names_the_way_out(monkeypatch):
     monkeypatch.setattr(toolchains, "_found", lambda _: "go is not installed")
-    with pytest.raises(ConfigError, match=r"go programs do not run here: .*sandbox serve"):
+    with pytest.raises(ConfigError, match=r"go programs do not run here: .*SandboxFusion"):
         toolchains.toolchain("golang", Tier.namespaces)
     assert "not go (go is not installed)" in toolchains.summary(Tier.namespaces)
 

@@ -43,10 +43,13 @@ def toolchain(name: str, tier: Tier) -> Toolchain:
 
 
 def refusal(language: Language, problem: str) -> str:
-    """Return the error message for a language that does not run, with a remedy."""
+    """Return the error message for a language that does not run, with a remedy if there is one."""
+    refused = f"language={language}: {language} programs do not run here: {problem}"
+    if language.on_servers is None:
+        return refused
     return (
-        f"language={language}: {language} programs do not run here: {problem}; a machine that runs them "
-        "can by `sandbox serve` (sandbox=fusion coding.sandbox.urls=[http://host:8080])"
+        f"{refused}; a SandboxFusion server can run them (sandbox=fusion "
+        "coding.sandbox.urls=[http://host:8080])"
     )
 
 
@@ -80,6 +83,8 @@ def summary(tier: Tier) -> str:
 @lru_cache
 def _found(name: str) -> Toolchain | str:
     """Return a language's toolchain, or what is missing for it."""
+    if name not in _FINDERS:
+        return f"the embedded sandbox runs python, {', '.join(_FINDERS)}"
     return _FINDERS[name]()
 
 
