@@ -94,6 +94,5 @@ def _say_who_judges(config: Any) -> None:
         scorer = f"reward.custom_reward_function.path={own}" if own else "verl's own scorer"
         line = f"CodeRewardManager runs the tests of rows that have some; {scorer} scores all other rows"
         if url:
-            line += "; tests run on reward.sandbox_fusion.url only with "
-            line += "+coding.sandbox.name=fusion +coding.sandbox.urls=[URL]"
+            line += "; tests run on reward.sandbox_fusion.url only with +coding.sandbox.urls=[URL]"
         print(line)  # noqa: T201

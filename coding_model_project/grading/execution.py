@@ -24,7 +24,7 @@ from coding_model_project.grading.prelude import with_prelude
 from coding_model_project.grading.readings import SecondReading
 from coding_model_project.grading.retries import CircuitBreaker, Limiter, Retries, with_limit
 from coding_model_project.grading.wellformed import asserts_fault, never_rejects
-from coding_model_project.sandbox.base import Sandbox, SharesCalls
+from coding_model_project.sandbox.base import Sandbox, SharesCalls, identity_of
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -128,7 +128,7 @@ class ExecutionGrader:
             results=tuple(results),
             n_tests=len(tests),
             comparison="+".join(sorted({_rule(test, problem) for test in tests})),
-            sandbox=self.sandbox.identity,
+            sandbox=identity_of(self.sandbox, problem.language),
             grader_version=GRADER_VERSION,
             isolation=isolation_in(self.sandbox, problem),
             public=self._public,

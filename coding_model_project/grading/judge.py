@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from coding_model_project.config_key import named_callable
 from coding_model_project.control_groups import usable_cores
-from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import (
     DEFAULT_ENVIRONMENT,
     AnswerGrader,
@@ -53,17 +52,17 @@ class BackEnd:
 def _embedded(config: SandboxConfig) -> Sandbox:
     from coding_model_project.sandbox.embedded import EmbeddedSandbox
 
-    if config.urls:
-        raise ConfigError(
-            "coding.sandbox.urls: coding.sandbox.name=embedded runs programs on this machine; remove the "
-            "key, or set coding.sandbox.name=fusion to run them on these servers"
-        )
-    return EmbeddedSandbox(
+    embedded = EmbeddedSandbox(
         workers=config.workers,
         min_tier=config.min_tier,
         preload=tuple(config.preload),
         python=config.python or sys.executable,
     )
+    if not config.urls:
+        return embedded
+    from coding_model_project.sandbox.fusion.other_languages import WithServers
+
+    return WithServers(embedded, _servers(config))
 
 
 def _servers(config: SandboxConfig) -> FusionSandbox:

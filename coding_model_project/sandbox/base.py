@@ -83,3 +83,18 @@ class Queues(Protocol):
     def task_grader(self, **options: Any) -> Any:
         """Return a grader of Harbor tasks on those machines, with `HarborGrader`'s arguments."""
         ...
+
+
+@runtime_checkable
+class RunsElsewhere(Protocol):
+    """A sandbox that runs some languages in another sandbox, which their verdicts name."""
+
+    def identity_of(self, language: str) -> str:
+        """Return the identity of the sandbox that has run programs in a language."""
+        ...
+
+
+def identity_of(sandbox: Sandbox, language: str) -> str:
+    """Return the identity of the sandbox that has run programs in a language."""
+    is_split = isinstance(sandbox, RunsElsewhere)
+    return sandbox.identity_of(language) if is_split else sandbox.identity

@@ -28,7 +28,9 @@ from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.fusion import FusionSandbox
 from coding_model_project.types import Limits, Program, Status, Stdin
 
-_PROGRAM = Program(source="n = int(input())\nprint(sum(int(word) for word in input().split()) + n)")
+_PROGRAM = Program(
+    source="n = int(input())\nprint(sum(int(word) for word in input().split()) + n)"
+)
 _STDIN = "3\n1 2 3\n"
 _REQUESTS_PER_CORE = 4
 """Concurrent requests to a server: it reads the next one's request while one program runs."""

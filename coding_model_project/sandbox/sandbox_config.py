@@ -49,6 +49,7 @@ class SandboxConfig:
         [],
         "Identical SandboxFusion servers for `fusion`: `coding.sandbox.urls=[http://host:8080]`; "
         "`dns+http://name:8080` is every address of that name, `file:/path` every line of that file. "
+        "With `embedded`, they run the languages that this machine lacks, and no others. "
         "Their token, if any, is read from the environment variable `CODING_SANDBOX_TOKEN`.",
         option=Option("Judge on this SandboxFusion server; repeatable.", "--sandbox-url"),
     )

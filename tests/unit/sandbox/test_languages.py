@@ -7,22 +7,26 @@ import sys
 import tempfile
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox import languages
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, supervisor
 from coding_model_project.sandbox.embedded.languages import go, java, rust, stages, toolchains
 from coding_model_project.sandbox.embedded.languages.build import Binaries
 from coding_model_project.sandbox.embedded.languages.foreign import ForeignSlot
-from coding_model_project.types import Call, Files, Program, Status, Stdin
+from coding_model_project.sandbox.fusion.other_languages import WithServers
+from coding_model_project.types import Call, Execution, Files, Problem, Program, Status, Stdin, Test
 from tests.language_cases import BASH_ATTEMPTS, CANARY, CASES, LIMITS, Case
 from tests.tables import tables
 from tests.text_cases import sources
+from tests.unit.sandbox.fusion_servers import Server, fake, fusion, program_of_a_probe
 
 SOURCES = sources(__file__)
 
@@ -161,6 +165,34 @@ def test_every_language_of_servers_runs_here_or_is_sent_there():
             assert toolchains.toolchain(one.name, Tier.namespaces)
         except ConfigError as error:
             assert ("coding.sandbox.urls" in str(error)) is (one.on_servers is not None), one
+
+
+@pytest.mark.sandbox
+async def test_only_languages_that_this_machine_lacks_go_to_servers():
+    server = Server(
+        sandbox=fake(
+            lambda source, given: (
+                Execution(status=Status.finished, stdout="hello")
+                if "hello" in source
+                else program_of_a_probe(source, given)
+            )
+        )
+    )
+    embedded = EmbeddedSandbox(workers=1, tier="rlimit", min_tier="rlimit")
+    test = Test(Stdin("a"), expected="hello")
+    problem = replace(Problem.simple("Say hello.", tests=[test]), language="julia")
+    async with WithServers(embedded, fusion(server)) as sandbox:
+        (here,) = await sandbox.run(Program(source="print(input())"), [Stdin("a")], LIMITS)
+        assert here.stdout == "a\n"
+        assert server.asked == []  # not even probed
+        grader = ExecutionGrader(sandbox, stop_early=True)
+        verdict = await grader.grade_code(problem, 'println("hello")')
+        assert (verdict.passed, verdict.sandbox) == (True, "fusion/rlimit/cpython-3.11")
+        python = replace(problem, language="python")
+        verdict = await grader.grade_code(python, 'print("hello")')
+        assert (verdict.passed, verdict.sandbox) == (True, embedded.identity)
+        with pytest.raises(ConfigError, match="no such language"):
+            await sandbox.run(Program(source="", language="cobol"), [Stdin("")], LIMITS)
 
 
 # ── detection of toolchains: an incomplete one is refused, and what is missing is named ───────────

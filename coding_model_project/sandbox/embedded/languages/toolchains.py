@@ -48,8 +48,7 @@ def refusal(language: Language, problem: str) -> str:
     if language.on_servers is None:
         return refused
     return (
-        f"{refused}; a SandboxFusion server can run them (sandbox=fusion "
-        "coding.sandbox.urls=[http://host:8080])"
+        f"{refused}; a SandboxFusion server can run them (coding.sandbox.urls=[http://host:8080])"
     )
 
 
