@@ -198,17 +198,20 @@ async def bench(
 ) -> None:
     """Measure the sandbox's speed against a plain process per test. The last line is JSON.
 
-    With --url, also measures a server with this project's client (http: several programs per request).
-    Programs have 20 tests, or one for programs_per_s and p99_ms.
+    Also measures fewer workers (scaling). With --url, also measures a server with this project's client
+    (http: several programs per request) and as other clients use it (run_code: one request per test).
+    Programs have 20 tests, or one for programs_per_s and p99_ms; for calls_per_s the 20 tests are
+    function calls.
     """
     from coding_model_project.sandbox.benchmark import measure
 
     measured = await measure(rounds=rounds, workers=workers, url=url)
     sides = {
         name: {key: value for key, value in asdict(side).items() if value is not None}
-        for name in ("embedded", "subprocess", "http")
+        for name in ("embedded", "subprocess", "http", "run_code")
         if (side := getattr(measured, name)) is not None
     }
+    scaling = {str(n): round(rate, 2) for n, rate in measured.scaling.items()}
     ours, plain = measured.embedded, measured.subprocess
     if not as_json:
         for name, figures in sides.items():
@@ -217,15 +220,18 @@ async def bench(
             f"times subprocess: a process per test {ours.tests_per_s / plain.tests_per_s:.1f}, "
             f"programs of one test {ours.programs_per_s / plain.programs_per_s:.1f}"
         )
+        print("scaling:", ", ".join(f"{k} workers {v:.0f} tests/s" for k, v in scaling.items()))
     rounded = {
         name: {
             key: round(value, 2)
             for key, value in figures.items()
-            if name != "subprocess" or key in ("tests_per_s", "cpu_ms_per_test")
+            if name in ("embedded", "http") or key in ("tests_per_s", "cpu_ms_per_test")
         }
         for name, figures in sides.items()
     }
-    print(json.dumps({"tier": measured.identity.split("/")[1], **rounded}))
+    if "run_code" in rounded:
+        rounded["http"]["run_code"] = rounded.pop("run_code")
+    print(json.dumps({"tier": measured.identity.split("/")[1], **rounded, "scaling": scaling}))
 
 
 @app.command()

@@ -1,8 +1,11 @@
 """A benchmark of the embedded sandbox and its peers, in alternating rounds under the same machine load.
 
-Peers: a `python -I -S` process per test, and, given a URL, a SandboxFusion server with this project's
-client. Two workloads: programs of many tests, for tests per second and CPU time per test; programs of one
-test, for programs per second and their latency.
+Peers: a `python -I -S` process per test, and, given a URL, a SandboxFusion server. The server is measured
+with this project's client (several programs per request) and as other clients use it (a plain
+`/run_code` request per test).
+Three workloads: programs of many tests, for tests per second and CPU time per test; programs of one test,
+for programs per second and their latency; programs of many tests that are calls of a function.
+The sandbox is measured with all its workers and with fewer.
 """
 
 from __future__ import annotations
@@ -23,17 +26,20 @@ import psutil
 
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import SandboxError
+from coding_model_project.http import bearer, secret_of
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
-from coding_model_project.sandbox.fusion import FusionSandbox
-from coding_model_project.types import Limits, Program, Status, Stdin
+from coding_model_project.sandbox.fusion import FusionSandbox, wire
+from coding_model_project.sandbox.fusion.client import TOKEN_VARIABLE
+from coding_model_project.types import Call, Input, Limits, Program, Status, Stdin
 
-_PROGRAM = Program(
-    source="n = int(input())\nprint(sum(int(word) for word in input().split()) + n)"
-)
+_SOURCE = "n = int(input())\nprint(sum(int(word) for word in input().split()) + n)"
 _STDIN = "3\n1 2 3\n"
+_FUNCTION = "def total(words):\n    return sum(int(word) for word in words.split()) + 3"
 _REQUESTS_PER_CORE = 4
 """Concurrent requests to a server: it reads the next one's request while one program runs."""
+
+_ANSWER_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,8 @@ class Throughput:
     """CPU milliseconds per test; None for a server whose processes this machine cannot see."""
     p99_ms: float
     """99th percentile of the wall time of a program with one test, without queueing."""
+    calls_per_s: float | None = None
+    """Tests per second of programs with many calls; None for a side without such tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +65,12 @@ class Measurement:
     embedded: Throughput
     """The embedded sandbox, with a process per test."""
     subprocess: Throughput
+    scaling: dict[int, float]
+    """Tests per second of `embedded` by its number of workers, all of them last."""
     http: Throughput | None = None
     """A server, with this project's client."""
+    run_code: Throughput | None = None
+    """The same server, with a request per test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +78,8 @@ class _Side:
     run: Callable[[int], Awaitable[None]]
     """Run one program on this number of tests."""
     at_once: int
+    call: Callable[[int], Awaitable[None]] | None = None
+    """Call one program's function this number of times."""
     server: psutil.Process | None = None
     sees_cpu: bool = True
 
@@ -96,33 +110,75 @@ async def measure(
             await asyncio.get_running_loop().run_in_executor(threads, _processes, tests)
 
         sides = {
-            "embedded": _Side(run=_by(embedded), at_once=n),
+            "embedded": _by_sandbox(embedded, n),
             "subprocess": _Side(run=plain, at_once=n),
         }
         if url is not None:
-            at_once = _REQUESTS_PER_CORE * n
-            fusion = await stack.enter_async_context(FusionSandbox([url], max_concurrency=at_once))
-            server = _listening(httpx.URL(url))
-            sides["http"] = _Side(
-                run=_by(fusion), at_once=at_once, server=server, sees_cpu=server is not None
-            )
+            sides |= await _server_sides(stack, url, _REQUESTS_PER_CORE * n)
+        powers_of_two = [1 << k for k in range(n.bit_length())]
+        fewer = {w: _by_sandbox(embedded, w) for w in powers_of_two if w < n}
         kept: dict[str, list[Throughput]] = {name: [] for name in sides}
+        rates: dict[int, list[float]] = {w: [] for w in fewer}
         for _ in range(rounds):
             for name, side in sides.items():
                 kept[name].append(await _round(side, programs, tests))
+            for w, side in fewer.items():
+                rates[w].append(
+                    programs * tests / (await _all_of(side, side.run, programs, tests))[1]
+                )
         medians = {name: _median(found) for name, found in kept.items()}
-        return Measurement(identity=embedded.identity, **medians)
+        scaling = {w: statistics.median(found) for w, found in rates.items()}
+        scaling[n] = medians["embedded"].tests_per_s
+        return Measurement(identity=embedded.identity, scaling=scaling, **medians)
 
 
-def _by(sandbox: Sandbox) -> Callable[[int], Awaitable[None]]:
-    async def run(tests: int) -> None:
-        found = await sandbox.run(_PROGRAM, [Stdin(_STDIN)] * tests, Limits())
+def _by_sandbox(
+    sandbox: Sandbox, at_once: int, server: psutil.Process | None = None, *, sees_cpu: bool = True
+) -> _Side:
+    async def run(program: str, inputs: Sequence[Input]) -> None:
+        found = await sandbox.run(Program(source=program), inputs, Limits())
         if any(execution.status is not Status.finished for execution in found):
             raise SandboxError(
                 f"{sandbox.identity} reports {found[0].status} for a correct program"
             )
 
-    return run
+    return _Side(
+        run=lambda tests: run(_SOURCE, [Stdin(_STDIN)] * tests),
+        call=lambda tests: run(_FUNCTION, [Call(function="total", args=("1 2 3",))] * tests),
+        at_once=at_once,
+        server=server,
+        sees_cpu=sees_cpu,
+    )
+
+
+async def _server_sides(stack: AsyncExitStack, url: str, at_once: int) -> dict[str, _Side]:
+    fusion = await stack.enter_async_context(FusionSandbox([url], max_concurrency=at_once))
+    client = await stack.enter_async_context(
+        httpx.AsyncClient(
+            base_url=url,
+            headers=bearer(secret_of(TOKEN_VARIABLE)),
+            timeout=_ANSWER_S,
+            trust_env=False,
+        )
+    )
+    body = wire.run_code(_SOURCE, "python", stdin=_STDIN, run_s=10.0)
+
+    async def request_per_test(tests: int) -> None:
+        for _ in range(tests):
+            try:
+                answer = await client.post("/run_code", json=body)
+                worked = answer.status_code == 200 and answer.json()["status"] == "Success"
+            except (httpx.HTTPError, ValueError, KeyError) as error:
+                raise SandboxError(f"{url}: {type(error).__name__} {error}") from error
+            if not worked:
+                raise SandboxError(f"{url}: HTTP {answer.status_code}, {answer.text[:200]}")
+
+    server = _listening(httpx.URL(url))
+    sees_cpu = server is not None
+    return {
+        "http": _by_sandbox(fusion, at_once, server, sees_cpu=sees_cpu),
+        "run_code": _Side(run=request_per_test, at_once=at_once, server=server, sees_cpu=sees_cpu),
+    }
 
 
 def _listening(url: httpx.URL) -> psutil.Process | None:
@@ -137,14 +193,16 @@ def _listening(url: httpx.URL) -> psutil.Process | None:
     return None
 
 
-async def _all_of(side: _Side, programs: int, tests: int) -> tuple[list[float], float]:
+async def _all_of(
+    side: _Side, run: Callable[[int], Awaitable[None]], programs: int, tests: int
+) -> tuple[list[float], float]:
     """Run programs and return the wall seconds of each, without queueing, and of all."""
     gate = asyncio.Semaphore(side.at_once)
 
     async def one() -> float:
         async with gate:
             started = time.perf_counter()
-            await side.run(tests)
+            await run(tests)
             return time.perf_counter() - started
 
     started = time.perf_counter()
@@ -154,20 +212,24 @@ async def _all_of(side: _Side, programs: int, tests: int) -> tuple[list[float], 
 
 async def _round(side: _Side, programs: int, tests: int) -> Throughput:
     used_s = cpu_s(side.server)
-    _, many_s = await _all_of(side, programs, tests)
+    _, many_s = await _all_of(side, side.run, programs, tests)
     used_s = cpu_s(side.server) - used_s
-    walls, single_s = await _all_of(side, programs, 1)
+    walls, single_s = await _all_of(side, side.run, programs, 1)
+    calls_s = None
+    if side.call is not None:
+        _, calls_s = await _all_of(side, side.call, programs, tests)
     return Throughput(
         tests_per_s=programs * tests / many_s,
         programs_per_s=programs / single_s,
         cpu_ms_per_test=1000 * used_s / (programs * tests) if side.sees_cpu else None,
         p99_ms=1000 * statistics.quantiles(walls, n=100, method="inclusive")[98],
+        calls_per_s=None if calls_s is None else programs * tests / calls_s,
     )
 
 
 def _processes(tests: int) -> None:
     for _ in range(tests):
-        command = [sys.executable, "-I", "-S", "-c", _PROGRAM.source]
+        command = [sys.executable, "-I", "-S", "-c", _SOURCE]
         subprocess.run(command, input=_STDIN.encode(), capture_output=True, check=True)
 
 

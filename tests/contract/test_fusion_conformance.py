@@ -72,7 +72,7 @@ async def test_conforms_over_a_server(any_server, shared_server):
 
 async def test_a_server_is_measured_beside_the_sandbox(shared_server):
     found = await measure(rounds=1, programs=4, tests=2, url=shared_server.url)
-    for side in (found.embedded, found.subprocess, found.http):
+    for side in (found.embedded, found.subprocess, found.http, found.run_code):
         assert side is not None
         assert min(side.tests_per_s, side.programs_per_s, side.p99_ms) > 0
         assert side.cpu_ms_per_test  # the server's processes are this machine's

@@ -77,5 +77,5 @@ def test_check_and_bench_for_real(capsys):
     assert "tier: " in capsys.readouterr().out
     assert cli.main(["sandbox", "bench", "--json", "--rounds", "1"]) == 0
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert set(line) == {"tier", "embedded", "subprocess"}
+    assert set(line) == {"tier", "embedded", "subprocess", "scaling"}
     assert line["embedded"]["tests_per_s"] > 0
