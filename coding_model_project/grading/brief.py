@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -41,9 +41,19 @@ def clip(text: str, max_bytes: int) -> str:
 
 
 def shown_value(value: object, max_bytes: int) -> str:
-    """Return a value's `ordered_repr`, clipped; only the start of a large one."""
+    """Return a value's `ordered_repr`, clipped; only the start of a large one.
+
+    A program chooses what it returns, and some values take minutes to write whole and in order.
+    """
     try:
-        return clip(_bounded_repr(value, max_bytes), max_bytes)
+        if not _is_large(value):
+            return clip(ordered_repr(value), max_bytes)
+        text = ""
+        for part in _written(value, max_bytes):
+            text += part
+            if len(text) > max_bytes:
+                break
+        return clip(text, max_bytes)
     except (ValueError, RecursionError):  # an int with too many digits, or too deep nesting
         return f"a {type(value).__name__} too large to show"
 
@@ -51,38 +61,41 @@ def shown_value(value: object, max_bytes: int) -> str:
 def ordered_repr(value: object) -> str:
     """Return a value's `repr` with the members of sets in order, so that every process shows the same."""
     text = repr(value)
-    return _ordered(value) if "{" in text else text
+    return "".join(_written(value)) if "{" in text else text
 
 
-def _ordered(value: object) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_ordered, value))}]"
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_ordered, value))}{',' if len(value) == 1 else ''})"
-    if isinstance(value, dict):
-        pairs = (f"{_ordered(key)}: {_ordered(item)}" for key, item in value.items())
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, set | frozenset) and value:
-        text = f"{{{', '.join(map(_ordered, members(value)))}}}"
-        return text if isinstance(value, set) else f"frozenset({text})"
-    return repr(value)
+def _written(value: object, most: int | None = None) -> Iterator[str]:
+    """Yield the text of a value from its start.
 
-
-def _bounded_repr(value: object, most: int) -> str:
-    """Return a value's `ordered_repr`, or of a large value the first characters, more than `most`.
-
-    A program chooses what it returns, and some values take minutes to write whole and in order.
+    Args:
+        most: characters of each text in a large value; a set in it, which has no start, is its size.
     """
-    if not _is_large(value):
-        return ordered_repr(value)
-    parts: list[str] = []
-    length = 0
-    for part in _parts(value, most):
-        parts.append(part)
-        length += len(part)
-        if length > most:
-            break
-    return "".join(parts)
+    items: Iterable[object]
+    if isinstance(value, dict):
+        opening, items, closing = "{", value.items(), "}"
+    elif isinstance(value, list):
+        opening, items, closing = "[", value, "]"
+    elif isinstance(value, tuple):
+        opening, items, closing = "(", value, ",)" if len(value) == 1 else ")"
+    elif isinstance(value, set | frozenset) and most is not None:
+        yield f"a {type(value).__name__} of {len(value)}"
+        return
+    elif isinstance(value, set | frozenset) and value:
+        opening, closing = ("{", "}") if isinstance(value, set) else ("frozenset({", "})")
+        items = members(value)
+    else:
+        yield repr(value[:most] if isinstance(value, str | bytes) else value)
+        return
+    yield opening
+    for number, item in enumerate(items):
+        if number:
+            yield ", "
+        if isinstance(value, dict):
+            key, item = item
+            yield from _written(key, most)
+            yield ": "
+        yield from _written(item, most)
+    yield closing
 
 
 def _is_large(value: object) -> bool:
@@ -102,27 +115,6 @@ def _is_large(value: object) -> bool:
         if left < 0:
             return True
     return False
-
-
-def _parts(value: object, most: int) -> Iterator[str]:
-    """Yield the text of a large value from its start; of sets, which have none, their size."""
-    if isinstance(value, set | frozenset):
-        yield f"a {type(value).__name__} of {len(value)}"
-    elif isinstance(value, dict):
-        for number, (key, item) in enumerate(value.items()):
-            yield ", " if number else "{"
-            yield from _parts(key, most)
-            yield ": "
-            yield from _parts(item, most)
-        yield "}" if value else "{}"
-    elif isinstance(value, list | tuple):
-        opening, closing = "[]" if isinstance(value, list) else "()"
-        for number, item in enumerate(value):
-            yield ", " if number else opening
-            yield from _parts(item, most)
-        yield closing if value else opening + closing
-    else:
-        yield repr(value[:most] if isinstance(value, str | bytes) else value)
 
 
 def shown_input(given: TestInput) -> str:

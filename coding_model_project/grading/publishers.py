@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import TypeVar
@@ -225,66 +224,3 @@ def extracted_by_livecodebench(answer: str) -> str | None:
     if len(fences) < 2:
         return None
     return "\n".join(lines[fences[-2] + 1 : fences[-1]])
-
-
-def difference(expected: str, got: str) -> str:
-    """Return the name in `CLASSES` for what distinguishes an output from the expected text.
-
-    It explains a disagreement between two rules, so it is only called for one.
-    """
-    wanted, found = expected.split(), got.split()
-    if wanted == found:
-        one, other = ([line.split() for line in _lines(text)] for text in (expected, got))
-        return "blanks in lines" if one == other else "by lines"
-    if len(wanted) == len(found):
-        pairs = [pair for pair in zip(wanted, found, strict=True) if pair[0] != pair[1]]
-        for name, holds in _OF_WORDS.items():
-            if all(holds(*pair) for pair in pairs):
-                return name
-    return next((name for name, holds in _OF_TEXTS.items() if holds(wanted, found)), "otherwise")
-
-
-def _is_whole(word: str) -> bool:
-    return word.lstrip("+-").isdigit()
-
-
-def _is_other_script(word: str) -> bool:
-    return "_" in word or not word.isascii()
-
-
-def _within(expected: str, got: str, *, atol: float, rtol: float) -> bool:
-    wanted, found = _float(expected), _float(got)
-    if wanted is None or found is None or not math.isfinite(wanted):
-        return False
-    return abs(found - wanted) <= max(atol, rtol * abs(wanted))
-
-
-def _are_not_finite(expected: str, got: str) -> bool:
-    values = _float(expected), _float(got)
-    return all(value is not None and not math.isfinite(value) for value in values)
-
-
-_OF_WORDS: dict[str, Comparison] = {
-    "case of letters": lambda e, g: e.casefold() == g.casefold(),
-    "nan and inf": _are_not_finite,
-    "digits of other scripts": lambda e, g: _is_other_script(g) and _same_decimals(e, g),
-    "07 for 7": lambda e, g: _is_whole(e) and _is_whole(g) and _same_decimals(e, g),
-    "5.0 for 5": lambda e, g: _is_whole(e) and _same_decimals(e, g),
-    "digits of floats": _same_decimals,
-    "floats exactly": lambda e, g: not _is_whole(e) and _within(e, g, atol=1e-6, rtol=1e-6),
-    "long integers as floats": lambda e, g: (
-        _is_whole(e) and _is_whole(g) and _within(e, g, atol=0, rtol=1e-5)
-    ),
-    "tolerance of floats": lambda e, g: _within(e, g, atol=1e-3, rtol=1e-5),
-}
-"""Classes of texts with equally many words: what is true of each pair of words that differ."""
-
-_OF_TEXTS: dict[str, Callable[[list[str], list[str]], bool]] = {
-    "any order": lambda wanted, found: Counter(wanted) == Counter(found),
-    "repeated words": lambda wanted, found: set(wanted) == set(found),
-    "cut short": lambda wanted, found: wanted[: len(found)] == found,
-    "characters for words": lambda wanted, found: set("".join(wanted)) == set("".join(found)),
-}
-
-CLASSES = ("blanks in lines", "by lines", *_OF_WORDS, *_OF_TEXTS, "otherwise")
-"""Names of all classes of differences."""

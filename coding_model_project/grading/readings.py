@@ -161,9 +161,7 @@ def differs(rule: PublishedRule, test: Test, execution: Execution, *, accepted: 
             theirs = rule.same_output(str(test.expected), execution.stdout)
             if theirs is accepted:
                 return ""
-            if exited:
-                return "by exit code"
-            return publishers.difference(str(test.expected), execution.stdout)
+            return "by exit code" if exited else "by output"
         case Call() if execution.status is Status.finished:
             theirs = _same_value(test.expected, execution.value, wraps=rule.wraps)
             return "" if theirs is accepted else "by value"

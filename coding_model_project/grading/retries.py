@@ -147,7 +147,7 @@ class Retries:
     def __init__(self, sandbox: Sandbox, limiter: Limiter, breaker: CircuitBreaker | None) -> None:
         self._sandbox = sandbox
         self._limiter = limiter
-        self._breaker = breaker
+        self._breaker = breaker or CircuitBreaker(max_rate=1.0)
         self._judged_s = 0.0
         self._rerun_s = 0.0
 
@@ -213,8 +213,7 @@ class Retries:
             with timing_failures():
                 return await self._with_grace(program, inputs, limits, stop)
         except OverloadError as error:
-            if self._breaker is not None:
-                self._breaker.record(error)
+            self._breaker.record(error)
             raise
 
     async def _with_grace(
@@ -246,8 +245,7 @@ class Retries:
         limits: Limits,
         stop: StopWhen | None,
     ) -> list[Execution]:
-        if self._breaker is not None:
-            self._breaker.check()
+        self._breaker.check()
         try:
             executions = await self._sandbox.run(program, inputs, limits, stop_when=stop)
             n = len(executions)
@@ -259,11 +257,9 @@ class Retries:
         except OverloadError:
             raise  # the program may yet run alone
         except SandboxError as error:
-            if self._breaker is not None:
-                self._breaker.record(error)
+            self._breaker.record(error)
             raise
-        if self._breaker is not None:
-            self._breaker.record()
+        self._breaker.record()
         return executions
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 from importlib.resources import files
@@ -12,12 +11,11 @@ PACKAGE = "coding_model_project"
 
 
 @lru_cache
-def carried(*entries: str, as_package: str = PACKAGE) -> dict[str, str]:
+def carried(*entries: str) -> dict[str, str]:
     """Return modules and everything of this package that they import at import time.
 
     Args:
         entries: names of modules.
-        as_package: the package's name in the destination.
 
     Returns:
         The source of each file by its path, such as "coding_model_project/types.py".
@@ -36,11 +34,7 @@ def carried(*entries: str, as_package: str = PACKAGE) -> dict[str, str]:
         found[path] = source
         pending += [name.rpartition(".")[0]] if "." in name else []
         pending += _imports(source)
-    folder = as_package.replace(".", "/")
-    return {
-        f"{folder}{path.removeprefix(PACKAGE)}": _imported_from(as_package, source)
-        for path, source in sorted(found.items())
-    }
+    return dict(sorted(found.items()))
 
 
 def _file(module: str) -> tuple[str, str] | None:
@@ -59,9 +53,3 @@ def _imports(source: str) -> Iterable[str]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
             yield str(node.module)
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def _imported_from(package: str, source: str) -> str:
-    if package == PACKAGE:
-        return source
-    return re.sub(rf"^(\s*from ){PACKAGE}\b", rf"\1{package}", source, flags=re.MULTILINE)

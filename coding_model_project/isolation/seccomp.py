@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 ARCHITECTURES: Final = {"x86_64": 0, "aarch64": 1}
 AUDIT: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -154,7 +154,7 @@ closes it, and no other file can then take its number."""
 OWN_PID = 0x5EC0DE5
 """Placeholder in the program for the process's own id."""
 
-_LD, _JA, _JEQ, _JGE, _JSET, _RET = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
+_LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x50000
 _EPERM, _ENOSYS = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
 _NUMBER, _ARCHITECTURE = 0, 4  # offsets in struct seccomp_data
@@ -198,18 +198,7 @@ def program(machine: str, granted: Mapping[str, str] = {}) -> bytes:
     ]
     if machine == "x86_64":
         code += [(_JGE, 0, 1, _X32), (_RET, 0, 0, _KILL)]
-    search = _Search.over(_actions(column, granted))
-    # After the search come its ends: an action, or a jump to the block that decides it.
-    ends = sorted(search.actions)
-    blocks: _Code = []
-    after: _Code = []
-    for i, action in enumerate(ends):
-        if action in _RETURNED:
-            after.append((_RET, 0, 0, _RETURNED[action]))
-        else:
-            after.append((_JA, 0, 0, len(ends) - i - 1 + len(blocks)))
-            blocks += _BLOCKS[action]
-    code += search.code({action: search.size + i for i, action in enumerate(ends)}) + after + blocks
+    code += _search(_actions(column, granted))
     return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
 
 
@@ -227,47 +216,32 @@ def _actions(column: int, granted: Mapping[str, str]) -> list[tuple[int, str]]:
     return actions[1:]
 
 
-class _Search(NamedTuple):
-    """A search node: numbers from `bound` on are in `above`, others in `below`."""
+def _search(actions: Sequence[tuple[int, str]]) -> _Code:
+    """Return code that finds a call's range of numbers by binary search, and takes the range's action.
 
-    bound: int
-    below: _Search | str
-    above: _Search | str
+    It is made from its end, where the actions are: a jump's target then has a known place.
+    """
+    backwards: _Code = []
+    places: dict[str, int] = {}
+    for action in sorted({action for _, action in actions}, key=lambda one: one in _RETURNED):
+        returned = _RETURNED.get(action)
+        block = _BLOCKS[action] if returned is None else [(_RET, 0, 0, returned)]
+        backwards += reversed(block)
+        places[action] = len(backwards)
 
-    @classmethod
-    def over(cls, actions: Sequence[tuple[int, str]]) -> _Search:
+    def search(actions: Sequence[tuple[int, str]]) -> int:
+        """Put the search of some ranges before the rest; return its place, counted from the end."""
+        if len(actions) == 1:
+            return places[actions[0][1]]
         middle = len(actions) // 2
-        halves = [
-            half[0][1] if len(half) == 1 else cls.over(half)
-            for half in (actions[:middle], actions[middle:])
-        ]
-        return cls(actions[middle][0], *halves)
-
-    @property
-    def size(self) -> int:
-        """Number of instructions."""
-        return 1 + sum(side.size for side in self[1:] if isinstance(side, _Search))
-
-    @property
-    def actions(self) -> set[str]:
-        return set().union(*(s.actions if isinstance(s, _Search) else {s} for s in self[1:]))
-
-    def code(self, ends: Mapping[str, int], at: int = 0) -> _Code:
-        """Return the instructions of this node, which is the search's `at`th.
-
-        Args:
-            ends: place of each action after the search.
-        """
-        jumps: list[int] = []
-        below: _Code = []
-        for side in (self.below, self.above):
-            if isinstance(side, _Search):
-                jumps.append(len(below))
-                below += side.code(ends, at + 1 + len(below))
-            else:
-                jumps.append(ends[side] - at - 1)
+        above, below = search(actions[middle:]), search(actions[:middle])
+        jumps = len(backwards) - above, len(backwards) - below
         assert max(jumps) < 256, "a jump that far does not fit"
-        return [(_JGE, jumps[1], jumps[0], self.bound), *below]
+        backwards.append((_JGE, *jumps, actions[middle][0]))
+        return len(backwards)
+
+    search(actions)
+    return backwards[::-1]
 
 
 _RETURNED = {

@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, Info
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
+from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -35,8 +36,9 @@ from coding_model_project.server.running import Bounds, run_batch, run_code, sta
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """Host names of a server that only this machine reaches."""
 _CLIENT_GONE = 499
+T = TypeVar("T")
 _NO_SUCH_PATH = (
-    "this server runs programs, by /run_code and /run_batch, and judges no data sets; to judge "
+    "this server runs programs, by /run_code and /run_batch: no Jupyter cells, no data sets; to judge "
     "completions of a data set, use `python -m coding_model_project grade` or "
     "`python -m coding_model_project eval`"
 )
@@ -122,31 +124,25 @@ def _add_errors(app: FastAPI) -> None:
 def _add_running(
     app: FastAPI, sandbox: Sandbox, bounds: Bounds, admission: Admission, measures: Measures
 ) -> None:
-    @app.post(wire.RUN_CODE, response_model=None)
-    async def _run_code(body: running.RunCodeRequest, request: Request) -> Response:
+    async def placed(request: Request, run: Callable[[], Awaitable[T]]) -> T:
         async with admission.place():
-            if await request.is_disconnected():  # the client gave up while the request waited
-                return Response(status_code=_CLIENT_GONE)
-            with measures.timed():
-                answer = await run_code(body, sandbox, bounds)
+            if await request.is_disconnected():
+                raise HTTPException(_CLIENT_GONE, "the client gave up while the request waited")
+            with measures.seconds.time():
+                return await run()
+
+    @app.post(wire.RUN_CODE, response_model=None)
+    async def _run_code(body: wire.RunCodeRequest, request: Request) -> Response:
+        answer = await placed(request, partial(run_code, body, sandbox, bounds))
         measures.count(answer.status)
         return Response(answer.model_dump_json(), media_type="application/json")
 
     @app.post(wire.RUN_BATCH, response_model=None)
     async def _run_batch(body: running.BatchRequest, request: Request) -> Response:
-        async with admission.place():
-            if await request.is_disconnected():
-                return Response(status_code=_CLIENT_GONE)
-            with measures.timed():
-                answer = await run_batch(body, sandbox, bounds)
+        answer = await placed(request, partial(run_batch, body, sandbox, bounds))
         for outcome in answer["programs"]:
             measures.count(status_of(outcome))
         return AsciiJson(answer)
-
-    @app.post("/run_jupyter")
-    async def _run_jupyter(body: running.RunJupyterRequest) -> running.RunJupyterResponse:
-        message = f"this server has no Jupyter kernel {body.kernel}: send a program to /run_code"
-        return running.RunJupyterResponse(status="SandboxError", message=message)
 
 
 # ── who may send requests ─────────────────────────────────────────────────────────────────────────
@@ -241,7 +237,7 @@ class Measures:
             ["status"],
             registry=self._registry,
         )
-        self._seconds = Histogram(
+        self.seconds = Histogram(
             "sandbox_run_seconds",
             "Seconds of requests that run programs, without waiting for a place",
             buckets=_BUCKETS,
@@ -252,11 +248,7 @@ class Measures:
             "sandbox", "The sandbox and this server's version", registry=self._registry
         )
 
-    def timed(self) -> AbstractContextManager[object]:
-        """Return a context that times a run."""
-        return self._seconds.time()
-
-    def count(self, status: running.RunStatus) -> None:
+    def count(self, status: wire.RunStatus) -> None:
         """Count a program."""
         self._programs.labels(status).inc()
 

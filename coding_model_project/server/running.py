@@ -1,4 +1,4 @@
-"""Requests and answers in SandboxFusion's wire format, and those of /run_batch."""
+"""How requests of /run_code and /run_batch are run; and those of /run_batch themselves."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.carried.messages import is_continued
 from coding_model_project.sandbox.fusion import wire
+from coding_model_project.sandbox.fusion.wire import (
+    PhaseResult,
+    RunCodeRequest,
+    RunCodeResponse,
+    RunStatus,
+)
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -30,66 +36,6 @@ from coding_model_project.types import (
     Status,
     Stdin,
 )
-
-Language = Literal[
-    "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript", "sql",
-    "rust", "cuda", "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit",
-    "kotlin_script", "jest", "verilog", "python_gpu", "lean", "swift", "racket",
-    "c",
-]  # fmt: skip
-"""SandboxFusion's languages, and C."""
-
-RunStatus = Literal["Success", "Failed", "SandboxError"]
-PhaseStatus = Literal["Finished", "Error", "TimeLimitExceeded"]
-
-
-class RunCodeRequest(BaseModel):
-    compile_timeout: FiniteFloat = 10.0
-    run_timeout: FiniteFloat = 10.0
-    memory_limit_MB: int = -1
-    code: str
-    stdin: str | None = None
-    language: Language
-    files: dict[str, str | None] = {}
-    fetch_files: list[str] = []
-
-
-class PhaseResult(BaseModel):
-    """The outcome of compiling or running; a signal is a negative return code."""
-
-    status: PhaseStatus
-    execution_time: float | None = None
-    return_code: int | None = None
-    stdout: str | None = None
-    stderr: str | None = None
-
-
-class RunCodeResponse(BaseModel):
-    status: RunStatus
-    message: str = ""
-    compile_result: PhaseResult | None = None
-    run_result: PhaseResult | None = None
-    executor_pod_name: str | None = None
-    files: dict[str, str] = {}
-
-
-class RunJupyterRequest(BaseModel):
-    cells: list[str]
-    cell_timeout: FiniteFloat = 0.0
-    total_timeout: FiniteFloat = 45.0
-    kernel: Literal["python3"] = "python3"
-    files: dict[str, str | None] = {}
-    fetch_files: list[str] = []
-
-
-class RunJupyterResponse(BaseModel):
-    status: RunStatus
-    message: str
-    driver: PhaseResult | None = None
-    cells: list[dict[str, Any]] = []
-    executor_pod_name: str | None = None
-    files: dict[str, str] = {}
-
 
 # ── /run_batch ────────────────────────────────────────────────────────────────────────────────────
 
@@ -201,7 +147,7 @@ async def run_code(request: RunCodeRequest, sandbox: Sandbox, bounds: Bounds) ->
     except ConfigError:
         if request.language == "python":
             raise
-        return _toolchain_missing(request.language)
+        return _toolchain_missing(request)
     except SandboxError as error:
         return _sandbox_error(str(error))
     return _response(execution, request, mark)
@@ -247,18 +193,17 @@ def _response(execution: Execution, request: RunCodeRequest, mark: str = "") -> 
     )
 
 
-def _toolchain_missing(language: str) -> RunCodeResponse:
-    missing = PhaseResult(
-        status="Finished",
-        execution_time=0.0,
-        return_code=wire.TOOLCHAIN_MISSING,
-        stdout="",
-        stderr=f"{language}: command not found\n",
+def _toolchain_missing(request: RunCodeRequest) -> RunCodeResponse:
+    """Return what a shell without the language's command gives, with a message that says so."""
+    language = request.language
+    missing = Execution(
+        status=Status.compile_error if language in _COMPILED else Status.raised,
+        exit_code=wire.TOOLCHAIN_MISSING,
+        stderr_tail=f"{language}: command not found\n",
     )
-    message = f"{wire.NO_TOOLCHAIN} {language}"
-    if language in _COMPILED:
-        return RunCodeResponse(status="Failed", message=message, compile_result=missing)
-    return RunCodeResponse(status="Failed", message=message, run_result=missing)
+    response = _response(missing, request)
+    response.message = f"{wire.NO_TOOLCHAIN} {language}"
+    return response
 
 
 def _sandbox_error(message: str) -> RunCodeResponse:

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from pydantic import ValidationError
+
 from coding_model_project.errors import DataError, UngradableError
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.instructions import custom, ifbench, ifeval
@@ -105,10 +107,11 @@ def _read(name: str, arguments: Mapping[str, Any]) -> tuple[Check, dict[str, Any
         raise DataError(f"instruction {name} {verb} {', '.join(map(str, keys))}; it takes {takes}")
     read = {}
     for key, argument in taken.items():
-        read[key] = argument.read(given[key])
-        if read[key] is None:
-            value = f"{key}={given[key]!r:.60}"
-            raise DataError(f"instruction {name}: {value} is not {argument.expected}")
+        try:
+            read[key] = argument.validate_python(given[key])
+        except ValidationError as error:
+            value, (fault, *_) = f"{key}={given[key]!r:.60}", error.errors()
+            raise DataError(f"instruction {name}: {value}: {fault['msg']}") from None
     low, high = _IN_ORDER.get(check, ("", ""))
     if low and read[low] > read[high]:
         raise DataError(f"instruction {name}: {low}={read[low]} is more than {high}={read[high]}")

@@ -12,12 +12,13 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import re
 import signal
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from coding_model_project import codec as values
@@ -66,10 +67,10 @@ class Task:
 class Request:
     """Programs to run one after another."""
 
-    secret: bytes
     tasks: tuple[Task, ...]
     budget_s: float
     """Wall seconds after which no further input is started, except the first."""
+    secret: bytes = field(default_factory=lambda: os.urandom(16))
     preload: tuple[str, ...] = ()
     """Standard modules that the driver imports in advance."""
 
@@ -107,11 +108,6 @@ class NotAnAnswer(Exception):
 
 
 # ── requests ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def encode_request(request: Request) -> bytes:
-    """Return a request to a driver as ASCII."""
-    return json.dumps(for_driver(request)).encode("ascii")
 
 
 def for_driver(request: Request) -> dict[str, Any]:

@@ -229,12 +229,12 @@ def run(entry_point: str | None, max_bytes: int) -> NoReturn:
     """
     tests = _Tests(entry_point, Caller(Pipe(READER, WRITER, max_bytes)))
     with contextlib.suppress(BaseException):
-        while (source := frames.next_request(REQUESTS)) is not None:
+        while (source := frames.next_message(REQUESTS)) is not None:
             outcome = json.dumps(tests.outcome(source)).encode()
             if tests.caller.failure is not None:  # the program is gone, or out of step
-                frames.send_answer(ANSWER, frames.LAST + outcome)
+                frames.send_message(ANSWER, frames.LAST + outcome)
                 break
-            frames.send_answer(ANSWER, frames.MORE + outcome)
+            frames.send_message(ANSWER, frames.MORE + outcome)
     os._exit(0)
 
 

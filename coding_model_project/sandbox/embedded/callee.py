@@ -263,6 +263,15 @@ class _Program:
 _DATA = (int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
 
 
+def _asking(operation: str, *first: Any) -> Any:
+    """Return a method that asks the tests for an operation on an object of theirs.
+
+    Args:
+        first: arguments of the operation before the method's.
+    """
+    return lambda self, *arguments: self._program.back(operation, self, *first, *arguments)
+
+
 class _Given:
     """A function, an iterator or another iterable of the tests."""
 
@@ -279,14 +288,9 @@ class _Given:
     def __bool__(self) -> bool:
         return True
 
-    def __iter__(self) -> Any:
-        return self._program.back("special", self, "__iter__")
-
-    def __next__(self) -> Any:
-        return self._program.back("special", self, "__next__")
-
-    def __len__(self) -> Any:
-        return self._program.back("special", self, "__len__")
+    __iter__ = _asking("special", "__iter__")
+    __next__ = _asking("special", "__next__")
+    __len__ = _asking("special", "__len__")
 
 
 class _GivenObject(_Given):
@@ -299,19 +303,10 @@ class _GivenObject(_Given):
             raise AttributeError(name)
         return self._program.back("get", self, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._program.back("set", self, name, value)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._program.back("item", self, key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._program.back("set_item", self, key, value)
-
-
-def _delegated(name: str) -> Any:
-    return lambda self, *arguments: self._program.back("special", self, name, *arguments)
+    __setattr__ = _asking("set")
+    __getitem__ = _asking("item")
+    __setitem__ = _asking("set_item")
 
 
 for _name in (*BINARY, *UNARY, "__contains__"):
-    setattr(_GivenObject, _name, _delegated(_name))
+    setattr(_GivenObject, _name, _asking("special", _name))

@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from coding_model_project.codec import NUMPY_KINDS
+from coding_model_project.sandbox.embedded import frames
 from coding_model_project.sandbox.embedded.crossing import (
     BINARY,
     UNARY,
-    Oversized,
     Pipe,
     from_picture,
     is_data,
@@ -35,6 +35,16 @@ from coding_model_project.sandbox.embedded.crossing import (
     restore,
     to_picture,
 )
+
+
+def _asking(own: str, operation: str, *first: Any) -> Any:
+    """Return a method that asks the program for an operation on the object.
+
+    Args:
+        own: the object's attribute with its caller.
+        first: arguments of the operation before the method's.
+    """
+    return lambda self, *arguments: getattr(self, own)[0].ask(operation, self, *first, *arguments)
 
 
 class Kind(type):
@@ -58,17 +68,10 @@ class Kind(type):
     def __getattr__(cls, name: str) -> Any:
         return _attribute(cls, cls._of, name)
 
-    def __setattr__(cls, name: str, value: Any) -> None:
-        cls._of[0].ask("set", cls, name, value)
-
-    def __getitem__(cls, key: Any) -> Any:
-        return cls._of[0].ask("item", cls, key)
-
-    def __iter__(cls) -> Any:
-        return cls._of[0].ask("special", cls, "__iter__")
-
-    def __len__(cls) -> Any:
-        return cls._of[0].ask("special", cls, "__len__")
+    __setattr__ = _asking("_of", "set")
+    __getitem__ = _asking("_of", "item")
+    __iter__ = _asking("_of", "special", "__iter__")
+    __len__ = _asking("_of", "special", "__len__")
 
 
 _DUNDERS = ("__name__", "__qualname__", "__doc__", "__dict__", "__wrapped__", "__notes__",
@@ -107,23 +110,14 @@ class Handle(metaclass=Kind):
     def __getattr__(self, name: str) -> Any:
         return _attribute(self, self._own, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._own[0].ask("set", self, name, value)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._own[0].ask("item", self, key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._own[0].ask("set_item", self, key, value)
-
-    def __delitem__(self, key: Any) -> None:
-        self._own[0].ask("special", self, "__delitem__", key)
+    __setattr__ = _asking("_own", "set")
+    __getitem__ = _asking("_own", "item")
+    __setitem__ = _asking("_own", "set_item")
+    __delitem__ = _asking("_own", "special", "__delitem__")
+    __enter__ = _asking("_own", "special", "__enter__")
 
     def __contains__(self, item: Any) -> bool:
         return any(item is one or item == one for one in self)
-
-    def __enter__(self) -> Any:
-        return self._own[0].ask("special", self, "__enter__")
 
     def __exit__(self, kind: Any, error: Any, _: Any) -> bool:
         """Leave the context. It suppresses nothing: the program would skip the asserts that follow.
@@ -172,16 +166,12 @@ def _operate(one: Handle, name: str, other: Any, *, swapped: bool = False) -> An
     return BINARY[name](other, data) if swapped else BINARY[name](data, other)
 
 
-def _unary(name: str) -> Any:
-    return lambda self, *arguments: self._own[0].ask("special", self, name, *arguments)
-
-
 def _binary(name: str, swapped: bool) -> Any:
     return lambda self, other: _operate(self, name, other, swapped=swapped)
 
 
 for _name in UNARY:
-    type.__setattr__(Handle, _name, _unary(_name))
+    type.__setattr__(Handle, _name, _asking("_own", "special", _name))
 for _name in BINARY:
     type.__setattr__(Handle, _name, _binary(_name, False))
     if _name not in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
@@ -326,7 +316,7 @@ class Caller:
         try:
             yield
         except Exception as error:
-            if isinstance(error, Oversized):
+            if isinstance(error, frames.Oversized):
                 self.failure = "output"
             elif isinstance(error, MemoryError):
                 self.failure = "memory"

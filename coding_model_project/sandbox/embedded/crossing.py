@@ -15,18 +15,16 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import operator
-import os
-import struct
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from coding_model_project import codec
+from coding_model_project.sandbox.embedded import frames
 
-_LENGTH = struct.Struct("<I")
-_CHUNK = 1 << 20
 _TAGS: dict[type, str] = {tuple: "t", set: "s", frozenset: "z"}
 
 _OF_CODEC = "ifbc"
@@ -54,18 +52,14 @@ _ERRORS_OF = frozenset(_WITH_ERRORS.split())
 """Modules whose exceptions cross. Those of test frameworks do not: some of them end a test as passed."""
 
 
-class Oversized(Exception):
-    """A frame longer than its reader accepts."""
-
-
 class Pipe:
     """One end of a pair of pipes that sends and receives frames in turn.
 
     Args:
-        max_bytes: longest frame that it reads; None for no limit, with a trusted writer.
+        max_bytes: longest frame that it reads, of a writer that is not trusted.
     """
 
-    def __init__(self, reader: int, writer: int, max_bytes: int | None = None) -> None:
+    def __init__(self, reader: int, writer: int, max_bytes: float = math.inf) -> None:
         self._reader, self._writer, self._max_bytes = reader, writer, max_bytes
 
     def send(self, picture: Any) -> None:
@@ -74,23 +68,19 @@ class Pipe:
         Raises:
             OSError: the other side is gone.
         """
-        encoded = json.dumps(picture).encode("ascii")
-        frame = memoryview(_LENGTH.pack(len(encoded)) + encoded)
-        while frame:
-            frame = frame[os.write(self._writer, frame) :]
+        frames.send_message(self._writer, json.dumps(picture).encode("ascii"))
 
     def receive(self) -> Any:
         """Return the next frame's picture, for `from_picture`.
 
         Raises:
             EOFError: the other side is gone.
-            Oversized: the frame is too long; the pipe is then unusable.
+            frames.Oversized: the frame is too long; the pipe is then unusable.
             ValueError, RecursionError: the frame is not JSON.
         """
-        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
-        if self._max_bytes is not None and length > self._max_bytes:
-            raise Oversized
-        return json.loads(self._exactly(length))
+        if (message := frames.next_message(self._reader, self._max_bytes)) is None:
+            raise EOFError("the other side closed")
+        return json.loads(message)
 
     def ask(self, request: list[Any], answer: Callable[[list[Any]], dict[str, Any]]) -> Any:
         """Send a request, and answer those of the other side until its reply to this one comes.
@@ -101,15 +91,6 @@ class Pipe:
         while type(reply := self.receive()) is list:
             self.send(answer(reply))
         return reply
-
-    def _exactly(self, n: int) -> bytes:
-        buffer = bytearray()
-        while len(buffer) < n:
-            chunk = os.read(self._reader, min(n - len(buffer), _CHUNK))
-            if not chunk:
-                raise EOFError("the other side closed")
-            buffer += chunk
-        return bytes(buffer)
 
 
 Refer: TypeAlias = "Callable[[Any, int], Any]"

@@ -343,7 +343,7 @@ static const char *watch(const struct plan *plan, pid_t pid, int pidfd, double s
   return killed;
 }
 
-/* As `printed.Outputs.send`. */
+/* As `printed.Outputs.send_end`. */
 static int report(const struct plan *plan, int status, const struct rusage *usage, const char *killed,
                   double started) {
   struct { off_t size, from; size_t n; } files[3];

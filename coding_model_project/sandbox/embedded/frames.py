@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import select
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -49,13 +51,11 @@ def _start(head: Head, n: int) -> bytes:
     return LENGTHS.pack(len(text), n) + text
 
 
-def send_head(channel: socket.socket, head: Head, n: int) -> None:
-    """Send a frame's head, which a body of `n` bytes must follow; raises as `send` does."""
-    channel.sendall(_start(head, n))
+def send_parts(channel: socket.socket, head: Head, body: bytes | memoryview, n: int) -> None:
+    """Send a frame's head and the first part of its `n` bytes long body, without a copy.
 
-
-def send_parts(channel: socket.socket, head: Head, body: bytes | bytearray, n: int) -> None:
-    """Send a frame's head and the first part of its `n` bytes long body, without a copy."""
+    Raises as `send` does.
+    """
     start = _start(head, n)
     sent = channel.sendmsg((start, body))
     if sent < len(start):
@@ -89,6 +89,12 @@ def receive_body(channel: socket.socket, n: int) -> bytes:
             raise EOFError("the other side closed")
         buffer += chunk
     return bytes(buffer)
+
+
+def parts(body: bytes, sizes: Sequence[int]) -> list[bytes]:
+    """Return the parts of these sizes that a body consists of."""
+    ends = list(accumulate(sizes))
+    return [body[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
 
 MORE, LAST = b"+", b"."
@@ -222,22 +228,35 @@ def wipe(content: bytearray, n: int | None = None) -> None:
 # ── in the process ────────────────────────────────────────────────────────────────────────────────
 
 
-def next_request(requests: int) -> bytes | None:
-    """Return the next request; None if there are no more. The pipe never holds more than one."""
+class Oversized(Exception):
+    """A message longer than its reader accepts; the pipe is then unusable."""
+
+
+def next_message(reader: int, max_bytes: float = math.inf) -> bytes | None:
+    """Return the next message of a pipe; None if there are no more.
+
+    Raises:
+        Oversized: it is longer than `max_bytes`.
+    """
+    length = _exactly(reader, _LENGTH_BYTES)
+    if (n := int.from_bytes(length or b"", "little")) > max_bytes:
+        raise Oversized
+    return None if length is None else _exactly(reader, n)
+
+
+def _exactly(reader: int, n: int) -> bytes | None:
+    """Return the next bytes of a pipe; None if it ends before."""
     parts: list[bytes] = []
-    got, n = 0, _LENGTH_BYTES
-    while got < n:
-        parts.append(os.read(requests, _PIPE_BYTES))
+    while n:
+        parts.append(os.read(reader, min(n, _CHUNK)))
         if not parts[-1]:
             return None
-        got += len(parts[-1])
-        if len(parts) == 1:  # a length is written in one piece
-            n += int.from_bytes(parts[0][:_LENGTH_BYTES], "little")
-            parts[0] = parts[0][_LENGTH_BYTES:]
+        n -= len(parts[-1])
     return b"".join(parts)
 
 
-def send_answer(answers: int, answer: bytes) -> None:
-    left = memoryview(len(answer).to_bytes(_LENGTH_BYTES, "little") + answer)
+def send_message(writer: int, message: bytes) -> None:
+    """Write a message to a pipe; raise OSError if its reader is gone."""
+    left = memoryview(len(message).to_bytes(_LENGTH_BYTES, "little") + message)
     while left:
-        left = left[os.write(answers, left) :]
+        left = left[os.write(writer, left) :]

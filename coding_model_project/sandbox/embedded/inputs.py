@@ -20,7 +20,7 @@ import sys
 import time
 import types
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from coding_model_project.isolation.confine import Room, steps
 from coding_model_project.sandbox.embedded import (
@@ -125,8 +125,7 @@ class Kept:
             elif answered and answered.startswith(frames.LAST):
                 forked.await_end(self.program)
         is_last = not keep or not answered or answered.startswith(frames.LAST)
-        printed = self.outputs.sizes()
-        is_full = is_full or max(*printed, len(answered or b"") - _HEAD) >= cap
+        is_full = is_full or max(*self.outputs.sizes(), len(answered or b"") - _HEAD) >= cap
         lives = not (is_last or is_full) and forked.lives(self.program)
         gave_none = answered is None and killed is None and not is_full
         is_unread = gave_none and not was_new and self.exchange.is_unread
@@ -147,10 +146,8 @@ class Kept:
             "full": is_full,
             "unread": is_unread,
         }
-        if not lives:  # include what it wrote while it ended
-            printed = self.outputs.sizes()
-        self.has_printed = printed != (0, 0)
-        self.outputs.send_answer(channel, cap, ended, printed, answered or b"")
+        self.has_printed = self.outputs.sizes() != (0, 0)
+        self.outputs.send(channel, cap, ended, answered or b"")
         if answered:
             frames.wipe(answered)
         if not lives:
@@ -265,14 +262,8 @@ def run(
         return _run_kept(channel, compiled, head, n, kept)
     if kept is not None:  # nothing would watch it from here on
         kept.close()
-        kept = None
-    data = frames.receive_body(channel, n)
-    if "arguments" in head:
-        tier = compiled.ready.confinement.tier
-        _run_on_files(channel, compiled, printed.argument_files(tier, head, data))
-    else:
-        _run_program(channel, compiled, head.get("function"), data)
-    return kept
+    _run_once(channel, compiled, head, frames.receive_body(channel, n))
+    return None
 
 
 def _run_kept(
@@ -288,56 +279,31 @@ def _run_kept(
     return kept if lives else None
 
 
-def _run_program(
-    channel: socket.socket, compiled: Compiled, function: str | None, data: bytes
-) -> None:
+def _run_once(channel: socket.socket, compiled: Compiled, head: frames.Head, data: bytes) -> None:
+    """Run the program on standard input, a call's arguments, or files, in a process of its own."""
     started = time.monotonic()
-    ready = compiled.ready
+    ready, function, ways = compiled.ready, head.get("function"), compiled.ready.program
+    given = printed.Given(paths=[], files={}, descriptors=[])
+    if "arguments" in head:
+        given = printed.argument_files(ready.confinement.tier, head, data)
+        compiled = compiled._replace(files={**compiled.files, **given.files})
+        room = Room.of({name: len(content) for name, content in compiled.files.items()})
+        n_descriptors = printed.FIRST + len(given.descriptors)
+        ways = steps(ready.confinement, ready.limits, n_descriptors, room)
     outputs = Outputs.create(ready.limits)
-    stdin = printed.in_memory(data if function is None else b"")
+    stdin = printed.in_memory(b"" if function or given.paths else data)
 
     def body() -> NoReturn:
+        sys.argv[1:] = given.paths
         if function is None:
             run_program.run_script(compiled.code)
         run_program.run_call(compiled.code, function, data)
 
-    pid = forked.fork(compiled, ready.program, [stdin, *outputs.descriptors], PROGRAM, body)
-    killed = forked.watch(pid, forked.Clock([pid]), ready.limits, ready.confinement.proc, started)
-    _, status, usage = os.wait4(pid, 0)
-    os.close(stdin)
-    _send(channel, compiled, outputs, status, usage, killed, started)
-
-
-def _run_on_files(channel: socket.socket, compiled: Compiled, given: printed.Given) -> None:
-    started = time.monotonic()
-    outputs = Outputs.create(compiled.ready.limits)
-    null = os.open("/dev/null", os.O_RDONLY)
-
-    def body() -> NoReturn:
-        sys.argv[1:] = given.paths
-        run_program.run_script(compiled.code)
-
-    descriptors = [null, *outputs.descriptors, *given.descriptors]
-    compiled = compiled._replace(files={**compiled.files, **given.files})
-    room = Room.of({name: len(content) for name, content in compiled.files.items()})
-    ready = compiled.ready
-    ways = steps(ready.confinement, ready.limits, len(descriptors), room)
+    descriptors = [stdin, *outputs.descriptors, *given.descriptors]
     pid = forked.fork(compiled, ways, descriptors, PROGRAM, body)
-    for fd in (null, *given.descriptors):
-        os.close(fd)
+    for descriptor in (stdin, *given.descriptors):
+        os.close(descriptor)
     killed = forked.watch(pid, forked.Clock([pid]), ready.limits, ready.confinement.proc, started)
     _, status, usage = os.wait4(pid, 0)
-    _send(channel, compiled, outputs, status, usage, killed, started)
-
-
-def _send(
-    channel: socket.socket,
-    compiled: Compiled,
-    outputs: Outputs,
-    status: int,
-    usage: Any,
-    killed: str | None,
-    started: float,
-) -> None:
     confined = compiled.confined[PROGRAM] == 1
-    outputs.send(channel, compiled.ready.limits, confined, status, usage, killed, started)
+    outputs.send_end(channel, ready.limits, confined, status, usage, killed, started)

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import NoReturn
 
 from coding_model_project.isolation import confine, linux, proc_files, seccomp
 from coding_model_project.isolation.confine import Confinement, Limits, Tier
@@ -72,14 +71,6 @@ class Profile(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """A file to execute, by path or descriptor, and its arguments, starting with the program's name."""
-
-    executable: str | int
-    arguments: list[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """The confinement, files and folder of a command."""
 
@@ -97,29 +88,23 @@ class Place:
 
 def start(
     place: Place,
-    command: Command,
+    executable: str | int,
+    words: Sequence[str],
     limits: Limits,
     descriptors: Sequence[int],
     confined: mmap.mmap,
-    index: int,
 ) -> int:
-    """Start a confined process and return its id; it sets `confined[index]` once it is confined."""
+    """Start a confined process and return its id; it sets `confined[0]` once it is confined.
+
+    Args:
+        executable: path or descriptor of the file to execute.
+        words: its arguments, starting with the program's name.
+    """
+    confined[0] = 0
     pid = linux.fork(place.confinement.namespaces)
-    if pid == 0:
-        _become(place, command, limits, descriptors, confined, index)
-    return pid
-
-
-def _become(
-    place: Place,
-    command: Command,
-    limits: Limits,
-    descriptors: Sequence[int],
-    confined: mmap.mmap,
-    index: int,
-) -> NoReturn:
+    if pid:
+        return pid
     try:
-        executable = command.executable
         if isinstance(executable, str):
             executable = os.open(executable, os.O_RDONLY)
         rules = place.confinement.landlock if place.landlock is None else place.landlock
@@ -141,13 +126,13 @@ def _become(
         _make(confine.common_limits(limits))
         for kind in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
             signal.signal(kind, signal.SIG_DFL)
-        confined[index] = 1
+        confined[0] = 1
         _make(confine.sealing(place.confinement, landlock))
         if place.confinement.filter is not None:
             place.confinement.filter.install()
-        linux.execute(seccomp.EXEC_FD, command.arguments, ENVIRONMENT)
+        linux.execute(seccomp.EXEC_FD, words, ENVIRONMENT)
     except BaseException:  # noqa: BLE001 - not confined or not executed: not the program's fault
-        confined[index] = 0
+        confined[0] = 0
         traceback.print_exc()
         sys.stderr.flush()
     finally:

@@ -185,13 +185,15 @@ def execution(given: Input, ended: Ended, limits: Limits) -> Execution:
             else:
                 status, stderr = Status.raised, stderr or "the program ended without an answer"
         case Asserts():
-            result = _TestResult.read(answered)
-            if status is Status.finished or (status is Status.raised and result.of_limit):
-                status = result.status  # a program that raised may only have lost its tests
+            tested, line = _result_of_tests(answered)
+            # A program that raised may only have lost its tests, to whom its answer was too long.
+            lost = status is Status.raised and tested in (Status.output_limit, Status.memory_limit)
+            if status is Status.finished or lost:
+                status = tested
             if status is Status.finished:
-                value = result.passed or result.line
+                value = True if line is None else line
             else:
-                stderr = "\n".join(filter(None, (stderr.rstrip(), result.line)))
+                stderr = "\n".join(filter(None, (stderr.rstrip(), line)))
         case _:
             pass
     return Execution(
@@ -205,36 +207,23 @@ def execution(given: Input, ended: Ended, limits: Limits) -> Execution:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _TestResult:
-    """The result that the tests' process wrote to a file that no other process has."""
+def _result_of_tests(answered: bytes) -> tuple[Status, str | None]:
+    """Return how tests ended, by the answer of their process, and the line that failed; None if they
+    passed, which only a complete answer says.
 
-    passed: bool
-    status: Status
-    line: str
-
-    @property
-    def of_limit(self) -> bool:
-        """Return whether the program's answer exceeded a limit of the tests' process."""
-        return self.status in (Status.output_limit, Status.memory_limit)
-
-    @classmethod
-    def read(cls, answered: bytes) -> _TestResult:
-        """Parse a result; anything but a complete pass is a failure.
-
-        Raises:
-            DataError: the tests cannot be judged.
-        """
-        try:
-            result = json.loads(answered)
-        except ValueError:
-            result = {"failed": "raised", "line": "the tests ended without a word"}
-        if result.get("passed") is True:
-            return cls(True, Status.finished, "")
-        line = str(result.get("line", ""))
-        if result["failed"] == "data":
-            raise DataError(f"the tests {line}")
-        return cls(False, _FAILED[result["failed"]], line or "the program gave no answer")
+    Raises:
+        DataError: the tests cannot be judged.
+    """
+    try:
+        result = json.loads(answered)
+    except ValueError:
+        result = {"failed": "raised", "line": "the tests ended without a word"}
+    if result.get("passed") is True:
+        return Status.finished, None
+    line = str(result.get("line", ""))
+    if result["failed"] == "data":
+        raise DataError(f"the tests {line}")
+    return _FAILED[result["failed"]], line or "the program gave no answer"
 
 
 _FAILED = {

@@ -30,11 +30,7 @@ class Given(NamedTuple):
 
 def argument_files(tier: Tier, head: Head, data: bytes) -> Given:
     """Return the files of a request; the caller closes the descriptors."""
-    contents: dict[str, bytes] = {}
-    start = 0
-    for name, size in zip(head["arguments"], head["sizes"], strict=True):
-        contents[name] = data[start : start + size]
-        start += size
+    contents = dict(zip(head["arguments"], frames.parts(data, head["sizes"]), strict=True))
     if tier is Tier.namespaces:
         return Given(paths=list(contents), files=contents, descriptors=[])
     descriptors = [in_memory(content) for content in contents.values()]
@@ -81,6 +77,36 @@ class Outputs(NamedTuple):
     def send(
         self,
         channel: socket.socket,
+        cap: int,
+        ended: frames.Head,
+        answered: bytes | bytearray | None = None,
+    ) -> None:
+        """Send the outcome of an input, and the printed output.
+
+        The output is never copied to this process's memory, which later processes inherit.
+
+        Args:
+            cap: most bytes of each output.
+            answered: an answer that is not in its file.
+        """
+        out, err = self.sizes()
+        answer = os.fstat(self.answer).st_size if answered is None else len(answered)
+        printed, n_answered, tail = min(out, cap), min(answer, cap), min(err, STDERR_TAIL)
+        full = ended.get("full", False) or max(out, err, answer) >= cap
+        head = {**ended, "full": full, "printed": printed, "answered": n_answered}
+        in_memory = memoryview(answered or b"")[:n_answered]
+        first = b"" if printed else in_memory
+        frames.send_parts(channel, head, first, printed + n_answered + tail)
+        _pass_on(channel, self.out, 0, printed)
+        if answered is None:
+            _pass_on(channel, self.answer, 0, n_answered)
+        elif printed:
+            channel.sendall(in_memory)
+        _pass_on(channel, self.err, err - tail, tail)
+
+    def send_end(
+        self,
+        channel: socket.socket,
         limits: Limits,
         confined: bool,
         status: int,
@@ -88,7 +114,7 @@ class Outputs(NamedTuple):
         killed: str | None,
         started: float,
     ) -> None:
-        """Send the outcome of an input, and close the files."""
+        """Send the outcome of an input whose process has ended, and close the files."""
         ended = {
             "confined": confined,
             "exit": os.waitstatus_to_exitcode(status),
@@ -96,40 +122,8 @@ class Outputs(NamedTuple):
             "cpu_s": usage.ru_utime + usage.ru_stime,
             "wall_s": time.monotonic() - started,
         }
-        cap = limits.output_kb << 10
-        out, err = self.sizes()
-        answer = os.fstat(self.answer).st_size
-        head, printed, tail = _described(ended, cap, out, err, answer)
-        frames.send_head(channel, head, printed + head["answered"] + tail)
-        _pass_on(channel, self.out, 0, printed)
-        _pass_on(channel, self.answer, 0, head["answered"])
-        _pass_on(channel, self.err, err - tail, tail)
+        self.send(channel, limits.output_kb << 10, ended)
         self.close()
-
-    def send_answer(
-        self,
-        channel: socket.socket,
-        cap: int,
-        ended: frames.Head,
-        sizes: tuple[int, int],
-        answered: bytes | bytearray,
-    ) -> None:
-        """Send the outcome of an input, an answer that is not in its file, and the printed output.
-
-        The output is never copied to this process's memory, which later processes inherit.
-
-        Args:
-            cap: most bytes of each.
-            sizes: bytes of the printed output and errors.
-        """
-        out, err = sizes
-        head, printed, tail = _described(ended, cap, out, err, len(answered))
-        n = printed + len(answered) + tail
-        frames.send_parts(channel, head, b"" if printed else answered, n)
-        if printed:
-            _pass_on(channel, self.out, 0, printed)
-            channel.sendall(answered)
-        _pass_on(channel, self.err, err - tail, tail)
 
     def sizes(self) -> tuple[int, int]:
         """Return the number of bytes printed to standard output and to standard error."""
@@ -144,20 +138,6 @@ class Outputs(NamedTuple):
     def close(self) -> None:
         for fd in self.descriptors:
             os.close(fd)
-
-
-def _described(
-    ended: frames.Head, cap: int, out: int, err: int, answer: int
-) -> tuple[frames.Head, int, int]:
-    """Return the head for an input's outcome, and the number of bytes of each stream to send."""
-    printed = min(out, cap)
-    head = {
-        **ended,
-        "full": ended.get("full", False) or max(out, err, answer) >= cap,
-        "printed": printed,
-        "answered": min(answer, cap),
-    }
-    return head, printed, min(err, STDERR_TAIL)
 
 
 def _pass_on(channel: socket.socket, file: int, at: int, n: int) -> None:

@@ -91,7 +91,7 @@ def _answer_calls(module: types.ModuleType) -> None:
     lack of memory ends the process: the next call shall not fail for what this one holds.
     """
     found: dict[bytes, Any] = {}
-    while (request := frames.next_request(READER)) is not None:
+    while (request := frames.next_message(READER)) is not None:
         name, _, data = request.partition(b"\n")
         exit_code, value = 0, b""
         try:
@@ -108,7 +108,7 @@ def _answer_calls(module: types.ModuleType) -> None:
             with contextlib.suppress(BaseException):
                 sys.stderr.write(_traceback(error))
         exit_code = _flushed(exit_code)
-        frames.send_answer(WRITER, frames.MORE + bytes([exit_code]) + value)
+        frames.send_message(WRITER, frames.MORE + bytes([exit_code]) + value)
 
 
 _BLOCK = 4096

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import hashlib
 import json
 import os
 import shutil
@@ -18,7 +17,6 @@ import signal
 import socket
 import struct
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -338,6 +336,7 @@ def _timeval(seconds: float) -> bytes:
 
 LOOP = Path(__file__).with_name("fork_server.c")
 LOOP_FLAGS = ("-O2", "-shared", "-fPIC", "-Wl,-z,now")
+_LIBRARY = "loop.so"
 _BUILD_S = 60.0
 
 
@@ -347,26 +346,21 @@ def compiled_loop() -> Path | None:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return None
-    info = Path(compiler).resolve().stat()
-    made_from = (LOOP.read_bytes(), compiler, info.st_size, info.st_mtime_ns, LOOP_FLAGS)
-    path = (
-        build.cache_folder()
-        / f"fork_server-{hashlib.sha256(repr(made_from).encode()).hexdigest()}.so"
-    )
-    if path.exists():
-        return path
+    given = LOOP.read_bytes(), build.stamp(compiler), LOOP_FLAGS
+    _, folder = build.made_by("fork_server", *given)
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:
-            made = Path(folder) / path.name
-            command = [compiler, *LOOP_FLAGS, str(LOOP), "-o", str(made)]
-            subprocess.run(command, check=True, capture_output=True, timeout=_BUILD_S)
-            ctypes.PyDLL(str(made))  # raises OSError if it does not load
-            with made.open("rb") as file:
-                os.fsync(file.fileno())  # else a power cut could leave the name without the content
-            made.replace(path)
+        build.make_once(folder, _LIBRARY, functools.partial(_compile_loop, compiler))
     except (OSError, subprocess.SubprocessError):
         return None
-    return path
+    return folder / _LIBRARY
+
+
+def _compile_loop(compiler: str, target: Path) -> None:
+    """Compile the loop; raise OSError if it does not load, and as `build.output` does."""
+    build.output(compiler, *LOOP_FLAGS, str(LOOP), "-o", str(target), timeout_s=_BUILD_S)
+    ctypes.PyDLL(str(target))
+    with target.open("rb") as file:
+        os.fsync(file.fileno())  # else a power cut could leave the name without the content
 
 
 def how_tests_fork() -> str:

@@ -32,7 +32,7 @@ import types
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from coding_model_project.isolation import linux, seccomp
 from coding_model_project.isolation.confine import (
@@ -223,6 +223,22 @@ def end_orphans() -> None:
 # ── P ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@contextlib.contextmanager
+def last_words() -> Iterator[None]:
+    """End this process after the context, with code 1 if it raises: nothing returns to the zygote's
+    frames."""
+    code = 1
+    try:
+        with contextlib.suppress(EOFError, ConnectionError):
+            yield
+        code = 0
+    except BaseException:  # noqa: BLE001 - no exception may return into the zygote's frames
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
 def _program(
     zygote: int,
     channel: socket.socket,
@@ -232,8 +248,7 @@ def _program(
     server: ForkServer | None,
 ) -> None:
     """Receive and compile one program, and run its inputs; ends the process."""
-    code = 1
-    try:
+    with last_words():
         linux.end_with(zygote)
         linux.hide_memory()
         program = _compile(channel, ready, head, n)
@@ -257,26 +272,14 @@ def _program(
             kept = inputs.run(channel, compiled, head, n, kept)
         if kept is not None:
             kept.close()
-        code = 0
-    except (EOFError, ConnectionError):
-        code = 0
-    except BaseException:  # noqa: BLE001 - no exception may return into the zygote's frames
-        traceback.print_exc()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
 
 
 def _compile(
     channel: socket.socket, ready: Ready, head: frames.Head, n: int
 ) -> tuple[types.CodeType, dict[str, bytes]] | None:
     """Send whether the source compiles; return it and the program's files, or None if it does not."""
-    body = frames.receive_body(channel, n)
-    parts, start = [], 0
-    for size in head["sizes"]:
-        parts.append(body[start : start + size])
-        start += size
-    code = _code(parts[0], ready.confinement, ready.limits)
+    source, *contents = frames.parts(frames.receive_body(channel, n), head["sizes"])
+    code = _code(source, ready.confinement, ready.limits)
     if isinstance(code, str):
         frames.send(channel, {"syntax_error": code})
         return None
@@ -285,7 +288,7 @@ def _compile(
             importlib.import_module(name)
     gc.freeze()
     frames.send(channel, {"compiled": True})
-    return code, dict(zip(head["files"], parts[1:], strict=True))
+    return code, dict(zip(head["files"], contents, strict=True))
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -314,21 +317,16 @@ def _code(source: bytes, confinement: Confinement, limits: Limits) -> types.Code
 
 def _alone(
     server: ForkServer, plan: Plan, kind: int, confinement: Confinement, limits: Limits
-) -> NoReturn:
-    """Compile and run the program that came with a test, in its process, which is not yet confined."""
-    try:
-        source = fork_server.read_all(SOURCE_FD)
-        code = _code(source, confinement, limits)
+) -> None:
+    """Compile and run the program that came with a test, in its process, which is not yet confined;
+    ends the process."""
+    with last_words():
+        code = _code(fork_server.read_all(SOURCE_FD), confinement, limits)
         if isinstance(code, str):
             server.refuse(plan, code)
         else:
             server.confine(plan)
             inputs.of_test(code, plan, kind)
-    except BaseException:  # noqa: BLE001 - no exception may return into the zygote's frames
-        traceback.print_exc()
-        sys.stderr.flush()
-    finally:
-        os._exit(1)
 
 
 # ── stacks ────────────────────────────────────────────────────────────────────────────────────────

@@ -162,7 +162,9 @@ class Facts:
         run_s = request.budget_s + longest_s + OWN_S
         if self.driver is None:
             return wire.RUN_BATCH, messages.batch(request), run_s
-        body = self.driver.body(self.tier, messages.encode_request(request), run_s)
+        body = self.driver.body(
+            self.tier, json.dumps(messages.for_driver(request)).encode("ascii"), run_s
+        )
         return wire.RUN_CODE, body, run_s
 
     def read(self, data: bytes, request: Request) -> Answer:
@@ -177,24 +179,15 @@ class Facts:
         response = parsed(data)
         if response.status == wire.SANDBOX_ERROR:
             raise Unavailable(response.message[:200] or "SandboxError")
-        if response.ran is None:
+        if response.run_result is None:
             raise NotAnAnswer(f"{response.status}, and nothing ran")
         try:
             fetched = base64.b64decode(response.files.get(ANSWER_FILE, ""))
             return messages.decode_answer(fetched, request)
         except (ValueError, NotAnAnswer) as error:
-            if response.ran.status == "TimeLimitExceeded":
+            if response.run_result.status == "TimeLimitExceeded":
                 raise Unavailable("the driver did not end in time") from error
             raise NotAnAnswer(f"{error}: {_last_words(response)}") from error
-
-
-def new_request(
-    tasks: Sequence[Task], budget_s: float, preload: Sequence[str] = ()
-) -> messages.Request:
-    """Return a request with a new secret."""
-    return Request(
-        secret=os.urandom(16), tasks=tuple(tasks), budget_s=budget_s, preload=tuple(preload)
-    )
 
 
 async def learn(send: Send) -> Facts:
@@ -237,7 +230,7 @@ async def _look(send: Send) -> dict[str, Any]:
     return found
 
 
-async def _run_code(send: Send, body: wire.Body) -> wire.Response:
+async def _run_code(send: Send, body: wire.Body) -> wire.RunCodeResponse:
     return parsed(await send(wire.RUN_CODE, body, body["run_timeout"]))
 
 
@@ -245,7 +238,7 @@ async def _stdout(send: Send, body: wire.Body) -> str:
     response = await _run_code(send, body)
     if response.status == wire.SANDBOX_ERROR:
         raise Unavailable(response.message[:200] or "SandboxError")
-    return response.ran.stdout if response.ran else ""
+    return response.run_result.stdout or "" if response.run_result else ""
 
 
 async def _build(send: Send, look: dict[str, Any]) -> Driver:
@@ -266,11 +259,11 @@ async def _build(send: Send, look: dict[str, Any]) -> Driver:
     return Driver(python=look["python"], files=found)
 
 
-def _last_words(response: wire.Response) -> str:
-    if response.ran is None:
+def _last_words(response: wire.RunCodeResponse) -> str:
+    if (ran := response.run_result) is None:
         return f"{response.status} {response.message[:200]}".strip()
-    lines = response.ran.stderr.strip().splitlines()
-    end = f"{response.ran.status}, return code {response.ran.return_code}"
+    lines = (ran.stderr or "").strip().splitlines()
+    end = f"{ran.status}, return code {ran.return_code}"
     return f"{end} {lines[-1][-200:] if lines else ''}".strip()
 
 
@@ -312,7 +305,7 @@ async def _answer(send: Send, facts: Facts, runs: Sequence[tuple[str, Input]]) -
         Task(program=Program(source=source), inputs=(given,), limits=_LIMITS)
         for source, given in runs
     ]
-    request = new_request(tasks, len(tasks) * _LIMITS.wall_s)
+    request = Request(tasks=tuple(tasks), budget_s=len(tasks) * _LIMITS.wall_s)
     return facts.read(await send(*facts.ask(request)), request)
 
 

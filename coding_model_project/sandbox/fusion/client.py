@@ -106,7 +106,7 @@ class FusionSandbox:
         self._facts, self._checked = None, {}
         fleet = self._new_fleet()
         try:
-            await fleet.open()
+            await fleet.members.open()
         except BaseException:
             await fleet.close()
             raise
@@ -167,8 +167,8 @@ class FusionSandbox:
         if program.language != "python":
             language = await self._working(program.language)
             if not facts.takes_batches:
-                async for execution in self._foreign(program, language, inputs, limits):
-                    yield execution
+                for given in inputs:
+                    yield await self._foreign(program, language, given, limits)
                 return
             program = replace(program, language=language.name)
         check_contents(program, inputs, facts.tier)
@@ -207,25 +207,30 @@ class FusionSandbox:
         self,
         program: Program,
         language: Language,
-        inputs: Sequence[Input],
+        given: Input,
         limits: Limits,
-    ):
+        *,
+        has_run: bool = True,
+    ) -> Execution:
+        """Run one input by the server's own runner.
+
+        Args:
+            has_run: whether a server is known to run the language.
+        """
         packing = self._open()
         facts = packing.facts
+        body = other_languages.ask(program, language, given, limits, facts)
+        if not _encodable(program.source):
+            return Execution(status=Status.compile_error, stderr_tail="the source is no UTF-8")
 
         def accept(data: bytes) -> Execution:
             response = parsed(data)
-            if other_languages.lacks_toolchain(response):  # the server that was checked has it
+            if has_run and other_languages.lacks_toolchain(response):
                 raise Unavailable(f"it has no toolchain for {language.name}, unlike another server")
             return other_languages.execution(response, limits, facts)
 
-        for given in inputs:
-            body = other_languages.ask(program, language, given, limits, facts)
-            if not _encodable(program.source):
-                yield Execution(status=Status.compile_error, stderr_tail="the source is no UTF-8")
-                continue
-            run_s = limits.wall_s + other_languages.COMPILE_S
-            yield await packing.fleet.run(wire.RUN_CODE, body, run_s, accept)
+        run_s = limits.wall_s + other_languages.COMPILE_S
+        return await packing.fleet.run(wire.RUN_CODE, body, run_s, accept)
 
     async def _check_language(self, language: Language) -> None:
         """Check that a trusted program in this language runs: later failures are the programs' own.
@@ -234,16 +239,12 @@ class FusionSandbox:
             ConfigError: it does not run.
             SandboxError: the servers failed.
         """
-        packing, limits = self._open(), Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024)
-        facts, hello = packing.facts, Program(source=language.hello)
+        limits, hello = (
+            Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024),
+            Program(source=language.hello),
+        )
         try:
-            body = other_languages.ask(hello, language, Stdin(""), limits, facts)
-            tried = await packing.fleet.run(
-                wire.RUN_CODE,
-                body,
-                limits.wall_s + other_languages.COMPILE_S,
-                lambda data: other_languages.execution(parsed(data), limits, facts),
-            )
+            tried = await self._foreign(hello, language, Stdin(""), limits, has_run=False)
             if tried.status is not Status.finished or tried.stdout.strip() != "hello":
                 reason = (tried.stderr_tail.strip().splitlines() or [str(tried.status)])[-1][:200]
                 raise ConfigError(f"the SandboxFusion server cannot run {language.name}: {reason}")

@@ -52,8 +52,8 @@ class NoSuchPath(Unavailable):
     """The server, or a proxy before it, knows no such path."""
 
 
-class NotSandboxFusion(Exception):
-    """Something other than SandboxFusion answers at the address."""
+class NotSandboxFusion(Unavailable):
+    """Something other than SandboxFusion answers at the address, such as a proxy in its place."""
 
 
 @dataclass(slots=True, eq=False)
@@ -180,16 +180,16 @@ class Endpoint:
         return status, response.headers, bytes(data)
 
 
-def parsed(data: bytes) -> wire.Response:
+def parsed(data: bytes) -> wire.RunCodeResponse:
     """Return an answer of /run_code.
 
     Raises:
         Unavailable: it is none of a working SandboxFusion.
     """
     try:
-        return wire.Response.parse(data)
+        return wire.RunCodeResponse.model_validate(json.loads(data))
     except ValueError as error:
-        raise Unavailable(str(error)) from error
+        raise Unavailable(wire.describe(data)) from error
 
 
 def _tail(data: bytes) -> str:

@@ -64,7 +64,7 @@ class Fleet:
         probe: Probe,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._members = Members(
+        self.members = Members(
             discovery,
             self._examine,
             wait_s=retry_s,
@@ -83,17 +83,9 @@ class Fleet:
             trust_env=False,
         )
 
-    async def open(self) -> None:
-        """Open the fleet; raises as `Members.open` does."""
-        await self._members.open()
-
     async def close(self) -> None:
-        await self._members.close()
+        await self.members.close()
         await self._client.aclose()
-
-    def places(self, default: int) -> int:
-        """See `Members.places`."""
-        return self._members.places(default)
 
     async def run(
         self,
@@ -157,8 +149,8 @@ class Fleet:
     def _backoff(self, error: Exception) -> bool | float:
         if not isinstance(error, Unavailable):
             return False
-        if not self._members.all_rest():
-            if error.retry_after_s is None and not self._members.several:
+        if not self.members.all_rest():
+            if error.retry_after_s is None and not self.members.several:
                 return True
             return _NEXT_SERVER_S * (1 + random.random())
         if error.retry_after_s is not None:
@@ -167,7 +159,7 @@ class Fleet:
 
     async def _once(self, path: str, body: wire.Body, run_s: float, accept: Accept[T]) -> T:
         try:
-            endpoint = self._members.choose()
+            endpoint = self.members.choose()
         except Unavailable:
             self._failed()
             raise
@@ -207,7 +199,7 @@ class Fleet:
             Unavailable: it cannot be used now; another one may be.
         """
         if endpoint.known and endpoint.failures:
-            await self._ping(endpoint)
+            await endpoint.ping(self._client, self._ping_s)
         if not endpoint.known:
             async with endpoint.checking:
                 if not endpoint.known:
@@ -215,12 +207,6 @@ class Fleet:
                         await self._examine(endpoint)
                     except ConfigError as error:
                         raise Unavailable(str(error), down=True) from error
-
-    async def _ping(self, endpoint: Endpoint) -> None:
-        try:
-            await endpoint.ping(self._client, self._ping_s)
-        except NotSandboxFusion as error:  # a proxy that stands in for it
-            raise Unavailable(str(error)) from error
 
     async def _send(self, endpoint: Endpoint, path: str, body: wire.Body, run_s: float) -> bytes:
         """Send one request to one server; give up early if the server answers no pings meanwhile."""
@@ -231,7 +217,7 @@ class Fleet:
         try:
             while not (await asyncio.wait({request}, timeout=_WATCH_S))[0]:
                 try:
-                    await self._ping(endpoint)
+                    await endpoint.ping(self._client, self._ping_s)
                     missed = 0
                 except Unavailable as error:
                     missed += 1

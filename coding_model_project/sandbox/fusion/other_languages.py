@@ -70,44 +70,44 @@ def ask(
     )
 
 
-def lacks_toolchain(response: wire.Response) -> bool:
+def lacks_toolchain(response: wire.RunCodeResponse) -> bool:
     """Return whether the server cannot run the language; no program can make its answer say so."""
-    compiled = response.compiled
+    compiled = response.compile_result
     missing = compiled is not None and compiled.return_code == wire.TOOLCHAIN_MISSING
     return missing or response.message.startswith(wire.NO_TOOLCHAIN)
 
 
-def execution(response: wire.Response, limits: Limits, facts: Facts) -> Execution:
+def execution(response: wire.RunCodeResponse, limits: Limits, facts: Facts) -> Execution:
     """Return a program's execution.
 
     Raises:
         Unavailable: the server failed, not the program.
     """
-    compiled, ran = response.compiled, response.ran
-    if compiled is not None and not compiled.succeeded:  # status "Error" too
+    compiled, ran = response.compile_result, response.run_result
+    if compiled is not None and (compiled.status != "Finished" or compiled.return_code != 0):
         killed = compiled.return_code == -signal.SIGKILL
         return Execution(
             status=Status.killed if killed else Status.compile_error,
             stderr_tail=(compiled.stderr or compiled.stdout or compiled.status)[-STDERR_TAIL:],
             exit_code=_exit_code(compiled),
-            wall_s=compiled.wall_s,
+            wall_s=compiled.execution_time or 0.0,
         )
     if response.status == wire.SANDBOX_ERROR or ran is None:
         raise Unavailable(response.message[:200] or f"{response.status}, and nothing ran")
-    size = len(ran.stdout.encode("utf-8", "replace"))
-    allowed = limits.output_kb << 10
+    stdout, allowed = ran.stdout or "", limits.output_kb << 10
+    size = len(stdout.encode("utf-8", "replace"))
     return Execution(
         status=_status(
             ran, full=size >= (min(allowed, _CARRIED) if facts.cuts_output else allowed)
         ),
-        stdout=ran.stdout[:allowed],
-        stderr_tail=ran.stderr[-STDERR_TAIL:],
+        stdout=stdout[:allowed],
+        stderr_tail=(ran.stderr or "")[-STDERR_TAIL:],
         exit_code=_exit_code(ran),
-        wall_s=ran.wall_s,
+        wall_s=ran.execution_time or 0.0,
     )
 
 
-def _status(ran: wire.Phase, *, full: bool) -> Status:
+def _status(ran: wire.PhaseResult, *, full: bool) -> Status:
     if full:
         return Status.output_limit
     if ran.return_code is None:
@@ -119,7 +119,7 @@ def _status(ran: wire.Phase, *, full: bool) -> Status:
     return Status.raised if ran.return_code else Status.finished
 
 
-def _exit_code(phase: wire.Phase) -> int | None:
+def _exit_code(phase: wire.PhaseResult) -> int | None:
     return phase.return_code if phase.return_code is not None and phase.return_code >= 0 else None
 
 

@@ -18,6 +18,7 @@ from coding_model_project.sandbox.carried.messages import (
     Answer,
     NotAnAnswer,
     Outcome,
+    Request,
     Task,
     worth_importing,
 )
@@ -96,7 +97,7 @@ class Packing:
         for one in [one for one in self._waiting if one.alone]:
             self._waiting.remove(one)
             self._start([one])
-        places = min(self.max_concurrency, self.fleet.places(self.facts.cores))
+        places = min(self.max_concurrency, self.fleet.members.places(self.facts.cores))
         while self._waiting and self._n_first < places:
             self._start(self._take(places, places - self._n_first))
 
@@ -175,7 +176,7 @@ class Packing:
         """
         budget_s = SHARED_BUDGET_S if len(tasks) > 1 else BUDGET_S
         preload = () if self.facts.takes_batches else worth_importing(tasks)
-        request = capabilities.new_request(tasks, budget_s, preload)
+        request = Request(tasks=tuple(tasks), budget_s=budget_s, preload=tuple(preload))
 
         def accept(data: bytes) -> tuple[Outcome, ...]:
             try:

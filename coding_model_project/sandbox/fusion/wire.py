@@ -1,11 +1,11 @@
-"""The wire format of SandboxFusion's `/run_code`: requests, and parsing of answers."""
+"""The wire format of SandboxFusion's `/run_code`, for this project's client and its server."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Literal
+
+from pydantic import BaseModel, FiniteFloat
 
 Body = dict[str, Any]
 """A request's JSON."""
@@ -30,68 +30,46 @@ SANDBOX_ERROR = "SandboxError"
 """Status with which a server reports its own failure, with HTTP status 200."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
-    """The outcome of compiling or running."""
+Language = Literal[
+    "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript", "sql",
+    "rust", "cuda", "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit",
+    "kotlin_script", "jest", "verilog", "python_gpu", "lean", "swift", "racket",
+    "c",
+]  # fmt: skip
+"""SandboxFusion's languages, and C."""
 
-    status: str
-    """Finished, TimeLimitExceeded or Error."""
-    return_code: int | None
-    """None after a time-out; negative for a signal."""
-    stdout: str
-    stderr: str
-    wall_s: float
-
-    @property
-    def succeeded(self) -> bool:
-        return self.status == "Finished" and self.return_code == 0
-
-    @classmethod
-    def parse(cls, content: Mapping[str, Any]) -> Self:
-        code = content["return_code"]
-        return cls(
-            status=str(content["status"]),
-            return_code=None if code is None else int(code),
-            stdout=content["stdout"] or "",
-            stderr=content["stderr"] or "",
-            wall_s=float(content["execution_time"] or 0.0),
-        )
+RunStatus = Literal["Success", "Failed", "SandboxError"]
+PhaseStatus = Literal["Finished", "Error", "TimeLimitExceeded"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
-    """A server's answer."""
+class RunCodeRequest(BaseModel):
+    compile_timeout: FiniteFloat = 10.0
+    run_timeout: FiniteFloat = 10.0
+    memory_limit_MB: int = -1
+    code: str
+    stdin: str | None = None
+    language: Language
+    files: dict[str, str | None] = {}
+    fetch_files: list[str] = []
 
-    status: str
-    """Success, Failed, or SandboxError."""
-    message: str
-    compiled: Phase | None
-    ran: Phase | None
-    files: Mapping[str, str] = field(default_factory=dict)
-    """Fetched files in base64."""
 
-    @classmethod
-    def parse(cls, data: bytes) -> Self:
-        """Parse an answer.
+class PhaseResult(BaseModel):
+    """The outcome of compiling or running; a signal is a negative return code."""
 
-        Raises:
-            ValueError: it is not SandboxFusion's; with a description of it.
-        """
-        try:
-            content = json.loads(data)
-            phases = [
-                Phase.parse(content[key]) if content[key] else None
-                for key in ("compile_result", "run_result")
-            ]
-            return cls(
-                status=str(content["status"]),
-                message=str(content["message"]),
-                compiled=phases[0],
-                ran=phases[1],
-                files=dict(content.get("files") or {}),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(describe(data)) from error
+    status: PhaseStatus
+    execution_time: float | None = None
+    return_code: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class RunCodeResponse(BaseModel):
+    status: RunStatus
+    message: str = ""
+    compile_result: PhaseResult | None = None
+    run_result: PhaseResult | None = None
+    executor_pod_name: str | None = None
+    files: dict[str, str] = {}
 
 
 def run_code(

@@ -21,16 +21,12 @@ from coding_model_project.evaluation.runner import judged
 from coding_model_project.evaluation.scores import dataset_metrics
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import ExecutionGrader
-from coding_model_project.grading.publishers import (
-    CLASSES,
-    COMPARISONS,
-    difference,
-    extracted_by_livecodebench,
-)
+from coding_model_project.grading.publishers import COMPARISONS, extracted_by_livecodebench
 from coding_model_project.grading.readings import CountedBy
 from coding_model_project.types import Call, Execution, Status, Test
 from tests import publisher_table
 from tests.fakes import FakeSandbox, stdin_problem
+from tests.publisher_table import CLASSES, difference
 from tests.strategies import TEXTS
 from tests.tables import tables
 
@@ -176,7 +172,7 @@ async def read(*executions: Execution, problem=LINES, stop_early: bool = False):
 async def test_an_output_is_compared_by_both_rules_and_limits():
     assert await read(printed("1\n2\n"), printed("3")) == (True, True, "", 2)
     passed, publisher, why, _ = await read(printed("1 2"), printed("3"))
-    assert (passed, publisher) == (True, False) and "lines" in why
+    assert (passed, publisher, why) == (True, False, "by output")
     plain = replace(LINES, publisher=None)
     assert (await read(printed("1 2"), printed("3"), problem=plain))[:3] == (True, None, "")
     slow = printed("3", cpu_s=7.0)
@@ -282,7 +278,7 @@ async def test_an_evaluation_counts_by_one_rule_and_reports_both(tmp_path, rule)
     write_qa_logs(tmp_path, every, GREEDY)
     log = (tmp_path / "qa_logs/fake.md").read_text()
     outcome = "wrong_answer" if by_lines else "accepted"
-    assert f"{outcome} (the other rule decides otherwise: by lines)" in log
+    assert f"{outcome} (the other rule decides otherwise: by output)" in log
     assert log.count("the other rule") == 1
     # Training never learns from the publisher's rule.
     assert [(one.by_this_judge.passed, one.by_this_judge.error) for one in results] == [

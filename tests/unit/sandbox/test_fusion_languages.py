@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
-from coding_model_project.sandbox.fusion import other_languages, wire
+from coding_model_project.sandbox.fusion import other_languages
+from coding_model_project.sandbox.fusion.endpoint import parsed
 from coding_model_project.types import Call, Execution, Program, Status, Stdin
 from tests.fakes import FakeSandbox
 from tests.tables import tables
@@ -33,14 +34,14 @@ pytestmark = pytest.mark.usefixtures("impatient")
 def test_statuses_of_other_languages(answered, compiled, ran, status):
     phases = [None if one is None else phase(**one) for one in (compiled, ran)]
     content = ran_code(status=answered, compile_result=phases[0], run_result=phases[1])
-    got = wire.Response.parse(json.dumps(content).encode())
+    got = parsed(json.dumps(content).encode())
     assert other_languages.execution(got, LIMITS, FACTS).status is Status(status)
 
 
 @pytest.mark.parametrize("letter", ["x", "ż"])
 def test_an_output_that_was_cut_is_too_long(letter):
     content = ran_code(run_result=phase(stdout=letter * 140_000))
-    got = wire.Response.parse(json.dumps(content).encode())
+    got = parsed(json.dumps(content).encode())
     assert other_languages.execution(got, LIMITS, FACTS).status is Status.output_limit
 
 

@@ -61,7 +61,7 @@ def used(sandbox: FusionSandbox) -> set[str]:
 
 
 def endpoints(sandbox: FusionSandbox) -> list[Endpoint]:
-    return sandbox._open().fleet._members._used
+    return sandbox._open().fleet.members._used
 
 
 async def until(holds: Callable[[], bool]) -> None:

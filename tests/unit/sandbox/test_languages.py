@@ -20,6 +20,7 @@ from coding_model_project.sandbox import languages
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, supervisor
 from coding_model_project.sandbox.embedded.languages import go, java, rust, stages, toolchains
 from coding_model_project.sandbox.embedded.languages.build import Binaries
+from coding_model_project.sandbox.embedded.languages.foreign import ForeignSlot
 from coding_model_project.sandbox.fusion.other_languages import WithServers
 from coding_model_project.types import Call, Execution, Files, Problem, Program, Status, Stdin, Test
 from tests.language_cases import BASH_ATTEMPTS, CANARY, CASES, LIMITS, Case
@@ -271,8 +272,9 @@ def test_half_a_go_is_none(bin_folder, tmp_path):
     whole = found()  # it looks so
     assert not isinstance(whole, str) and whole.version == "go 1.22.1"
     tool(bin_folder / "go", "echo a >&2; echo 'no such tool' >&2; exit 1")
+    slot = ForeignSlot(Tier.seccomp, sys.executable, languages.named("go"), whole)
     with pytest.raises(ConfigError, match=r"^go programs do not run here: .*: no such tool$"):
-        whole.prepare()
+        slot.start()
 
 
 def test_a_refusal_names_the_way_out(monkeypatch):
@@ -284,8 +286,7 @@ def test_a_refusal_names_the_way_out(monkeypatch):
 
 @pytest.mark.parametrize(("source", "file", "main"), JAVA_NAMES)
 def test_a_java_source_names_its_file_and_its_main_class(source, file, main):
-    found = java.names_of(source)
-    assert (found.file, found.main) == (file, main)
+    assert java.names_of(source) == (file, main)
 
 
 @pytest.mark.timeout(20)

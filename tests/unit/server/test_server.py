@@ -123,15 +123,9 @@ async def test_malformed_requests(request_, where):
     assert (response.status_code, response.json()["detail"][0]["loc"]) == (422, where)
 
 
-async def test_jupyter_says_that_it_is_not_there():
-    async with client_of(FakeSandbox()) as client:
-        body = (await client.post("/run_jupyter", json={"cells": ["1"]})).json()
-    assert body["status"] == "SandboxError"
-    assert "no Jupyter kernel" in body["message"]
-
-
 @pytest.mark.parametrize(
-    ("method", "path"), [("POST", "/submit"), ("POST", "/get_prompts"), ("GET", "/list_datasets")]
+    ("method", "path"),
+    [("POST", "/submit"), ("POST", "/run_jupyter"), ("GET", "/list_datasets")],
 )
 async def test_endpoints_of_data_sets_name_what_judges_instead(method, path):
     async with client_of(FakeSandbox()) as client:
@@ -436,7 +430,7 @@ _LOOPBACK = {"Host": "127.0.0.1"}
 
 @pytest.mark.sandbox
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("path", ["/run_code", "/run_batch", "/run_jupyter"])
+@pytest.mark.parametrize("path", ["/run_code", "/run_batch"])
 def test_no_request_is_a_failure_of_the_servers(any_sandbox, path):
     app = create_app(any_sandbox, Admission(2, 512), Settings())
     schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers=_LOOPBACK)

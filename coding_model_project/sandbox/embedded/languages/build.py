@@ -11,9 +11,11 @@ import fcntl
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,10 +58,6 @@ class Recipe:
         return digest.hexdigest()
 
 
-def _nothing() -> None:
-    """Prepare nothing."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
     """The tools that build and run programs in a language."""
@@ -69,8 +67,13 @@ class Toolchain:
     """Host files and folders that it needs besides `confine.READABLE`."""
     recipe: Callable[[Limits, bytes], Recipe]
     """Returns the commands for a program's limits and source."""
-    prepare: Callable[[], None] = _nothing
-    """Makes its files on disk, unless they exist; may raise ConfigError."""
+    prepare: Callable[[], object] = lambda: None
+    """Makes its files on disk, unless they exist.
+
+    It may raise OSError, subprocess.SubprocessError and ValueError.
+    """
+    unprepared: str = ""
+    """Why no program runs if `prepare` fails; "" if programs only compile slower."""
     profile: Profile = Profile.native
 
 
@@ -80,10 +83,12 @@ def which(name: str) -> str | None:
     return str(Path(found).resolve()) if found else None
 
 
-def output_or_none(*command: str, variables: Mapping[str, str] | None = None) -> str | None:
-    """Return a tool's output; None if it cannot be run, or fails."""
+def output_or_none(
+    tool: str | None, *options: str, variables: Mapping[str, str] | None = None
+) -> str | None:
+    """Return a tool's output; None if there is no tool, or it cannot be run, or fails."""
     try:
-        return output(*command, variables=variables).strip()
+        return output(tool, *options, variables=variables).strip() if tool else None
     except (OSError, subprocess.SubprocessError):
         return None
 
@@ -110,6 +115,12 @@ def output(
         env={**os.environ, "LC_ALL": "C", **(variables or {})},
     )
     return done.stderr if errors else done.stdout
+
+
+def dry_run(*compiler: str, folder: Path | None = None) -> list[list[str]]:
+    """Return the commands that a compiler would execute, by its `-###`; raises as `output` does."""
+    printed = output(*compiler, "-###", errors=True, folder=folder)
+    return [shlex.split(line) for line in printed.splitlines() if line.startswith(" ")]
 
 
 def last_words(error: Exception) -> str:
@@ -178,18 +189,12 @@ class Binaries:
 
     def put(self, key: str, content: bytes) -> None:
         """Store content, and evict the least recently used files beyond the bound."""
-        partial = None
-        try:
+        partial = self._folder / f".{os.getpid()}-{threading.get_ident()}"
+        with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".", delete=False) as file:
-                partial = Path(file.name)
-                file.write(hashlib.sha256(content).digest() + content)
+            partial.write_bytes(hashlib.sha256(content).digest() + content)
             partial.replace(self._folder / key)
-        except OSError:
-            if partial is not None:
-                partial.unlink(missing_ok=True)
-            return
-        self._drop_oldest()
+            self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         found: list[tuple[float, int, Path]] = []

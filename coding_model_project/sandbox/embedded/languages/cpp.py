@@ -7,10 +7,7 @@ no files to run.
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
-import shlex
 import shutil
 import subprocess
 import tempfile
@@ -22,7 +19,7 @@ from coding_model_project.sandbox.embedded.languages import build
 from coding_model_project.sandbox.embedded.languages.build import (
     Recipe,
     Toolchain,
-    cache_folder,
+    made_by,
     make_once,
 )
 from coding_model_project.types import Status
@@ -58,17 +55,16 @@ def find(language: str) -> Toolchain | str:
         )
         testlib = os.environ.get(TESTLIB, "")
         content = Path(testlib).read_bytes() if testlib and language == "cpp" else b""
-        maker = hashlib.sha256(repr((version, build.stamp(compiler), options, _LINKING)).encode())
-        maker.update(content)
-        cache = cache_folder()
-        headers = cache / f"headers-{maker.hexdigest()[:16]}"
+        maker, headers = made_by(
+            "headers", version, build.stamp(compiler), options, _LINKING, content
+        )
         headers.mkdir(parents=True, exist_ok=True)
         if content:
             (headers / "testlib.h").write_bytes(content)
-        given = [*options, *_LINKING, f"-I{headers}", "-###", source, "-o", _PRODUCT]
+        given = [*options, *_LINKING, f"-I{headers}", source, "-o", _PRODUCT]
         # C's mathematics are a library of its own, and programs do not say so.
         given += ["-lm"] if language == "c" else []
-        stages = _stages(name, build.output(compiler, *given, errors=True))
+        stages = _stages(name, build.dry_run(compiler, *given))
     except (OSError, subprocess.SubprocessError, ValueError):
         return missing
     recipe = Recipe(
@@ -77,7 +73,7 @@ def find(language: str) -> Toolchain | str:
         failure=Status.compile_error,
         product=_PRODUCT,
         run=[_PRODUCT],
-        maker=maker.hexdigest(),
+        maker=maker,
     )
     readable = [
         *folders,
@@ -91,16 +87,15 @@ def find(language: str) -> Toolchain | str:
 
 
 def _prepare(headers: Path) -> None:
-    """Precompile C++'s header, once for all processes; if that fails, programs compile slower.
+    """Precompile C++'s header, once for all processes.
 
     Args:
         headers: a cache folder that is searched first, with this header and testlib.h.
     """
     # Forwards to the system's header, for a second include, which cannot be precompiled.
     forward = f"#include_next <{_HEADER}>\n"
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        make_once(headers, _HEADER, lambda path: path.write_text(forward))
-        make_once(headers, f"{_HEADER}.gch", _precompile)
+    make_once(headers, _HEADER, lambda path: path.write_text(forward))
+    make_once(headers, f"{_HEADER}.gch", _precompile)
 
 
 def has_testlib() -> bool:
@@ -108,14 +103,12 @@ def has_testlib() -> bool:
     return Path(os.environ.get(TESTLIB, "")).is_file()
 
 
-def _stages(compiler: str, printed: str) -> list[list[str]]:
-    """Return the commands that a compiler prints with `-###`, with our file names, and the linker without
-    its wrapper.
+def _stages(compiler: str, commands: list[list[str]]) -> list[list[str]]:
+    """Return a compiler's commands with our file names, and the linker without its wrapper.
 
     Raises:
         ValueError: they are not the three known commands.
     """
-    commands = [shlex.split(line) for line in printed.splitlines() if line.startswith(" ")]
     compile_, assemble, link = commands
     names = {
         compile_[compile_.index("-o") + 1]: _ASSEMBLY,

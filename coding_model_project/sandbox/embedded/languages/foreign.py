@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import subprocess
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +14,12 @@ from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.isolation.proc_files import longest_s
 from coding_model_project.sandbox.embedded.languages import toolchains
-from coding_model_project.sandbox.embedded.languages.build import Binaries, Toolchain, cache_folder
+from coding_model_project.sandbox.embedded.languages.build import (
+    Binaries,
+    Toolchain,
+    cache_folder,
+    last_words,
+)
 from coding_model_project.sandbox.embedded.slot import COMPILE_S, Slot, ZygoteLost
 from coding_model_project.sandbox.languages import Language
 from coding_model_project.types import Execution, Limits, Program, Status, Stdin
@@ -51,10 +57,16 @@ class ForeignSlot(Slot):
         If that trusted program works, later failures are the programs' own.
 
         Raises:
-            ConfigError: this machine cannot reliably end such programs.
+            ConfigError: this machine cannot reliably end such programs, or make the toolchain's files.
             SandboxError: the zygote does not start, or the test program fails.
         """
-        self._toolchain.prepare()
+        try:
+            self._toolchain.prepare()
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            if why := self._toolchain.unprepared:
+                raise ConfigError(
+                    f"{self._language} programs do not run here: {why}: {last_words(error)}"
+                ) from error
         if self._tier is not Tier.namespaces and self._folder is None:
             self._folder = tempfile.mkdtemp(prefix="coding-stages-")
         super().start()

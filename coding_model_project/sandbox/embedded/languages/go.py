@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import tempfile
 from functools import lru_cache, partial
 from pathlib import Path
 
-from coding_model_project.errors import ConfigError
 from coding_model_project.sandbox.embedded.languages import build
 from coding_model_project.sandbox.embedded.languages.build import (
     Recipe,
@@ -40,26 +38,9 @@ _INDEX = "importcfg"
 _LIBRARY_S = 900.0
 
 
-def _prepare(go: str, kept: Path) -> None:
-    """Compile the standard library, once for all processes: a minute on two cores, 140 MB.
-
-    Args:
-        kept: a cache folder for the library and its index.
-
-    Raises:
-        ConfigError: it does not compile.
-    """
-    try:
-        make_once(kept, _INDEX, partial(_compile_library, go))
-    except (OSError, subprocess.SubprocessError) as error:
-        raise ConfigError(
-            f"go programs do not run here: its standard library does not compile: "
-            f"{build.last_words(error)}"
-        ) from error
-
-
 def _compile_library(go: str, index: Path) -> None:
-    """Compile the distribution's own sources: trusted work, not confined.
+    """Compile the standard library from the distribution's own sources, as trusted work, not confined: a
+    minute on two cores, 140 MB.
 
     Raises:
         OSError, subprocess.SubprocessError: it fails.
@@ -116,6 +97,7 @@ def find() -> Toolchain | str:
         version=printed.replace("go", "go ", 1),
         readable=[*commands, str(kept)],
         recipe=lambda _limits, _source: recipe,
-        prepare=partial(_prepare, go, kept),
+        prepare=partial(make_once, kept, _INDEX, partial(_compile_library, go)),
+        unprepared="its standard library does not compile",
         profile=Profile.runtime,
     )

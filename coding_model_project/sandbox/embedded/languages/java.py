@@ -7,10 +7,8 @@ what its file must be called, and which class has `main`.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -78,14 +76,8 @@ public class Main {
 """
 
 
-def _prepare(java: list[str], kept: Path) -> None:
-    """Archive the compiler's classes, once for all processes; if that fails, it starts slower."""
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        make_once(kept, _ARCHIVE, partial(_archive, java))
-
-
 def _archive(java: list[str], target: Path) -> None:
-    """Archive the classes that a trusted program needs; not confined.
+    """Archive the compiler's classes that a trusted program needs; not confined.
 
     Raises:
         OSError, subprocess.SubprocessError: the compiler fails.
@@ -104,17 +96,17 @@ def _javac(java: list[str], options: list[str]) -> list[str]:
 
 
 def _recipe(java: list[str], kept: Path, maker: str, limits: Limits, source: bytes) -> Recipe:
-    names = names_of(source.decode("utf-8", "replace"))
+    file, main = names_of(source.decode("utf-8", "replace"))
     shared = kept / _ARCHIVE
     archive = [f"-XX:SharedArchiveFile={shared}"] if shared.exists() else []
     heap = f"-Xmx{max(limits.memory_mb, _LEAST_HEAP_MB)}m"
     return Recipe(
-        source=names.file,
-        stages=[[*_javac(java, archive), names.file]],
+        source=file,
+        stages=[[*_javac(java, archive), file]],
         failure=Status.compile_error,
         product=_PRODUCT,
         packs=_CLASSES,
-        run=[*java, heap, *_MACHINE, *_RUNNING, "-cp", _PRODUCT, names.main],
+        run=[*java, heap, *_MACHINE, *_RUNNING, "-cp", _PRODUCT, main],
         overhead_mb=_MACHINE_MB + _STACK_MB + _UNWINDING_MB,
         maker=maker,
     )
@@ -144,7 +136,7 @@ def find() -> Toolchain | str:
         version=f"java {version[0]}",
         readable=[str(home), *_linked(home), str(kept)],
         recipe=partial(_recipe, command, kept, maker),
-        prepare=partial(_prepare, command, kept),
+        prepare=partial(make_once, kept, _ARCHIVE, partial(_archive, command)),
         profile=Profile.runtime,
     )
 
@@ -176,16 +168,6 @@ _LONGEST = 200
 """Most bytes of a name that can also be a file's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
-    """Names that follow from a source's types."""
-
-    file: str
-    """Name of the source file; javac requires that of a public class."""
-    main: str
-    """The class with `main`, with its package."""
-
-
 @dataclass(slots=True, kw_only=True)
 class _Type:
     """A top-level type."""
@@ -195,8 +177,12 @@ class _Type:
     has_main: bool = False
 
 
-def names_of(source: str) -> Names:
-    """Return the names for a source; of classes with a `main`, prefer `Main`, then the public one."""
+def names_of(source: str) -> tuple[str, str]:
+    """Return the name of a source's file, and of the class with `main`, with its package.
+
+    javac requires the name of a public class for the file. Of classes with a `main`, prefer `Main`, then
+    the public one.
+    """
     text = _HIDDEN.sub(" ", source)
     types = _types(text)
     public = next((found.name for found in types if found.is_public), None)
@@ -204,7 +190,7 @@ def names_of(source: str) -> Names:
     started = next((found.name for found in order if found.has_main), None)
     main = started or public or (types[0].name if types else _DEFAULT)
     package = _PACKAGE.search(text)
-    return Names(file=f"{public or main}.java", main=f"{package[1]}.{main}" if package else main)
+    return f"{public or main}.java", f"{package[1]}.{main}" if package else main
 
 
 def _types(text: str) -> list[_Type]:

@@ -20,16 +20,15 @@ import platform
 import socket
 import sys
 import time
-import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coding_model_project.isolation import confine, linux
 from coding_model_project.isolation.confine import PROC, Limits, Tier
 from coding_model_project.sandbox.embedded import frames, launch, printed
 from coding_model_project.sandbox.embedded.languages import stages
-from coding_model_project.sandbox.embedded.launch import Command, Place, Profile
+from coding_model_project.sandbox.embedded.launch import Place, Profile
 from coding_model_project.sandbox.embedded.printed import Outputs
-from coding_model_project.sandbox.embedded.zygote import end_orphans, forget_the_host
+from coding_model_project.sandbox.embedded.zygote import end_orphans, forget_the_host, last_words
 
 _FEWEST_IDS = 301
 """The lowest limit that the kernel accepts."""
@@ -88,14 +87,8 @@ def _prepare(tier: Tier, setup: frames.Head) -> _Zygote:
             linux.landlock_abi(), allowed, writable=["/dev/null", folder]
         )
     run = Place(confinement=confinement, profile=profile, files={}, own_proc=own_proc)
-    stage = Place(
-        confinement=confinement,
-        profile=profile,
-        files={},
-        own_proc=own_proc,
-        folder="/tmp" if tier is Tier.namespaces else folder,
-        landlock=landlock,
-    )
+    stage_folder = "/tmp" if tier is Tier.namespaces else folder
+    stage = replace(run, folder=stage_folder, landlock=landlock)
     refusal = ""
     if profile is Profile.shell and not _bounds_processes(confinement.namespaces):
         refusal = (
@@ -159,8 +152,7 @@ def _program(
     parent: int, channel: socket.socket, zygote: _Zygote, head: frames.Head, body: bytes
 ) -> None:
     """Prepare one program and run its inputs; ends the process."""
-    code = 1
-    try:
+    with last_words():
         linux.end_with(parent)
         linux.hide_memory()
         try:
@@ -173,14 +165,6 @@ def _program(
             if "end" in head:
                 break
             _run(channel, ready, head, data)
-        code = 0
-    except (EOFError, ConnectionError):
-        code = 0
-    except BaseException:  # noqa: BLE001 - no exception may return into the zygote's frames
-        traceback.print_exc()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
 
 
 def _ready(
@@ -190,12 +174,7 @@ def _ready(
     if zygote.refusal:
         frames.send(channel, {"refused": zygote.refusal})
         return None
-    contents: list[bytes] = []
-    start = 0
-    for size in head["sizes"]:
-        contents.append(body[start : start + size])
-        start += size
-    files = dict(zip(head["files"], contents, strict=True))
+    files = dict(zip(head["files"], frames.parts(body, head["sizes"]), strict=True))
     product: bytes | None = files.pop(head["product"]) if head["made"] else None
     confined = mmap.mmap(-1, 1)
     if product is not None:
@@ -259,15 +238,8 @@ def _run(channel: socket.socket, ready: _Ready, head: frames.Head, data: bytes) 
         words[words.index(name)] = f"/dev/fd/{len(descriptors)}"
         given.append(printed.in_memory(content))
         descriptors.append(given[-1])
-    place = Place(
-        confinement=ready.place.confinement,
-        profile=ready.place.profile,
-        files=files,
-        own_proc=ready.place.own_proc,
-    )
-    command = Command(executable=ready.executable, arguments=words)
-    ready.confined[0] = 0
-    pid = launch.start(place, command, limits, descriptors, ready.confined, 0)
+    place = replace(ready.place, files=files)
+    pid = launch.start(place, ready.executable, words, limits, descriptors, ready.confined)
     for fd in (stdin, *given):
         os.close(fd)
     killed = launch.watch(pid, place, limits, started, outputs.descriptors)
@@ -275,7 +247,7 @@ def _run(channel: socket.socket, ready: _Ready, head: frames.Head, data: bytes) 
     if killed is None and launch.ran_out_of_memory(status, usage, outputs.err, limits):
         killed = "memory"
     confined = ready.confined[0] == 1
-    outputs.send(channel, limits, confined, status, usage, killed, started)
+    outputs.send_end(channel, limits, confined, status, usage, killed, started)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,10 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
 import tempfile
 from functools import lru_cache, partial
 from pathlib import Path
 
-from coding_model_project.errors import ConfigError
 from coding_model_project.sandbox.embedded.languages import build
 from coding_model_project.sandbox.embedded.languages.build import (
     Recipe,
@@ -41,25 +39,6 @@ _LINK_FILE, _ALLOCATOR = "link.json", "allocator.o"
 _PROBE_S = 120.0
 
 
-def _prepare(rustc: Path, cc: str, kept: Path) -> None:
-    """Determine the linker's command, once for all processes.
-
-    Args:
-        kept: a cache folder for the command, and for an object that all programs need.
-
-    Raises:
-        ConfigError: rustc and cc cannot link a program.
-    """
-    try:
-        make_once(
-            kept, _LINK_FILE, lambda path: path.write_text(json.dumps(_probe(str(rustc), cc, kept)))
-        )
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise ConfigError(
-            f"rust programs do not run here: rustc and cc cannot link one: {build.last_words(error)}"
-        ) from error
-
-
 @lru_cache
 def find() -> Toolchain | str:
     """Return the rustc of this machine that links statically, or what is missing and how to get it."""
@@ -80,7 +59,7 @@ def find() -> Toolchain | str:
     if not rustc.is_file():
         return f"rustc's own folder has no bin/rustc: {sysroot}"
     cc, ld = build.which("cc"), build.which("ld")
-    found = cc and build.output_or_none(cc, "-print-file-name=libc.a")
+    found = build.output_or_none(cc, "-print-file-name=libc.a")
     if not cc or not ld or not found or not Path(found).is_absolute():
         return "cc with the static libc.a, and ld, which link Rust programs, are not installed"
     library = Path(sysroot, "lib")
@@ -106,7 +85,8 @@ def find() -> Toolchain | str:
         version=version.partition(" (")[0],
         readable=[str(library), str(rustc), ld, *_cc_folders(cc), str(kept)],
         recipe=recipe,
-        prepare=partial(_prepare, rustc, cc, kept),
+        prepare=partial(make_once, kept, _LINK_FILE, partial(_probe, str(rustc), cc)),
+        unprepared="rustc and cc cannot link one",
     )
 
 
@@ -120,10 +100,10 @@ def _cc_folders(cc: str) -> list[str]:
     return list(map(str, dict.fromkeys(paths)))
 
 
-def _probe(rustc: str, cc: str, kept: Path) -> list[str]:
-    """Build a trusted program with rustc, unconfined, and return the linker's command for any program.
+def _probe(rustc: str, cc: str, target: Path) -> None:
+    """Build a trusted program with rustc, unconfined, and write the linker's command for any program.
 
-    It also keeps the object that rustc adds to programs (its allocator).
+    It also keeps the object that rustc adds to programs (its allocator), beside the command.
 
     Raises:
         OSError, subprocess.SubprocessError: a command cannot be run, or fails.
@@ -139,14 +119,12 @@ def _probe(rustc: str, cc: str, kept: Path) -> list[str]:
         objects = [word for word in words if word.endswith(".rcgu.o")]
         program = [word for word in objects if "-cgu.0." in word or ".main." in word]
         (allocator,) = set(objects) - set(program)
-        names = {program[0]: _OBJECT, allocator: str(kept / _ALLOCATOR)}
-        shutil.copy(folder / allocator, kept / _ALLOCATOR)
+        kept = target.with_name(_ALLOCATOR)
+        names = {program[0]: _OBJECT, allocator: str(kept)}
+        shutil.copy(folder / allocator, kept)
         kept_words = [names.get(word, word) for word in _without_probe(words, name)]
-        commands = build.output(cc, *kept_words, *_LINKING, "-###", folder=folder, errors=True)
-    command = [shlex.split(line) for line in commands.splitlines() if line.startswith(" ")][-1]
-    ld = build.which("ld")
-    assert ld is not None
-    return [ld, *command[1:]]
+        *_, linking = build.dry_run(cc, *kept_words, *_LINKING, folder=folder)
+    target.write_text(json.dumps([build.which("ld"), *linking[1:]]))
 
 
 def _without_probe(words: list[str], folder: str) -> list[str]:

@@ -8,7 +8,6 @@ import mmap
 import os
 import shutil
 import socket
-import stat
 import time
 import zipfile
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 from coding_model_project.isolation import linux
 from coding_model_project.isolation.confine import Limits, Tier
 from coding_model_project.sandbox.embedded import frames, launch
-from coding_model_project.sandbox.embedded.launch import Command, Place
+from coding_model_project.sandbox.embedded.launch import Place
 
 _CPU_S, _WALL_S, _OUTPUT_KB = 30.0, 50.0, 256 << 10
 """Limits of compilers, for which some sources are hard work."""
@@ -105,12 +104,10 @@ def _stage(
 
     The code is 0 if it was ended by a limit, and negative if a signal of somebody else ended it.
     """
-    confined[0] = 0
     null = os.open("/dev/null", os.O_RDWR)
     output = linux.memory_file("output")
-    command = Command(executable=words[0], arguments=words)
     started = time.monotonic()
-    pid = launch.start(place, command, limits, [null, output, output], confined, 0)
+    pid = launch.start(place, words[0], words, limits, [null, output, output], confined)
     killed = launch.watch(pid, place, limits, started)
     _, status, usage = os.wait4(pid, 0)
     text = os.pread(output, _OUTPUT_HEAD, 0).decode("utf-8", "replace").strip()
@@ -150,33 +147,18 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 def pack_folder(folder: Path) -> bytes:
     """Return an archive of all regular files in a folder with an untrusted source's compiled files.
 
-    Links are left out: their targets are not the program's.
+    Links are left out: their targets are not the program's. Whatever wrote them has ended.
 
     Raises:
         ValueError: the files are too large.
     """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        for parent, folders, names in os.walk(folder):
-            folders.sort()
-            for name in sorted(names):
-                path = Path(parent) / name
-                content = _content(path, _MOST_BYTES - packed.tell())
-                if content is not None:
-                    member = str(path.relative_to(folder))
-                    archive.writestr(zipfile.ZipInfo(member, date_time=_DATE), content)
+        for path in sorted(folder.rglob("*")):
+            if path.is_symlink() or not path.is_file():
+                continue
+            if packed.tell() + path.stat().st_size > _MOST_BYTES:
+                raise ValueError(f"the program's classes are larger than {_MOST_BYTES >> 20} MB")
+            member = zipfile.ZipInfo(str(path.relative_to(folder)), date_time=_DATE)
+            archive.writestr(member, path.read_bytes())
     return packed.getvalue()
-
-
-def _content(path: Path, most: int) -> bytes | None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with open(descriptor, "rb") as file:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode):
-            return None
-        if info.st_size > most:
-            raise ValueError(f"the program's classes are larger than {_MOST_BYTES >> 20} MB")
-        return file.read(info.st_size)

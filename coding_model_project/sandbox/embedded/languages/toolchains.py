@@ -132,7 +132,7 @@ def _interpreter(
 
 def _find_node() -> Toolchain | str:
     path = build.which("node")
-    version = build.output_or_none(path, "--version") if path else None
+    version = build.output_or_none(path, "--version")
     if not path or not version or int(version.lstrip("v").split(".")[0]) < _OLDEST_NODE:
         return f"node {_OLDEST_NODE} or later is not installed"
     # Recursion as deep as in other languages; an in-memory file has no path to resolve.
@@ -145,11 +145,7 @@ def _find_node() -> Toolchain | str:
 
 def _find_perl() -> Toolchain | str:
     path = build.which("perl")
-    found = (
-        build.output_or_none(path, "-e", r'print join "\n", sprintf("%vd", $^V), @INC')
-        if path
-        else None
-    )
+    found = build.output_or_none(path, "-e", r'print join "\n", sprintf("%vd", $^V), @INC')
     if not path or not found:
         return "perl is not installed"
     version, *library = found.splitlines()
@@ -159,7 +155,7 @@ def _find_perl() -> Toolchain | str:
 
 def _find_bash() -> Toolchain | str:
     path = build.which("bash")
-    version = build.output_or_none(path, "-c", "echo $BASH_VERSION") if path else None
+    version = build.output_or_none(path, "-c", "echo $BASH_VERSION")
     if not path or not version:
         return "bash is not installed"
     commands = [found for name in _TOOLS.split() if (found := shutil.which(name))]
