@@ -25,6 +25,7 @@ from statistics import median
 
 from coding_model_project.data.loaders import load
 from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.retries import Limiter
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Isolation, Problem
 
@@ -69,11 +70,11 @@ async def judged(problems: list[Problem], workers: int) -> Timed:
     """Time the judgement of all solutions; counts those accepted."""
     started, before = time.perf_counter(), _cpu_s()
     async with EmbeddedSandbox(workers=workers) as sandbox:
-        grader, free = ExecutionGrader(sandbox, stop_early=True), asyncio.Semaphore(workers)
+        # As in an evaluation, a program is in the sandbox while others' verdicts are made.
+        grader = ExecutionGrader(sandbox, stop_early=True, limiter=Limiter(workers))
 
         async def one(problem: Problem) -> bool:
-            async with free:
-                return (await grader.grade_code(problem, problem.gold[0])).passed
+            return (await grader.grade_code(problem, problem.gold[0])).passed
 
         accepted = await asyncio.gather(*map(one, problems))
     return Timed(

@@ -60,7 +60,8 @@ def send_parts(channel: socket.socket, head: Head, body: bytes | memoryview, n: 
     sent = channel.sendmsg((start, body))
     if sent < len(start):
         channel.sendall(start[sent:])
-    channel.sendall(memoryview(body)[max(0, sent - len(start)) :])
+    if left := memoryview(body)[max(0, sent - len(start)) :]:  # else an empty message would be sent
+        channel.sendall(left)
 
 
 def receive(channel: socket.socket) -> tuple[Head, bytes]:

@@ -73,8 +73,7 @@ class Kept:
     @property
     def _are_idle(self) -> bool:
         """True if the processes wait for a request: they live, and sent nothing unasked."""
-        lives = forked.lives(self.answering) and forked.lives(self.program)
-        return lives and not self.exchange.has_answer()
+        return all(map(forked.lives, self.clock.pids)) and not self.exchange.has_answer()
 
     @property
     def is_tested(self) -> bool:
@@ -125,7 +124,8 @@ class Kept:
             elif answered and answered.startswith(frames.LAST):
                 forked.await_end(self.program)
         is_last = not keep or not answered or answered.startswith(frames.LAST)
-        is_full = is_full or max(*self.outputs.sizes(), len(answered or b"") - _HEAD) >= cap
+        printed = self.outputs.sizes()
+        is_full = is_full or max(*printed, len(answered or b"") - _HEAD) >= cap
         lives = not (is_last or is_full) and forked.lives(self.program)
         gave_none = answered is None and killed is None and not is_full
         is_unread = gave_none and not was_new and self.exchange.is_unread
@@ -146,8 +146,10 @@ class Kept:
             "full": is_full,
             "unread": is_unread,
         }
-        self.has_printed = self.outputs.sizes() != (0, 0)
-        self.outputs.send(channel, cap, ended, answered or b"")
+        if not lives:  # include what it wrote while it ended
+            printed = self.outputs.sizes()
+        self.has_printed = printed != (0, 0)
+        self.outputs.send(channel, cap, ended, printed, answered or b"")
         if answered:
             frames.wipe(answered)
         if not lives:

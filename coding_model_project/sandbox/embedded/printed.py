@@ -79,6 +79,7 @@ class Outputs(NamedTuple):
         channel: socket.socket,
         cap: int,
         ended: frames.Head,
+        sizes: tuple[int, int],
         answered: bytes | bytearray | None = None,
     ) -> None:
         """Send the outcome of an input, and the printed output.
@@ -87,9 +88,10 @@ class Outputs(NamedTuple):
 
         Args:
             cap: most bytes of each output.
+            sizes: those of the printed output.
             answered: an answer that is not in its file.
         """
-        out, err = self.sizes()
+        out, err = sizes
         answer = os.fstat(self.answer).st_size if answered is None else len(answered)
         printed, n_answered, tail = min(out, cap), min(answer, cap), min(err, STDERR_TAIL)
         full = ended.get("full", False) or max(out, err, answer) >= cap
@@ -122,7 +124,7 @@ class Outputs(NamedTuple):
             "cpu_s": usage.ru_utime + usage.ru_stime,
             "wall_s": time.monotonic() - started,
         }
-        self.send(channel, limits.output_kb << 10, ended)
+        self.send(channel, limits.output_kb << 10, ended, self.sizes())
         self.close()
 
     def sizes(self) -> tuple[int, int]:

@@ -17,6 +17,7 @@ import signal
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -52,6 +53,10 @@ _ENVIRONMENT = {
 COMPILE_S = 60.0
 _CHUNK = 1 << 16
 """Most bytes to receive at once; a larger buffer would be mapped anew for each message."""
+_MOST_AT_ONCE, _MOST_BYTES_AT_ONCE = 64, 1 << 16
+"""Inputs of a shared process that are sent together, and their bytes; a single one may have more."""
+_LEFT_S = 0.2
+"""Wall seconds for inputs that were sent and are no longer needed."""
 _MARGIN_S = 15.0
 """Wall seconds beyond a wait's own limit after which the zygote counts as hanging."""
 
@@ -209,28 +214,69 @@ class Slot:
         if refused is not None:
             add([refused] * len(left))
             return
-        more = True
-        while more:
-            given = inputs[len(executions)]
-            following = next(iter(inputs[len(executions) + 1 :]), None)
-            try:
-                more = add([self._one(given, following, limits)])
-            except OverloadError:
-                self._end_program()
-                raise
-        self._end_program()
+        self._run_inputs(left, limits, add)
 
-    def _end_program(self) -> None:
+    def _run_inputs(
+        self,
+        inputs: Sequence[Input],
+        limits: Limits,
+        add: Callable[[Iterable[Execution]], bool],
+    ) -> None:
+        """Run inputs of the current program as if each had its own processes, while `add` wants more."""
+        within_s = longest_s(limits.wall_s) + _MARGIN_S
+        sent, at_once = 0, 1
+        more, i = True, 0
+        while more:
+            if sent == i:
+                sent += self._send_inputs(inputs, i, i + at_once, limits)
+                at_once = min(2 * at_once, _MOST_AT_ONCE)
+            given = inputs[i]
+            i += 1
+            ended = self._outcome(within_s)
+            if ended.unread:
+                while sent > i:
+                    self._outcome(within_s)
+                    sent -= 1
+                keep = any(map(continues, inputs[i : i + 1]))
+                self._send(*request(fresh(given), limits, keep=keep))
+                ended = self._outcome(within_s)
+            try:
+                more = add([self._checked(execution(given, ended, limits))])
+            except OverloadError:
+                self._end_program(sent - i)
+                raise
+        self._end_program(sent - i)
+
+    def _send_inputs(self, inputs: Sequence[Input], start: int, end: int, limits: Limits) -> int:
+        """Send an input, and short ones that continue it, up to `end`; return how many.
+
+        An input of a shared process takes less time than a message. Those that wait in the channel, which
+        no program can read, fit in its buffer, so this never blocks for an earlier outcome.
+        """
+        sent, content = 0, b""
+        for i in range(start, end):
+            keep = any(map(continues, inputs[i + 1 : i + 2]))
+            one = frames.encoded(*request(inputs[i], limits, keep=keep))
+            if sent and len(content) + len(one) > _MOST_BYTES_AT_ONCE:
+                break
+            content += one
+            sent += 1
+            if not keep:
+                break
+        self._send_bytes(content)
+        return sent
+
+    def _end_program(self, unanswered: int = 0) -> None:
+        """End the process of a program; the zygote too, if inputs that were sent in vain take long."""
+        until = time.monotonic() + _LEFT_S
+        try:
+            for _ in range(unanswered):
+                self._outcome(max(0.01, until - time.monotonic()))
+        except ZygoteLost:
+            self.stop()
+            return
         self._send({"end": True})
         self._ending = True
-
-    def _one(self, given: Input, following: Input | None, limits: Limits) -> Execution:
-        """Run one input of the current program as if in its own processes."""
-        keep = continues(following)
-        ended = self._exchange(request(given, limits, keep=keep), limits)
-        if ended.unread:
-            ended = self._exchange(request(fresh(given), limits, keep=keep), limits)
-        return self._checked(execution(given, ended, limits))
 
     def _checked(self, execution: Execution) -> Execution:
         """Return an execution unless the kernel may have ended its process for lack of memory.
@@ -246,9 +292,8 @@ class Slot:
         """Return whether the kernel has killed a process of this machine since the last run began."""
         return oom_kills() > self._oom_kills
 
-    def _exchange(self, frame: tuple[frames.Head, bytes], limits: Limits) -> Ended:
-        self._send(*frame)
-        head, body = self._receive(longest_s(limits.wall_s) + _MARGIN_S)
+    def _outcome(self, within_s: float) -> Ended:
+        head, body = self._receive(within_s)
         if "done" in head:
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
         ended = Ended.read(head, body)
@@ -293,9 +338,12 @@ class Slot:
         return str(compiled_loop() or "") if self._compiled_loop else ""
 
     def _send(self, head: frames.Head, body: bytes = b"") -> None:
+        self._send_bytes(frames.encoded(head, body))
+
+    def _send_bytes(self, content: bytes) -> None:
         channel = self._open_channel()
         try:
-            channel.sendall(frames.encoded(head, body))
+            channel.sendall(content)
         except OSError as error:
             raise ZygoteLost(f"{type(error).__name__}: {error}") from error
 

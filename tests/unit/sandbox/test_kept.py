@@ -5,6 +5,7 @@ import re
 import secrets
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,17 @@ async def test_calls_end_with_the_run_that_stops_them(any_sandbox):
     assert [one.value for one in again] == [1, 2, 3, 4]
     (alone,) = await any_sandbox.run(program, inputs[5:6], LIMITS)
     assert alone.value == 1
+
+
+async def test_no_run_waits_for_calls_behind_the_last_that_it_needs(any_sandbox):
+    source = "import time\ndef f(x):\n    time.sleep(0 if x <= 9 else 15)\n    return x"
+    began = time.monotonic()
+    for _ in range(2):
+        found = await any_sandbox.run(
+            Program(source=source), calls(*range(40)), LIMITS, stop_when=lambda i, _: i == 9
+        )
+        assert [one.value for one in found] == list(range(10))
+    assert time.monotonic() - began < 15
 
 
 @pytest.mark.parametrize("compiled_loop", [True, False])
