@@ -3,7 +3,6 @@
 Takes about two seconds and does not import torch, ray or verl, except in `machine.imports`.
 
     machine.py    versions, GPUs, memory, disk, limits, isolation, leftovers; real imports
-    profile.py    a hardware profile against a described machine
     verl_command.py  the keys of a command of main_ppo; shell_script.py reads its words
 """
 

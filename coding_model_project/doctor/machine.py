@@ -27,7 +27,6 @@ from coding_model_project.extras import (
     program,
 )
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.launch.checks.machine_checks import counted_cpus
 from coding_model_project.launch.device import default_hardware
 from coding_model_project.launch.sizing import free_memory_gb
 from coding_model_project.runs import accelerators
@@ -36,9 +35,6 @@ from coding_model_project.sandbox.embedded.supervisor import strongest, why_not
 
 MEMORY_GB = {"cpu": 6, "gpu_1x": 48, "gpu_8x": 200, "gpu_multi": 200}
 """Free GiB that GRPO needs with each hardware profile and its model (a test compares)."""
-
-CPUS = {"gpu_1x": 6, "gpu_8x": 33}
-"""CPUs that GRPO reserves for a run, by profile (a test compares)."""
 
 OBJECT_STORE_MB = 500
 """Size of Ray's object store on a CPU, in /dev/shm."""
@@ -95,12 +91,7 @@ def shared_memory() -> Finding:
 
 
 def cores() -> Finding:
-    profile, cores = default_hardware(), len(os.sched_getaffinity(0))
-    counted = counted_cpus()
-    if profile in CPUS and counted < CPUS[profile]:
-        found = f"{cores}; Ray counts {counted}, and hardware={profile} reserves {CPUS[profile]}"
-        remedy = f"{program()} doctor --profile {profile} names the keys to set"
-        return problem("cores", found, remedy)
+    cores = len(os.sched_getaffinity(0))
     remedy = "training and judging share it; use a machine with two or more"
     return judged("cores", cores >= 2, str(cores), remedy)
 

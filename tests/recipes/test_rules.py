@@ -1,7 +1,6 @@
 """Values that no training works with are refused by name, whatever the recipe; the tables are verl's."""
 
 import functools
-import json
 
 import pytest
 from omegaconf import OmegaConf
@@ -10,7 +9,6 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import relations, rules
 from coding_model_project.launch.checks.checks import check_values
 from coding_model_project.launch.compose import compose_recipe
-from coding_model_project.launch.sizing import BUCKET, fill_bucket
 from tests.tables import tables
 
 CASES = tables("recipes")
@@ -63,38 +61,6 @@ def test_a_known_model_bounds_the_context(tmp_path):
     said = refusal("grpo", **{"actor_rollout_ref.model.path": str(tmp_path)})
     assert "data.max_prompt_length=96 + data.max_response_length=96: the model" in said
     assert "stay within 64" in said
-
-
-LLAMA = CASES["llama"]
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_the_bucket_of_a_weight_sync_holds_the_largest_tensor(tmp_path, known):
-    """108 MiB in single precision, by the shape, or by the weights' headers for other model types."""
-    kind = "llama" if known else "other"
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"model_type": kind}))
-    tensor = {"dtype": "BF16", "shape": [49152, 576], "data_offsets": [0, 0]}
-    header = json.dumps({"__metadata__": {}, "norm": tensor | {"shape": [576]}, "embed": tensor})
-    weights = len(header).to_bytes(8, "little") + header.encode()
-    (tmp_path / "model.safetensors").write_bytes(weights)
-    path = {"actor_rollout_ref.model.path": str(tmp_path)}
-    said = refusal("grpo", **path, **{BUCKET: 64})
-    assert f"{BUCKET}=64" in said
-    assert "set it to 108 or more" in said
-
-    config = composed("grpo").copy()
-    fill_bucket(config)
-    assert OmegaConf.select(config, BUCKET) == 64  # the tiny model needs less
-    config = compose_recipe("grpo", ["hardware=cpu", f"actor_rollout_ref.model.path={tmp_path}"])
-    check_values(config)
-    fill_bucket(config)
-    assert OmegaConf.select(config, BUCKET) == 108
-
-
-def test_a_weight_sync_between_gpus_needs_no_such_bucket(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
-    path = f"actor_rollout_ref.model.path={tmp_path}"
-    check_values(compose_recipe("grpo", ["hardware=gpu_1x", path, f"{BUCKET}=64"]))
 
 
 def test_a_logger_whose_package_is_missing(monkeypatch):

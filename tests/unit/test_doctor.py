@@ -17,7 +17,6 @@ from coding_model_project.doctor import Finding, Status, machine
 from coding_model_project.errors import SandboxError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.launch import sizing
-from coding_model_project.launch.checks.machine_checks import cpu_need
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.sizing import needed_gb
 from coding_model_project.runs.accelerators import Gpu
@@ -163,20 +162,6 @@ def test_disk_once_for_both_folders(tmp_path, monkeypatch, free_gb, status):
     finding = only(machine.disk(tmp_path / "not" / "yet"))
     assert finding.status == status
     assert "outputs/ and data/" in finding.finding
-
-
-@pytest.mark.slow
-def test_cpus_that_ray_cannot_reserve_are_a_problem(gpu, monkeypatch):
-    for profile, cpus in machine.CPUS.items():
-        need = cpu_need(compose_recipe("grpo", [f"hardware={profile}"]))
-        assert cpus == need.total
-    monkeypatch.setattr(machine, "counted_cpus", lambda: 5)
-    finding = only(machine.cores())
-    assert finding.status is Status.problem
-    assert finding.finding.endswith("Ray counts 5, and hardware=gpu_1x reserves 6")
-    assert finding.remedy.endswith("doctor --profile gpu_1x names the keys to set")
-    monkeypatch.setattr(machine, "counted_cpus", lambda: 6)
-    assert only(machine.cores()).status is not Status.problem
 
 
 def test_small_limits_are_warnings(cpu, monkeypatch):

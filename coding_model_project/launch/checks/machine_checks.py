@@ -14,7 +14,6 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.contained import is_ours
-from coding_model_project.control_groups import cpu_quota, least
 from coding_model_project.errors import ClusterError, ConfigError
 
 ADDRESS = "ray_kwargs.ray_init.address"
@@ -105,11 +104,10 @@ def _recorded() -> str | None:
         return None
 
 
-# ── CPUs, GPUs and attention of this host ─────────────────────────────────────────────────────────────
+# ── the CPUs and GPUs that verl reserves, and the attention of this host ──────────────────────────────
 
 
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
-_CPUS, _GPUS = "ray_kwargs.ray_init.num_cpus", "ray_kwargs.ray_init.num_gpus"
 ROLLOUT = "actor_rollout_ref.rollout"
 _ATTENTION = "override_config.attn_implementation"
 FLASH = "flash_attention_2"
@@ -161,65 +159,6 @@ def cpu_need(config: DictConfig) -> CpuNeed:
         units=OmegaConf.select(config, UNITS),
         trainer=per_node * config.trainer.nnodes + CPUS_OF_A_ROLLOUT_GPU * own_gpus(config),
         per_node=per_node,
-    )
-
-
-def counted_cpus(root: Path = Path("/")) -> int:
-    """Count CPUs as Ray 2.60's `get_num_cpus` does: by a container's quota or cpuset, else all.
-
-    Args:
-        root: the root of the file system to read cgroups from.
-    """
-    everything = os.cpu_count() or 1
-    if os.environ.get("RAY_USE_MULTIPROCESSING_CPU_COUNT"):
-        return everything
-    groups = root / "sys/fs/cgroup"
-    quota = least(cpu_quota, [groups, groups / "cpu"], default=everything)
-    chosen = least(_set_size, [groups / "cpuset"], default=everything)
-    return int(max(1, min(everything, quota, chosen)))
-
-
-def _set_size(group: Path) -> int:
-    """Return the size of a group's CPU set, such as 0-3,8."""
-    found: set[int] = set()
-    for part in (group / "cpuset.cpus").read_text().strip().split(","):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return len(found)
-
-
-def check_cpus(config: DictConfig) -> None:
-    """Check that a Ray started here has the CPUs and devices that verl reserves; else it waits forever.
-
-    If the run joins a cluster, `verl_ext.cluster.membership` checks its nodes instead.
-
-    Raises:
-        ConfigError: there are too few; the message names the keys and the number needed.
-    """
-    if joined_ray(config):
-        return
-    counted = OmegaConf.select(config, _CPUS) or counted_cpus()
-    if message := too_few_cpus(cpu_need(config), counted):
-        raise ConfigError(message)
-    trained_on = config.trainer.nnodes * config.trainer.n_gpus_per_node
-    needed, devices = trained_on + own_gpus(config), OmegaConf.select(config, _GPUS)
-    if devices is not None and devices < needed:
-        raise ConfigError(
-            f"{_GPUS}={devices}: trainer and rollout reserve {trained_on} + {needed - trained_on} "
-            f"devices; the run would wait forever: set it to {needed}"
-        )
-
-
-def too_few_cpus(need: CpuNeed, counted: int) -> str:
-    """Return a message if Ray counts fewer CPUs than needed, else an empty string."""
-    if need.total <= counted:
-        return ""
-    way = f"{_CPUS}={need.total}"
-    if counted > need.others:
-        way = f"{UNITS}={min(need.units, counted - need.others)}, or {way}"
-    return (
-        f"{UNITS}={need.units}: with {need.others} for the trainer Ray must reserve {need.total} CPUs, "
-        f"and it counts {counted} here; the run would wait forever: set {way}"
     )
 
 

@@ -12,13 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.configs.schema import TrainingMode, mode_of
 from coding_model_project.launch.checks.machine_checks import ulysses
-from coding_model_project.launch.sizing import (
-    BUCKET,
-    bucket_mb,
-    config_file,
-    model_section,
-    shape_of,
-)
+from coding_model_project.launch.sizing import config_file, model_section, shape_of
 from coding_model_project.synthetic.tiny_model import TinyModelConfig
 
 _get = OmegaConf.select
@@ -114,16 +108,6 @@ def micro_batches_that_do_not_divide(config: DictConfig) -> str | None:
     return (
         f"{_ACTOR}.ppo_micro_batch_size_per_gpu={micro}: a rank gets {samples} samples of a mini-batch, "
         f"not a multiple: set it to {math.gcd(samples, micro)}"
-    )
-
-
-def too_small_a_bucket(config: DictConfig) -> str | None:
-    size = _get(config, BUCKET)
-    if size is None or size >= (needed := bucket_mb(config)):
-        return None
-    return (
-        f"{BUCKET}={size}: the largest tensor of {config.actor_rollout_ref.model.path} must fit: "
-        f"set it to {needed} or more, or to null"
     )
 
 
@@ -292,6 +276,6 @@ def broken(config: DictConfig) -> str | None:
     chosen += (too_short_a_rollout, too_long_for_the_model, too_small_a_token_budget)
     if "actor_rollout_ref" in config:
         chosen += (devices_that_do_not_divide, micro_batches_that_do_not_divide)
-        chosen += (too_small_a_bucket, heads_over_tensor_parallel, samples_over_ranks)
+        chosen += (heads_over_tensor_parallel, samples_over_ranks)
     chosen += (heads_over_ulysses, logger_without_its_package)
     return next((message for relation in chosen if (message := relation(config))), None)

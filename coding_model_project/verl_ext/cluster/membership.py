@@ -249,28 +249,34 @@ Free = Mapping[str, Mapping[str, float]]
 """Free resources by node."""
 
 
-def check_capacity(config: DictConfig) -> None:
-    """Make sure that the cluster has free what verl reserves.
+def check_capacity(config: DictConfig, *, alone: bool) -> None:
+    """Make sure that the Ray of this process has free what verl reserves.
+
+    Args:
+        alone: whether this run has started the Ray, so that no other one can free anything.
 
     Raises:
         ConfigError: resources are missing; names the keys and the nodes' counts.
     """
-    if message := wait_while(lambda nodes: missing_for(config, nodes)):
-        raise ConfigError(message)
+    within_s = 0.0 if alone else _FREED_S
+    if message := wait_while(lambda nodes: missing_for(config, nodes), within_s):
+        own = "; the run's own Ray has ray_kwargs.ray_init.num_cpus and num_gpus, or this machine's"
+        raise ConfigError(message + own * alone)
 
 
-def wait_while(lack: Callable[[Free], str]) -> str:
+def wait_while(lack: Callable[[Free], str], within_s: float = _FREED_S) -> str:
     """Wait for resources that an earlier run is still releasing.
 
     Args:
         lack: returns a message about the resources that the nodes lack; empty if they suffice.
+        within_s: most seconds to wait.
 
     Returns:
         The last message; empty if the resources are free.
     """
     import ray._private.state as state
 
-    deadline = time.monotonic() + _FREED_S
+    deadline = time.monotonic() + within_s
     while (message := lack(state.available_resources_per_node())) and time.monotonic() < deadline:
         time.sleep(1.0)
     return message
