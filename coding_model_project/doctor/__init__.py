@@ -82,10 +82,8 @@ def diagnose(folder: Path, *, imports: bool = False) -> list[Finding]:
         "open files": machine.open_files,
         "ray session": machine.ray,
         "git": machine.git,
-        "wandb": machine.wandb,
-        "hub": machine.hub,
     }
-    with ThreadPoolExecutor(len(checks)) as pool:  # the checks of the sandbox and the Hub are slow
+    with ThreadPoolExecutor(len(checks)) as pool:  # the check of the sandbox is slow
         found = pool.map(attempt, checks, checks.values())
         findings = [finding for answer in found for finding in answer]
     return [*findings, *(machine.imports() if imports else ())]

@@ -8,10 +8,7 @@ import resource
 import shutil
 import subprocess
 import sys
-import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -173,7 +170,7 @@ def _blocks(path: Path) -> int:
         return 0
 
 
-# ── Python, pinned packages, git, W&B and the Hub ─────────────────────────────────────────────────────
+# ── Python, pinned packages and git ─────────────────────────────────────────────────────
 
 
 _BOTH = {"verl": "0.9.1", "ray": "2.60.0", "tensordict": "0.10.0", "TransferQueue": "0.1.11"}
@@ -184,9 +181,6 @@ PINNED = {
 """Versions that verl depends on, as pinned in requirements/*.txt (a test compares)."""
 
 PYTHONS = {"cpu": ((3, 11),), "gpu": ((3, 11), (3, 12)), "base": ((3, 11), (3, 12), (3, 13))}
-
-HUB_TIMEOUT_S = 3.0
-_HUB = "https://huggingface.co"
 
 
 def version(distribution: str) -> str | None:
@@ -259,51 +253,6 @@ def git() -> Finding:
     if shutil.which("git"):
         return ok("git", "runs record their commit")
     return warning("git", "not found; runs will not record their commit", "install git")
-
-
-def wandb() -> Finding:
-    """Check W&B, which runs use only if `trainer.logger` has it, by default offline."""
-    mode = os.environ.get("WANDB_MODE", "offline")
-    found = f"{mode}{'' if 'WANDB_MODE' in os.environ else ' by default'}"
-    netrc = Path.home() / ".netrc"
-    logged_in = netrc.is_file() and "wandb" in netrc.read_text(errors="replace")
-    if mode != "online" or "WANDB_API_KEY" in os.environ or logged_in:
-        return ok("wandb", f"{found}; used if trainer.logger has it")
-    return warning("wandb", f"{found}, but no API key is set", "wandb login, or WANDB_MODE=offline")
-
-
-def hub() -> Finding:
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        return ok("hub", "HF_HUB_OFFLINE is set; models come from this machine only")
-    url = os.environ.get("HF_ENDPOINT") or _HUB
-    failure = _ask(url)
-    if failure is None:
-        return ok("hub", f"{url} answers")
-    remedy = (
-        "local paths and the embedded data sets work without it; HF_HUB_OFFLINE=1 skips the wait"
-    )
-    return warning("hub", f"cannot reach {url}: {failure}", remedy)
-
-
-def _ask(url: str) -> str | None:
-    """Return why a server does not answer, or None if it answers with any status."""
-    failure: list[str | None] = []
-
-    def head() -> None:
-        try:
-            request = urllib.request.Request(url, method="HEAD")
-            urllib.request.urlopen(request, timeout=HUB_TIMEOUT_S).close()
-            failure.append(None)
-        except urllib.error.HTTPError:
-            failure.append(None)
-        except (OSError, ValueError) as error:
-            failure.append(" ".join(str(getattr(error, "reason", error)).split()))
-
-    # Name resolution has no time-out, so the thread may have to be abandoned.
-    thread = threading.Thread(target=head, daemon=True)
-    thread.start()
-    thread.join(HUB_TIMEOUT_S)
-    return failure[0] if failure else f"no answer in {HUB_TIMEOUT_S:g} s"
 
 
 # ── real imports ──────────────────────────────────────────────────────────────────────────────────
