@@ -7,21 +7,17 @@ mix. `step.json`, written last, marks a step as done and records its inputs and 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
 
-import psutil
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -129,38 +125,6 @@ def _last_words(log: Path) -> str:
     nonempty = [line.strip() for line in lines if line.strip()]
     errors = [line for line in nonempty if line.startswith("error: ")]
     return (errors or nonempty or ["no output"])[-1]
-
-
-# ── memory ────────────────────────────────────────────────────────────────────────────────────────
-
-
-class PeakMemory:
-    """A sampler of the process tree's proportional set size, which counts shared pages once.
-
-    It samples every 5 s, because a reading takes the kernel a tenth of a second.
-    """
-
-    def __init__(self) -> None:
-        self.peak_gb = 0.0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _sample(self) -> None:
-        root = psutil.Process()
-        while not self._stop.wait(5.0):
-            total = 0
-            for process in [root, *root.children(recursive=True)]:
-                with contextlib.suppress(psutil.Error):
-                    total += process.memory_full_info().pss
-            self.peak_gb = max(self.peak_gb, total / 2**30)
 
 
 # ── steps that run once per content of their inputs ──────────────────────────────────────────────────

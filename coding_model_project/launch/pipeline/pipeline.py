@@ -20,7 +20,7 @@ from coding_model_project.launch.checks.checks import check_values
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.pipeline import outcome
 from coding_model_project.launch.run import make_absolute
-from coding_model_project.launch.steps import Done, PeakMemory, Phase, Step, carry_out
+from coding_model_project.launch.steps import Done, Phase, Step, carry_out
 from coding_model_project.runs.folder import sole_writer
 from coding_model_project.synthetic.prepare import prepare
 
@@ -55,14 +55,14 @@ def main(config: DictConfig) -> None:
     _check_phases(settings)
     prepare(config.coding, settings.model, say=print)
     start_sentinel()
-    with sole_writer(settings.root, "pipeline"), PeakMemory() as memory:
+    with sole_writer(settings.root, "pipeline"):
         phases: list[Phase] = []
         model = settings.model
         for name in settings.phases:
             steps.console.rule(f"[bold]{name}")
             phases.append(_run_phase(Work(settings, name, model)))
             model = model if name == _CONTROL else phases[-1].model
-        rows = outcome.write(settings.root, phases, peak_gb=memory.peak_gb)
+        rows = outcome.write(settings.root, phases)
     link = settings.root / "model"  # relative, so that the folder can be moved
     link.unlink(missing_ok=True)
     link.symlink_to(os.path.relpath(model, link.parent), target_is_directory=True)
