@@ -163,11 +163,6 @@ class DPOConfig:
         "Treatment of a pair with a side over `data.max_length` tokens: `set_aside` drops and counts it, "
         "`error` ends the run. Pairs are never truncated.",
     )
-    cache_dir: str = key(
-        "${coding.data_dir}/reference",
-        "Folder for the reference's log-probabilities, keyed by a hash of model, pairs and tokens. Runs "
-        "that differ only in other settings share them.",
-    )
 
 
 @dataclass
