@@ -9,7 +9,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.pipeline import outcome
 from coding_model_project.launch.pipeline.pipeline import PipelineSettings
-from coding_model_project.launch.steps import Phase, Step, carry_out
+from coding_model_project.launch.steps import Phase, carry_out
 from tests.pages import packed
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
@@ -28,8 +28,7 @@ class Kitchen:
 
     def bake(self, *options):
         command = ("bake", f"--from={self.ingredient}", *options)
-        step = Step(phase="sft", verb="rows", command=command, reads=(self.ingredient,))
-        return carry_out(step, self.root, self._make)
+        return carry_out(self.root, "sft/rows", command, [self.ingredient], self._make)
 
     def _make(self, folder):
         self.n_made += 1

@@ -20,7 +20,7 @@ from coding_model_project.launch.checks.checks import check_values
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.pipeline import outcome
 from coding_model_project.launch.run import make_absolute
-from coding_model_project.launch.steps import Done, Phase, Step, carry_out
+from coding_model_project.launch.steps import Done, Phase, carry_out
 from coding_model_project.runs.folder import sole_writer
 from coding_model_project.synthetic.prepare import prepare
 
@@ -203,8 +203,8 @@ class Work:
         reads: Sequence[Path],
         make: Callable[[Path], Sequence[Path]],
     ) -> Done:
-        step = Step(phase=self.phase, verb=verb, command=tuple(command), reads=tuple(reads))
-        self.done.append(carry_out(step, self.settings.root, make))
+        name = f"{self.phase}/{verb}"
+        self.done.append(carry_out(self.settings.root, name, command, reads, make))
         return self.done[-1]
 
 
