@@ -77,7 +77,6 @@ def diagnose(folder: Path, *, imports: bool = False) -> list[Finding]:
         "/dev/shm": machine.shared_memory,
         "cores": machine.cores,
         "sandbox": machine.sandbox,
-        "languages": machine.languages,
         "disk": lambda: machine.disk(folder),
         "open files": machine.open_files,
         "ray session": machine.ray,

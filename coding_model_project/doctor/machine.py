@@ -27,7 +27,6 @@ from coding_model_project.isolation.confine import Tier
 from coding_model_project.launch.device import default_hardware
 from coding_model_project.launch.sizing import free_memory_gb
 from coding_model_project.runs import accelerators
-from coding_model_project.sandbox.embedded.languages.toolchains import summary
 from coding_model_project.sandbox.embedded.supervisor import strongest, why_not
 
 MEMORY_GB = {"cpu": 6, "gpu_1x": 48, "gpu_8x": 200, "gpu_multi": 200}
@@ -103,14 +102,6 @@ def sandbox() -> Finding:
     remedy = "allow user namespaces, or use a kernel ≥ 5.13 with Landlock"
     missing = why_not(Tier.seccomp, sys.executable)
     return problem("sandbox", f"resource limits only; for seccomp: {missing}", remedy)
-
-
-def languages() -> Finding | list[Finding]:
-    """Report the languages of programs; only Python is required."""
-    try:
-        return ok("languages", summary(strongest(Tier.rlimit, sys.executable)))
-    except SandboxError:
-        return []  # the sandbox check reports it
 
 
 def disk(folder: Path) -> list[Finding]:

@@ -20,7 +20,7 @@ from verl.utils.dataset.dataset_utils import SFTTensorCollator
 from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
 from verl.utils.tokenizer.chat_template import extract_system_prompt_and_generation
 
-from coding_model_project.configs.schema import DPOLoss, TooLong
+from coding_model_project.configs.schema import DPOLoss
 from coding_model_project.errors import ConfigError
 
 Row = dict[str, torch.Tensor]
@@ -42,9 +42,9 @@ class PairDataset(MultiTurnSFTDataset):
             config: the whole configuration.
 
         Raises:
-            ConfigError: a pair is too long and `coding.dpo.too_long=error`, or none is left.
+            ConfigError: no pair is left.
         """
-        # Checked below, since verl would truncate a pair that is too long, or stop when it reaches it.
+        # Set aside below, since verl would truncate a pair that is too long, or stop when it reaches it.
         data = config.data.copy()
         data.max_length = sys.maxsize
         super().__init__(list(files), tokenizer, data)
@@ -59,11 +59,6 @@ class PairDataset(MultiTurnSFTDataset):
             elif longest <= config.data.max_length:
                 kept.append(pair)
                 self.max_token = max(self.max_token, *(int(row["input_ids"].max()) for row in rows))
-            elif config.coding.dpo.too_long == TooLong.error.name:
-                raise ConfigError(
-                    f"data.max_length={config.data.max_length}: a pair has {longest} tokens (pair "
-                    f"{pair} of {', '.join(files)}); raise it, or set coding.dpo.too_long=set_aside"
-                )
             else:
                 n_long += 1
         self._kept = kept
