@@ -85,9 +85,10 @@ def test_what_goes_together_passes(given):
 
 def test_every_key_of_the_tables_is_some_recipes():
     absent = object()
-    ranges, cases, _ = rules.table()
-    keys = [key.rstrip("~") for rule in ranges for key in rule.full_keys]
-    keys += [case.key for case in cases]
+    of_rules = [rule.keys.items() for rule in rules.table()[0]]
+    keys = [
+        f"{group}.{name.rstrip('~')}" for one in of_rules for group, names in one for name in names
+    ]
     keys.remove("trainer.remove_previous_ckpt_in_save")  # read, but in no tree of verl's
     trees = [composed(recipe) for recipe in RECIPES]
     for key in keys:

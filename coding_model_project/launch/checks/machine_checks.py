@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -113,37 +112,10 @@ _ATTENTION = "override_config.attn_implementation"
 FLASH = "flash_attention_2"
 """verl's default (`verl.workers.config.model`)."""
 
-_CPUS_OF_A_GPU = 3
+CPUS_OF_A_GPU = 3
 """CPUs in the bundle of each training GPU: `max_colocate_count` of verl's `ResourcePoolManager`."""
 CPUS_OF_A_ROLLOUT_GPU = 2
 """The same where the rollout has GPUs of its own (`verl.workers.rollout.replica`)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuNeed:
-    """The CPUs that verl makes Ray reserve for a whole run, all at once.
-
-    TaskRunner, judges, vLLM's servers, agent loops and load balancers are default Ray actors, which
-    hold no CPU while they run. So a run trains even if all CPUs are reserved (an e2e test does).
-    """
-
-    units: int
-    """One for each of TransferQueue's storage units."""
-    trainer: int
-    """Bundles of the training GPUs, and of the rollout's own."""
-    per_node: int
-    """The part of `trainer` that one node must provide; a node's bundles are packed strictly."""
-    controller: int = 1
-    """TransferQueue's controller."""
-
-    @property
-    def total(self) -> int:
-        return self.units + self.others
-
-    @property
-    def others(self) -> int:
-        """CPUs that do not depend on the number of storage units."""
-        return self.trainer + self.controller
 
 
 def own_gpus(config: DictConfig) -> int:
@@ -152,14 +124,17 @@ def own_gpus(config: DictConfig) -> int:
     return (rollout.nnodes or 0) * rollout.n_gpus_per_node if rollout else 0
 
 
-def cpu_need(config: DictConfig) -> CpuNeed:
-    """Add up the CPUs that a GRPO configuration makes Ray reserve."""
-    per_node = _CPUS_OF_A_GPU * config.trainer.n_gpus_per_node
-    return CpuNeed(
-        units=OmegaConf.select(config, UNITS),
-        trainer=per_node * config.trainer.nnodes + CPUS_OF_A_ROLLOUT_GPU * own_gpus(config),
-        per_node=per_node,
-    )
+def reserved_cpus(config: DictConfig) -> tuple[int, int]:
+    """Return the CPUs that verl makes Ray reserve, all at once: for its storage units, and for all else.
+
+    Each of TransferQueue's storage units takes one, its controller one, and bundles of the training GPUs
+    and of the rollout's own the rest; a node's bundles are packed strictly. TaskRunner, judges, vLLM's
+    servers, agent loops and load balancers are default Ray actors, which hold no CPU while they run. So a
+    run trains even if all CPUs are reserved (an e2e test does).
+    """
+    training = config.trainer.nnodes * config.trainer.n_gpus_per_node
+    bundles = CPUS_OF_A_GPU * training + CPUS_OF_A_ROLLOUT_GPU * own_gpus(config)
+    return OmegaConf.select(config, UNITS), bundles + 1
 
 
 def choose_attention(config: DictConfig, model_key: str) -> str:

@@ -18,10 +18,8 @@ from coding_model_project.synthetic.tiny_model import TinyModelConfig
 _get = OmegaConf.select
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
-_LOGGER_PACKAGES = {
-    name: name for name in ("tensorboard", "wandb", "mlflow", "swanlab", "clearml", "trackio")
-}
-"""The package that each logger imports, only once Ray is up."""
+_LOGGERS = ("tensorboard", "wandb", "mlflow", "swanlab", "clearml", "trackio")
+"""Loggers that import a package of their name, only once Ray is up."""
 
 
 def too_short_a_rollout(config: DictConfig) -> str | None:
@@ -114,10 +112,9 @@ def micro_batches_that_do_not_divide(config: DictConfig) -> str | None:
 def logger_without_its_package(config: DictConfig) -> str | None:
     value = _get(config, "trainer.logger")
     for name in value if OmegaConf.is_list(value) else [value]:
-        package = _LOGGER_PACKAGES.get(str(name))
-        if package is not None and importlib.util.find_spec(package) is None:
+        if str(name) in _LOGGERS and importlib.util.find_spec(str(name)) is None:
             return (
-                f"trainer.logger={name}: its package is not installed: pip install {package}, or leave "
+                f"trainer.logger={name}: its package is not installed: pip install {name}, or leave "
                 f"{name} out of trainer.logger"
             )
     return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import re
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from importlib.util import find_spec
@@ -199,15 +198,3 @@ def _classes() -> dict[str, tuple[tuple[str, ...], frozenset[str]]]:
                     names = frozenset(one.id for one in own if isinstance(one, ast.Name))
                     found.setdefault(node.name, (bases, names))
     return found
-
-
-@functools.cache
-def registered(folder: str) -> tuple[str, ...]:
-    """Return the words that verl's source registers in a folder."""
-    root = config_dir().parents[1]
-    texts = (file.read_text() for file in sorted((root / folder).rglob("*.py")))
-    return tuple(
-        dict.fromkeys(
-            word for text in texts for word in re.findall(r'@register\(["\'](\w+)["\']\)', text)
-        )
-    )

@@ -112,10 +112,6 @@ class NodeServer:
         return self._served
 
 
-class _JudgeDied(SandboxError):
-    """Ray has lost an actor's process or node."""
-
-
 @dataclass(slots=True, eq=False)
 class _Place:
     """A node, and its server."""
@@ -152,7 +148,6 @@ class _Place:
             self.why = f"its judge did not answer within {within_s:.0f} s"
         except RayError as error:
             self.why = f"its judge died: {cause_of(error)}"
-            raise _JudgeDied(self.why) from error
         raise SandboxError(self.why)
 
 
@@ -274,12 +269,11 @@ class NodeServers:
                 await asyncio.sleep(_LOOK_S)
 
     async def _first_look(self, one: _Place) -> None:
-        with suppress(SandboxError):
-            try:
-                await self._look(one)
-            except _JudgeDied:  # a busy node may lose a process that starts
-                one.end()
-                await self._look(one)
+        for _ in range(2):  # a busy node may lose a process that starts
+            with suppress(SandboxError):
+                return await self._look(one)
+            one.end()
+        return None
 
     async def _look(self, one: _Place) -> None:
         """Start a node's server, or make sure that it serves.

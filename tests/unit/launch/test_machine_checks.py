@@ -12,8 +12,8 @@ from coding_model_project.errors import ClusterError, ConfigError
 from coding_model_project.launch.checks.machine_checks import (
     check_head,
     choose_attention,
-    cpu_need,
     joined_ray,
+    reserved_cpus,
 )
 from coding_model_project.launch.compose import compose_recipe
 from tests.tables import tables
@@ -32,7 +32,7 @@ def host(monkeypatch):
 
 @pytest.mark.parametrize(("overrides", "cpus"), CASES["profiles"])
 def test_what_a_profile_makes_ray_reserve(overrides, cpus):
-    assert cpu_need(compose_recipe("grpo", overrides)).total == cpus
+    assert sum(reserved_cpus(compose_recipe("grpo", overrides))) == cpus
 
 
 def test_attention_of_a_cluster_is_not_chosen_by_the_host_that_joins_it(host, monkeypatch):
