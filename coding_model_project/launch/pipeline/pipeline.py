@@ -252,7 +252,6 @@ class PipelineSettings:
     root: Path
     phases: tuple[str, ...]
     model: str
-    data_dir: Path
     problems: Path
     """The file of the training problems."""
     common: tuple[str, ...]
@@ -287,7 +286,6 @@ class PipelineSettings:
             root=Path(config.coding.run_dir),
             phases=phases,
             model=config.base_model,
-            data_dir=data_dir,
             problems=Path(config.coding.problems[0]).absolute(),
             common=(f"hardware={hardware}", f"coding.data_dir={data_dir}", *passed_on),
             tree=OmegaConf.to_container(config, resolve=True, enum_to_str=True),

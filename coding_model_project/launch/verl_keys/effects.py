@@ -135,13 +135,9 @@ def _found(
         return Found.of(text, *faults.get(key, (effect, why, "")))
     if known is not None and (known.why or known.write):
         return _advised(text, effect, known.why or why, known)
-    if _is_ours(key):
+    if key.partition(".")[0] == "coding":
         return Found.of(text, effect, why, f"{text} {OURS}", bare)
     return Found.of(text, effect, why, LEAVE_OUT)
-
-
-def _is_ours(key: str) -> bool:
-    return key.partition(".")[0] == "coding"
 
 
 def _advised(text: str, effect: Effect, why: str, known: Row) -> Found:
@@ -201,7 +197,7 @@ def _unread(key: str, config: DictConfig) -> str:
     """Return why a key has no effect beside other keys; empty if it has one."""
     ours = select(config, f"{_MANAGER}.name") == OUR_MANAGER
     in_own_recipe = select(config, f"{_MANAGER}.module.path") == OUR_MODULE
-    if _is_ours(key):
+    if key.partition(".")[0] == "coding":
         return "" if ours else f"read by {_MANAGER}.name={OUR_MANAGER} only"
     if ours and not in_own_recipe and key.startswith(OF_OTHER_MANAGERS):
         return "a recipe judges by itself (coding.reward, coding.sandbox)"
