@@ -45,6 +45,11 @@ def test_one_line_naming_the_key_its_value_and_the_way_out(recipe, key, value, s
     assert says in refusal(recipe, **{key: value})
 
 
+def test_another_judge_is_refused_also_where_a_preset_names_it():
+    said = refusal("grpo", **{"reward.custom_reward_function.path": "own.py"})
+    assert "judges by itself" in said
+
+
 def test_an_online_sampler_does_not_go_with_an_order_nor_rates_without_it():
     online = {"coding.training.sampler": "online"}
     assert "data.shuffle=false" in refusal("grpo", **online, **{"data.shuffle": False})

@@ -73,8 +73,8 @@ class Rule:
             value = OmegaConf.select(config, full, default=_ABSENT)
             may_be = value is _ABSENT or (value is None and full != key)
             if not may_be and not self.holds(value, names):
-                why = f"{self.why}: " * bool(self.why) + self.remedy
-                yield f"{full}={_shown(value)}: {why.format(**names)}"
+                said = f"{self.why}: {self.remedy}" if self.why else self.remedy
+                yield f"{full}={_shown(value)}: {said.format(**names)}"
 
 
 def _shown(value: Any) -> Any:
