@@ -25,7 +25,6 @@ IMPORTED = (
     "tests.composed_recipes",
     "coding_model_project.cli",
     "coding_model_project.data.training.training_files",
-    "coding_model_project.doctor.profile",
     "coding_model_project.evaluation.rejudging",
     "coding_model_project.grading.base",
     "coding_model_project.grading.instructions",

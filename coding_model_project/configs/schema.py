@@ -133,13 +133,6 @@ class DPOLoss(StrEnum):
     cdpo = "cdpo"
 
 
-class TooLong(StrEnum):
-    """The treatment of a pair that has more tokens than `data.max_length`."""
-
-    set_aside = "set_aside"
-    error = "error"
-
-
 @dataclass
 class DPOConfig:
     """Keys of `recipes.dpo`."""
@@ -157,16 +150,6 @@ class DPOConfig:
     )
     label_smoothing: float = key(
         0.0, "Assumed share of mislabelled pairs, below 0.5; for `cdpo` only.", unit="share"
-    )
-    too_long: TooLong = key(
-        TooLong.set_aside,
-        "Treatment of a pair with a side over `data.max_length` tokens: `set_aside` drops and counts it, "
-        "`error` ends the run. Pairs are never truncated.",
-    )
-    cache_dir: str = key(
-        "${coding.data_dir}/reference",
-        "Folder for the reference's log-probabilities, keyed by a hash of model, pairs and tokens. Runs "
-        "that differ only in other settings share them.",
     )
 
 

@@ -3,7 +3,6 @@
 Takes about two seconds and does not import torch, ray or verl, except in `machine.imports`.
 
     machine.py    versions, GPUs, memory, disk, limits, isolation, leftovers; real imports
-    profile.py    a hardware profile against a described machine
     verl_command.py  the keys of a command of main_ppo; shell_script.py reads its words
 """
 
@@ -78,15 +77,12 @@ def diagnose(folder: Path, *, imports: bool = False) -> list[Finding]:
         "/dev/shm": machine.shared_memory,
         "cores": machine.cores,
         "sandbox": machine.sandbox,
-        "languages": machine.languages,
         "disk": lambda: machine.disk(folder),
         "open files": machine.open_files,
         "ray session": machine.ray,
         "git": machine.git,
-        "wandb": machine.wandb,
-        "hub": machine.hub,
     }
-    with ThreadPoolExecutor(len(checks)) as pool:  # the checks of the sandbox and the Hub are slow
+    with ThreadPoolExecutor(len(checks)) as pool:  # the check of the sandbox is slow
         found = pool.map(attempt, checks, checks.values())
         findings = [finding for answer in found for finding in answer]
     return [*findings, *(machine.imports() if imports else ())]

@@ -8,10 +8,7 @@ import resource
 import shutil
 import subprocess
 import sys
-import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -27,18 +24,13 @@ from coding_model_project.extras import (
     program,
 )
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.launch.checks.machine_checks import counted_cpus
 from coding_model_project.launch.device import default_hardware
 from coding_model_project.launch.sizing import free_memory_gb
 from coding_model_project.runs import accelerators
-from coding_model_project.sandbox.embedded.languages.toolchains import summary
 from coding_model_project.sandbox.embedded.supervisor import strongest, why_not
 
 MEMORY_GB = {"cpu": 6, "gpu_1x": 48, "gpu_8x": 200, "gpu_multi": 200}
 """Free GiB that GRPO needs with each hardware profile and its model (a test compares)."""
-
-CPUS = {"gpu_1x": 6, "gpu_8x": 33}
-"""CPUs that GRPO reserves for a run, by profile (a test compares)."""
 
 OBJECT_STORE_MB = 500
 """Size of Ray's object store on a CPU, in /dev/shm."""
@@ -95,12 +87,7 @@ def shared_memory() -> Finding:
 
 
 def cores() -> Finding:
-    profile, cores = default_hardware(), len(os.sched_getaffinity(0))
-    counted = counted_cpus()
-    if profile in CPUS and counted < CPUS[profile]:
-        found = f"{cores}; Ray counts {counted}, and hardware={profile} reserves {CPUS[profile]}"
-        remedy = f"{program()} doctor --profile {profile} names the keys to set"
-        return problem("cores", found, remedy)
+    cores = len(os.sched_getaffinity(0))
     remedy = "training and judging share it; use a machine with two or more"
     return judged("cores", cores >= 2, str(cores), remedy)
 
@@ -115,14 +102,6 @@ def sandbox() -> Finding:
     remedy = "allow user namespaces, or use a kernel ≥ 5.13 with Landlock"
     missing = why_not(Tier.seccomp, sys.executable)
     return problem("sandbox", f"resource limits only; for seccomp: {missing}", remedy)
-
-
-def languages() -> Finding | list[Finding]:
-    """Report the languages of programs; only Python is required."""
-    try:
-        return ok("languages", summary(strongest(Tier.rlimit, sys.executable)))
-    except SandboxError:
-        return []  # the sandbox check reports it
 
 
 def disk(folder: Path) -> list[Finding]:
@@ -182,7 +161,7 @@ def _blocks(path: Path) -> int:
         return 0
 
 
-# ── Python, pinned packages, git, W&B and the Hub ─────────────────────────────────────────────────────
+# ── Python, pinned packages and git ─────────────────────────────────────────────────────
 
 
 _BOTH = {"verl": "0.9.1", "ray": "2.60.0", "tensordict": "0.10.0", "TransferQueue": "0.1.11"}
@@ -193,9 +172,6 @@ PINNED = {
 """Versions that verl depends on, as pinned in requirements/*.txt (a test compares)."""
 
 PYTHONS = {"cpu": ((3, 11),), "gpu": ((3, 11), (3, 12)), "base": ((3, 11), (3, 12), (3, 13))}
-
-HUB_TIMEOUT_S = 3.0
-_HUB = "https://huggingface.co"
 
 
 def version(distribution: str) -> str | None:
@@ -268,51 +244,6 @@ def git() -> Finding:
     if shutil.which("git"):
         return ok("git", "runs record their commit")
     return warning("git", "not found; runs will not record their commit", "install git")
-
-
-def wandb() -> Finding:
-    """Check W&B, which runs use only if `trainer.logger` has it, by default offline."""
-    mode = os.environ.get("WANDB_MODE", "offline")
-    found = f"{mode}{'' if 'WANDB_MODE' in os.environ else ' by default'}"
-    netrc = Path.home() / ".netrc"
-    logged_in = netrc.is_file() and "wandb" in netrc.read_text(errors="replace")
-    if mode != "online" or "WANDB_API_KEY" in os.environ or logged_in:
-        return ok("wandb", f"{found}; used if trainer.logger has it")
-    return warning("wandb", f"{found}, but no API key is set", "wandb login, or WANDB_MODE=offline")
-
-
-def hub() -> Finding:
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        return ok("hub", "HF_HUB_OFFLINE is set; models come from this machine only")
-    url = os.environ.get("HF_ENDPOINT") or _HUB
-    failure = _ask(url)
-    if failure is None:
-        return ok("hub", f"{url} answers")
-    remedy = (
-        "local paths and the embedded data sets work without it; HF_HUB_OFFLINE=1 skips the wait"
-    )
-    return warning("hub", f"cannot reach {url}: {failure}", remedy)
-
-
-def _ask(url: str) -> str | None:
-    """Return why a server does not answer, or None if it answers with any status."""
-    failure: list[str | None] = []
-
-    def head() -> None:
-        try:
-            request = urllib.request.Request(url, method="HEAD")
-            urllib.request.urlopen(request, timeout=HUB_TIMEOUT_S).close()
-            failure.append(None)
-        except urllib.error.HTTPError:
-            failure.append(None)
-        except (OSError, ValueError) as error:
-            failure.append(" ".join(str(getattr(error, "reason", error)).split()))
-
-    # Name resolution has no time-out, so the thread may have to be abandoned.
-    thread = threading.Thread(target=head, daemon=True)
-    thread.start()
-    thread.join(HUB_TIMEOUT_S)
-    return failure[0] if failure else f"no answer in {HUB_TIMEOUT_S:g} s"
 
 
 # ── real imports ──────────────────────────────────────────────────────────────────────────────────

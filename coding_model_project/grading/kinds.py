@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from coding_model_project.codec import to_json
+from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import DataError
 from coding_model_project.grading.base import (
     DEFAULT_ENVIRONMENT,
@@ -144,11 +145,14 @@ def _block(problem: Problem) -> str:
 
 
 def _harbor(parts: Parts) -> AnswerGrader:
-    sandbox = parts.execution.sandbox
-    make = sandbox.task_grader if isinstance(sandbox, Queues) else parts.tasks
-    if make is None:
+    if parts.tasks is None:
         raise DataError("this judge has no grader of Harbor tasks: pass tasks=harbor.task_grader")
-    return make(limiter=parts.limiter, breaker=parts.breaker, environment=parts.environment)
+    from coding_model_project.grading.retries import Limiter
+
+    # Tasks run on this machine, also where programs have a cluster with a queue of its own.
+    here = isinstance(parts.execution.sandbox, Queues)
+    limiter = Limiter(usable_cores()) if here else parts.limiter
+    return parts.tasks(limiter=limiter, breaker=parts.breaker, environment=parts.environment)
 
 
 def _math(parts: Parts) -> AnswerGrader:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,11 +19,10 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import OverrideParseException
 from omegaconf import OmegaConf
 
-from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError
-from coding_model_project.isolation.child import start_child
+from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.launch.checks import checks
 from coding_model_project.launch.compose import UNREADABLE, compose_recipe
-from coding_model_project.launch.steps import how_ended
+from coding_model_project.launch.steps import running
 from coding_model_project.redaction import redacted
 from coding_model_project.runs.folder import refuse_unusable
 
@@ -201,25 +199,12 @@ def run_member(name: str) -> None:
         saved.write_text(redacted(saved.read_text()))
     keys = [one for one in current.overrides.task if not one.startswith("coding.run_dir=")]
     quoted = str(folder).replace("'", "\\'")
-    command = [sys.executable, "-m", f"recipes.{name}", *keys, f"coding.run_dir='{quoted}'"]
     os.environ.setdefault("WANDB_RUN_GROUP", Path(current.sweep.dir).name)
     print(f"{folder.name}: in {folder}", flush=True)
-    code = _run(command)
-    if code == INTERRUPTED:
-        raise KeyboardInterrupt
-    if code:
-        message = f"{folder.name} {how_ended(code)}; run the same command again to resume"
-        print(f"error: {message}", file=sys.stderr, flush=True)
-        raise TrainingError(message)
-
-
-def _run(command: Sequence[str]) -> int:
-    """Run a child that receives this process's signals and does not outlive it; return its exit code."""
-    process = start_child(command)
-    forwarded = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(one, lambda n, _: process.send_signal(n)) for one in forwarded]
     try:
-        return process.wait()
-    finally:
-        for number, handler in zip(forwarded, before, strict=True):
-            signal.signal(number, handler)
+        with running([f"recipes.{name}", *keys, f"coding.run_dir='{quoted}'"], name=folder.name):
+            pass
+    except TrainingError as error:
+        message = f"{error}; run the same command again to resume"
+        print(f"error: {message}", file=sys.stderr, flush=True)
+        raise TrainingError(message) from error

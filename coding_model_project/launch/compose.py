@@ -94,6 +94,9 @@ def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
         raise ConfigError("\n".join(_faults(name, overrides, unknown)))
     _refuse_other_types(name, overrides, config)
     _refuse_rival_presets(overrides)
+    found = without_effect(name, overrides, config)
+    if of_rewards := {text: line for text, line, refused in found if refused}:
+        raise ConfigError("\n".join(_faults(name, overrides, of_rewards)))
     return config
 
 
@@ -129,12 +132,10 @@ def _refuse_other_types(name: str, overrides: list[str], config: DictConfig) -> 
     Raises:
         ConfigError: values have the wrong type; the message names key, value and default of each.
     """
-    keys = [override.lstrip("+~").split("=")[0] for override in overrides]
-    keys = [key for key in keys if "." in key and not key.startswith(("hydra.", "coding."))]
-    if not keys:
+    if not (own := _of_verl(overrides)):
         return
     usual, wrong = _usual(name, _chosen(overrides)), list[str]()
-    for key in keys:
+    for key in own:
         try:
             before, now = OmegaConf.select(usual, key), OmegaConf.select(config, key)
         except OmegaConfBaseException:  # refers to a key that has no value yet
@@ -143,6 +144,13 @@ def _refuse_other_types(name: str, overrides: list[str], config: DictConfig) -> 
             wrong.append(f"{key}={now}: set it to {expected}, such as the default, {before}")
     if wrong:
         raise ConfigError("\n".join(wrong))
+
+
+def _of_verl(overrides: list[str]) -> dict[str, str]:
+    """Return the overrides of verl's keys, by key."""
+    found = {override.lstrip("+~").split("=")[0]: override for override in overrides}
+    own = {key: given for key, given in found.items() if "." in key}
+    return {key: given for key, given in own.items() if not key.startswith(("hydra.", "coding."))}
 
 
 _OPEN = (
@@ -181,11 +189,14 @@ def _usual(name: str, overrides: tuple[str, ...]) -> DictConfig:
     return composed(config_dir(name), name, list(overrides))
 
 
-def without_effect(name: str, overrides: list[str], config: DictConfig) -> Iterator[str]:
-    """Yield a line for each override that verl accepts and does not use."""
-    if "actor_rollout_ref" in config:
+def without_effect(
+    name: str, overrides: list[str], config: DictConfig
+) -> Iterator[tuple[str, str, bool]]:
+    """Yield overrides that verl accepts and does not use; see `rules.without_effect`."""
+    own = _of_verl(overrides)
+    if own and "actor_rollout_ref" in config:
         chosen = _chosen(_with_search_path(name, overrides))
-        yield from rules.without_effect(overrides, _usual(name, chosen), config)
+        yield from rules.without_effect(own.values(), _usual(name, chosen), config)
 
 
 def recorded_config(path: Path, run_dir: str) -> DictConfig:

@@ -6,6 +6,7 @@ Heavy imports happen after the checks, so a misspelt key or a missing file fails
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shlex
@@ -124,7 +125,7 @@ def _before_hydra(name: str, arguments: Arguments) -> list[str]:
         if not arguments.shows:
             checks.check_values(config)
             refuse_unusable("coding.run_dir", config.coding.run_dir)
-            for line in without_effect(name, [*arguments.overrides, *ours], config):
+            for _, line, _ in without_effect(name, [*arguments.overrides, *ours], config):
                 print(line)
     return ours
 
@@ -238,9 +239,8 @@ def _attempt(
     end_attempt(run.path, attempt)
 
 
-def _say(line: str) -> None:
-    """Print a line at once: in a log, it comes before the errors that follow it."""
-    print(line, flush=True)
+_say = functools.partial(print, flush=True)
+"""Prints a line at once: in a log, it comes before the errors that follow it."""
 
 
 @contextlib.contextmanager

@@ -7,21 +7,17 @@ mix. `step.json`, written last, marks a step as done and records its inputs and 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
 
-import psutil
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -116,12 +112,8 @@ def running(
         raise KeyboardInterrupt
     if code:
         why = "; see above" if log is None else f": {_last_words(log)} (log: {log})"
-        raise TrainingError(f"{name or command[0]} {how_ended(code)}{why}")
-
-
-def how_ended(code: int) -> str:
-    """Return how a process that failed ended."""
-    return f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
+        how = f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
+        raise TrainingError(f"{name or command[0]} {how}{why}")
 
 
 def _last_words(log: Path) -> str:
@@ -131,66 +123,9 @@ def _last_words(log: Path) -> str:
     return (errors or nonempty or ["no output"])[-1]
 
 
-# ── memory ────────────────────────────────────────────────────────────────────────────────────────
-
-
-class PeakMemory:
-    """A sampler of the process tree's proportional set size, which counts shared pages once.
-
-    It samples every 5 s, because a reading takes the kernel a tenth of a second.
-    """
-
-    def __init__(self) -> None:
-        self.peak_gb = 0.0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _sample(self) -> None:
-        root = psutil.Process()
-        while not self._stop.wait(5.0):
-            total = 0
-            for process in [root, *root.children(recursive=True)]:
-                with contextlib.suppress(psutil.Error):
-                    total += process.memory_full_info().pss
-            self.peak_gb = max(self.peak_gb, total / 2**30)
-
-
 # ── steps that run once per content of their inputs ──────────────────────────────────────────────────
 
 DONE = "step.json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A command of a phase."""
-
-    phase: str
-    verb: str
-    """The second part of the step's name, after the phase."""
-    command: tuple[str, ...]
-    """Module and arguments, except the output folder."""
-    reads: tuple[Path, ...]
-    """Input files that the command names, directly or by folder; identified by content, not path."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.phase}/{self.verb}"
-
-    def inputs(self) -> dict[str, str]:
-        """Return everything that the outcome depends on, by name."""
-        command = " ".join(self.command)
-        for folder in sorted({path.parent for path in self.reads}, key=lambda p: -len(str(p))):
-            command = command.replace(str(folder), "")
-        files = {f"{path.name} [{i}]": fingerprint(path) for i, path in enumerate(self.reads)}
-        return {"command": command, "grader": GRADER_VERSION, **files}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,20 +158,29 @@ class Phase:
     """The folder of the evaluation with repair rounds."""
 
 
-def carry_out(step: Step, root: Path, make: Callable[[Path], Sequence[Path]]) -> Done:
+def carry_out(
+    root: Path,
+    name: str,
+    command: Sequence[str],
+    reads: Sequence[Path],
+    make: Callable[[Path], Sequence[Path]],
+) -> Done:
     """Run a step, or reuse its result from an earlier start.
 
     Args:
         root: the pipeline's folder.
+        name: the step's phase and what it does there, such as "sft/train".
+        command: module and arguments, except the output folder.
+        reads: input files that the command names, directly or by folder; identified by content, not path.
         make: function that runs the command for an output folder, resuming what is in there, and
             returns the files that later steps read.
 
     Raises:
         ConfigError: a file of the earlier result has changed since.
     """
-    inputs = step.inputs()
+    inputs = _inputs(command, reads)
     key = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:8]
-    folder = root / step.phase / f"{step.verb}-{key}"
+    folder = root / f"{name}-{key}"
     if (folder / DONE).exists():
         done = read_done(folder)
         now = {path: fingerprint(Path(path)) for path in done.outputs}
@@ -245,20 +189,20 @@ def carry_out(step: Step, root: Path, make: Callable[[Path], Sequence[Path]]) ->
                 f"{done.name}: its output files have changed ({'; '.join(changed)}): restore them, or "
                 f"delete {done.folder} to run the step again"
             )
-        console.print(f"[bold]{step.name}[/]: already done, in {folder}")
+        console.print(f"[bold]{name}[/]: already done, in {folder}")
         return done
-    for other in sorted((root / step.phase).glob(f"{step.verb}-*/{DONE}")):
+    for other in sorted(root.glob(f"{name}-*/{DONE}")):
         changed = "; ".join(changes(read_done(other.parent).inputs, inputs))
         console.print(
-            f"{step.name}: differs from {other.parent}, which is kept ({changed})", style="dim"
+            f"{name}: differs from {other.parent}, which is kept ({changed})", style="dim"
         )
-    console.print(f"[bold]{step.name}[/] in {folder}")
+    console.print(f"[bold]{name}[/] in {folder}")
     started = time.monotonic()
     left = make(folder)
     summary = RunFolder(folder).summary  # of a run, which may have been resumed
     attempts_s = float(json.loads(summary.read_text())["seconds"]) if summary.exists() else 0.0
     done = Done(
-        name=step.name,
+        name=name,
         folder=str(folder),
         inputs=inputs,
         outputs={str(path): fingerprint(path) for path in left},
@@ -266,6 +210,15 @@ def carry_out(step: Step, root: Path, make: Callable[[Path], Sequence[Path]]) ->
     )
     write_json(folder / DONE, asdict(done))
     return done
+
+
+def _inputs(command: Sequence[str], reads: Sequence[Path]) -> dict[str, str]:
+    """Return everything that a step's outcome depends on, by name."""
+    words = " ".join(command)
+    for folder in sorted({path.parent for path in reads}, key=lambda p: -len(str(p))):
+        words = words.replace(str(folder), "")
+    files = {f"{path.name} [{i}]": fingerprint(path) for i, path in enumerate(reads)}
+    return {"command": words, "grader": GRADER_VERSION, **files}
 
 
 def read_done(folder: Path) -> Done:

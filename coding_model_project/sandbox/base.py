@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
 
 from coding_model_project.types import Execution, Input, Limits, Program
 
@@ -79,10 +79,6 @@ class Queues(Protocol):
     """
 
     queues: Literal[True]
-
-    def task_grader(self, **options: Any) -> Any:
-        """Return a grader of Harbor tasks on those machines, with `HarborGrader`'s arguments."""
-        ...
 
 
 @runtime_checkable

@@ -39,8 +39,7 @@ class World:
             f"data.train_batch_size={N_PROBLEMS}",
         ]
         if recipe == "dpo":
-            own = [f"coding.dpo.cache_dir={run_dir}/reference", "data.micro_batch_size_per_gpu=2"]
-            return [*shared, *own, f"model.path={self.root}/{model}"]
+            return [*shared, "data.micro_batch_size_per_gpu=2", f"model.path={self.root}/{model}"]
         if recipe == "sft":
             return [*shared, f"model.path={self.root}/{model}", "data.micro_batch_size_per_gpu=4"]
         return [

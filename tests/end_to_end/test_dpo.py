@@ -153,11 +153,10 @@ def test_it_trains_exports_and_goes_on_as_if_nothing_had_happened(
 
     def train(run_dir: Path) -> str:
         overrides = [*world.overrides(run_dir, "dpo"), *steps, "optim.lr=1e-3"]
-        cache = f"coding.dpo.cache_dir={tmp_path}/reference"
-        carry_out(RECIPE, compose_recipe("dpo", [*overrides, cache]))
+        carry_out(RECIPE, compose_recipe("dpo", overrides))
         return capsys.readouterr().out
 
-    assert "reference log-probabilities of 12 pairs: computed" in train(whole)
+    assert "data.train_files: 12 pairs" in train(whole)
     losses = metrics(whole, "dpo/loss")
     assert losses[1] == pytest.approx(0.693147, abs=1e-4)  # the policy is the reference
     margins = metrics(whole, "dpo/margin")
@@ -174,6 +173,6 @@ def test_it_trains_exports_and_goes_on_as_if_nothing_had_happened(
     # What a kill after the second step leaves.
     shutil.copytree(whole / "checkpoints/global_step_2", resumed / "checkpoints/global_step_2")
     (resumed / "checkpoints/latest_checkpointed_iteration.txt").write_text("2")
-    assert "read from" in train(resumed)
+    train(resumed)
     again = metrics(resumed, "dpo/loss")
     assert again == pytest.approx({step: losses[step] for step in (3, 4)}, rel=1e-5)

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from coding_model_project.launch.checks.machine_checks import cpu_need
+from coding_model_project.launch.checks.machine_checks import reserved_cpus
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.runs.checkpoint_store import CheckpointStore
 from coding_model_project.runs.rollouts import read_all_rollouts, read_ungradable
@@ -66,7 +66,7 @@ def test_an_adapter_trains_on_what_can_be_judged_killed_then_resumed_elsewhere_t
         "trainer.logger=[console,file,tensorboard,wandb]",
     ]
     # As many CPUs as verl reserves, and none more: with four it would wait for ever.
-    need = cpu_need(compose_recipe("grpo", ["hardware=cpu"])).total
+    need = sum(reserved_cpus(compose_recipe("grpo", ["hardware=cpu"])))
     overrides.append(f"ray_kwargs.ray_init.num_cpus={need}")
 
     first = Started(popen, "grpo", overrides, tmp_path, tmp_path / "log.txt")

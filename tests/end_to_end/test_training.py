@@ -16,7 +16,6 @@ import pytest
 
 from coding_model_project import cli
 from coding_model_project.errors import ConfigError, TrainingError
-from coding_model_project.launch.checks import relations
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
 from coding_model_project.runs.checkpoints import checkpoints_in
@@ -187,9 +186,8 @@ def test_an_adapter_beside_the_model_is_refused_without_an_accelerator(world, tm
         train("grpo", [*world.overrides(tmp_path), "experiment=lora"])
 
 
-@pytest.mark.soak  # test_guards.py has its time limit, test_rules.py the size that is needed
-def test_a_failed_weight_sync_ends_the_run(world, tmp_path, in_ray, monkeypatch):
-    monkeypatch.setattr(relations, "bucket_mb", lambda _: 0)  # otherwise refused before Ray starts
+@pytest.mark.soak  # test_guards.py has its time limit
+def test_a_failed_weight_sync_ends_the_run(world, tmp_path, in_ray):
     started = time.monotonic()
     with pytest.raises(TrainingError, match=r"update_weights_bucket_megabytes|weight sync"):
         train(

@@ -9,7 +9,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.pipeline import outcome
 from coding_model_project.launch.pipeline.pipeline import PipelineSettings
-from coding_model_project.launch.steps import Phase, Step, carry_out
+from coding_model_project.launch.steps import Phase, carry_out
 from tests.pages import packed
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
@@ -28,8 +28,7 @@ class Kitchen:
 
     def bake(self, *options):
         command = ("bake", f"--from={self.ingredient}", *options)
-        step = Step(phase="sft", verb="rows", command=command, reads=(self.ingredient,))
-        return carry_out(step, self.root, self._make)
+        return carry_out(self.root, "sft/rows", command, [self.ingredient], self._make)
 
     def _make(self, folder):
         self.n_made += 1
@@ -138,7 +137,7 @@ def test_each_phase_is_compared_with_the_previous_one(tmp_path):
     assert outcome.without_gain(rows, ["baseline", "sft", "dpo", "grpo", "repair"]) == [
         "dpo", "grpo",
     ]  # fmt: skip
-    better, same, worse, *_ = outcome.closing_lines(rows, 1.0)
+    better, same, worse, *_ = outcome.closing_lines(rows)
     assert better.startswith("sft: better than baseline by 37.5%, p =")
     assert same.startswith("dpo: no significant difference from sft")
     assert worse.startswith("grpo: worse than dpo by 25.0%")
@@ -151,7 +150,7 @@ def test_the_report_holds_tables_and_charts_and_trusts_no_name(tmp_path, kitchen
     (run / "summary.json").write_text(json.dumps(cost))
     done = replace(kitchen.bake(), name="sft/train", folder=str(run), seconds=60.0)
     sft = replace(phase(tmp_path, "<b>sft", 20), steps=(done,))
-    outcome.write(tmp_path / "out", [phase(tmp_path, "baseline", 5), sft], peak_gb=1.0)
+    outcome.write(tmp_path / "out", [phase(tmp_path, "baseline", 5), sft])
     page = (tmp_path / "out" / "report.html").read_text()
     assert "<b>" not in page.partition("<script>")[0]
     assert "&lt;b&gt;sft: better than baseline by 37.5%" in page

@@ -1,7 +1,6 @@
 """Values that no training works with are refused by name, whatever the recipe; the tables are verl's."""
 
 import functools
-import json
 
 import pytest
 from omegaconf import OmegaConf
@@ -10,7 +9,6 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import relations, rules
 from coding_model_project.launch.checks.checks import check_values
 from coding_model_project.launch.compose import compose_recipe
-from coding_model_project.launch.sizing import BUCKET, fill_bucket
 from tests.tables import tables
 
 CASES = tables("recipes")
@@ -47,6 +45,11 @@ def test_one_line_naming_the_key_its_value_and_the_way_out(recipe, key, value, s
     assert says in refusal(recipe, **{key: value})
 
 
+def test_another_judge_is_refused_also_where_a_preset_names_it():
+    said = refusal("grpo", **{"reward.custom_reward_function.path": "own.py"})
+    assert "judges by itself" in said
+
+
 def test_an_online_sampler_does_not_go_with_an_order_nor_rates_without_it():
     online = {"coding.training.sampler": "online"}
     assert "data.shuffle=false" in refusal("grpo", **online, **{"data.shuffle": False})
@@ -63,38 +66,6 @@ def test_a_known_model_bounds_the_context(tmp_path):
     said = refusal("grpo", **{"actor_rollout_ref.model.path": str(tmp_path)})
     assert "data.max_prompt_length=96 + data.max_response_length=96: the model" in said
     assert "stay within 64" in said
-
-
-LLAMA = CASES["llama"]
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_the_bucket_of_a_weight_sync_holds_the_largest_tensor(tmp_path, known):
-    """108 MiB in single precision, by the shape, or by the weights' headers for other model types."""
-    kind = "llama" if known else "other"
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"model_type": kind}))
-    tensor = {"dtype": "BF16", "shape": [49152, 576], "data_offsets": [0, 0]}
-    header = json.dumps({"__metadata__": {}, "norm": tensor | {"shape": [576]}, "embed": tensor})
-    weights = len(header).to_bytes(8, "little") + header.encode()
-    (tmp_path / "model.safetensors").write_bytes(weights)
-    path = {"actor_rollout_ref.model.path": str(tmp_path)}
-    said = refusal("grpo", **path, **{BUCKET: 64})
-    assert f"{BUCKET}=64" in said
-    assert "set it to 108 or more" in said
-
-    config = composed("grpo").copy()
-    fill_bucket(config)
-    assert OmegaConf.select(config, BUCKET) == 64  # the tiny model needs less
-    config = compose_recipe("grpo", ["hardware=cpu", f"actor_rollout_ref.model.path={tmp_path}"])
-    check_values(config)
-    fill_bucket(config)
-    assert OmegaConf.select(config, BUCKET) == 108
-
-
-def test_a_weight_sync_between_gpus_needs_no_such_bucket(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
-    path = f"actor_rollout_ref.model.path={tmp_path}"
-    check_values(compose_recipe("grpo", ["hardware=gpu_1x", path, f"{BUCKET}=64"]))
 
 
 def test_a_logger_whose_package_is_missing(monkeypatch):
@@ -119,9 +90,10 @@ def test_what_goes_together_passes(given):
 
 def test_every_key_of_the_tables_is_some_recipes():
     absent = object()
-    ranges, cases, _ = rules.table()
-    keys = [key.rstrip("~") for rule in ranges for key in rule.full_keys]
-    keys += [case.key for case in cases]
+    of_rules = [rule.keys.items() for rule in rules.table()[0]]
+    keys = [
+        f"{group}.{name.rstrip('~')}" for one in of_rules for group, names in one for name in names
+    ]
     keys.remove("trainer.remove_previous_ckpt_in_save")  # read, but in no tree of verl's
     trees = [composed(recipe) for recipe in RECIPES]
     for key in keys:

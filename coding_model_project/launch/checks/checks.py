@@ -19,7 +19,6 @@ from coding_model_project.launch.checks import episode_checks, relations, row_ch
 from coding_model_project.launch.recipe import MAKE_PAIRS
 from coding_model_project.launch.sizing import cached_config, free_memory_gb, needed_gb
 from coding_model_project.runs.checkpoints import FOLDER
-from coding_model_project.runs.resuming import fingerprint
 from coding_model_project.types import Problem
 
 
@@ -253,11 +252,6 @@ def _why_not(name: str) -> str:
 
 # ── preference pairs ──────────────────────────────────────────────────────────────────────────────
 
-_SHAPE = (
-    "architectures", "hidden_size", "intermediate_size", "num_hidden_layers",
-    "num_attention_heads", "num_key_value_heads", "vocab_size",
-)  # fmt: skip
-
 
 def check_dpo(config: DictConfig) -> None:
     """Check for errors that verl's SFT trainer reports late or never.
@@ -276,8 +270,6 @@ def check_dpo(config: DictConfig) -> None:
             f"data.val_files: {n_pairs} pairs for {ranks} ranks: add pairs, at least one per rank"
         )
     _check_lengths(config)
-    if source := config.trainer.resume_from_path:
-        _check_checkpoint(Path(source) / "huggingface", Path(config.model.path))
 
 
 def _check_pairs(key: str, path: str) -> None:
@@ -298,20 +290,3 @@ def _check_pairs(key: str, path: str) -> None:
     if all(row["chosen"] == row["rejected"] for row in table.to_pylist()):
         what = "contains no pairs" if not table.num_rows else "chosen equals rejected in every pair"
         raise ConfigError(f"{key}: {path}: {what}; {MAKE_PAIRS.format(path)}")
-
-
-def _check_checkpoint(saved: Path, model: Path) -> None:
-    """Raise ConfigError if a checkpoint's architecture or tokenizer differs from the starting model's."""
-    if not (saved / "config.json").is_file() or not (model / "config.json").is_file():
-        return  # verl reports what is missing; a hub model may not be downloaded yet
-    one, other = (json.loads((folder / "config.json").read_text()) for folder in (saved, model))
-    for key in _SHAPE:
-        if one.get(key) != other.get(key):
-            raise ConfigError(
-                f"trainer.resume_from_path: {saved.parent} is of another architecture than "
-                f"model.path={model} ({key}: {one.get(key)} → {other.get(key)})"
-            )
-    if fingerprint(saved / "tokenizer.json") != fingerprint(model / "tokenizer.json"):
-        raise ConfigError(
-            f"trainer.resume_from_path: {saved.parent} has another tokenizer than model.path={model}"
-        )

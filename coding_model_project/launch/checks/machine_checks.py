@@ -8,13 +8,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.contained import is_ours
-from coding_model_project.control_groups import cpu_quota, least
 from coding_model_project.errors import ClusterError, ConfigError
 
 ADDRESS = "ray_kwargs.ray_init.address"
@@ -105,47 +103,19 @@ def _recorded() -> str | None:
         return None
 
 
-# ── CPUs, GPUs and attention of this host ─────────────────────────────────────────────────────────────
+# ── the CPUs and GPUs that verl reserves, and the attention of this host ──────────────────────────────
 
 
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
-_CPUS, _GPUS = "ray_kwargs.ray_init.num_cpus", "ray_kwargs.ray_init.num_gpus"
 ROLLOUT = "actor_rollout_ref.rollout"
 _ATTENTION = "override_config.attn_implementation"
 FLASH = "flash_attention_2"
 """verl's default (`verl.workers.config.model`)."""
 
-_CPUS_OF_A_GPU = 3
+CPUS_OF_A_GPU = 3
 """CPUs in the bundle of each training GPU: `max_colocate_count` of verl's `ResourcePoolManager`."""
 CPUS_OF_A_ROLLOUT_GPU = 2
 """The same where the rollout has GPUs of its own (`verl.workers.rollout.replica`)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuNeed:
-    """The CPUs that verl makes Ray reserve for a whole run, all at once.
-
-    TaskRunner, judges, vLLM's servers, agent loops and load balancers are default Ray actors, which
-    hold no CPU while they run. So a run trains even if all CPUs are reserved (an e2e test does).
-    """
-
-    units: int
-    """One for each of TransferQueue's storage units."""
-    trainer: int
-    """Bundles of the training GPUs, and of the rollout's own."""
-    per_node: int
-    """The part of `trainer` that one node must provide; a node's bundles are packed strictly."""
-    controller: int = 1
-    """TransferQueue's controller."""
-
-    @property
-    def total(self) -> int:
-        return self.units + self.others
-
-    @property
-    def others(self) -> int:
-        """CPUs that do not depend on the number of storage units."""
-        return self.trainer + self.controller
 
 
 def own_gpus(config: DictConfig) -> int:
@@ -154,73 +124,17 @@ def own_gpus(config: DictConfig) -> int:
     return (rollout.nnodes or 0) * rollout.n_gpus_per_node if rollout else 0
 
 
-def cpu_need(config: DictConfig) -> CpuNeed:
-    """Add up the CPUs that a GRPO configuration makes Ray reserve."""
-    per_node = _CPUS_OF_A_GPU * config.trainer.n_gpus_per_node
-    return CpuNeed(
-        units=OmegaConf.select(config, UNITS),
-        trainer=per_node * config.trainer.nnodes + CPUS_OF_A_ROLLOUT_GPU * own_gpus(config),
-        per_node=per_node,
-    )
+def reserved_cpus(config: DictConfig) -> tuple[int, int]:
+    """Return the CPUs that verl makes Ray reserve, all at once: for its storage units, and for all else.
 
-
-def counted_cpus(root: Path = Path("/")) -> int:
-    """Count CPUs as Ray 2.60's `get_num_cpus` does: by a container's quota or cpuset, else all.
-
-    Args:
-        root: the root of the file system to read cgroups from.
+    Each of TransferQueue's storage units takes one, its controller one, and bundles of the training GPUs
+    and of the rollout's own the rest; a node's bundles are packed strictly. TaskRunner, judges, vLLM's
+    servers, agent loops and load balancers are default Ray actors, which hold no CPU while they run. So a
+    run trains even if all CPUs are reserved (an e2e test does).
     """
-    everything = os.cpu_count() or 1
-    if os.environ.get("RAY_USE_MULTIPROCESSING_CPU_COUNT"):
-        return everything
-    groups = root / "sys/fs/cgroup"
-    quota = least(cpu_quota, [groups, groups / "cpu"], default=everything)
-    chosen = least(_set_size, [groups / "cpuset"], default=everything)
-    return int(max(1, min(everything, quota, chosen)))
-
-
-def _set_size(group: Path) -> int:
-    """Return the size of a group's CPU set, such as 0-3,8."""
-    found: set[int] = set()
-    for part in (group / "cpuset.cpus").read_text().strip().split(","):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return len(found)
-
-
-def check_cpus(config: DictConfig) -> None:
-    """Check that a Ray started here has the CPUs and devices that verl reserves; else it waits forever.
-
-    If the run joins a cluster, `verl_ext.cluster.membership` checks its nodes instead.
-
-    Raises:
-        ConfigError: there are too few; the message names the keys and the number needed.
-    """
-    if joined_ray(config):
-        return
-    counted = OmegaConf.select(config, _CPUS) or counted_cpus()
-    if message := too_few_cpus(cpu_need(config), counted):
-        raise ConfigError(message)
-    trained_on = config.trainer.nnodes * config.trainer.n_gpus_per_node
-    needed, devices = trained_on + own_gpus(config), OmegaConf.select(config, _GPUS)
-    if devices is not None and devices < needed:
-        raise ConfigError(
-            f"{_GPUS}={devices}: trainer and rollout reserve {trained_on} + {needed - trained_on} "
-            f"devices; the run would wait forever: set it to {needed}"
-        )
-
-
-def too_few_cpus(need: CpuNeed, counted: int) -> str:
-    """Return a message if Ray counts fewer CPUs than needed, else an empty string."""
-    if need.total <= counted:
-        return ""
-    way = f"{_CPUS}={need.total}"
-    if counted > need.others:
-        way = f"{UNITS}={min(need.units, counted - need.others)}, or {way}"
-    return (
-        f"{UNITS}={need.units}: with {need.others} for the trainer Ray must reserve {need.total} CPUs, "
-        f"and it counts {counted} here; the run would wait forever: set {way}"
-    )
+    training = config.trainer.nnodes * config.trainer.n_gpus_per_node
+    bundles = CPUS_OF_A_GPU * training + CPUS_OF_A_ROLLOUT_GPU * own_gpus(config)
+    return OmegaConf.select(config, UNITS), bundles + 1
 
 
 def choose_attention(config: DictConfig, model_key: str) -> str:

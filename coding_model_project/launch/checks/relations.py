@@ -12,22 +12,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.configs.schema import TrainingMode, mode_of
 from coding_model_project.launch.checks.machine_checks import ulysses
-from coding_model_project.launch.sizing import (
-    BUCKET,
-    bucket_mb,
-    config_file,
-    model_section,
-    shape_of,
-)
+from coding_model_project.launch.sizing import config_file, model_section, shape_of
 from coding_model_project.synthetic.tiny_model import TinyModelConfig
 
 _get = OmegaConf.select
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
-_LOGGER_PACKAGES = {
-    name: name for name in ("tensorboard", "wandb", "mlflow", "swanlab", "clearml", "trackio")
-}
-"""The package that each logger imports, only once Ray is up."""
+_LOGGERS = ("tensorboard", "wandb", "mlflow", "swanlab", "clearml", "trackio")
+"""Loggers that import a package of their name, only once Ray is up."""
 
 
 def too_short_a_rollout(config: DictConfig) -> str | None:
@@ -117,23 +109,12 @@ def micro_batches_that_do_not_divide(config: DictConfig) -> str | None:
     )
 
 
-def too_small_a_bucket(config: DictConfig) -> str | None:
-    size = _get(config, BUCKET)
-    if size is None or size >= (needed := bucket_mb(config)):
-        return None
-    return (
-        f"{BUCKET}={size}: the largest tensor of {config.actor_rollout_ref.model.path} must fit: "
-        f"set it to {needed} or more, or to null"
-    )
-
-
 def logger_without_its_package(config: DictConfig) -> str | None:
     value = _get(config, "trainer.logger")
     for name in value if OmegaConf.is_list(value) else [value]:
-        package = _LOGGER_PACKAGES.get(str(name))
-        if package is not None and importlib.util.find_spec(package) is None:
+        if str(name) in _LOGGERS and importlib.util.find_spec(str(name)) is None:
             return (
-                f"trainer.logger={name}: its package is not installed: pip install {package}, or leave "
+                f"trainer.logger={name}: its package is not installed: pip install {name}, or leave "
                 f"{name} out of trainer.logger"
             )
     return None
@@ -292,6 +273,6 @@ def broken(config: DictConfig) -> str | None:
     chosen += (too_short_a_rollout, too_long_for_the_model, too_small_a_token_budget)
     if "actor_rollout_ref" in config:
         chosen += (devices_that_do_not_divide, micro_batches_that_do_not_divide)
-        chosen += (too_small_a_bucket, heads_over_tensor_parallel, samples_over_ranks)
+        chosen += (heads_over_tensor_parallel, samples_over_ranks)
     chosen += (heads_over_ulysses, logger_without_its_package)
     return next((message for relation in chosen if (message := relation(config))), None)

@@ -17,7 +17,6 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.configs.schema import TooLong
 from coding_model_project.data.problems import ProblemFile
 from coding_model_project.data.rates import read_samples
 from coding_model_project.data.training.rows import style_of_rows
@@ -78,8 +77,7 @@ def check_lengths(
     count = _counter(config, section, model)
     tokens = [count(conversation) for conversation in longest]
     long = sum(n > limit for n in tokens)
-    some_may_be = pairs and config.coding.dpo.too_long != TooLong.error
-    if long == len(tokens) or (long and not some_may_be):
+    if long == len(tokens) or (long and not pairs):  # long pairs are set aside, if some are left
         few = f"{len(tokens):,}" if len(tokens) < _MOST else f"the {_MOST:,} longest"
         raise ConfigError(
             f"data.{key}={limit}: {long:,} of {few} {'prompts' if policy else 'conversations'} have more "

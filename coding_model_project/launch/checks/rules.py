@@ -24,75 +24,57 @@ from coding_model_project.launch.verl_keys.table import (
     LEAVE_OUT,
     LEGACY_GROUPS,
     Effect,
-    Fault,
     advice,
     value_faults,
     word_faults,
 )
-from coding_model_project.launch.verl_keys.tree import leaves
 
 _ABSENT = object()
 _FILE = Path(__file__).with_name("rules.yaml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class Rule:
     """A rule of rules.yaml, which describes the fields."""
 
-    expected: str
     keys: Mapping[str, list[str]]
+    remedy: str
+    why: str = ""
+    when: str = ""
+    only: Sequence[Any] | None = None
+    never: Sequence[Any] = ()
     whole: bool = False
     least: float = -math.inf
     above: float = -math.inf
     most: float = math.inf
     below: float = math.inf
-    words: tuple[Any, ...] = ()
-    of: str = ""
+    words: Sequence[Any] = ()
 
-    @property
-    def full_keys(self) -> list[str]:
-        """The full keys. A trailing `~` marks a key that may be null."""
-        return [f"{section}.{name}" for section, names in self.keys.items() for name in names]
-
-    def holds(self, value: Any) -> bool:
+    def holds(self, value: Any, names: Mapping[str, Any]) -> bool:
+        if self.only is not None:
+            only = [*self.only, *(str(one).format(**names) for one in self.only)]
+            return value in only or str(value) in only
+        if self.never:
+            return value not in self.never
         if value in self.words:
             return True
         if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
             return False
         return self.least <= value <= self.most and self.above < value < self.below
 
-    def broken(self, config: DictConfig) -> Iterator[str]:
-        """Yield a message for each key that is out of range."""
-        for key in self.full_keys if not self.of or self.of in config else ():
-            value = OmegaConf.select(config, key.rstrip("~"), default=_ABSENT)
-            if value is _ABSENT or (value is None and key.endswith("~")) or self.holds(value):
-                continue
-            yield f"{key.rstrip('~')}={_shown(value)}: set it to {self.expected}"
+    def broken(self, config: DictConfig, names: Mapping[str, Any]) -> Iterator[str]:
+        """Yield a message for each key that breaks the rule.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """A rule of rules.yaml for some runs, which describes the fields."""
-
-    when: str
-    key: str
-    why: str
-    remedy: str
-    only: Sequence[Any] | None = None
-    never: Sequence[Any] = ()
-
-    def broken(self, config: DictConfig) -> Iterator[str]:
-        """Yield a message if the key has a value that this run must not have."""
-        value = OmegaConf.select(config, self.key, default=_ABSENT)
-        mode, staleness = mode_of(config)
-        names: dict[str, Any] = {"mode": mode, "staleness": staleness, "versions": staleness + 1}
-        names["estimator"] = OmegaConf.select(config, "algorithm.adv_estimator")
-        names["loss"] = _loss(config)
-        only = [*(self.only or ()), *(str(one).format(**names) for one in self.only or ())]
-        outside = self.only is not None and value not in only and str(value) not in only
-        if value is not _ABSENT and (outside or value in self.never):
-            why, remedy = self.why.format(**names), self.remedy.format(**names)
-            yield f"{self.key}={_shown(value)}: {why}: {remedy}"
+        Args:
+            names: values to name in messages, and in `only`.
+        """
+        for key in (f"{section}.{name}" for section, own in self.keys.items() for name in own):
+            full = key.rstrip("~")  # marks a key that may be null
+            value = OmegaConf.select(config, full, default=_ABSENT)
+            may_be = value is _ABSENT or (value is None and full != key)
+            if not may_be and not self.holds(value, names):
+                said = f"{self.why}: {self.remedy}" if self.why else self.remedy
+                yield f"{full}={_shown(value)}: {said.format(**names)}"
 
 
 def _shown(value: Any) -> Any:
@@ -101,11 +83,10 @@ def _shown(value: Any) -> Any:
 
 
 @functools.cache
-def table() -> tuple[list[Range], list[Case], list[str]]:
-    """Return rules.yaml: rules of numbers, rules of some runs, and the estimators that need groups."""
+def table() -> tuple[list[Rule], list[str]]:
+    """Return rules.yaml: the rules, and the estimators that need groups."""
     found = yaml.safe_load(_FILE.read_text())
-    numbers = [Range(**one) for one in found["numbers"]]
-    return numbers, [Case(**one) for one in found["cases"]], found["group_estimators"]
+    return [Rule(**one) for one in found["rules"]], found["group_estimators"]
 
 
 def _kinds(config: DictConfig) -> set[str]:
@@ -117,7 +98,7 @@ def _kinds(config: DictConfig) -> set[str]:
     pairs, sampler = "dpo" in config.coding, value("coding.training.sampler")
     found = {
         "supervised": "engine" in config,
-        "groups": value("algorithm.adv_estimator") in table()[2],
+        "groups": value("algorithm.adv_estimator") in table()[1],
         "pairs": pairs,
         "cdpo": pairs and _loss(config) == DPOLoss.cdpo,
         "other_losses": pairs and _loss(config) != DPOLoss.cdpo,
@@ -152,13 +133,16 @@ def _loss(config: DictConfig) -> str | None:
 
 def broken(config: DictConfig) -> list[str]:
     """Return a line for each key without an effect, or with a value that no run, or not this one, has."""
-    ranges, cases, _ = table()
-    lines = [*_unused(config), *(line for rule in ranges for line in rule.broken(config))]
-    kinds = _kinds(config)
-    for case in cases:
-        if case.when in kinds and not any(line.startswith(f"{case.key}=") for line in lines):
-            lines += case.broken(config)
-    return lines
+    mode, staleness = mode_of(config)
+    names: dict[str, Any] = {"mode": mode, "staleness": staleness, "versions": staleness + 1}
+    names["estimator"] = OmegaConf.select(config, "algorithm.adv_estimator")
+    names["loss"] = _loss(config)
+    kinds, found = {"", *_kinds(config)}, dict[str, str]()
+    for rule in table()[0]:
+        for line in rule.broken(config, names) if rule.when in kinds else ():
+            found.setdefault(line.partition("=")[0], line)
+    unused = {line.partition("=")[0]: line for line in _unused(config)}
+    return [*unused.values(), *(line for key, line in found.items() if key not in unused)]
 
 
 # ── keys of verl that recipes do not use ─────────────────────────────────────────────────────────────
@@ -167,78 +151,52 @@ _MAIN_PPO = "train with `python -m verl.trainer.main_ppo`"
 
 
 def _unused(config: DictConfig) -> Iterator[str]:
-    """Yield a message for each key that verl or the recipe's judge would ignore, or that fails late."""
-    for group in LEGACY_GROUPS:
-        for key, value in _set(config, group):
-            found = advice(key, str(value))
-            here = found.here if found is not None else ""
-            yield f"{key}={value}: verl 0.9 ignores it; {_write(here)}"
-    if "actor_rollout_ref" not in config:
-        yield from _said(config, word_faults(config))
-        return
-    for group in OF_OTHER_MANAGERS:
-        for key, value in _set(config, group.rstrip(".")):
-            if key not in _DEFAULTS:
-                yield (
-                    f"{key}={value}: a recipe judges by itself (coding.reward, coding.sandbox); "
-                    + (f"leave it out, or {_MAIN_PPO}")
-                )
-    engines = ("megatron", "veomni", "torchtitan")
-    if other := next((one for one in engines if one in config.actor_rollout_ref.actor), None):
-        yield f"model_engine={other}: recipes train with FSDP; leave it out, or {_MAIN_PPO}"
-        return
-    engine = str(OmegaConf.select(config, "actor_rollout_ref.rollout.name"))
-    if engine in ("sglang", "trtllm") and find_spec(_PACKAGES[engine]) is None:
-        yield f"actor_rollout_ref.rollout.name={engine}: its package is not installed; set it to vllm"
-    yield from _said(config, value_faults(config))
-
-
-def _said(config: DictConfig, faults: Iterable[Fault]) -> Iterator[str]:
-    for key, _, why, line in faults:
-        if key not in _CHECKED_ELSEWHERE:
-            yield f"{key}={OmegaConf.select(config, key)}: {why}; {_write(line)}"
+    """Yield a message for each key that recipes do not use, or that fails late."""
+    policy = "actor_rollout_ref" in config
+    if policy:
+        engines = ("megatron", "veomni", "torchtitan")
+        if other := next((one for one in engines if one in config.actor_rollout_ref.actor), None):
+            yield f"model_engine={other}: recipes train with FSDP; leave it out, or {_MAIN_PPO}"
+            return
+        key = "actor_rollout_ref.rollout.name"
+        engine = str(OmegaConf.select(config, key))
+        if engine in _PACKAGES and find_spec(_PACKAGES[engine]) is None:
+            yield f"{key}={engine}: its package is not installed; set it to vllm"
+    for key, _, why, line in value_faults(config) if policy else word_faults(config):
+        yield f"{key}={OmegaConf.select(config, key)}: {why}; {_write(line)}"
 
 
 _PACKAGES = {"sglang": "sglang", "trtllm": "tensorrt_llm"}
-_DEFAULTS = (
-    "reward.custom_reward_function.name",
-    "reward.sandbox_fusion.max_concurrent",
-    "reward.sandbox_fusion.memory_limit_mb",
-)
-"""Keys with a default in verl's tree, which mean nothing without the key beside them."""
-
-_CHECKED_ELSEWHERE = ("data.train_files", "data.val_files")
-
-
-def _set(config: DictConfig, group: str) -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of a group that switch something on."""
-    node = OmegaConf.select(config, group)
-    for name, _ in leaves(node) if OmegaConf.is_dict(node) else ():
-        value = OmegaConf.select(node, name)
-        off = value is None or value is False or OmegaConf.is_dict(value)
-        if not off and name.rpartition(".")[2] != "_target_":
-            yield f"{group}.{name}", value
 
 
 def _write(line: str) -> str:
     return f"set {line}" if line and line != LEAVE_OUT else "leave it out"
 
 
+_OF_REWARDS = (*(f"{group}." for group in LEGACY_GROUPS), *OF_OTHER_MANAGERS)
+"""Keys of rewards that a recipe, which judges by itself, would leave unread."""
+
+
 def without_effect(
-    overrides: Sequence[str], usual: DictConfig, config: DictConfig
-) -> Iterator[str]:
-    """Yield a line for each override that verl accepts and does not use.
+    overrides: Iterable[str], usual: DictConfig, config: DictConfig
+) -> Iterator[tuple[str, str, bool]]:
+    """Yield each override that verl accepts and nobody uses, a line about it, and whether it is refused.
+
+    Refused are those of rewards: who sets them relies on another judge.
 
     Args:
+        overrides: those of verl's keys.
         usual: the recipe's configuration without the overrides.
     """
     for text in overrides:
         key, _, value = text.lstrip("+").partition("=")
-        if text.startswith("~") or "." not in key or key.startswith(("hydra.", "coding.")):
+        if text.startswith("~"):
             continue
         known = advice(key, value)
         effect, why = effect_of(key, usual, config, known)
         if effect in (Effect.ignored, Effect.warned, Effect.off):
             line = known.here if known is not None else ""
-            remedy = f"; {_write(line)}" if line else ""
-            yield f"{text} has no effect: {(known.why if known is not None else '') or why}{remedy}"
+            refused = key.startswith(_OF_REWARDS) and value.lower() not in ("false", "null")
+            remedy = f"; {_write(line)}" if line or refused else ""
+            why = (known.why if known is not None else "") or why
+            yield text, f"{text} has no effect: {why}{remedy}", refused

@@ -235,25 +235,18 @@ class SlurmBackend(SlurmOptions):
         wrong = next((one for one in self.sbatch if not one.startswith("--")), None)
         if wrong is not None:
             raise ConfigError(f"--sbatch={wrong}: expected an option of sbatch, as in --gres=gpu:8")
-        given = {name: value for name, _, value in (one.partition("=") for one in self.sbatch)}
-        if (limit_s := _seconds(given.get("--time", ""))) and limit_s <= self.signal_s:
-            raise ConfigError(
-                f"--sbatch=--time={given['--time']}: --signal-s={self.signal_s} would stop the job as it "
-                f"starts; give more time, or a --signal-s below {limit_s} in which a step and a "
-                "checkpoint end"
-            )
         if self._several and (job.recipe in IN_DRIVER or job.evaluation is not None):
             what = "--with-evaluation" if job.evaluation else f"recipes.{job.recipe}"
             raise ConfigError(
-                f"--sbatch=--nodes={given['--nodes']}: {what} uses the GPUs of one node; omit one of them"
+                f"--sbatch={self._several}: {what} uses the GPUs of one node; omit one of them"
             )
         _run("sbatch", "--version")
 
     @property
-    def _several(self) -> bool:
-        """Return whether the job has several nodes."""
+    def _several(self) -> str:
+        """Return the option that asks for several nodes; empty if the job has one."""
         nodes = [one for one in self.sbatch if one.startswith("--nodes=")]
-        return bool(nodes) and nodes[-1] not in ("--nodes=1", "--nodes=1-1")
+        return nodes[-1] if nodes and nodes[-1] not in ("--nodes=1", "--nodes=1-1") else ""
 
     def text(self, job: Job) -> str:
         log = f"{job.folder}/{_LOG}".replace("%", "%%")  # sbatch replaces %j and the like
@@ -264,7 +257,7 @@ class SlurmBackend(SlurmOptions):
             f"--signal=B:TERM@{self.signal_s}",
             "--requeue",
         )
-        return script(job, sbatch=(*ours, *self.sbatch), several=self._several)
+        return script(job, sbatch=(*ours, *self.sbatch), several=bool(self._several))
 
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
         Path(job.run_dir).mkdir(parents=True, exist_ok=True)
@@ -305,23 +298,6 @@ def _cancel(job: Job, *how: str) -> bool:
         return False
     _run("scancel", *how, number)
     return True
-
-
-def _seconds(limit: str) -> int | None:
-    """Return a time limit in sbatch's notation in seconds; None if it has another form.
-
-    Forms: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]]
-    (https://slurm.schedmd.com/sbatch.html#OPT_time).
-    """
-    days, dash, clock = limit.rpartition("-")
-    parts = clock.split(":")
-    if not all(part.isdecimal() for part in (*parts, days or "0")) or len(parts) > 3:
-        return None
-    if dash or len(parts) == 3:
-        hours, minutes, seconds = (*map(int, parts), 0, 0)[:3]
-    else:
-        hours, (minutes, seconds) = 0, (*map(int, parts), 0)[:2]
-    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _id(job: Job) -> str | None:

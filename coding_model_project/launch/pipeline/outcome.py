@@ -66,19 +66,14 @@ class Row:
     measuring: Cost
 
 
-def write(root: Path, phases: Sequence[Phase], *, peak_gb: float) -> list[Row]:
-    """Print the table, write summary.json and report.html, and return the table's rows.
-
-    Args:
-        peak_gb: peak memory in GiB of all processes since this start.
-    """
+def write(root: Path, phases: Sequence[Phase]) -> list[Row]:
+    """Print the table, write summary.json and report.html, and return the table's rows."""
     rows = table_rows(phases)
     runs = [run for phase in phases for done in phase.steps if (run := _run(done)) is not None]
     write_report(runs, root / "runs.html")
-    lines = closing_lines(rows, peak_gb)
+    lines = closing_lines(rows)
     lines[-1:-1] = [rounds_line(phase.evaluation, phase.rounds) for phase in phases if phase.rounds]
-    content = {"phases": [asdict(row) for row in rows], "peak_memory_gb": round(peak_gb, 2)}
-    write_json(root / "summary.json", content)
+    write_json(root / "summary.json", {"phases": [asdict(row) for row in rows]})
     results = RESULT_COLUMNS, [result_cells(row) for row in rows]
     costs = COST_COLUMNS, [cost_cells(row) for row in rows]
     pairs = tuple(row.gain for row in rows if row.gain is not None)
@@ -190,7 +185,7 @@ def cost_cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def closing_lines(rows: Sequence[Row], peak_gb: float) -> list[str]:
+def closing_lines(rows: Sequence[Row]) -> list[str]:
     """Return sentences that summarise the table and explain how to read it."""
     lines = [_verdict(row) for row in rows if row.gain is not None]
     n = rows[-1].gain.n_problems if rows[-1].gain else 0
@@ -202,8 +197,7 @@ def closing_lines(rows: Sequence[Row], peak_gb: float) -> list[str]:
         f"{n} held-out problems. Gain is over the previous phase, paired by problem; p is from a "
         "permutation test, corrected by Holm. With one seed, this does not show the variation between "
         "seeds. Costs are those of making a phase's model.",
-        f"{made:.1f} minutes of making models, and {measured:.1f} of measuring them"
-        + (f"; peak memory {peak_gb:.1f} GB" if peak_gb else ""),
+        f"{made:.1f} minutes of making models, and {measured:.1f} of measuring them",
     ]
 
 

@@ -20,7 +20,7 @@ from coding_model_project.launch.checks.checks import check_values
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.pipeline import outcome
 from coding_model_project.launch.run import make_absolute
-from coding_model_project.launch.steps import Done, PeakMemory, Phase, Step, carry_out
+from coding_model_project.launch.steps import Done, Phase, carry_out
 from coding_model_project.runs.folder import sole_writer
 from coding_model_project.synthetic.prepare import prepare
 
@@ -55,14 +55,14 @@ def main(config: DictConfig) -> None:
     _check_phases(settings)
     prepare(config.coding, settings.model, say=print)
     start_sentinel()
-    with sole_writer(settings.root, "pipeline"), PeakMemory() as memory:
+    with sole_writer(settings.root, "pipeline"):
         phases: list[Phase] = []
         model = settings.model
         for name in settings.phases:
             steps.console.rule(f"[bold]{name}")
             phases.append(_run_phase(Work(settings, name, model)))
             model = model if name == _CONTROL else phases[-1].model
-        rows = outcome.write(settings.root, phases, peak_gb=memory.peak_gb)
+        rows = outcome.write(settings.root, phases)
     link = settings.root / "model"  # relative, so that the folder can be moved
     link.unlink(missing_ok=True)
     link.symlink_to(os.path.relpath(model, link.parent), target_is_directory=True)
@@ -203,8 +203,8 @@ class Work:
         reads: Sequence[Path],
         make: Callable[[Path], Sequence[Path]],
     ) -> Done:
-        step = Step(phase=self.phase, verb=verb, command=tuple(command), reads=tuple(reads))
-        self.done.append(carry_out(step, self.settings.root, make))
+        name = f"{self.phase}/{verb}"
+        self.done.append(carry_out(self.settings.root, name, command, reads, make))
         return self.done[-1]
 
 
@@ -252,7 +252,6 @@ class PipelineSettings:
     root: Path
     phases: tuple[str, ...]
     model: str
-    data_dir: Path
     problems: Path
     """The file of the training problems."""
     common: tuple[str, ...]
@@ -287,7 +286,6 @@ class PipelineSettings:
             root=Path(config.coding.run_dir),
             phases=phases,
             model=config.base_model,
-            data_dir=data_dir,
             problems=Path(config.coding.problems[0]).absolute(),
             common=(f"hardware={hardware}", f"coding.data_dir={data_dir}", *passed_on),
             tree=OmegaConf.to_container(config, resolve=True, enum_to_str=True),

@@ -135,13 +135,9 @@ def _found(
         return Found.of(text, *faults.get(key, (effect, why, "")))
     if known is not None and (known.why or known.write):
         return _advised(text, effect, known.why or why, known)
-    if _is_ours(key):
+    if key.partition(".")[0] == "coding":
         return Found.of(text, effect, why, f"{text} {OURS}", bare)
     return Found.of(text, effect, why, LEAVE_OUT)
-
-
-def _is_ours(key: str) -> bool:
-    return key.partition(".")[0] == "coding"
 
 
 def _advised(text: str, effect: Effect, why: str, known: Row) -> Found:
@@ -201,8 +197,10 @@ def _unread(key: str, config: DictConfig) -> str:
     """Return why a key has no effect beside other keys; empty if it has one."""
     ours = select(config, f"{_MANAGER}.name") == OUR_MANAGER
     in_own_recipe = select(config, f"{_MANAGER}.module.path") == OUR_MODULE
-    if _is_ours(key):
+    if key.partition(".")[0] == "coding":
         return "" if ours else f"read by {_MANAGER}.name={OUR_MANAGER} only"
+    if ours and not in_own_recipe and key.startswith(OF_OTHER_MANAGERS):
+        return "a recipe judges by itself (coding.reward, coding.sandbox)"
     if key.startswith("reward.reward_kwargs."):
         manager, source = (select(config, f"{_MANAGER}.{name}") for name in ("name", "source"))
         name = key.split(".")[2]
@@ -211,8 +209,6 @@ def _unread(key: str, config: DictConfig) -> str:
             return f"read by {_MANAGER}.name=dapo only ({', '.join(_OF_DAPO)}){instead * ours}"
     if key == f"{_ACTOR}.clip_ratio":
         return f"{_ACTOR}.clip_ratio_low and clip_ratio_high win, which have defaults"
-    if ours and not in_own_recipe and key.startswith(OF_OTHER_MANAGERS):
-        return "CodeRewardManager judges by itself"
     fusion, own = "reward.sandbox_fusion.", "reward.custom_reward_function"
     if key.startswith(fusion) and select(config, f"{own}.path") and select(config, f"{fusion}url"):
         return f"goes to verl's own scorer only, not to {own}"

@@ -160,6 +160,8 @@ _ACTOR, _ROLLOUT = f"{_A}.actor", f"{_A}.rollout"
 _MANAGER = "reward.reward_manager"
 OUR_MANAGER = "CodeRewardManager"
 OUR_MODULE = "pkg://coding_model_project.verl_reward"
+MANAGERS = ("dapo", "gdpo", "naive", "rate_limited", "remote")
+"""verl's own reward managers."""
 OURS = (
     f"{_MANAGER}.source=importlib {_MANAGER}.name={OUR_MANAGER} {_MANAGER}.module.path={OUR_MODULE}"
 )
@@ -200,10 +202,10 @@ def _managers(config: DictConfig) -> Iterator[Fault]:
     if not OmegaConf.is_dict(manager):
         yield _MANAGER, Effect.late, "a mapping is expected", f"{_MANAGER}.name={manager}"
         return
-    known = (*tree.registered("experimental/reward_loop/reward_manager"), "rate_limited")
     name = str(manager.get("name"))
-    if manager.get("source") == "register" and name not in known and not name.startswith("$"):
-        why = f"{name}: verl has no such reward manager; expected {', '.join(known)}, or one of your own"
+    if manager.get("source") == "register" and name not in MANAGERS and not name.startswith("$"):
+        known = ", ".join(MANAGERS)
+        why = f"{name}: verl has no such reward manager; expected {known}, or one of your own"
         line = OURS if name == OUR_MANAGER else LEAVE_OUT
         yield f"{_MANAGER}.name", Effect.late, f"{why} with {_MANAGER}.source=importlib", line
 

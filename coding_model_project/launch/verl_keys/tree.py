@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import re
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from importlib.util import find_spec
@@ -141,14 +140,19 @@ def leaves(config: Any) -> Iterator[tuple[str, Any]]:
     )
 
 
-def has(config: DictConfig, key: str) -> bool:
-    """Return whether a configuration has a key, whatever its value."""
+def _deepest(config: DictConfig, key: str) -> tuple[Any, str]:
+    """Return the deepest node on the way to a key, and the part that it lacks; "" if the key exists."""
     node: Any = config
     for part in key.split("."):
         if not OmegaConf.is_dict(node) or part not in node.keys():  # noqa: SIM118 - `in` misses ???
-            return False
+            return node, part
         node = node._get_node(part)
-    return True
+    return node, ""
+
+
+def has(config: DictConfig, key: str) -> bool:
+    """Return whether a configuration has a key, whatever its value."""
+    return not _deepest(config, key)[1]
 
 
 def unknown_field(config: DictConfig, key: str) -> bool:
@@ -156,15 +160,11 @@ def unknown_field(config: DictConfig, key: str) -> bool:
 
     A node with `_target_` becomes that class, and other keys than its fields are a TypeError.
     """
-    node: Any = config
-    for part in key.split("."):
-        if not OmegaConf.is_dict(node):
-            return False
-        if part not in node.keys():  # noqa: SIM118 - `in` misses ???
-            target = str(node.get("_target_") or "").rpartition(".")[2]
-            return bool(target) and part not in _fields(target)
-        node = node._get_node(part)
-    return False
+    node, part = _deepest(config, key)
+    if not part or not OmegaConf.is_dict(node):
+        return False
+    target = str(node.get("_target_") or "").rpartition(".")[2]
+    return bool(target) and part not in _fields(target)
 
 
 def is_open(config: DictConfig, key: str) -> bool:
@@ -199,15 +199,3 @@ def _classes() -> dict[str, tuple[tuple[str, ...], frozenset[str]]]:
                     names = frozenset(one.id for one in own if isinstance(one, ast.Name))
                     found.setdefault(node.name, (bases, names))
     return found
-
-
-@functools.cache
-def registered(folder: str) -> tuple[str, ...]:
-    """Return the words that verl's source registers in a folder."""
-    root = config_dir().parents[1]
-    texts = (file.read_text() for file in sorted((root / folder).rglob("*.py")))
-    return tuple(
-        dict.fromkeys(
-            word for text in texts for word in re.findall(r'@register\(["\'](\w+)["\']\)', text)
-        )
-    )

@@ -18,12 +18,13 @@ from omegaconf import DictConfig
 from coding_model_project.errors import ClusterError, ConfigError
 from coding_model_project.isolation import processes
 from coding_model_project.launch.checks.machine_checks import (
+    CPUS_OF_A_GPU,
     CPUS_OF_A_ROLLOUT_GPU,
     ROLLOUT,
     UNITS,
-    cpu_need,
     joined_ray,
     own_gpus,
+    reserved_cpus,
 )
 from coding_model_project.launch.sizing import free_memory_gb, needed_gb
 from coding_model_project.runs.shared_folder import (
@@ -249,28 +250,34 @@ Free = Mapping[str, Mapping[str, float]]
 """Free resources by node."""
 
 
-def check_capacity(config: DictConfig) -> None:
-    """Make sure that the cluster has free what verl reserves.
+def check_capacity(config: DictConfig, *, alone: bool) -> None:
+    """Make sure that the Ray of this process has free what verl reserves.
+
+    Args:
+        alone: whether this run has started the Ray, so that no other one can free anything.
 
     Raises:
         ConfigError: resources are missing; names the keys and the nodes' counts.
     """
-    if message := wait_while(lambda nodes: missing_for(config, nodes)):
-        raise ConfigError(message)
+    within_s = 0.0 if alone else _FREED_S
+    if message := wait_while(lambda nodes: missing_for(config, nodes), within_s):
+        own = "; the run's own Ray has ray_kwargs.ray_init.num_cpus and num_gpus, or this machine's"
+        raise ConfigError(message + own * alone)
 
 
-def wait_while(lack: Callable[[Free], str]) -> str:
+def wait_while(lack: Callable[[Free], str], within_s: float = _FREED_S) -> str:
     """Wait for resources that an earlier run is still releasing.
 
     Args:
         lack: returns a message about the resources that the nodes lack; empty if they suffice.
+        within_s: most seconds to wait.
 
     Returns:
         The last message; empty if the resources are free.
     """
     import ray._private.state as state
 
-    deadline = time.monotonic() + _FREED_S
+    deadline = time.monotonic() + within_s
     while (message := lack(state.available_resources_per_node())) and time.monotonic() < deadline:
         time.sleep(1.0)
     return message
@@ -278,16 +285,17 @@ def wait_while(lack: Callable[[Free], str]) -> str:
 
 def missing_for(config: DictConfig, nodes: Free) -> str:
     """Return a message about the resources that a training lacks; empty if they suffice."""
-    need, gpus = cpu_need(config), config.trainer.n_gpus_per_node
+    gpus = config.trainer.n_gpus_per_node
+    per_node = CPUS_OF_A_GPU * gpus
     fit = [
         node
         for node in nodes.values()
-        if node.get("GPU", 0) >= gpus and node.get("CPU", 0) >= need.per_node
+        if node.get("GPU", 0) >= gpus and node.get("CPU", 0) >= per_node
     ]
     if len(fit) < config.trainer.nnodes:
         return (
             f"trainer.nnodes={config.trainer.nnodes}: {len(fit)} of the cluster's {len(nodes)} nodes "
-            f"have trainer.n_gpus_per_node={gpus} GPUs and {need.per_node} CPUs free; end other runs, or "
+            f"have trainer.n_gpus_per_node={gpus} GPUs and {per_node} CPUs free; end other runs, or "
             "lower one of the two keys"
         )
     own = own_gpus(config)
@@ -299,11 +307,11 @@ def missing_for(config: DictConfig, nodes: Free) -> str:
             f"or lower the key or {ROLLOUT}.n_gpus_per_node"
         )
     free = int(sum(node.get("CPU", 0) for node in nodes.values()))
-    if free < need.total:
-        least = max(1, need.units - (need.total - free))
-        way = f"{UNITS}={least}" if free > need.others else "more nodes, or fewer GPUs"
+    units, others = reserved_cpus(config)
+    if free < units + others:
+        way = f"{UNITS}={free - others}" if free > others else "more nodes, or fewer GPUs"
         return (
-            f"{UNITS}={need.units}: verl reserves {need.total} CPUs with it, and the cluster has {free} "
+            f"{UNITS}={units}: verl reserves {units + others} CPUs with it, and the cluster has {free} "
             f"free, so the run would wait for ever; use {way}"
         )
     return ""

@@ -8,13 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    AsyncExitStack,
-    suppress,
-)
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from platform import python_version
 from typing import Any, Literal, Self
@@ -26,10 +21,7 @@ from coding_model_project import __version__
 from coding_model_project.concurrency import each
 from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ClusterError, ConfigError, SandboxError
-from coding_model_project.grading.base import TaskEnvironment, harbor_identity
 from coding_model_project.grading.judge import make_sandbox
-from coding_model_project.grading.retries import CircuitBreaker, Limiter
-from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.runs.shared_folder import source
 from coding_model_project.sandbox.fusion import FusionSandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
@@ -37,7 +29,6 @@ from coding_model_project.server import listening
 from coding_model_project.server.app import Settings, create_app
 from coding_model_project.server.listening import Admission
 from coding_model_project.server.running import Bounds
-from coding_model_project.types import Problem, Verdict
 from coding_model_project.verl_ext.cluster.nodes import (
     Node,
     alive_nodes,
@@ -89,7 +80,6 @@ class NodeServer:
         self._stack = AsyncExitStack()
         self._serving: asyncio.Task[None] | None = None
         self._served: Served | None = None
-        self._tasks: HarborGrader | None = None
 
     async def serve(self) -> Served:
         """Start the sandbox and the server, unless they have started.
@@ -121,20 +111,6 @@ class NodeServer:
         )
         return self._served
 
-    async def try_task(
-        self, environment: TaskEnvironment, problem: Problem, code: str | None, extraction: str
-    ) -> Verdict:
-        """Judge a program of a Harbor task, whose folder this node has; see `HarborGrader.grade_code`."""
-        if self._tasks is None:
-            limiter = Limiter(self._admission.places)
-            self._tasks = HarborGrader(limiter=limiter, environment=environment)
-            await self._stack.enter_async_context(self._tasks)
-        return await self._tasks.grade_code(problem, code, extraction=extraction)
-
-
-class _JudgeDied(SandboxError):
-    """Ray has lost an actor's process or node."""
-
 
 @dataclass(slots=True, eq=False)
 class _Place:
@@ -146,8 +122,6 @@ class _Place:
     served: Served | None = None
     why: str = ""
     """Its last failure."""
-    trials: int = 0
-    """Harbor trials that it runs."""
 
     def end(self) -> None:
         """End the server's process and the programs that it runs."""
@@ -174,7 +148,6 @@ class _Place:
             self.why = f"its judge did not answer within {within_s:.0f} s"
         except RayError as error:
             self.why = f"its judge died: {cause_of(error)}"
-            raise _JudgeDied(self.why) from error
         raise SandboxError(self.why)
 
 
@@ -296,12 +269,11 @@ class NodeServers:
                 await asyncio.sleep(_LOOK_S)
 
     async def _first_look(self, one: _Place) -> None:
-        with suppress(SandboxError):
-            try:
-                await self._look(one)
-            except _JudgeDied:  # a busy node may lose a process that starts
-                one.end()
-                await self._look(one)
+        for _ in range(2):  # a busy node may lose a process that starts
+            with suppress(SandboxError):
+                return await self._look(one)
+            one.end()
+        return None
 
     async def _look(self, one: _Place) -> None:
         """Start a node's server, or make sure that it serves.
@@ -328,56 +300,6 @@ class NodeServers:
         if served is None or served.judge == agreed:
             return None
         return f"has {served.judge}, not {agreed}"
-
-
-class _NodeTasks(AbstractAsyncContextManager["_NodeTasks"]):
-    """A `grading.base.CodeGrader` of Harbor tasks, whose folders each node has.
-
-    A program is tried on the least busy node, and on another one if that fails.
-    """
-
-    def __init__(
-        self,
-        places: Mapping[str, _Place],
-        limiter: Limiter,
-        breaker: CircuitBreaker,
-        environment: TaskEnvironment,
-    ) -> None:
-        self._places, self._limiter, self._breaker = places, limiter, breaker
-        self._environment = environment
-        self.identity = harbor_identity(environment.name)
-
-    async def __aexit__(self, *_: object) -> None: ...
-
-    async def grade_code(
-        self, problem: Problem, code: str | None, *, extraction: str = "given"
-    ) -> Verdict:
-        """See `HarborGrader.grade_code`."""
-        self._breaker.check()
-        async with self._limiter.shared():
-            return await self._grade(self._environment, problem, code, extraction)
-
-    async def _grade(self, *given: Any) -> Verdict:
-        error, failed = SandboxError("no node judges"), set[_Place]()
-        while left := [one for one in self._places.values() if one.served and one not in failed]:
-            one = min(left, key=lambda place: place.trials / place.node.cpus)
-            one.trials += 1
-            try:
-                verdict = await one.call("try_task", *given)
-            except SandboxError as caught:
-                error = caught
-                failed.add(one)
-            else:
-                self._breaker.record()
-                return verdict
-            finally:
-                one.trials -= 1
-        self._breaker.record(error)
-        raise error
-
-    def answered_from_memory(self) -> None:
-        """See `grading.base.CodeGrader`."""
-        self._breaker.record()
 
 
 class NodesSandbox(FusionSandbox):
@@ -413,12 +335,6 @@ class NodesSandbox(FusionSandbox):
             token=token,
         )
         self._stack = AsyncExitStack()
-
-    def task_grader(
-        self, *, limiter: Limiter, breaker: CircuitBreaker | None, environment: TaskEnvironment
-    ) -> _NodeTasks:
-        """See `sandbox.base.Queues`."""
-        return _NodeTasks(self._servers.places, limiter, breaker or CircuitBreaker(), environment)
 
     @property
     def identity(self) -> str:

@@ -72,12 +72,6 @@ class _Place:
             self._starting = asyncio.ensure_future(self._gateway.__aenter__())
         return await asyncio.shield(self._starting)
 
-    async def close(self) -> None:
-        """End the gateway and the environments."""
-        if self._starting is not None:
-            await self._gateway.__aexit__(None, None, None)
-        await self.grader.__aexit__(None, None, None)
-
 
 class GatewayLoop(RunLoop[_Place]):
     """An agent's work on one task."""

@@ -6,7 +6,6 @@ over the tokens of an answer.
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +20,7 @@ from verl.utils.dataset.dataset_utils import SFTTensorCollator
 from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
 from verl.utils.tokenizer.chat_template import extract_system_prompt_and_generation
 
-from coding_model_project.configs.schema import DPOLoss, TooLong
+from coding_model_project.configs.schema import DPOLoss
 from coding_model_project.errors import ConfigError
 
 Row = dict[str, torch.Tensor]
@@ -33,8 +32,8 @@ COLUMNS = ("prompt", "chosen", "rejected")
 class PairDataset(MultiTurnSFTDataset):
     """Pairs of files, which verl tokenises and masks as for SFT.
 
-    `digest` is a hash of all tokens and masks. `reference` holds the answers' log-probabilities under the
-    reference, of shape (2 * len(self),), once they are known.
+    `reference` holds the answers' log-probabilities under the reference, of shape (2 * len(self),), once
+    they are known.
     """
 
     def __init__(self, files: Sequence[str], tokenizer: Any, config: DictConfig) -> None:
@@ -43,14 +42,13 @@ class PairDataset(MultiTurnSFTDataset):
             config: the whole configuration.
 
         Raises:
-            ConfigError: a pair is too long and `coding.dpo.too_long=error`, or none is left.
+            ConfigError: no pair is left.
         """
-        # Checked below, since verl would truncate a pair that is too long, or stop when it reaches it.
+        # Set aside below, since verl would truncate a pair that is too long, or stop when it reaches it.
         data = config.data.copy()
         data.max_length = sys.maxsize
         super().__init__(list(files), tokenizer, data)
         self.reference: torch.Tensor | None = None
-        digest = hashlib.sha256()
         kept: list[int] = []
         n_equal = n_long = self.max_token = 0
         for pair in range(len(self.messages) // 2):
@@ -61,18 +59,9 @@ class PairDataset(MultiTurnSFTDataset):
             elif longest <= config.data.max_length:
                 kept.append(pair)
                 self.max_token = max(self.max_token, *(int(row["input_ids"].max()) for row in rows))
-                for row in rows:
-                    digest.update(row["input_ids"].numpy().tobytes())
-                    digest.update(row["loss_mask"].numpy().tobytes() + b"|")
-            elif config.coding.dpo.too_long == TooLong.error.name:
-                raise ConfigError(
-                    f"data.max_length={config.data.max_length}: a pair has {longest} tokens (pair "
-                    f"{pair} of {', '.join(files)}); raise it, or set coding.dpo.too_long=set_aside"
-                )
             else:
                 n_long += 1
         self._kept = kept
-        self.digest = digest.hexdigest()
         self.set_aside = {"too long": n_long, "equal sides": n_equal}
         if not kept:
             why = ", ".join(f"{n} {reason}" for reason, n in self.set_aside.items() if n)

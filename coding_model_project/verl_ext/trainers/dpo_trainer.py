@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import math
-import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from omegaconf import DictConfig
 from torch import distributed
@@ -23,7 +18,6 @@ from verl.utils.tracking import Tracking
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.checks import files
-from coding_model_project.runs.resuming import model_files
 from coding_model_project.verl_ext.trainers import dpo_pairs
 
 PREFIX = "dpo/"
@@ -106,13 +100,9 @@ class DPOTrainer(sft_trainer.SFTTrainer):
             if dataset is None:
                 continue
             assert isinstance(dataset, dpo_pairs.PairDataset)
-            path = reference_path(self.config, dataset)
-            dataset.reference, known = reference_log_probs(
-                self.training_client, dataset, self._meta(), path, pairs_per_call=step
+            dataset.reference = reference_log_probs(
+                self.training_client, dataset, self._meta(), step
             )
-            if self.rank == 0:
-                what = "read from" if known else "computed, cached in"
-                print(f"reference log-probabilities of {len(dataset)} pairs: {what} {path}")  # noqa: T201
         self.validation: Validation = defaultdict(list)
         client = self.training_client
         client.train_batch = _together(client.train_batch)
@@ -198,64 +188,20 @@ def _together(call: Callable[..., Any]) -> Callable[..., Any]:
     return with_pairs
 
 
-def reference_path(config: DictConfig, dataset: dpo_pairs.PairDataset) -> Path:
-    """Return the cache file of these tokens' log-probabilities under this model.
-
-    Its name is a hash of all that they depend on, so a change of any part is a cache miss.
-    """
-    adapter = config.model.lora_adapter_path
-    content = {
-        "tokens": dataset.digest,
-        "model": dict(model_files(config.model.path)),
-        "adapter": dict(model_files(adapter)) if adapter else None,
-        "numbers": [config.engine.model_dtype, config.engine.get("mixed_precision")],
-        "changes": config.model.override_config,
-    }
-    plain = json.dumps(content, sort_keys=True, default=lambda node: str(node))
-    name = hashlib.sha256(plain.encode()).hexdigest()[:32]
-    return Path(config.coding.dpo.cache_dir) / f"{name}.npy"
-
-
 def reference_log_probs(
-    client: Any,
-    dataset: dpo_pairs.PairDataset,
-    meta: Mapping[str, Any],
-    path: Path,
-    *,
-    pairs_per_call: int,
-) -> tuple[torch.Tensor, bool]:
-    """Return all answers' log-probabilities under the loaded model; every rank must call it.
+    client: Any, dataset: dpo_pairs.PairDataset, meta: Mapping[str, Any], step: int
+) -> torch.Tensor:
+    """Compute all answers' log-probabilities under the loaded model, each rank every `world`-th pair.
+
+    The last pair is repeated so that all ranks make the same number of calls.
 
     Args:
         client: verl's `TrainingWorker`.
         meta: settings that its engine gets with a batch.
-        pairs_per_call: most pairs per call and rank.
+        step: most pairs per call and rank.
 
     Returns:
-        The log-probabilities, of shape (2 * len(dataset),) in float32, chosen and rejected in turn; and
-        whether they were read from `path`.
-    """
-    first = distributed.get_rank() == 0
-    found: list[Any] = [np.load(path) if first and path.exists() else None]
-    distributed.broadcast_object_list(found)
-    if found[0] is not None:
-        return torch.from_numpy(found[0]), True
-    values = _computed(client, dataset, meta, pairs_per_call)
-    if first:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}.partial")  # runs of a sweep may write at once
-        with partial.open("wb") as file:
-            np.save(file, values.numpy())
-        partial.replace(path)
-    return values, False
-
-
-def _computed(
-    client: Any, dataset: dpo_pairs.PairDataset, meta: Mapping[str, Any], step: int
-) -> torch.Tensor:
-    """Compute log-probabilities, each rank every `world`-th pair.
-
-    The last pair is repeated so that all ranks make the same number of calls.
+        The log-probabilities, of shape (2 * len(dataset),) in float32, chosen and rejected in turn.
     """
     rank, world = distributed.get_rank(), distributed.get_world_size()
     n = -(-len(dataset) // world)

@@ -16,9 +16,8 @@ from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.grading.judge import check_service
 from coding_model_project.launch.checks.checks import check_grpo
 from coding_model_project.launch.checks.episode_checks import has_agent, has_bash, has_episodes
-from coding_model_project.launch.checks.machine_checks import check_cpus, check_head, joined_ray
+from coding_model_project.launch.checks.machine_checks import check_head, joined_ray
 from coding_model_project.launch.device import log_into
-from coding_model_project.launch.sizing import fill_bucket
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
 from coding_model_project.verl_ext.cluster import forkserver, membership, session
 from coding_model_project.verl_ext.cluster.nodes import Node, cause_of, own_node_id, pinned
@@ -50,7 +49,6 @@ def train(config: DictConfig) -> None:
     forks = config.trainer.device == "cpu" and ours
     with forkserver.running() if forks else nullcontext() as python:
         check_grpo(config)
-        check_cpus(config)
         check_service(coding_of(config).sandbox)
         if not session.in_session():
             check_head(config)
@@ -76,7 +74,6 @@ def _train(config: DictConfig, python: str | None) -> None:
             never imports verl: Ray starts while the server imports it, and a first worker does the rest.
     """
     _choose_loop(config)
-    fill_bucket(config)
     ours = not session.in_session()
     if python is None:
         _check_by_verl(config)
@@ -96,9 +93,10 @@ def _train(config: DictConfig, python: str | None) -> None:
                 _explained(config, nodes),
             ):
                 # After the nodes, whose check names those without GPUs at once.
-                membership.check_capacity(config)
+                membership.check_capacity(config, alone=ours and not joins)
                 _run_trainer(config)
         else:
+            membership.check_capacity(config, alone=True)
             with _explained(config, ()):
                 in_worker: Any = ray.remote(num_cpus=0, max_retries=0)(_check_and_run)
                 ray.get(in_worker.remote(config))

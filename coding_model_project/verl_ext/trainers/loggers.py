@@ -1,6 +1,6 @@
-"""Loggers that survive a resume, and one run of a tracker for each run's folder.
+"""Loggers that survive a resume, and one run of W&B for each run's folder.
 
-A tracker that is down must not stop a training or hold it up for long: metrics.jsonl has all metrics.
+W&B that is down must not stop a training or hold it up for long: metrics.jsonl has all metrics.
 """
 
 from __future__ import annotations
@@ -35,26 +35,18 @@ class _AppendingFileLogger(tracking.FileLogger):
 
 
 def prepare_loggers(config: DictConfig) -> None:
-    """Make verl's loggers append to metrics.jsonl, and start the trackers.
+    """Make verl's loggers append to metrics.jsonl, and start W&B, whose run verl then finds.
 
     Call it before verl creates its loggers, in the same process.
     """
     tracking.FileLogger = _AppendingFileLogger
-    start_trackers(config)
+    if "wandb" in config.trainer.logger:
+        start_wandb(config)
 
 
 _START_S = "30"
 _OFFLINE_START_S = 120.0
 """Only a busy machine makes an offline start last."""
-_MLFLOW_RUN = "mlflow_run"
-"""A file of the run's folder with the id of its MLflow run."""
-
-
-def start_trackers(config: DictConfig) -> None:
-    """Start the trackers of `trainer.logger` before verl, which then finds their runs."""
-    for name, start in (("wandb", _start_wandb), ("mlflow", _start_mlflow), ("trackio", _trackio)):
-        if name in config.trainer.logger:
-            start(config)
 
 
 def run_id(run_dir: Path) -> str:
@@ -67,7 +59,7 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _start_wandb(config: DictConfig) -> None:
+def start_wandb(config: DictConfig) -> None:
     """Start W&B's run, offline if the service is unreachable; `wandb sync` uploads it later.
 
     The environment variable WANDB_RUN_GROUP names the study or sweep that it belongs to.
@@ -132,53 +124,3 @@ def _outlive_wandb(run_dir: str) -> None:
 
     # verl and `log_samples` call these.
     wandb.log, wandb.finish = while_it_lives(wandb.log), while_it_lives(wandb.finish)
-
-
-def _start_mlflow(config: DictConfig) -> None:
-    """Start or continue MLflow's run, or drop the logger if the server does not answer.
-
-    Without MLFLOW_TRACKING_URI, the run's folder has the database. A platform's MLFLOW_RUN_ID counts.
-    """
-    run_dir = Path(config.coding.run_dir)
-    os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{run_dir.absolute()}/mlflow.db")
-    # MLflow's own bounds are 7 retries of 120 s, during which it reacts to no signal.
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-    import mlflow
-    from mlflow.exceptions import MlflowException
-
-    known = run_dir / _MLFLOW_RUN
-    if "MLFLOW_RUN_ID" in os.environ:
-        return
-    try:
-        mlflow.set_tracking_uri(os.environ["MLFLOW_TRACKING_URI"])
-        experiment = mlflow.set_experiment(config.trainer.project_name)
-        if known.exists():
-            # MLflow refuses a parameter's second value, such as the steps of a longer run.
-            tracking._compute_mlflow_params_from_objects = lambda params: {}
-        else:
-            made = mlflow.MlflowClient().create_run(
-                experiment.experiment_id, run_name=config.trainer.experiment_name
-            )
-            known.write_text(made.info.run_id)
-    except MlflowException as error:
-        reason = redacted(" ".join(str(error).split()))[:200]
-        _say(f"MLflow cannot be used ({reason}): training continues without it")
-        config.trainer.logger = [one for one in config.trainer.logger if one != "mlflow"]
-        return
-    os.environ["MLFLOW_RUN_ID"] = known.read_text()
-
-
-def _trackio(config: DictConfig) -> None:
-    """Start or continue Trackio's run, in the run's folder without TRACKIO_DIR."""
-    run_dir = Path(config.coding.run_dir)
-    os.environ.setdefault("TRACKIO_DIR", str(run_dir.absolute() / "trackio"))
-    import trackio
-
-    trackio.init(
-        project=config.trainer.project_name,
-        name=config.trainer.experiment_name,
-        group=os.environ.get("WANDB_RUN_GROUP"),
-        resume="allow",
-        config=redacted(OmegaConf.to_container(config, resolve=True)),
-    )

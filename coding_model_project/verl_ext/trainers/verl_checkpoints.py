@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 
 from coding_model_project.atomic import replacing
-from coding_model_project.errors import CheckpointError, ConfigError
+from coding_model_project.errors import CheckpointError
 from coding_model_project.runs.checkpoint_store import BackgroundUploader, open_store
 from coding_model_project.runs.checkpoints import (
     MANIFEST,
@@ -38,8 +38,6 @@ from coding_model_project.verl_ext.cluster.worker_setup import load_weights_only
 
 FINISH_TIMEOUT_S = 1800.0
 """Seconds that the end of a training waits for the upload of its last checkpoint."""
-
-_ASYNC_KEY = "actor_rollout_ref.actor.checkpoint.async_save"
 
 
 class SavedCheckpoints:
@@ -98,13 +96,9 @@ class CodingCheckpoints(CheckpointCallback):
         """Open the store.
 
         Raises:
-            ConfigError: as `open_store`, or the configuration saves checkpoints asynchronously.
+            ConfigError: as `open_store`.
         """
         super().__init__(config)
-        if OmegaConf.select(config, _ASYNC_KEY, default=False):
-            raise ConfigError(
-                f"{_ASYNC_KEY}=true: a manifest needs a complete checkpoint; set the key to false"
-            )
         saved = SavedCheckpoints(config, print)
         self._saved, self.finish = saved.saved, saved.finish
 

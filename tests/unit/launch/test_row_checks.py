@@ -78,10 +78,9 @@ def test_conversations_of_sft(world):
     assert row_checks.check_lengths(*world("sft", rows, "data.truncation=right")) is None
 
 
-def test_long_pairs_are_set_aside_unless_all_are_too_long_or_they_are_an_error(world):
+def test_long_pairs_are_set_aside_unless_all_are_too_long(world):
     rows = [{"prompt": talk(50), "chosen": "x " * n, "rejected": "x"} for n in (20, 200)]
     assert row_checks.check_lengths(*world("dpo", rows)) == 2 * 192
-    assert "1 of 4 conversations" in refusal(*world("dpo", rows, "coding.dpo.too_long=error"))
     assert "4 of 4 conversations" in refusal(*world("dpo", rows, "data.max_length=40"))
 
 

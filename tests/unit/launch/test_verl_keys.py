@@ -109,6 +109,8 @@ def test_the_last_line_is_for_programs(capsys):
 @pytest.mark.verl
 def test_verl_itself_agrees():
     """The tables against verl's code: rewards, dataclasses and registered words."""
+    import verl.experimental.reward_loop.reward_manager  # noqa: F401 - registers them
+    from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
     from verl.trainer.ppo import core_algos, reward, rollout_corr_helper
     from verl.utils.config import omega_conf_to_dataclass
     from verl.utils.tracking import Tracking
@@ -129,10 +131,11 @@ def test_verl_itself_agrees():
     with pytest.raises(Exception, match="of_a_fork"):
         omega_conf_to_dataclass(config.actor_rollout_ref.actor)
     assert {name for name, _ in _ROLLOUT_REGISTRY} == {"vllm", "sglang", "trtllm"}
+    assert set(REWARD_MANAGER) == set(table.MANAGERS)
     known = {row.key: {*row.words} for row in table.words()}
     estimators = {str(name) for name in core_algos.ADV_ESTIMATOR_REGISTRY}
     assert estimators == known["algorithm.adv_estimator"]
-    assert estimators > {*rules.table()[2]}
+    assert estimators > {*rules.table()[1]}
     criteria = known["algorithm.rollout_correction.rollout_rs"]
     assert criteria == rollout_corr_helper.SUPPORTED_ROLLOUT_RS_OPTIONS
     losses = known["actor_rollout_ref.actor.policy_loss.loss_mode"]

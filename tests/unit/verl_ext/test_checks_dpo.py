@@ -14,16 +14,15 @@ CASES = tables("verl_ext")
 
 @pytest.fixture
 def given(tmp_path):
-    """Valid inputs: 40 pairs, a model, and a checkpoint of another one."""
+    """Valid inputs: 40 pairs and a model."""
     row = {"prompt": [{"role": "user", "content": "x"}], "chosen": "a", "rejected": "b"}
     equal = row | {"rejected": "a"}
     rows = {"pairs": [row] * 40, "equal": [equal] * 40, "few": [row] * 9}
     for name, members in (rows | {"sft": [{"messages": "x"}] * 40}).items():
         pq.write_table(pa.Table.from_pylist(members), tmp_path / f"{name}.parquet")
     (tmp_path / "text.parquet").write_text("no parquet")
-    for name, size in (("model", 128), ("run/global_step_2/huggingface", 64)):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "config.json").write_text(f'{{"hidden_size": {size}}}')
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text("{}")
     files = [f"data.{key}_files={tmp_path}/pairs.parquet" for key in ("train", "val")]
     return ["hardware=cpu", *files, f"model.path={tmp_path}/model"]
 

@@ -47,7 +47,7 @@ def train(monkeypatch, tmp_path):
 
     for name in ("_check_by_verl", "_choose_loop"):
         monkeypatch.setattr(grpo, name, lambda _: None)
-    monkeypatch.setattr(membership, "check_capacity", lambda _: None)
+    monkeypatch.setattr(membership, "check_capacity", lambda _, **__: None)
     monkeypatch.setattr(session, "start_ray", lambda _: None)
     ended = []
     monkeypatch.setattr(ray, "shutdown", lambda: ended.append(True))
@@ -58,7 +58,7 @@ def train(monkeypatch, tmp_path):
 def test_nodes_are_checked_before_the_run_waits_for_free_resources(monkeypatch, train):
 
     start, ended = train
-    monkeypatch.setattr(membership, "check_capacity", lambda _: pytest.fail("waited for resources"))
+    monkeypatch.setattr(membership, "check_capacity", lambda *_, **__: pytest.fail("waited"))
     monkeypatch.setattr(membership, "alive_nodes", lambda: [node(1, 1), node(2, 0)])
     message = r"trainer\.nnodes=2: .*node1 \(10\.0\.0\.1\) has 1, node2 .* has 0; run `ray start"
     with pytest.raises(ClusterError, match=message):
@@ -249,6 +249,20 @@ def test_gpus_and_cpus_are_needed_together_on_a_node(overrides, nodes, said):
     config = compose_recipe("grpo", ["hardware=gpu_8x", *overrides.split()])
     found = membership.missing_for(config, {str(n): node for n, node in enumerate(nodes)})
     assert said in found if said else found == ""
+
+
+def test_a_ray_of_the_runs_own_is_not_waited_for(monkeypatch):
+    """Nobody else could free anything there."""
+    import ray._private.state as state
+
+    few = {"a": {"GPU": 3, "CPU": 4}}
+    monkeypatch.setattr(state, "available_resources_per_node", lambda: few)
+    monkeypatch.setattr(membership.time, "sleep", lambda _: pytest.fail("waited"))
+    cpu = compose_recipe("grpo", ["hardware=cpu"])
+    with pytest.raises(ConfigError, match=r"reserves 5 CPUs .* has 4 free.*ray_init\.num_cpus and"):
+        membership.check_capacity(cpu, alone=True)
+    few["a"]["CPU"] = 5
+    membership.check_capacity(cpu, alone=True)
 
 
 def test_replicas_of_an_evaluation_need_a_gpu_and_two_cpus_on_one_node():

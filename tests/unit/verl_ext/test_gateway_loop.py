@@ -67,7 +67,9 @@ async def outputs(config, tokenizer, *replies, model=None):
         return await loop.run({"logprobs": True}, **ROW), model
     finally:
         for place in gateway_loop.GatewayLoop.places.values():
-            await place.close()
+            if place._starting is not None:
+                await place._gateway.__aexit__(None, None, None)
+            await place.grader.__aexit__(None, None, None)
 
 
 async def test_what_the_model_generated_is_trained_on_and_nothing_else(config, tokenizer):

@@ -11,9 +11,8 @@ import httpx
 import pytest
 from ray.exceptions import ActorDiedError
 
-from coding_model_project.errors import ClusterError, ConfigError, HarborError, SandboxError
+from coding_model_project.errors import ClusterError, ConfigError, SandboxError
 from coding_model_project.grading.judge import start_graders
-from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import Call, Isolation, Test
 from coding_model_project.verl_ext.cluster import node_sandbox
@@ -88,7 +87,7 @@ class Cluster:
             return SimpleNamespace(remote=call)
 
         self.judges[number] = judge
-        methods = {name: method(name) for name in ("serve", "try_task")}
+        methods = {name: method(name) for name in ("serve",)}
         return SimpleNamespace(judge=judge, **methods)
 
     def sandbox(self, **options) -> NodesSandbox:
@@ -243,25 +242,3 @@ async def test_what_a_node_lacks_is_named_with_the_node(cluster):
     with pytest.raises(ConfigError, match=r"node\d: coding.sandbox.python=/opt/x"):
         async with cluster.sandbox():
             pass
-
-
-async def test_a_harbor_task_is_tried_on_the_nodes_and_again_where_one_fails(cluster, monkeypatch):
-    tried: list[int] = []
-
-    class Grader(HarborGrader):
-        async def grade_code(self, problem, code, *, extraction="given"):
-            tried.append(1)
-            if len(tried) == 1:
-                raise SandboxError("no disk")
-            if code == "broken":
-                raise HarborError("no reward")
-            return self._verdict(problem, code=None, results=(), extraction=extraction)
-
-    monkeypatch.setattr(node_sandbox, "HarborGrader", Grader)
-    problem = replace(stdin_problem(), tests=(), task="tasks/one")
-    async with graders(cluster) as found:
-        verdict = await found.hidden.grade_code(problem, "x")
-        assert (verdict.comparison, len(tried)) == ("harbor", 2)
-        with pytest.raises(HarborError):
-            await found.hidden.grade_code(problem, "broken")
-        assert len(tried) == 3

@@ -12,7 +12,7 @@ def test_attempts_of_a_run_are_one_run_of_wandb(tmp_path, monkeypatch):
     import wandb
 
     from coding_model_project.launch.device import log_into
-    from coding_model_project.verl_ext.trainers.loggers import start_trackers
+    from coding_model_project.verl_ext.trainers.loggers import start_wandb
 
     (tmp_path / "run.json").write_text(json.dumps({"host": "here", "created": 1.5}))
     trainer = {"project_name": "p", "experiment_name": "e", "logger": ["file", "wandb"]}
@@ -24,7 +24,7 @@ def test_attempts_of_a_run_are_one_run_of_wandb(tmp_path, monkeypatch):
         with monkeypatch.context() as attempt:
             for name in ("init", "log", "finish"):  # restored, as in a new process
                 attempt.setattr(wandb, name, getattr(wandb, name))
-            start_trackers(config)
+            start_wandb(config)
             wandb.init(project="verl's own call")
             wandb.log({"loss": 1.0})
             wandb.finish()
