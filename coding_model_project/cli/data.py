@@ -1,6 +1,6 @@
 """The `data` command group: prepare data sets, and check them for grading and training.
 
-data_checks   preflight, select-tests: judge a set's tests
+data_checks   preflight: judges a set's tests
 data_rows     rows, rates: training files of data sets
 data_samples  sft-rows, pairs, repair-traces: training files of evaluations
 """
@@ -139,7 +139,6 @@ def dedup(
     return 1 if strict and governed.absent else 0
 
 
-app.command()(publishes(data_checks.select_tests))
 app.command()(publishes(data_samples.sft_rows))
 app.command()(publishes(data_samples.pairs))
 app.command()(publishes(data_samples.repair_traces))

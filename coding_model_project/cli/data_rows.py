@@ -16,7 +16,6 @@ from coding_model_project.cli.options import print_first, print_set_aside
 from coding_model_project.config_key import argument, option
 from coding_model_project.data.governance import Role
 from coding_model_project.data.quality.preflight import Fault
-from coding_model_project.data.quality.test_order import read_orders
 from coding_model_project.data.rates import Rate, Rates, read_rates, write_rates
 from coding_model_project.data.training import mixing
 from coding_model_project.data.training.training_files import Plan, write_training_files
@@ -60,11 +59,6 @@ def rows(
     ),
     min_rate: float = option(0.0, "Keep problems with at least this pass rate.", min=0.0, max=1.0),
     max_rate: float = option(1.0, "Keep problems with at most this pass rate.", min=0.0, max=1.0),
-    tests: str | None = option(
-        None,
-        "Train with the tests in this file or URL only, from `data select-tests`.",
-        metavar="FILE",
-    ),
     check: bool = option(
         True,
         "Leave out problems whose tests accept a program that does nothing, or reject the "
@@ -96,15 +90,12 @@ def rows(
         import pyarrow  # noqa: F401 - a missing library is named before problems are judged for hours
     if rates is None and (min_rate > 0 or max_rate < 1):
         raise ConfigError("--min-rate, --max-rate: need measured rates; add --rates FILE")
-    if tests is not None and use is not Use.train:
-        raise ConfigError("--tests: only available with --as train; validation rows keep all tests")
     plan = replace(
         plan,
         use=Role(use),
         mixture=mixing.parse_mixture(mixture) if mixture else None,
         order=tuple(id for file in order for id in mixing.read_order(file)) if order else None,
         rates=Rates(read_rates(rates), min_rate, max_rate) if rates else None,
-        tests=read_orders(tests) if tests else None,
         seed=seed,
     )
     sets = [(*given_set(word), Trail()) for word in problems]

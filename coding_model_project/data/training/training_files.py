@@ -25,7 +25,6 @@ from coding_model_project.data.governance import Role, role, split_word
 from coding_model_project.data.problems import ProblemFile, plain_statement, write_problems
 from coding_model_project.data.quality.preflight import Fault
 from coding_model_project.data.quality.preflight import ungradable as ungradable_of
-from coding_model_project.data.quality.test_order import TestOrder, ordered
 from coding_model_project.data.rates import Rates
 from coding_model_project.data.training import mixing
 from coding_model_project.data.training.rows import (
@@ -72,8 +71,6 @@ class Plan:
     """Ids of the training rows in order; None shuffles them."""
     rates: Rates | None = None
     """A filter of training problems by pass rate; evaluation problems are not filtered."""
-    tests: Mapping[str, TestOrder] | None = None
-    """The tests to keep of training problems; evaluation problems keep all."""
     seed: int = 0
 
 
@@ -274,16 +271,10 @@ def _write(
     settings: Mapping[str, Any],
 ) -> dict[str, int]:
     """Write rows, problems and manifest; return the number of rows by file."""
-    orders = dict.fromkeys((name for members in files.values() for name in members), None)
-    if plan.tests:
-        orders |= {name: plan.tests.get(name) for name in files.get("train", ())}
-
-    def final(problem_id: str) -> Problem | None:
-        return ordered(file[problem_id], orders[problem_id]) if problem_id in orders else None
-
-    earlier = earlier_files(out, [f"{plan.kind}_{name}" for name in files], final)
-    new = (ordered(file[name], order) for name, order in orders.items())
-    write_problems(out / PROBLEMS, chain(new, earlier.problems))
+    ids = dict.fromkeys(name for members in files.values() for name in members)
+    names = [f"{plan.kind}_{name}" for name in files]
+    earlier = earlier_files(out, names, lambda one: file[one] if one in ids else None)
+    write_problems(out / PROBLEMS, chain(map(file.__getitem__, ids), earlier.problems))
     counts = {}
     for name, members in files.items():
         chosen, style = (file[one] for one in members), plan.style
@@ -299,7 +290,6 @@ def _write(
         "size": plan.size,
         "rates": [plan.rates.low, plan.rates.high] if plan.rates else None,
         "ordered": plan.order is not None,
-        "tests_chosen_of": None if plan.tests is None else len(plan.tests),
         "seed": plan.seed,
     }
     every = {**earlier.counts, **counts}
