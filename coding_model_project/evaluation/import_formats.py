@@ -227,7 +227,7 @@ def _verl(path: Path, rows: Sequence[Row]) -> Iterator[ForeignSample]:
 
 
 def _inspect(path: Path, rows: Sequence[Row]) -> Iterator[ForeignSample]:
-    # An argument of our own task and exports: answers are programs without a fence.
+    # An argument of our own task: answers are programs without a fence.
     bare = (rows[0]["eval"].get("task_args") or {}).get("bare") is True
     for sample in rows[0]["samples"]:
         name = f"{path}, sample {sample['id']}, epoch {sample['epoch']}"
