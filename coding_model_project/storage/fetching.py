@@ -16,7 +16,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -182,7 +182,6 @@ def copy_changed(
     store: ObjectStore,
     entries: Mapping[str, Entry],
     folder: Path,
-    wanted: Callable[[str], bool],
 ) -> Copied:
     """Copy objects whose copies differ in size or time; each file appears whole.
 
@@ -193,7 +192,7 @@ def copy_changed(
     """
     n_copied = n_kept = 0
     for path, entry in entries.items():
-        if not path or path.endswith(_UNFINISHED) or not wanted(path):
+        if not path or path.endswith(_UNFINISHED):
             continue
         target = below(folder, path)
         if _is_same(target, entry):
