@@ -163,36 +163,18 @@ def rows(
 
 def rates(
     evaluations: list[str] = argument(
-        ..., "Evaluations of training problems; with --column, data sets.", metavar="EVAL_FOLDER..."
+        ..., "Evaluations of training problems.", metavar="EVAL_FOLDER..."
     ),
     out: Path = option(..., "Write one line per problem to this file."),
-    column: str | None = option(
-        None, "Take the rates that a data set's publisher measured from this column of its rows."
-    ),
-    samples: int = option(8, "Samples per problem that the column's rates are of.", min=1),
-    split: str | None = option(None, options.SPLIT),
-    data_dir: Path | None = option(None, options.DATA_DIR),
     as_json: bool = option(False, options.AS_JSON),
 ) -> None:
-    """Measure each problem's pass rate from evaluations, or take the rates that its publisher measured.
+    """Measure each problem's pass rate from evaluations.
 
     Each line has a problem's id, pass rate and 95% interval, easiest problem first. `data rows` takes
     the file as --rates, to filter by --min-rate and --max-rate, and as --order.
     """
-    from coding_model_project.data.loaders import given_set, published_rates
     from coding_model_project.evaluation.results import read_evaluation
 
-    if column is not None:
-        found: dict[str, float] = {}
-        for word in evaluations:
-            name, path = given_set(word)
-            found |= published_rates(name, column, path=path, split=split, data_dir=data_dir)
-        _write_rates(
-            out,
-            {name: Rate(hits=round(rate * samples), total=samples) for name, rate in found.items()},
-            as_json,
-        )
-        return
     verdicts: dict[str, list[bool]] = defaultdict(list)
     models = set()
     for folder in evaluations:
@@ -207,10 +189,7 @@ def rates(
         raise DataError(
             f"evaluations of several models: {', '.join(sorted(models))}; pass those of one model"
         )
-    _write_rates(out, {name: Rate.of(passed) for name, passed in verdicts.items()}, as_json)
-
-
-def _write_rates(out: Path, measured: dict[str, Rate], as_json: bool) -> None:
+    measured = {name: Rate.of(passed) for name, passed in verdicts.items()}
     write_rates(out, measured)
     never = sum(rate.hits == 0 for rate in measured.values())
     always = sum(rate.hits == rate.total for rate in measured.values())

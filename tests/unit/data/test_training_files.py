@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -306,25 +305,6 @@ def rows_within(tmp_path, *options):
     write_problems(tmp_path / "p.jsonl", MINE)
     command = ["data", "rows", f"mine={tmp_path / 'p.jsonl'}", "--out", str(tmp_path / "out")]
     return cli.main([*command, "--json", *map(str, options)])
-
-
-def test_rates_that_a_publisher_measured_are_those_of_its_column(tmp_path, capsys):
-    rows = [
-        {"question": f"What is {n} + 1?", "answer": str(n + 1), "avg@8_small": rate}
-        for n, rate in enumerate([0.25, None, 1.0, 7, 0.0])
-    ]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
-    word, rates = f"intellect_3_math={tmp_path / 'train.parquet'}", tmp_path / "rates.jsonl"
-    command = ["data", "rates", word, "--out", str(rates), "--column"]
-    assert cli.main([*command, "avg@8_small"]) == 0
-    found = [json.loads(line) for line in rates.read_text().splitlines()]
-    assert {one["id"]: one["rate"] for one in found} == {
-        "intellect_3_math/train/2": 1.0,
-        "intellect_3_math/train/0": 0.25,
-        "intellect_3_math/train/4": 0.0,
-    }
-    assert cli.main([*command, "avg@9"]) == 2
-    assert "no rates from 0 to 1 in a column 'avg@9'" in capsys.readouterr().err
 
 
 def test_rates_of_an_evaluation_choose_and_order_what_trains(tmp_path, capsys):

@@ -149,6 +149,7 @@ def test_another_file_of_the_same_name_is_sent(s3, run, way):
         (run / "new.partial").replace(run / "rollouts.jsonl")
     else:  # the file system gives the deleted file's inode to the new one
         (run / "rollouts.jsonl").write_text((run / "new.partial").read_text())
+    time.sleep(1.0)  # rounds are a second apart, which is the resolution of times in S3
     at_work.sync()
     followed.pull()
     assert (followed.root / "rollouts.jsonl").read_text() == (run / "rollouts.jsonl").read_text()
