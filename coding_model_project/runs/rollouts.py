@@ -240,7 +240,7 @@ def note(folder: Path, row: Ungradable) -> None:
 def _file_name(attempt: Attempt | None) -> str:
     """Return the name of the file for this node's rows."""
     here = machine()
-    if attempt is None or attempt.machine in (None, here):
+    if attempt is None or attempt.machine == here:
         return _NAME
     digest = hashlib.blake2b(here.encode(), digest_size=4).hexdigest()
     return f"ungradable.{socket.gethostname()}-{digest}.jsonl"
