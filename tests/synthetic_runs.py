@@ -44,7 +44,7 @@ def write_run(
     }
     (folder / "run.json").write_text(json.dumps(origin))
     ended = None if exit_code is None else STARTED + 5025
-    about = {"number": 1, "pid": 1, "pid_started": 0.0, "host": "trainer-3", "started": STARTED}
+    about = {"pid": 1, "pid_ticks": 0, "host": "trainer-3", "machine": "?", "started": STARTED}
     (attempt / "attempt.json").write_text(
         json.dumps(about | {"ended": ended, "exit_code": exit_code})
     )

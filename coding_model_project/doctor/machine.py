@@ -48,11 +48,6 @@ def gpus() -> Finding:
     names = [_described(gpu) for gpu in found]
     kinds = ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))
     description = f"{kinds}; hardware={profile} is the default"
-    if all(gpu.amd for gpu in found):
-        remedy = (
-            "requirements/gpu.txt is for CUDA; with ROCm's torch and vLLM (untested), set hardware="
-        )
-        return warning("gpus", description, remedy)
     if profile == "cpu":
         return warning("gpus", description, "CUDA_VISIBLE_DEVICES hides them; unset it to use them")
     torch = version("torch")

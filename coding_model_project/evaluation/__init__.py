@@ -6,7 +6,7 @@ backends/      generation: vLLM in this process, or a server
 runner.py      overlapped generation (with repairs) and judging; journal.py: results, written at once
 outputs.py     results → metrics.json, qa_logs/, rollouts, report, W&B; tables.py: the same as text
 evaluate.py    a whole evaluation in a run's folder, and one put together from shards
-results.py     the files of an evaluation's folder; exports.py: the same in the forms of other tools
+results.py     the files of an evaluation's folder
 judged.py      an evaluation's samples as training data
 scores.py      metrics of a data set, pass rate by budget; intervals.py: pass@k, its intervals, tests
 comparison.py  evaluations compared with each other

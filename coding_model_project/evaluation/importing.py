@@ -15,18 +15,14 @@ from coding_model_project.atomic import replacing
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation.backends.generation import Completion, Messages, Sampling
 from coding_model_project.evaluation.evaluate import evaluate
-from coding_model_project.evaluation.import_formats import (
-    ForeignSample,
-    Format,
-    digest,
-    read_samples,
-)
+from coding_model_project.evaluation.import_formats import ForeignSample, Format, read_samples
 from coding_model_project.evaluation.journal import storage_errors, to_line
 from coding_model_project.evaluation.outputs import Report
 from coding_model_project.evaluation.plan import DataSet, sample_seed
 from coding_model_project.evaluation.results import COMPLETIONS, Generated, Metrics
 from coding_model_project.evaluation.settings import Settings
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.runs.resuming import fingerprint
 from coding_model_project.types import GradedBy, Problem
 
 
@@ -56,14 +52,14 @@ class Samples:
         return PromptStyle.bare if made else PromptStyle.fenced
 
 
-def match(path: Path, data: DataSet, format: Format | None = None) -> Samples:
+def match(path: Path, data: DataSet) -> Samples:
     """Read a file of samples and find the problem of each.
 
     Raises:
         ConfigError: the file is missing, or its tool is unknown.
         DataError: a sample's problem is not in the data set, or a problem has fewer samples than others.
     """
-    found, answers = read_samples(path, format)
+    found, answers = read_samples(path)
     finder = _Finder(data)
     by_problem: dict[str, list[ForeignSample]] = {one.id: [] for one in data.problems}
     for answer in answers:
@@ -188,7 +184,7 @@ def judge_samples(
             raise ConfigError(f"{folder}: has other completions; pass another folder (--out)")
     # Never equal to our protocols, because the tool's prompts are unknown.
     protocol = replace(settings.protocol, name=f"{samples.format} samples")
-    backend = _Imported(f"{samples.format}: {samples.path.name}, sha256 {digest(samples.path)}")
+    backend = _Imported(f"{samples.format}: {samples.path.name}, {fingerprint(samples.path)}")
     if not any(answer.tokens for of in samples.answers.values() for answer in of):
         say(f"note: {samples.path} has no token counts; they count as 0")
     return evaluate(

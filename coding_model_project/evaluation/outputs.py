@@ -20,7 +20,7 @@ from coding_model_project.evaluation.scores import dataset_metrics, part_metrics
 from coding_model_project.grading.prompts import solve_messages
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.overview import summarise
-from coding_model_project.runs.rollouts import Rollout
+from coding_model_project.runs.rollouts import ROLLOUTS, Rollout
 from coding_model_project.types import Problem
 
 REPORT = "report.html"
@@ -43,8 +43,8 @@ def write_all(
     protocol: EvalProtocol,
     cutoff: str | None,
 ) -> Metrics:
-    """Write metrics.json, its values in metrics.jsonl for `runs` and the report, rollouts.jsonl, which is
-    rewritten so that it has no duplicate samples, qa_logs/, and summary.json: results and cost.
+    """Write metrics.json, its values in metrics.jsonl for `runs` and the report, rollouts.jsonl
+    in the samples' order, qa_logs/, and summary.json: results and cost.
 
     Args:
         cutoff: see `scores.part_metrics`.
@@ -61,10 +61,10 @@ def write_all(
     line = {"step": 0, "data": _logged(metrics, protocol)}
     write_text(folder / "metrics.jsonl", json.dumps(line) + "\n")
     rollouts = (
-        rollout_of(generated, result, prompt=prompt_text(sample.problem, protocol))
+        rollout_of(sample.problem, generated, result, protocol)
         for sample, generated, result in judged
     )
-    write_lines(folder / "rollouts.jsonl", rollouts)
+    write_lines(folder / ROLLOUTS, rollouts)
     write_qa_logs(folder, judged, protocol)
     brief = ("pass@k", "pass_ratio", "graded", "ungradable")
     summary = summarise(RunFolder(folder)) | {
@@ -123,7 +123,9 @@ def _logged(metrics: Mapping[str, Mapping[str, Any]], protocol: EvalProtocol) ->
     return data
 
 
-def rollout_of(generated: Generated, result: Result, *, prompt: str) -> Rollout:
+def rollout_of(
+    problem: Problem, generated: Generated, result: Result, protocol: EvalProtocol
+) -> Rollout:
     """Return a judged sample as a line of rollouts.jsonl."""
     if result.ungradable is None:
         verdict = {**result.verdict, "error": result.error}
@@ -135,7 +137,7 @@ def rollout_of(generated: Generated, result: Result, *, prompt: str) -> Rollout:
         split=result.dataset,
         problem=result.problem,
         sample=str(result.sample),
-        prompt=prompt,
+        prompt=prompt_text(problem, protocol),
         completion=generated.completion,
         tokens=generated.tokens,
         reward=float(bool(result.passed)),

@@ -19,7 +19,6 @@ from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation import outputs
 from coding_model_project.evaluation.changes import (
     Change,
-    Judgement,
     OpenJudge,
     Rejudged,
     Stored,
@@ -137,7 +136,7 @@ def _rejudged(
         samples=len(stored),
         skipped=dict(skipped),
         changes=tuple(changes),
-        datasets=count((one.sample.dataset, one.before, Judgement.of(now)) for one, now in pairs),
+        datasets=count((one.before, now) for one, now in pairs),
         notes=tuple(notes),
         written=not given.dry_run,
     )
@@ -198,7 +197,7 @@ def _stored(folder: Path, results: Sequence[Result], datasets: Sequence[DataSet]
             Stored(
                 sample=sample,
                 generated=generated,
-                before=Judgement.of(result),
+                before=result,
                 name=str(generated.sample),
             )
         )
@@ -327,7 +326,20 @@ def _of_row(row: Rollout, problem: Problem, number: int) -> Stored:
     try:
         attempts = row.extra.get("attempts") or ()
         completion = attempts[-1]["completion"] if attempts else row.completion
-        before = Judgement.of(row)
+        before = Result(
+            dataset=row.split,
+            problem=row.problem,
+            sample=number,
+            passed=row.verdict["error"] is None,
+            pass_fraction=None,
+            error=row.verdict["error"],
+            ungradable=None,
+            tokens=row.tokens,
+            truncated=False,
+            judge_s=0.0,
+            program=row.verdict["program"],
+            verdict=row.verdict,
+        )
     except (KeyError, TypeError) as error:
         raise DataError(
             f"step {row.step}, sample {row.sample}: its verdict or answer was not stored ({error!r}), as "

@@ -134,6 +134,13 @@ class Result:
         return self.dataset, self.problem, self.sample
 
     @property
+    def outcome(self) -> str:
+        """`accepted`, `ungradable`, or the error type."""
+        if self.passed is None:
+            return "ungradable"
+        return "accepted" if self.passed else str(self.error)
+
+    @property
     def by_this_judge(self) -> Result:
         """The same sample by this judge's rule, which alone decides what trains a model."""
         if "publisher_passed" not in self.verdict:

@@ -17,6 +17,7 @@ from coding_model_project.episodes.repair import Attempt, Seen, attempts, look_a
 from coding_model_project.errors import DataError, PromptError, SandboxError, UngradableError
 from coding_model_project.evaluation.backends.generation import Backend, Completion
 from coding_model_project.evaluation.journal import Journal
+from coding_model_project.evaluation.outputs import rollout_of
 from coding_model_project.evaluation.plan import EvalProtocol, Sample, sample_seed
 from coding_model_project.evaluation.results import Generated, Key, Result, program_hash
 from coding_model_project.grading.base import Grader
@@ -25,6 +26,7 @@ from coding_model_project.grading.judge import AnyGrader
 from coding_model_project.grading.prompts import Message, solve_messages
 from coding_model_project.grading.readings import CountedBy, accepted, error_of
 from coding_model_project.progress import bars
+from coding_model_project.runs.rollouts import Rollout
 from coding_model_project.strict_json import encodable
 from coding_model_project.types import Verdict
 
@@ -41,7 +43,7 @@ class Known:
     """Samples of earlier attempts."""
 
     generated: dict[Key, Generated]
-    judged: set[Key]
+    judged: dict[Key, Result]
 
 
 def read_known(
@@ -66,7 +68,7 @@ def read_known(
         generated[one.key] = one
     rows = results.rows()
     kept = [result for result in rows if result.ungradable is None and result.key in generated]
-    judged = {result.key for result in kept}
+    judged = {result.key: result for result in kept}
     if len(judged) < len(kept):
         raise DataError(f"{results.path}: has duplicate samples")
     if len(kept) < len(rows):
@@ -86,6 +88,8 @@ class Runner:
     protocol: EvalProtocol
     completions: Journal[Generated]
     results: Journal[Result]
+    rollouts: Journal[Rollout]
+    """The same samples for readers of runs (`outputs.rollout_of`)."""
     known: Known
     """Samples already generated or judged."""
     progress: Progress
@@ -117,6 +121,7 @@ class Runner:
             sample, generated, self.grader, stop_early=protocol.stop_early, rule=protocol.rule
         )
         self.results.append(result)
+        self.rollouts.append(rollout_of(sample.problem, generated, result, protocol))
         self.progress(result)
 
     async def _generate(self, sample: Sample) -> Generated:

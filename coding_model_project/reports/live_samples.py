@@ -2,55 +2,29 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Annotated, Any, Protocol
+from typing import Annotated, Any, BinaryIO
 
 import orjson
 from pydantic import BaseModel, Field
 
 from coding_model_project.data.training.rows import source_of
 from coding_model_project.errors import DataError
-from coding_model_project.evaluation.outputs import UNGRADABLE, rollout_of
-from coding_model_project.evaluation.results import COMPLETIONS, RESULTS, Generated, Key, Result
+from coding_model_project.evaluation.outputs import UNGRADABLE
 from coding_model_project.reports.chart_lines import ACCEPTED, RunTally
-from coding_model_project.runs.rollouts import DAMAGED, ROLLOUTS, Rollout, is_packed, packed_part
+from coding_model_project.runs.rollouts import ROLLOUTS, Rollout, full_file
 
-Place = tuple[int, ...]
-"""Place of a sample's lines, in the format of its `Log`."""
+Place = tuple[int, int, int]
+"""Number of a sample's file, and the offset and bytes of its line there."""
 
 
 class WrittenAnewError(Exception):
     """Raised if a file was replaced since a part of it was read, which invalidates that part."""
-
-
-class Log(Protocol):
-    """A reader of a run's samples."""
-
-    def new_rows(self) -> Iterator[tuple[Place, Rollout]]:
-        """Read the samples written since the last call.
-
-        Raises:
-            WrittenAnewError: a file was replaced; start again with a new log.
-            DataError: a line is not a sample.
-        """
-        ...
-
-    def read(self, place: Place) -> Rollout:
-        """Read one sample again."""
-        ...
-
-
-def log_of(folder: Path) -> Log:
-    """Return the log of a finished or running training run or evaluation."""
-    finished = (folder / ROLLOUTS).exists() or packed_part(folder, 1).exists()
-    is_evaluation = (folder / RESULTS).exists() or (folder / COMPLETIONS).exists()
-    return EvaluationLog(folder) if is_evaluation and not finished else RolloutLog(folder)
 
 
 @dataclass(slots=True)
@@ -82,7 +56,7 @@ class GrowingFile:
             self.inode = found.st_ino
             yield from self.lines_of(file)
 
-    def lines_of(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[tuple[int, int, Any]]:
+    def lines_of(self, file: BinaryIO) -> Iterator[tuple[int, int, Any]]:
         """Read new lines from an open file with the same content."""
         file.seek(self.end)
         for line in file:
@@ -94,92 +68,46 @@ class GrowingFile:
 
 
 @dataclass(slots=True)
-class RolloutLog:
-    """A log of rollouts.jsonl and its rotated, compressed parts.
-
-    A place is (part, offset, bytes).
-    """
+class Log:
+    """A reader of a run's rollouts.jsonl and its full files."""
 
     folder: Path
-    _part: int = 1
+    _number: int = 1
+    """Number that the file which is read has once it is full."""
     _file: GrowingFile = field(init=False)
 
     def __post_init__(self) -> None:
         self._file = GrowingFile(self.folder / ROLLOUTS)
 
     def new_rows(self) -> Iterator[tuple[Place, Rollout]]:
-        while (packed := packed_part(self.folder, self._part)).exists():
-            try:
-                with gzip.open(packed) as file:
-                    yield from self._rows(self._file.lines_of(file))
-            except DAMAGED as error:
-                raise DataError(f"{packed}: damaged ({error})") from error
-            self._part += 1
+        """Read the samples written since the last call.
+
+        Raises:
+            WrittenAnewError: a file was replaced; start again with a new log.
+            DataError: a line is not a sample.
+        """
+        while (full := full_file(self.folder, self._number)).exists():
+            with full.open("rb") as file:
+                yield from self._rows(self._file.lines_of(file))
+            self._number += 1
             self._file = GrowingFile(self._file.path)
-        if not self._file.end and is_packed(self.folder):
-            return
-        # If it is rotated just now, the next call continues in the packed part.
-        yield from self._rows(self._file.new_lines(unless=packed.exists))
+        # If it is renamed just now, the next call continues in the full file.
+        yield from self._rows(self._file.new_lines(unless=full.exists))
 
     def _rows(self, lines: Iterator[tuple[int, int, Any]]) -> Iterator[tuple[Place, Rollout]]:
         for start, size, row in lines:
             try:
-                yield (self._part, start, size), Rollout(**row)
+                yield (self._number, start, size), Rollout(**row)
             except TypeError as error:
                 raise DataError(f"{self._file.path}, byte {start}: damaged ({error})") from error
 
     def read(self, place: Place) -> Rollout:
-        part, start, size = place
-        packed = packed_part(self.folder, part)
-        with gzip.open(packed) if packed.exists() else self._file.path.open("rb") as file:
+        """Read one sample again."""
+        number, start, size = place
+        full = full_file(self.folder, number)
+        with (full if full.exists() else self._file.path).open("rb") as file:
             file.seek(start)
             return Rollout(**orjson.loads(file.read(size)))
-
-
-@dataclass(slots=True)
-class EvaluationLog:
-    """A log of a running evaluation's results.jsonl and completions.jsonl, without prompts.
-
-    A place is (offset, bytes) in the first file, then in the second.
-    """
-
-    folder: Path
-    _results: GrowingFile = field(init=False)
-    _completions: GrowingFile = field(init=False)
-    _unjudged: dict[Key, tuple[int, int]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._results = GrowingFile(self.folder / RESULTS)
-        self._completions = GrowingFile(self.folder / COMPLETIONS)
-
-    def new_rows(self) -> Iterator[tuple[Place, Rollout]]:
-        if (
-            self.folder / ROLLOUTS
-        ).exists():  # the evaluation has ended, and its rollouts also have the prompts
-            raise WrittenAnewError
-        for start, size, row in self._results.new_lines():
-            try:
-                result = Result(**row)
-            except TypeError as error:
-                raise DataError(f"{self._results.path}, byte {start}: damaged ({error})") from error
-            if result.key not in self._unjudged:
-                self._unjudged |= {
-                    Generated(**one).key: (at, n) for at, n, one in self._completions.new_lines()
-                }
-            if (at := self._unjudged.pop(result.key, None)) is None:
-                raise DataError(f"{self._results.path}: sample {result.key} has no completion")
-            place = (start, size, *at)
-            yield place, self.read(place)
-
-    def read(self, place: Place) -> Rollout:
-        result = Result(**_line(self._results.path, *place[:2]))
-        return rollout_of(Generated(**_line(self._completions.path, *place[2:])), result, prompt="")
-
-
-def _line(path: Path, start: int, size: int) -> Any:
-    with path.open("rb") as file:
-        file.seek(start)
-        return orjson.loads(file.read(size))
 
 
 # ── the table of samples ───────────────────────────────────────────────────────────────────────────
@@ -215,7 +143,7 @@ class SampleIndex:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = list(folders)
-        self._runs = [_Run(log_of(folder)) for folder in folders]
+        self._runs = [_Run(Log(folder)) for folder in folders]
         self._database = sqlite3.connect(":memory:")
         self._database.row_factory = sqlite3.Row
         self._database.executescript(_TABLE)
@@ -227,13 +155,11 @@ class SampleIndex:
             DataError: a line is not a sample.
         """
         for number, folder in enumerate(self._folders):
-            if not self._runs[number].attempts:  # the kind of run may only be known now
-                self._runs[number] = _Run(log_of(folder))
             try:
                 self._add_new(number)
             except WrittenAnewError:
                 self._database.execute("DELETE FROM sample WHERE run = ?", [number])
-                self._runs[number] = _Run(log_of(folder))
+                self._runs[number] = _Run(Log(folder))
                 self._add_new(number)
 
     @property
@@ -279,7 +205,7 @@ class SampleIndex:
             "SELECT place FROM sample WHERE (run, split, step, problem, sample) = (?, ?, ?, ?, ?)",
             [run, split, step, problem, sample],
         ).fetchone()
-        return self._runs[run].log.read(tuple(orjson.loads(row["place"]))) if row else None
+        return self._runs[run].log.read(orjson.loads(row["place"])) if row else None
 
     def _grouped(self, keys: str, filters: Filters, *, more: str = "") -> dict[str, Any]:
         """Return counts over all samples of each group with matching samples."""

@@ -1,11 +1,10 @@
-"""The GPUs of this host, found without importing torch.
+"""The NVIDIA GPUs of this host, found without importing torch.
 
 A container may hide any of the sources that list GPUs, so they are tried until one lists some:
 
     /proc/driver/nvidia/gpus    the NVIDIA driver's own list; names, no memory
     nvidia-smi                  names, memory, MIG instances; takes a second
     /dev/nvidia0, nvidia1, …    device files without names; some containers have only these
-    /sys/class/kfd              AMD GPUs: reported, not used, since `requirements/gpu.txt` needs CUDA
 
 `CUDA_VISIBLE_DEVICES` hides GPUs but never adds one: schedulers also set it on hosts without GPUs.
 """
@@ -35,7 +34,6 @@ class Gpu:
     name: str
     memory_gb: float | None = None
     """Memory in GiB; None if unknown."""
-    amd: bool = False
     mig: bool = False
     """True for a MIG instance. CUDA gives a process only one of them, and NCCL supports none."""
 
@@ -46,12 +44,12 @@ def find(root: Path = ROOT) -> list[Gpu]:
     Args:
         root: the root of the file system to search.
     """
-    return _first(root, (_driver, _device_files, _smi, _kfd))
+    return _first(root, (_driver, _device_files, _smi))
 
 
 def measure(root: Path = ROOT) -> list[Gpu]:
     """Return this host's GPUs, with their memory if it is available; may take seconds."""
-    return _first(root, (_smi, _driver, _device_files, _kfd))
+    return _first(root, (_smi, _driver, _device_files))
 
 
 def trainable(gpus: Sequence[Gpu], visible: str | None) -> int:
@@ -61,15 +59,14 @@ def trainable(gpus: Sequence[Gpu], visible: str | None) -> int:
         visible: CUDA_VISIBLE_DEVICES, or None if it is not set. As in CUDA, the first invalid entry ends
             the list.
     """
-    ours = [gpu for gpu in gpus if not gpu.amd]
-    most = 1 if any(gpu.mig for gpu in ours) else len(ours)
+    most = 1 if any(gpu.mig for gpu in gpus) else len(gpus)
     if visible is None:
-        return min(most, len(ours))
+        return most
     named = 0
     for entry in visible.split(","):
         index = entry.strip()
         is_uuid = index.startswith(("GPU-", "MIG-"))
-        if not is_uuid and not (index.isdecimal() and int(index) < len(ours)):
+        if not is_uuid and not (index.isdecimal() and int(index) < len(gpus)):
             break
         named += 1
     return min(most, named)
@@ -132,10 +129,3 @@ def _output(program: str, *arguments: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return result.stdout if result.returncode == 0 else ""
-
-
-def _kfd(root: Path) -> list[Gpu]:
-    """Return AMD GPUs: the nodes of the kernel's topology that have vector units, which CPUs lack."""
-    files = (root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*/properties")
-    found = [re.search(r"^simd_count ([1-9])", file.read_text(), re.MULTILINE) for file in files]
-    return [Gpu(name="AMD GPU", amd=True) for _ in filter(None, found)]

@@ -21,15 +21,12 @@ import json
 import os
 import re
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import psutil
 
 from coding_model_project.contained import open_lock
 from coding_model_project.errors import INTERRUPTED, ConfigError, DataError, StorageError
@@ -71,20 +68,18 @@ class Attempt:
 
     number: int
     pid: int
-    pid_started: float
-    """The process's start in seconds since the epoch, since process ids are reused."""
+    pid_ticks: int
+    """The process's start (`lease.start_ticks`), since process ids are reused."""
     host: str
+    machine: str
+    """The machine on which the process id is valid (`lease.machine`)."""
     started: float
+    log_dir: Path
+    """The folder it was read from; not in the file."""
     ended: float | None = None
     exit_code: int | None = None
     error: str | None = None
     """The error that ended it, in one line."""
-    machine: str | None = None
-    """The machine on which the process id is valid (`lease.machine`); None in older files."""
-    pid_ticks: int | None = None
-    """The process's start as returned by `lease.start_ticks`."""
-    log_dir: Path | None = None
-    """The folder it was read from; not in the file."""
 
     @property
     def state(self) -> State:
@@ -92,32 +87,21 @@ class Attempt:
             return {0: State.finished, INTERRUPTED: State.interrupted}.get(
                 self.exit_code, State.failed
             )
-        alive = self.is_process if self.is_here else self._seems_alive()
+        if self.is_here:
+            alive = self.is_process
+        else:
+            alive = not has_successor(self.log_dir) and OBSERVER.seems_alive(self.log_dir)
         return State.running if alive else State.killed
 
     @property
     def is_here(self) -> bool:
         """True if its process would be visible on this machine."""
-        if self.machine is None:
-            return self.host == socket.gethostname()
         return self.machine == machine()
 
     @property
     def is_process(self) -> bool:
         """True if its process is running on this machine."""
-        if self.pid_ticks is not None:
-            return start_ticks(self.pid) == self.pid_ticks
-        try:
-            process = psutil.Process(self.pid)
-            started = process.create_time()
-            return abs(started - self.pid_started) < 2 and process.status() != "zombie"
-        except psutil.NoSuchProcess:
-            return False
-
-    def _seems_alive(self) -> bool:
-        if self.log_dir is None:
-            return True
-        return not has_successor(self.log_dir) and OBSERVER.seems_alive(self.log_dir)
+        return start_ticks(self.pid) == self.pid_ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +210,11 @@ def value_at(tree: Any, key: str) -> Any:
 def _attempt(number: int, file: Path) -> Attempt:
     fields = json.loads(file.read_text())
     # The folder is the attempt's identity, whatever the file says.
-    return Attempt(**fields | {"number": number, "pid": int(fields["pid"]), "log_dir": file.parent})
+    own = {"number": number, "pid": int(fields["pid"]), "log_dir": file.parent}
+    try:
+        return Attempt(**fields | own)
+    except TypeError as error:
+        raise DataError(f"{file}: of an older version of this package ({error})") from error
 
 
 def full_disk(path: Path) -> str:

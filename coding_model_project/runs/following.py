@@ -1,8 +1,4 @@
-"""Local folders that follow runs mirrored at URLs (`mirror`), for all readers of a run's folder.
-
-URL/mirror.json     the index: whose copy it is, and which files it has; written last in a round
-URL/PATH            a file of the run's folder, with its secrets masked
-"""
+"""Local folders that follow runs mirrored at URLs (`mirror`), for all readers of a run's folder."""
 
 from __future__ import annotations
 
@@ -11,70 +7,17 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from coding_model_project.atomic import write_text
-from coding_model_project.contained import below, relative
 from coding_model_project.errors import CodingModelError, ConfigError
-from coding_model_project.storage.fetching import Copied, cache_dir, copy_changed, locked
+from coding_model_project.storage.fetching import cache_dir, copy_changed, locked
 from coding_model_project.storage.object_store import Entry, ObjectStore
 from coding_model_project.storage.store_errors import explaining
 
-INDEX = "mirror.json"
-NOT_MIRRORED = ("checkpoints", "exports", "wandb", ".hydra", INDEX)
+RUN_JSON = "run.json"
+"""The file that identifies a mirrored run. It is uploaded last in the first round."""
+NOT_MIRRORED = ("checkpoints", "exports", "wandb", ".hydra")
 """Excluded names at the top of a run's folder. W&B uploads its own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorIndex:
-    """The files of a mirrored run by their path."""
-
-    id: str
-    """Identifier of the run's folder, so that another run does not write to the same URL."""
-    writer: str
-    """Identifier of the writing process."""
-    round: int
-    """Counter of rounds; it also increases without changes, as a heartbeat."""
-    every_s: float
-    files: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """Size in bytes and time of the last change, in seconds since the epoch by the run's clock."""
-
-    def text(self) -> str:
-        return json.dumps(asdict(self)) + "\n"
-
-    def entries(self) -> Mapping[str, Entry]:
-        """Return the files as a store lists objects."""
-        return {
-            path: Entry(bytes=size, version="", modified=modified)
-            for path, (size, modified) in self.files.items()
-        }
-
-    @classmethod
-    def parse(cls, content: bytes, url: str) -> MirrorIndex:
-        """Parse the content that `text` returns.
-
-        Raises:
-            ConfigError: the content is not an index.
-        """
-        try:
-            fields = json.loads(content)
-            files = {
-                relative(path): (int(look[0]), float(look[1]))
-                for path, look in fields.pop("files").items()
-                if isinstance(look, list)  # the run sends files of an older version's index again
-            }
-            if wrong := [path for path in files if path.split("/")[0] in NOT_MIRRORED]:
-                raise ValueError(f"names {wrong[0]!r}, which no mirror has")
-            return cls(**fields, files=files)
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ConfigError(
-                f"{url}/{INDEX}: not the index of a mirrored run ({error})"
-            ) from error
-
-
-Wanted = Callable[[str], bool]
-
 _HEAVY = ("rollouts", "completions", "results", "ungradable")
 
 
@@ -88,46 +31,46 @@ def everything(path: str) -> bool:
     return True
 
 
-def pull(store: ObjectStore, folder: Path, wanted: Wanted = everything) -> Copied:
-    """Bring a local folder up to date with the run that is mirrored at a URL.
+def files_of_run(
+    entries: Mapping[str, Entry], run: str = "", wanted: Callable[[str], bool] = everything
+) -> dict[str, Entry]:
+    """Return the mirrored files of a run among the objects at a URL.
 
-    Raises:
-        ConfigError: no run is mirrored there.
+    Args:
+        run: the path of the run's folder, empty or with a slash at its end.
+        wanted: a filter of paths below that folder.
     """
-    content = store.read(INDEX)
-    if content is None:
-        raise ConfigError(
-            f"{store.url}: no run is mirrored there (it has no {INDEX}); set coding.mirror.url=URL to "
-            "mirror a run"
-        )
-    index = MirrorIndex.parse(content, store.url)
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder.with_name(f".{folder.name}.lock"), store.url):
-        own = folder / INDEX  # maybe of another run, which had the URL before
-        had = MirrorIndex.parse(own.read_bytes(), str(folder)).files if own.exists() else {}
-        done = copy_changed(store, index.entries(), folder, wanted)
-        for path in had.keys() - index.files.keys():
-            below(folder, path).unlink(missing_ok=True)
-        write_text(own, index.text())
-    return done
+    below = {path: path.removeprefix(run) for path in entries if path.startswith(run)}
+    return {
+        path: entries[path]
+        for path, name in below.items()
+        if name.split("/")[0] not in NOT_MIRRORED and wanted(name)
+    }
+
+
+def is_same_run(one: bytes, other: bytes) -> bool:
+    """Return whether two contents of `run.json` are of one run: created at the same time and place."""
+    first, second = (json.loads(content) for content in (one, other))
+    return all(first.get(key) == second.get(key) for key in ("created", "host"))
 
 
 class Followed:
     """All runs mirrored at or below a URL, as folders below `root`."""
 
-    def __init__(self, url: str, wanted: Wanted = everything) -> None:
+    def __init__(self, url: str, wanted: Callable[[str], bool] = everything) -> None:
         """Open the URL.
+
+        Args:
+            wanted: a filter of paths in a run's folder.
 
         Raises:
             ConfigError: the URL cannot be used.
         """
-        self._given = url.rstrip("/")
         self._store = ObjectStore(url, "object store", attempts=3)
         self.url = self._store.url
         key = hashlib.sha256(self.url.encode()).hexdigest()[:16]
         self.root = cache_dir() / "mirrors" / key / self._store.name
         self._wanted = wanted
-        self._runs: dict[str, ObjectStore] = {}
 
     def pull(self) -> None:
         """Bring the folders up to date.
@@ -137,21 +80,26 @@ class Followed:
             DownloadError: the store does not answer.
         """
         with explaining(self.url):
-            for run in self._found():
-                url = f"{self._given}/{run}" if run else self._given
-                store = self._runs.setdefault(run, ObjectStore(url, "object store", attempts=3))
-                pull(store, below(self.root, run) if run else self.root, self._wanted)
-
-    def _found(self) -> list[str]:
-        if "" in self._runs or self._store.read(INDEX) is not None:
-            return [""]
-        found = [path for path in self._store.entries() if path.endswith(f"/{INDEX}")]
-        if not found:
+            entries = self._store.entries()
+        end = f"/{RUN_JSON}"
+        runs = [path.removesuffix(RUN_JSON) for path in entries if f"/{path}".endswith(end)]
+        if not runs:
             raise ConfigError(
-                f"{self.url}: no run is mirrored at this URL or below it; set coding.mirror.url=URL to "
-                "mirror a run"
+                f"{self.url}: no run is mirrored at this URL or below it (there is no {RUN_JSON}); set "
+                "coding.mirror.url=URL to mirror a run"
             )
-        return [path.removesuffix(f"/{INDEX}") for path in found]
+        files: dict[str, Entry] = {}
+        for run in runs:
+            files |= files_of_run(entries, run, self._wanted)
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (
+            locked(self.root.with_name(f".{self.root.name}.lock"), self.url),
+            explaining(self.url),
+        ):
+            copy_changed(self._store, files, self.root)
+            for path in self.root.rglob("*"):
+                if path.is_file() and path.relative_to(self.root).as_posix() not in entries:
+                    path.unlink()
 
     def shown(self, path: Path) -> str:
         """Return the URL of a folder below `root`."""

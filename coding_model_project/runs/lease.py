@@ -151,8 +151,6 @@ def has_successor(log_dir: Path) -> bool:
 class Pulse(Enum):
     """The observed state of an attempt on another machine."""
 
-    absent = auto()
-    """No heartbeat: an older version of this package started the attempt."""
     unknown = auto()
     """Not watched for long enough."""
     beating = auto()
@@ -175,15 +173,14 @@ class Observer:
     _sights: dict[Path, _Sight] = field(default_factory=dict)
 
     def look(self, log_dir: Path) -> Pulse:
-        """Read the heartbeat once, and return the state so far.
+        """Read the heartbeat once, and return the state so far. A missing one is one that does not beat.
 
         Raises:
             OSError: the heartbeat cannot be read.
         """
-        try:
+        content = b""
+        with suppress(FileNotFoundError):
             content = (log_dir / HEARTBEAT).read_bytes()
-        except FileNotFoundError:
-            return Pulse.absent
         now = self.clock()
         sight = self._sights.setdefault(log_dir, _Sight(content, now))
         if sight.content != content:

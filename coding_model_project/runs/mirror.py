@@ -1,7 +1,9 @@
 """`coding.mirror`: a copy of a run's folder at a URL, to follow or resume the run from another machine.
 
-An empty folder is restored from the copy first. During the run its changed files are uploaded every N
-seconds, without checkpoints, with their secrets masked. `following` reads copies.
+URL/PATH is the run's file PATH with its secrets masked; checkpoints are left out. An empty folder is
+restored from the copy first. During the run its changed files are uploaded every N seconds. Its run.json
+there says which run the copy is of, its heartbeat whether the run is alive, and a later attempt that
+another process has resumed it. `following` reads copies.
 """
 
 from __future__ import annotations
@@ -12,10 +14,8 @@ import shutil
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -23,10 +23,17 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.atomic import write_json, write_text
 from coding_model_project.contained import leaves
 from coding_model_project.errors import ConfigError
-from coding_model_project.runs.folder import ATTEMPT, RunFolder
-from coding_model_project.runs.following import INDEX, NOT_MIRRORED, MirrorIndex, pull
+from coding_model_project.runs.folder import ATTEMPT, Attempt, RunFolder, plain_config
+from coding_model_project.runs.following import (
+    NOT_MIRRORED,
+    RUN_JSON,
+    files_of_run,
+    is_same_run,
+)
+from coding_model_project.runs.lease import HEARTBEAT, LEASE_S
 from coding_model_project.runs.masking import made_ours, masked, secrets_of
 from coding_model_project.runs.resuming import comparable
+from coding_model_project.storage.fetching import copy_changed
 from coding_model_project.storage.object_store import ObjectStore
 from coding_model_project.storage.store_errors import explained, explaining
 
@@ -39,8 +46,6 @@ _LAST_TRY_S = 60.0
 """Seconds during which the last round is repeated if it fails."""
 _PAUSE_S = 5.0
 _KEY = "coding.mirror.url"
-_ROUNDS_OF_A_DEAD_ONE = 3
-_SLOWEST_ROUND_S = 30.0
 _KILLED = 137
 _DIED = "ended without a record; its mirror stopped changing"
 
@@ -52,7 +57,7 @@ class TakenOverError(ConfigError):
 
 
 class Mirror:
-    """Copies of a run's files below a URL, uploaded in rounds: each changed file, then the index."""
+    """Copies of a run's files below a URL; each round uploads those that have changed."""
 
     def __init__(self, folder: Path, url: str, every_s: float, secrets: tuple[bytes, ...]) -> None:
         """Open the mirror.
@@ -73,29 +78,20 @@ class Mirror:
         self._store = ObjectStore(url, "mirror", attempts=3)
         self._secrets = secrets
         self.url = self._store.url
-        with explaining(f"{_KEY}={self.url}"):
-            self._index = self._opened(every_s)
-        self._store.attempts = 1  # the next round retries
         self.every_s = every_s
-
-    def _opened(self, every_s: float) -> MirrorIndex:
-        """Return the index to continue; write it to the store, so that missing permissions fail early."""
-        own = self._folder / INDEX
-        stored = self._store.read(INDEX)
-        mine = MirrorIndex.parse(own.read_bytes(), str(self._folder)) if own.exists() else None
-        index = None if stored is None else MirrorIndex.parse(stored, self.url)
-        if index is not None and (mine is None or mine.id != index.id):
-            raise ConfigError(
-                f"{_KEY}={self.url}: another run is mirrored there; give each run its own URL"
-            )
-        if index is None:  # a new mirror, or one that was deleted: no file is uploaded
-            index = MirrorIndex(
-                id=mine.id if mine else uuid.uuid4().hex, writer="", round=0, every_s=every_s
-            )
-        index = replace(index, writer=uuid.uuid4().hex, every_s=every_s, round=index.round + 1)
-        write_text(own, index.text())  # before the store, so that a kill does not lose the id
-        self._store.write(INDEX, index.text().encode())
-        return index
+        self._next_attempt = RunFolder(folder).last_number + 1
+        self._sent: dict[str, tuple[int, int] | None] = {}
+        """Size and time of each file as it was uploaded; None for those of an earlier process."""
+        with explaining(f"{_KEY}={self.url}"):
+            self._store.check_writable()
+            stored = self._store.read(RUN_JSON)
+            if stored is not None:
+                if not is_same_run(stored, RunFolder(folder).run_json.read_bytes()):
+                    raise ConfigError(
+                        f"{_KEY}={self.url}: another run is mirrored there; give each run its own URL"
+                    )
+                self._sent = dict.fromkeys(files_of_run(self._store.entries()))
+        self._store.attempts = 1  # the next round retries
 
     def sync(self) -> None:
         """Upload all changes since the last round.
@@ -104,41 +100,32 @@ class Mirror:
             TakenOverError: another process mirrors this run now.
             Exception: any error of the protocol's library.
         """
-        self._check_owner()
-        files: dict[str, tuple[int, float]] = {}
+        if self._store.read(f"logs/attempt_{self._next_attempt}/{ATTEMPT}") is not None:
+            raise TakenOverError(
+                f"{self.url}: another process has resumed this run, and mirrors it now; end this one"
+            )
+        if self._store.read(RUN_JSON) is None:  # a new mirror, or one that somebody deleted
+            self._sent = {}
+        found = set()
         for path in self._mirrored():
             name = path.relative_to(self._folder).as_posix()
             try:
                 stat = path.stat()
-                look = stat.st_size, round(stat.st_mtime, 3)
-                if self._index.files.get(name) != look:
+                look = stat.st_size, stat.st_mtime_ns
+                if self._sent.get(name) != look:
                     self._send(path, name, stat.st_size)
-                files[name] = look
+                    self._sent[name] = look
+                found.add(name)
             except FileNotFoundError:
                 if path.exists():
                     raise  # the file is missing in the store, not here
-        for name in self._index.files.keys() - files.keys():
+        for name in self._sent.keys() - found:
             self._store.remove(name)
-        self._index = replace(self._index, files=files, round=self._index.round + 1)
-        self._store.write(INDEX, self._index.text().encode())
-        write_text(self._folder / INDEX, self._index.text())
-
-    def _check_owner(self) -> None:
-        """Check that this process still owns the mirror; start over if it was deleted.
-
-        Raises:
-            TakenOverError: another process mirrors this run now.
-        """
-        stored = self._store.read(INDEX)
-        if stored is None:
-            self._index = replace(self._index, files={})
-        elif MirrorIndex.parse(stored, self.url).writer != self._index.writer:
-            raise TakenOverError(
-                f"{self.url}: another process has resumed this run, and mirrors it now; end this one"
-            )
+            del self._sent[name]
 
     def _mirrored(self) -> Iterator[Path]:
-        for top in sorted(self._folder.iterdir()):
+        """Yield the files to upload; run.json last, which marks the copy as a run's."""
+        for top in sorted(self._folder.iterdir(), key=lambda top: (top.name == RUN_JSON, top.name)):
             if top.name in NOT_MIRRORED:
                 continue
             for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
@@ -250,7 +237,7 @@ def mirrored(config: DictConfig, folder: Path, say: Say) -> Iterator[Callable[[]
 def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
     """Restore a run's folder from its mirror, if there is one.
 
-    An attempt without a recorded end is watched for a while: if its mirror still changes, it is alive.
+    An attempt without a recorded end is watched for a while: if its heartbeat still changes, it is alive.
 
     Args:
         config: this start's configuration, whose secrets replace the masked ones.
@@ -264,31 +251,26 @@ def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
     """
     with explaining(f"coding.mirror.url={url}"):
         store = ObjectStore(url, "mirror", attempts=3)
-        content = store.read(INDEX)
-        if content is None:
+        if store.read(RUN_JSON) is None:
             return False
-        index = MirrorIndex.parse(content, store.url)
         partial = folder.with_name(f".restoring_{folder.name}")
-        pull(store, partial)
+        shutil.rmtree(partial, ignore_errors=True)
+        copy_changed(store, files_of_run(store.entries()), partial)
         run = RunFolder(partial)
-        last = run.attempts()[-1:]
-        if not last:
-            _refuse_live(store, index, "a process that has just started", say)
-        elif last[0].exit_code is None:
-            _refuse_live(store, index, f"process {last[0].pid} on {last[0].host}", say)
-            file = run.log_dir(last[0].number) / ATTEMPT
+        recorded = run.config.read_text()
+        attempts = run.attempts()
+        if attempts and (last := attempts[-1]).exit_code is None:
+            _refuse_live(store, last, plain_config(run.config)["coding"]["mirror"]["every_s"], say)
+            file = run.log_dir(last.number) / ATTEMPT
             ending = {"ended": file.stat().st_mtime, "exit_code": _KILLED, "error": _DIED}
             write_json(file, json.loads(file.read_text()) | ending)
-        if run.config.exists():
-            recorded = run.config.read_text()
-            write_text(run.config, made_ours(recorded, comparable(config), run.provenance()))
+        write_text(run.config, made_ours(recorded, comparable(config), run.provenance()))
         folder.mkdir(parents=True, exist_ok=True)
-        for path in sorted(partial.iterdir(), key=lambda path: path.name == "run.json"):
+        for path in sorted(partial.iterdir(), key=lambda path: path.name == RUN_JSON):
             if (left := folder / path.name).is_dir():  # left by a killed restoration
                 shutil.rmtree(left)
             path.replace(left)
         partial.rmdir()
-        partial.with_name(f".{partial.name}.lock").unlink(missing_ok=True)
     say(
         f"{folder}: restored from {store.url}, without checkpoints; for a new run, set another "
         "coding.mirror.url"
@@ -296,35 +278,35 @@ def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
     return True
 
 
-def _refuse_live(store: ObjectStore, index: MirrorIndex, who: str, say: Say) -> None:
-    """Watch an index by this machine's own clock.
+def _refuse_live(store: ObjectStore, last: Attempt, every_s: float, say: Say) -> None:
+    """Watch an attempt's heartbeat in the store by this machine's own clock.
 
     Raises:
-        ConfigError: the index still changes.
+        ConfigError: it still changes.
     """
-    lease_s = _ROUNDS_OF_A_DEAD_ONE * index.every_s + _SLOWEST_ROUND_S
-    age_s = _age_s(store)
+    who = f"process {last.pid} on {last.host}"
+    heartbeat = f"logs/attempt_{last.number}/{HEARTBEAT}"
+    lease_s = LEASE_S + every_s
+    seen, age_s = store.read(heartbeat), _age_s(store, heartbeat)
     if age_s < lease_s:
         say(
-            f"{store.url}: {who} has not ended; watching its mirror for {lease_s - age_s:.0f} s, and "
-            "taking over if it does not change"
+            f"{store.url}: {who} has not ended; watching its heartbeat there for {lease_s - age_s:.0f} "
+            "s, and taking over if it does not change"
         )
-    while True:
-        if store.read(INDEX) != index.text().encode():
+    while age_s < lease_s:
+        time.sleep(1.0)
+        age_s += 1.0
+        if store.read(heartbeat) != seen:
             raise ConfigError(
                 f"coding.mirror.url={store.url}: the run is running ({who}); end it there, or choose "
                 "another URL and another coding.run_dir"
             )
-        if age_s >= lease_s:
-            return
-        time.sleep(1.0)
-        age_s += 1.0
 
 
-def _age_s(store: ObjectStore) -> float:
-    """Return the seconds since the index was written, by the store's own clock."""
+def _age_s(store: ObjectStore, path: str) -> float:
+    """Return the seconds since an object was written, by the store's own clock."""
     probe = "mirror.now"
     store.write(probe, b"")
-    now, written = (store.entry(path).modified for path in (probe, INDEX))
+    now, written = (store.entry(one).modified for one in (probe, path))
     store.remove(probe)
     return now - written if now and written else 0.0

@@ -1,7 +1,8 @@
 """The samples of a run: rollouts.jsonl has the judged ones, ungradable.jsonl all others, with the reason.
 
-rollouts.jsonl is rotated and compressed when large. Each line is a JSON object with the fields of
-`Rollout`. A step repeated after a resume appears twice; `read_rollouts` returns its later version.
+A full rollouts.jsonl is renamed to rollouts.0001.jsonl, and so on. Each line is a JSON object with the
+fields of `Rollout`. A step repeated after a resume appears twice; `read_rollouts` returns its later
+version.
 
 Samples in ungradable.jsonl are dropped from the batch. Judges on several nodes write there. Network file
 systems lose rows that two nodes append to one file at the same time. So each node except the attempt's
@@ -11,36 +12,29 @@ own has a separate file, `ungradable.HOST-MACHINE.jsonl`. Readers merge them.
 from __future__ import annotations
 
 import errno
-import gzip
 import hashlib
 import heapq
 import os
 import queue
 import re
-import shutil
 import socket
 import threading
-import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from coding_model_project.atomic import replacing
 from coding_model_project.errors import DataError
 from coding_model_project.runs.folder import Attempt, RunFolder
 from coding_model_project.runs.lease import machine, refresh
 
 ROTATE_BYTES = 64 * 2**20
 ROLLOUTS = "rollouts.jsonl"
-_PART = re.compile(r"rollouts\.(\d+)\.jsonl\.gz")
-DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
-"""Errors of reading a damaged packed part."""
+_FULL = re.compile(r"rollouts\.(\d+)\.jsonl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +76,6 @@ class RolloutWriter:
 
     def __init__(self, folder: Path, rotate_bytes: int = ROTATE_BYTES) -> None:
         self._path = folder / ROLLOUTS
-        if is_packed(folder):
-            self._path.unlink(missing_ok=True)
         end_last_line(self._path)
         self._rotate_bytes = rotate_bytes
         self._queue: queue.Queue[Iterable[Rollout] | None] = queue.Queue()
@@ -120,7 +112,8 @@ class RolloutWriter:
                 with self._path.open("ab") as file:
                     file.write(lines)
                 if self._path.stat().st_size > self._rotate_bytes:
-                    _rotate(self._path)
+                    number = max(_full_files(self._path.parent), default=0) + 1
+                    self._path.rename(full_file(self._path.parent, number))
             except Exception as error:  # noqa: BLE001 - `write` raises it in the caller's thread
                 self._error = error
 
@@ -134,43 +127,20 @@ def end_last_line(path: Path) -> None:
                 file.write(b"\n")
 
 
-def _rotate(path: Path) -> None:
-    """Compress rollouts.jsonl to rollouts.0001.jsonl.gz, or the next number."""
-    target = packed_part(path.parent, max(_parts(path.parent), default=0) + 1)
-    with (
-        replacing(target) as partial,
-        path.open("rb") as plain,
-        gzip.open(partial, "wb", compresslevel=6) as packed,
-    ):
-        shutil.copyfileobj(plain, packed)
-    path.unlink()
+def full_file(folder: Path, number: int) -> Path:
+    """Return the path of a full file of rollouts; numbers start at 1."""
+    return folder / f"rollouts.{number:04d}.jsonl"
 
 
-def packed_part(folder: Path, number: int) -> Path:
-    """Return the path of a rotated file; numbers start at 1."""
-    return folder / f"rollouts.{number:04d}.jsonl.gz"
+def _full_files(folder: Path) -> dict[int, Path]:
+    """Return the full files by their number, in order.
 
-
-def is_packed(folder: Path) -> bool:
-    """Return whether rollouts.jsonl is also the last packed part; it is deleted once it is packed."""
-    with suppress(FileNotFoundError), (folder / ROLLOUTS).open("rb") as lines:
-        return _is_last_part(folder, lines)
-    return False
-
-
-def _is_last_part(folder: Path, lines: Iterable[bytes]) -> bool:
-    if not (parts := _parts(folder)):
-        return False
-    try:
-        with gzip.open(parts[max(parts)]) as packed:
-            return all(one == other for one, other in zip_longest(packed, lines))
-    except DAMAGED:  # its readers report it
-        return False
-
-
-def _parts(folder: Path) -> dict[int, Path]:
-    """Return the packed parts by their number, in order."""
-    found = ((_PART.fullmatch(path.name), path) for path in folder.glob("rollouts.*.jsonl.gz"))
+    Raises:
+        DataError: some are packed, as in runs of older versions.
+    """
+    if packed := next(folder.glob("rollouts.[0-9][0-9][0-9][0-9].jsonl.gz"), None):
+        raise DataError(f"{packed}: packed by an older version; run: gunzip {packed.parent}/*.gz")
+    found = ((_FULL.fullmatch(path.name), path) for path in folder.glob("rollouts.*.jsonl"))
     return dict(sorted((int(match[1]), path) for match, path in found if match))
 
 
@@ -178,7 +148,7 @@ def read_all_rollouts(folder: Path) -> Iterator[Rollout]:
     """Read all rollouts, including both versions of repeated steps.
 
     Raises:
-        DataError: a packed part is damaged.
+        DataError: an older version packed them.
     """
     return (Rollout(**row) for row in _rows(folder))
 
@@ -189,7 +159,7 @@ def read_rollouts(folder: Path) -> Iterator[Rollout]:
     A line truncated by a kill is skipped. The files are read twice, one row in memory at a time.
 
     Raises:
-        DataError: a packed part is damaged.
+        DataError: an older version packed them.
     """
     last: dict[tuple[str, int], int] = {}
     for row in _rows(folder):
@@ -201,38 +171,23 @@ def read_rollouts(folder: Path) -> Iterator[Rollout]:
 
 
 def _rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """Read all parts, then the plain file, which a running run may pack at any time.
-
-    Raises:
-        DataError: a packed part is damaged.
-    """
-    last = 0
-    while True:
-        for number, path in _parts(folder).items():
-            if number > last:
-                with gzip.open(path) as lines:
-                    yield from _parsed(lines, path)
-                last = number
-        with ExitStack() as opened:
-            lines, leftover = None, False
-            with suppress(FileNotFoundError):
-                lines = opened.enter_context((folder / ROLLOUTS).open("rb"))
-                leftover = _is_last_part(folder, lines)
-                lines.seek(0)
-            if max(_parts(folder), default=0) > last:
-                continue  # it was packed before it was opened, or while
-            if lines is not None and not leftover:
-                yield from _parsed(lines, folder / ROLLOUTS)
-            return
+    """Read the full files, then the last one, which a running run may rename at any time."""
+    with ExitStack() as opened:
+        last, inode = None, -1
+        with suppress(FileNotFoundError):
+            last = opened.enter_context((folder / ROLLOUTS).open("rb"))
+            inode = os.fstat(last.fileno()).st_ino
+        for path in _full_files(folder).values():
+            if path.stat().st_ino != inode:
+                with path.open("rb") as lines:
+                    yield from _parsed(lines)
+        yield from _parsed(last or ())
 
 
-def _parsed(lines: Iterable[bytes], path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        for line in lines:
-            with suppress(orjson.JSONDecodeError):  # truncated by a kill
-                yield orjson.loads(line)
-    except DAMAGED as error:
-        raise DataError(f"{path}: damaged ({error})") from error
+def _parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        with suppress(orjson.JSONDecodeError):  # truncated by a kill
+            yield orjson.loads(line)
 
 
 _NAME = "ungradable.jsonl"
@@ -285,7 +240,7 @@ def note(folder: Path, row: Ungradable) -> None:
 def _file_name(attempt: Attempt | None) -> str:
     """Return the name of the file for this node's rows."""
     here = machine()
-    if attempt is None or attempt.machine in (None, here):
+    if attempt is None or attempt.machine == here:
         return _NAME
     digest = hashlib.blake2b(here.encode(), digest_size=4).hexdigest()
     return f"ungradable.{socket.gethostname()}-{digest}.jsonl"
@@ -304,7 +259,7 @@ def read_ungradable(folder: Path) -> Iterator[Ungradable]:
 
 def _ungradable_in(path: Path) -> Iterator[Ungradable]:
     with path.open("rb") as lines:
-        yield from (Ungradable(**row) for row in _parsed(lines, path))
+        yield from (Ungradable(**row) for row in _parsed(lines))
 
 
 def read_attempt(folder: Path, attempt: int) -> Iterator[Ungradable]:

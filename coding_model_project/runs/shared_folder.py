@@ -25,7 +25,6 @@ from coding_model_project.runs.resuming import fingerprint
 
 _PACKAGES = ("coding_model_project", "verl", "vllm", "torch", "transformers", "ray")
 _PROBE = ".nodes-"
-_CLOCKS_DIFFER_S = 5.0
 _END_BYTES = 1 << 16
 
 
@@ -48,8 +47,6 @@ class Answer:
     """One line each, without the node's name."""
     full_disk: str
     """Empty unless the disk for temporary files is full."""
-    clock: float
-    """The node's time, in seconds since the epoch."""
 
 
 @contextmanager
@@ -123,12 +120,8 @@ def answer(question: Question, node: str, *, patience_s: float = STALE_S + 10) -
             found = error.strerror or type(error).__name__
         if found != expected:
             problems.append(f"{name} is {found}, and on the driver's node {expected}")
-    return Answer(
-        host=socket.gethostname(),
-        problems=tuple(problems),
-        full_disk=full_temporary_disk(),
-        clock=time.time(),
-    )
+    full = full_temporary_disk()
+    return Answer(host=socket.gethostname(), problems=tuple(problems), full_disk=full)
 
 
 def full_temporary_disk() -> str:
@@ -160,15 +153,13 @@ def _comes(there: Callable[[], bool], patience_s: float) -> bool:
 def conclude(
     question: Question,
     answers: Mapping[str, Answer | ClusterError],
-    asked: tuple[float, float],
     *,
     patience_s: float = STALE_S + 10,
-) -> list[str]:
-    """Return warnings about nodes that a run can live with.
+) -> None:
+    """Check the answers of all nodes.
 
     Args:
         answers: by what `answer` was given as `node`; an error, which names the node, if none came.
-        asked: when the first was asked and the last had come, by this node's clock.
 
     Raises:
         ClusterError: some nodes did not answer; names all of them.
@@ -200,12 +191,3 @@ def conclude(
         f"node {found.host}{found.full_disk}" for found in came.values() if found.full_disk
     ]:
         raise StorageError("; ".join(full))
-    first, last = asked
-    ahead_s = [(one.host, one.clock - min(max(one.clock, first), last)) for one in came.values()]
-    return [
-        f"node {host}: its clock is {abs(ahead):,.0f} s {'ahead of' if ahead > 0 else 'behind'} this "
-        "node's: times in rollouts.jsonl and traces are off by that much, and an object store may refuse "
-        "it; set its clock (chronyc makestep)"
-        for host, ahead in ahead_s
-        if abs(ahead) >= _CLOCKS_DIFFER_S
-    ]

@@ -17,7 +17,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType, TracebackType
 
-import psutil
 from omegaconf import DictConfig
 
 from coding_model_project.atomic import write_json, write_text
@@ -65,18 +64,16 @@ def start_attempt(
     run = RunFolder(path)
     attempts = run.attempts()
     if attempts:
-        _refuse_running(attempts[-1], path, force=force, say=say, observer=observer)
+        _refuse_running(attempts[-1], path, say, observer)
     resuming.refuse_changes(run, config, inputs, force=force, bound=bound)
     number = _claim(run, attempts[-1].number if attempts else 0, observer)
-    me = psutil.Process()
     attempt = Attempt(
         number=number,
-        pid=me.pid,
-        pid_started=me.create_time(),
+        pid=os.getpid(),
+        pid_ticks=lease.start_ticks(os.getpid()) or 0,
         host=socket.gethostname(),
-        started=time.time(),
         machine=lease.machine(),
-        pid_ticks=lease.start_ticks(me.pid),
+        started=time.time(),
         log_dir=run.log_dir(number),
     )
     _write_attempt(run, attempt)  # before anything slow: another process waits for it only so long
@@ -104,7 +101,7 @@ def start_attempt(
 
 
 def _refuse_running(
-    last: Attempt, path: Path, *, force: bool, say: Callable[[str], None], observer: lease.Observer
+    last: Attempt, path: Path, say: Callable[[str], None], observer: lease.Observer
 ) -> None:
     """Refuse to start while an attempt runs; on another machine, watch its heartbeat.
 
@@ -116,7 +113,6 @@ def _refuse_running(
     who = f"coding.run_dir={path}: the run is running (process {last.pid} on {last.host}"
     if last.is_here:
         raise ConfigError(f"{who}); choose another folder")
-    assert last.log_dir is not None
     say(
         f"{path}: attempt {last.number} on {last.host} has not ended; watching its heartbeat for "
         f"{lease.LEASE_S:.0f} s, and taking over if there is none"
@@ -126,11 +122,6 @@ def _refuse_running(
         age = observer.age_s(last.log_dir)
         raise ConfigError(
             f"{who}, its last heartbeat {age:.0f} s ago); end it there, or choose another folder"
-        )
-    if pulse is lease.Pulse.absent and not force:
-        raise ConfigError(
-            f"{who}, started by a version without heartbeats); if that process is gone, set "
-            "coding.force=true"
         )
     say(f"{path}: attempt {last.number} on {last.host} is dead: taking over")
 

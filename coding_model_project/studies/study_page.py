@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
 from statistics import fmean
@@ -40,8 +40,6 @@ from coding_model_project.studies.study import (
 _CURVE = "judge/accepted"
 _WHAT = "Accepted samples by training step"
 _REPORT = "report.html"
-_N_ROWS = 120
-"""Maximum rows of a table of curves."""
 _N_MARKS = 40
 """Maximum marks of a curve in one line of text."""
 _COST = "## Cost"
@@ -208,7 +206,7 @@ def _cost(member: Member) -> Cost:
 
 
 def _curves(study: Study, every: Sequence[Member], out: Path) -> Iterator[str]:
-    """Yield the last stage's accepted share by step: sparklines, numbers, and a link to the report."""
+    """Yield the last stage's accepted share by step: sparklines, and a link to the report."""
     found = {
         member: dict(series(read_metrics(RunFolder(member.trainings[-1]).metrics), _CURVE))
         for member in every
@@ -221,19 +219,7 @@ def _curves(study: Study, every: Sequence[Member], out: Path) -> Iterator[str]:
     arms = [line for line in lines if line.steps]
     yield "## Curves"
     yield f"{_WHAT}, by arm; each mark is drawn from the curve's own least to its own greatest value."
-    yield markdown_table(("arm", "curve", "first → last step"), [_curve_row(arm) for arm in arms])
-    width = together(found.values(), _N_ROWS)
-    curves = {member: thinned(curve, width) for member, curve in found.items()}
-    steps = sorted({step for curve in curves.values() for step in curve})
-    rows = [
-        (str(step), *(f"{c[step]:.1%}" if step in c else "–" for c in curves.values()))
-        for step in steps
-    ]
-    names = [f"`{member.arm}` {member.seed}" for member in curves]
-    points = f"; a row is the mean of {width} steps" if width > 1 else ""
-    yield f"<details><summary>As numbers, by arm and seed{points}</summary>"
-    yield markdown_table(("step", *names), rows)
-    yield "</details>"
+    yield markdown_table(("arm", "curve", "first → last step"), [curve_row(arm) for arm in arms])
     runs = [RunFolder(folder) for m in every for folder in m.trainings if finished(folder)]
     if runs:
         write_report(runs, out / _REPORT, arms=arms)
@@ -243,10 +229,11 @@ def _curves(study: Study, every: Sequence[Member], out: Path) -> Iterator[str]:
         )
 
 
-def _curve_row(arm: Line) -> tuple[str, ...]:
-    curve = dict(zip(arm.steps, arm.values, strict=True))
-    points = list(thinned(curve, together([curve], _N_MARKS)).values())
-    return arm.label, sparkline(points), f"{arm.values[0]:.1%} → {arm.values[-1]:.1%}"
+def curve_row(arm: Line) -> tuple[str, ...]:
+    """Return a row with a sketch of at most `_N_MARKS` marks, each a mean of consecutive steps."""
+    values, width = arm.values, math.ceil(len(arm.values) / _N_MARKS)
+    marks = [fmean(values[first : first + width]) for first in range(0, len(values), width)]
+    return arm.label, sparkline(marks), f"{values[0]:.1%} → {values[-1]:.1%}"
 
 
 # ── conclusions ───────────────────────────────────────────────────────────────────────────────────
@@ -304,20 +291,6 @@ def _conclusion(pair: Pair) -> str:
 
 Curve = Mapping[int, float]
 """Shares, 0 to 1, by step."""
-
-
-def together(curves: Iterable[Curve], n_points: int) -> int:
-    """Return the number of consecutive steps per point that gives at most `n_points` points."""
-    last = max((step for curve in curves for step in curve), default=0)
-    return math.ceil(last / n_points) or 1
-
-
-def thinned(curve: Curve, width: int) -> Curve:
-    """Return means of `width` consecutive steps, each at its last step."""
-    groups: dict[int, list[float]] = {}
-    for step, value in curve.items():
-        groups.setdefault(math.ceil(step / width) * width, []).append(value)
-    return {step: fmean(values) for step, values in groups.items()}
 
 
 def arm_line(arm: str, curves: Sequence[Curve]) -> Line:

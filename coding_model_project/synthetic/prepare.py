@@ -130,11 +130,10 @@ def write_set(
     """
     data_dir.mkdir(parents=True, exist_ok=True)
     write_problems(data_dir / "problems.jsonl", problems)
-    counts = {}
-    for name, made in written.items():
-        content = list(made)
-        rows.write_rows(data_dir / f"{name}.parquet", content, trains=name.endswith("_train"))
-        counts[name] = len(content)
+    counts = {
+        name: rows.write_rows(data_dir / f"{name}.parquet", made, trains=name.endswith("_train"))
+        for name, made in written.items()
+    }
     write_manifest(data_dir / MANIFEST, settings, counts)
 
 

@@ -78,7 +78,6 @@ def inside(data: Path) -> None:
         our_scorer(data)
         failures_are_errors(data)
         the_contract()
-        exported_logs(data)
         the_page(data)
 
 
@@ -269,32 +268,6 @@ async def refuses(error: type[Exception], doing: Any, *, unless: bool = False) -
         assert not unless, f"{error.__name__} was raised"
         return
     assert unless, f"no {error.__name__} was raised"
-
-
-def exported_logs(data: Path) -> None:
-    """Read an exported evaluation with Inspect's own reader."""
-    import json
-
-    from inspect_ai.log import list_eval_logs, read_eval_log
-
-    import coding_model_project as cmp
-    from coding_model_project import cli
-
-    rows = [
-        {"task_id": one.id, "solution": one.gold[0] if place % 2 else one.statement + BROKEN}
-        for place, one in enumerate(cmp.load(f"humaneval={data}"))
-    ]
-    Path("samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = ["--dataset", f"humaneval={data}", "--model", "gold", "--out", "run"]
-    assert cli.main(["eval", "import", "samples.jsonl", *words]) == 0
-    for out in ("exported/packed.eval", "exported"):
-        assert cli.main(["eval", "export", "run", "--format", "inspect", "--out", out]) == 0
-    found = list_eval_logs("exported")
-    assert len(found) == 2
-    for one in found:
-        log = read_eval_log(one)
-        counted(f"an exported log, {Path(one.name).suffix}", log, N // 2)
-        assert log.results.scores[0].metrics["pass@1"].value == 0.5
 
 
 def the_page(data: Path) -> None:

@@ -177,32 +177,6 @@ def load(
     )
 
 
-def published_rates(
-    name: str,
-    column: str,
-    *,
-    path: str | Path | None = None,
-    split: str | None = None,
-    data_dir: Path | None = None,
-) -> dict[str, float]:
-    """Return the pass rate of each problem that its publisher measured and stored in a column.
-
-    Raises:
-        ConfigError: the set is unknown or has no such column.
-    """
-    trail = Trail()
-    place = Place(path=path, data_dir=_data_dir(data_dir), split=split, beside=column)
-    rates = {one.id: trail.beside.get(one.id) for one in stream(name, place, trail)}
-    found = {
-        problem_id: float(rate)
-        for problem_id, rate in rates.items()
-        if isinstance(rate, int | float) and 0 <= rate <= 1
-    }
-    if not found:
-        raise ConfigError(f"{name}: no rates from 0 to 1 in a column {column!r}")
-    return found
-
-
 _data_dir = data_dir  # `load` has an argument of that name
 
 

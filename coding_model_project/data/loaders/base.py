@@ -102,8 +102,6 @@ class Published:
     """The pinned commit or ref; None takes the newest commit and records it."""
     whole: bool = False
     """True if all parts are required; False if those that are found suffice."""
-    completes: str | None = None
-    """The set whose rows its rows complete, if it is no set of its own."""
     tests: str = ""
     """The kind of tests, in words, for the table of data sets."""
     row_splits: Sequence[str] = ()
@@ -145,8 +143,6 @@ class Place:
     """True to search the hub too."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """The column in the file at `path` for each field that has another name there."""
-    beside: str | None = None
-    """A column that no problem has, for `Trail.beside`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -156,8 +152,6 @@ class Trail:
     origins: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     set_aside: list[SetAside] = field(default_factory=list)
-    beside: dict[str, Any] = field(default_factory=dict)
-    """The value of the column `Place.beside` by problem."""
 
 
 class Loader(Protocol):

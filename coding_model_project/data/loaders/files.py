@@ -264,7 +264,7 @@ def _size(value: object) -> int:
 
 # ── packed texts ──────────────────────────────────────────────────────────────────────────────────
 #
-# LiveCodeBench and HardTests store tests as base64 → zlib → pickle → JSON text: a pickle of one text and
+# LiveCodeBench stores tests as base64 → zlib → pickle → JSON text: a pickle of one text and
 # nothing else. A pickle is a program, so no unpickler runs: the text is an argument in its opcodes.
 
 

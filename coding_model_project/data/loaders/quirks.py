@@ -15,7 +15,7 @@ from random import Random
 from coding_model_project.data.loaders.base import Part, Place, Row, SetAside, Trail, Unusable, text
 from coding_model_project.data.loaders.cases import tests_of
 from coding_model_project.data.loaders.table import TableLoader
-from coding_model_project.data.loaders.values import programs_of, texts_of
+from coding_model_project.data.loaders.values import texts_of
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.grading.literals import syntax_tree
 from coding_model_project.grading.maths import gsm8k_answer
@@ -105,26 +105,6 @@ def _ends_in(column: str, rule: AnswerRule, what: str, row: Row, _part: Part) ->
 
 ends_in_hashes = partial(_ends_in, "answer", AnswerRule.hashes, "'####' line with a number")
 ends_in_box = partial(_ends_in, "solution", AnswerRule.boxed, "\\boxed answer")
-
-
-_JUDGED = """
-
-import sys
-
-_texts = (open(name).read() for name in sys.argv[1:4])
-sys.exit(0 if output_judging_function(*_texts) else 1)
-"""
-
-
-def hardtests(row: Row, _part: Part) -> Row:
-    judge = (row.get("test_cases_kit") or {}).get("output_judging_function")
-    checker = Checker(source=f"{judge.strip()}{_JUDGED}") if judge and judge.strip() else None
-    return {**row, "checker": checker}
-
-
-def hardtests_problem(row: Row, _part: Part) -> Row:
-    """Return a row of HardTests' problems without most of its solutions, of which some have hundreds."""
-    return {**row, "solutions": programs_of(row.get("solutions"))}
 
 
 # ── HumanEval, MBPP, CRUXEval and BigCodeBench ────────────────────────────────────────────────────

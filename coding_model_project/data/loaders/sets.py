@@ -12,7 +12,6 @@ Keys of a set in the table, beside those of `Published` and `Form`:
     optional    columns that only `prepare` reads
     prepare     "module.function" of this package that changes each row, for what no column says
     source      the first part of its problems' ids; by default its name
-    joined      the keys of another set, whose rows complete those with the same value in the column `key`
     complete    "module.function" of this package that makes its problems from those of its rows
     generator   a function of another room that makes the problems, in place of files
 """
@@ -28,7 +27,7 @@ from typing import Any, TypeVar
 from coding_model_project.data.governance import roles, set_table
 from coding_model_project.data.loaders.base import Loader, LoaderByName, Part, Published
 from coding_model_project.data.loaders.rows import Form
-from coding_model_project.data.loaders.table import Joined, TableLoader
+from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.types import Limits
 
 _NEEDED = ("statement", "tests", "truth", "answer")
@@ -67,11 +66,9 @@ def _set(name: str, keys: _Keys) -> Loader:
     )
     if generator := keys.pop("generator", None):
         return LoaderByName(published=published, source=generator)
-    joined = keys.pop("joined", None)
     return TableLoader(
         published=published,
         to_problem=form,
-        joined=_joined(dict(joined)) if joined else None,
         complete=_function(keys.pop("complete", None)),
         **keys,
     )
@@ -116,12 +113,6 @@ def _parts(name: str, keys: _Keys) -> tuple[Part, ...]:
 def _heads(columns: Iterable[str]) -> Iterable[str]:
     """Return the top columns of nested ones."""
     return (head for head in (column.partition(".")[0] for column in columns) if head)
-
-
-def _joined(keys: _Keys) -> Joined:
-    key, prepare = keys.pop("key"), _function(keys.pop("prepare"))
-    published = _set(keys["hub"].split("/")[-1], keys).published
-    return Joined(published=published, key=key, prepare=prepare)
 
 
 roles()  # a set without a role fails here

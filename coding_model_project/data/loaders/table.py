@@ -6,9 +6,8 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import (
@@ -50,30 +49,6 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
-    """Another repository, whose rows complete those of a set. Its prepared rows are held in memory."""
-
-    published: Published
-    key: str
-    """The column that has the same value in both."""
-    prepare: Callable[[Row, Part], Row]
-    """A function that reduces a row to what a problem needs."""
-
-    def rows(self, place: Place, trail: Trail) -> dict[Any, Row]:
-        """Return the prepared rows by their keys.
-
-        Raises:
-            ConfigError, DataError, DownloadError: see `rows_of`.
-        """
-        beside = replace(place, path=None, columns={}, split=None)
-        return {
-            one.row[self.key]: self.prepare(one.row, one.part)
-            for one in rows_of(self.published, beside, trail)
-            if not isinstance(one.row, SetAside)
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TableLoader:
     """See `base.Loader`.
 
@@ -85,7 +60,6 @@ class TableLoader:
     to_problem: ToProblem
     once: bool = False
     """True if rows may repeat a problem's id: the first is loaded, and the others are set aside."""
-    joined: Joined | None = None
     complete: Callable[[TableLoader, Place, Trail], Iterator[Problem | SetAside]] | None = None
     """A function that makes the items from the `converted` rows."""
 
@@ -96,15 +70,9 @@ class TableLoader:
 
     def converted(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
         """Yield the rows as problems, or as set aside; raises as `items`."""
-        others: Mapping[Any, Row] = {}
         known: set[str] = set()
         for found in rows_of(self.published, place, trail):
-            if self.joined is not None and not others:
-                others = self.joined.rows(place, trail)
-            item = self._converted(found, others)
-            if place.beside and isinstance(item, Problem):
-                assert not isinstance(found.row, SetAside)
-                trail.beside[item.id] = value_at(found.row, place.beside)
+            item = self._converted(found)
             if self.once and isinstance(item, Problem):
                 if item.id in known:
                     reason = "a problem that an earlier row holds"
@@ -113,17 +81,11 @@ class TableLoader:
                     known.add(item.id)
             yield item
 
-    def _converted(self, found: Found, others: Mapping[Any, Row]) -> Problem | SetAside:
-        row = found.row
-        if isinstance(row, SetAside):
-            return row
+    def _converted(self, found: Found) -> Problem | SetAside:
+        if isinstance(found.row, SetAside):
+            return found.row
         try:
-            if self.joined is not None:
-                other = others.get(row[self.joined.key])
-                if other is None:
-                    raise Unusable(f"{self.joined.published.name} has no row of this problem")
-                row = {**other, **row}
-            problem = self.to_problem(row, found.part, found.index)
+            problem = self.to_problem(found.row, found.part, found.index)
             return from_file(checked(problem, tolerant=True), found.file)
         except (Unusable, Malformed) as reason:
             return SetAside(where=found.where, reason=str(reason))
@@ -138,7 +100,7 @@ def rows_of(published: Published, place: Place, trail: Trail) -> Iterator[Found]
     Raises:
         ConfigError, DataError, DownloadError: see `base.Loader.items`.
     """
-    columns = (*published.fields, *published.optional, *place.columns.values(), place.beside or "")
+    columns = (*published.fields, *published.optional, *place.columns.values())
     mapped = {name: column for name, column in place.columns.items() if column != IGNORED}
     for part, files in _files(published, place, trail):
         index, is_first = -1, True
@@ -222,11 +184,9 @@ def _from_hub(
     split = f"_{place.split}" if place.split and not published.split else ""
     name = f"{published.name}{split}"
     fetch = f" ({published.fetch(place.data_dir)})" if published.hub else ""
-    needed_by = f", which {published.completes} needs" if published.completes else ""
-    file = "" if published.completes else f" its file ({name}=PATH) or"
     absent = (
-        f"{name}{needed_by}: not found under {place.data_dir} (as "
-        f"{' or '.join(parts[0].files[:2])}); add it{fetch}, or pass{file} its folder (--data-dir)"
+        f"{name}: not found under {place.data_dir} (as {' or '.join(parts[0].files[:2])}); add it"
+        f"{fetch}, or pass its file ({name}=PATH) or its folder (--data-dir)"
     )
     if published.hub is None or not place.hub:
         raise ConfigError(absent)

@@ -1,1 +1,1 @@
-"""Checks of data sets for grading, and selection of tests that distinguish right from wrong programs."""
+"""Checks of data sets: their gold solutions must pass, and known-bad programs must fail."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 import random
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from enum import StrEnum
 
 from coding_model_project.concurrency import each
 from coding_model_project.data.training.rows import VerlRow, sft_row
@@ -134,19 +132,6 @@ def drop_docstring(node: ast.AST) -> None:
 # Rejection sampling (Yuan et al. 2023, arXiv:2308.01825): distinct solutions of a problem help, so
 # equivalent programs are deduplicated.
 
-_TOKEN = re.compile(r"\w+|[^\w\s]")
-_GRAM = 3
-"""Length of the token n-grams for comparing programs; single tokens hardly distinguish short programs."""
-
-
-class Choose(StrEnum):
-    """The choice among a problem's accepted programs."""
-
-    shortest = "shortest"
-    diverse = "diverse"
-    """The shortest, then repeatedly the one least similar to those chosen."""
-    random = "random"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
@@ -168,22 +153,27 @@ class Counts:
 
 
 def choose(
-    samples: Iterable[Sample], problems: Sequence[Problem], *, n: int, how: Choose, seed: int
+    samples: Iterable[Sample], problems: Sequence[Problem], *, n: int, by_chance: bool, seed: int
 ) -> tuple[list[Sample], Counts]:
     """Choose at most n distinct programs of each problem, in the problems' order.
 
     Args:
         samples: accepted programs.
         problems: the problems that were tried.
+        by_chance: choose at random; else the shortest.
         seed: the seed of random choices and ties; each problem draws independently.
     """
     groups = by_problem(samples)
     chosen: dict[str, list[Sample]] = {}
     n_distinct = 0
     for problem in problems:
-        members = _ordered(groups.get(problem.id, []), how, f"{seed} {problem.id}")
+        of = groups.get(problem.id, [])
+        drawn = random.Random(f"{seed} {problem.id}").sample(of, len(of))
+        if not by_chance:
+            drawn.sort(key=lambda one: len(one.program.strip()))
+        members = distinct(drawn)
         n_distinct += len(members)
-        chosen[problem.id] = _diverse(members, n) if how is Choose.diverse else members[:n]
+        chosen[problem.id] = members[:n]
     kept = [one for several in chosen.values() for one in several]
     n_samples = sum(map(len, groups.values()))
     return kept, Counts(
@@ -196,36 +186,6 @@ def choose(
         kept_gold=sum(one.is_gold for one in kept),
         by_problem=dict(sorted(Counter(map(len, chosen.values())).items())),
     )
-
-
-def _ordered(samples: Sequence[Sample], how: Choose, seed: str) -> list[Sample]:
-    """Return distinct samples of a problem, the shortest first, except for `Choose.random`."""
-    ordered = random.Random(seed).sample(samples, len(samples))
-    if how is not Choose.random:
-        ordered.sort(key=lambda one: len(one.program.strip()))
-    return distinct(ordered)
-
-
-def _diverse(samples: Sequence[Sample], n: int) -> list[Sample]:
-    """Choose by farthest-first traversal (Gonzalez 1985), with the Jaccard distance of token n-grams."""
-    chosen, left = list(samples[:1]), list(samples[1:])
-    grams = {id(one): _grams(one.program) for one in samples}
-    while left and len(chosen) < n:
-        farthest = max(
-            left, key=lambda one: min(_distance(grams[id(one)], grams[id(c)]) for c in chosen)
-        )
-        chosen.append(farthest)
-        left.remove(farthest)
-    return chosen
-
-
-def _grams(code: str) -> set[tuple[str, ...]]:
-    tokens = _TOKEN.findall(code)
-    return {tuple(tokens[i : i + _GRAM]) for i in range(max(1, len(tokens) - _GRAM + 1))}
-
-
-def _distance(first: set[tuple[str, ...]], second: set[tuple[str, ...]]) -> float:
-    return 1.0 - len(first & second) / len(first | second)
 
 
 # ── demonstrations of repair ───────────────────────────────────────────────────────────────────────

@@ -4,9 +4,6 @@
       {rl,sft}_train.parquet  training rows
       {rl,sft}_validation.parquet, {rl,sft}_test.parquet
       manifest.json           settings, counts, numbers of problems left out, hashes
-
-A later command into the same folder keeps the files that it does not replace: with their problems, and
-with the settings of their command under "earlier_settings" in the manifest (`earlier_files`).
 """
 
 from __future__ import annotations
@@ -14,7 +11,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,13 +21,11 @@ from coding_model_project.data.governance import Role, role, split_word
 from coding_model_project.data.problems import ProblemFile, plain_statement, write_problems
 from coding_model_project.data.quality.preflight import Fault
 from coding_model_project.data.quality.preflight import ungradable as ungradable_of
-from coding_model_project.data.quality.test_order import TestOrder, ordered
 from coding_model_project.data.rates import Rates
 from coding_model_project.data.training import mixing
 from coding_model_project.data.training.rows import (
     MANIFEST,
     PROBLEMS,
-    earlier_files,
     refuse_training,
     rl_rows,
     sft_rows,
@@ -47,18 +41,11 @@ Check = Callable[[Sequence[str], Mapping[str, Problem]], Mapping[str, Fault]]
 """A function of ids and of the problems by id, which returns the faults that judging showed."""
 
 
-class RowKind(StrEnum):
-    """The use of the rows."""
-
-    rl = "rl"
-    sft = "sft"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Settings for converting problems into rows."""
 
-    kind: RowKind = option(RowKind.rl, "Write rows for RL or for SFT.")
+    sft: bool = option(False, "Also write SFT rows, of the problems with a gold solution.")
     style: PromptStyle = option(
         PromptStyle.fenced,
         "Write fenced or bare prompts, like the run's coding.prompt.",
@@ -72,8 +59,6 @@ class Plan:
     """Ids of the training rows in order; None shuffles them."""
     rates: Rates | None = None
     """A filter of training problems by pass rate; evaluation problems are not filtered."""
-    tests: Mapping[str, TestOrder] | None = None
-    """The tests to keep of training problems; evaluation problems keep all."""
     seed: int = 0
 
 
@@ -99,7 +84,7 @@ def write_training_files(
     settings: Mapping[str, Any] | None = None,
     check: Check | None = None,
 ) -> Written:
-    """Write rows, problems and manifest, beside the files of earlier commands.
+    """Write rows, problems and manifest.
 
     Problems are read once, and kept in a file meanwhile: memory holds a few facts of each.
 
@@ -108,15 +93,15 @@ def write_training_files(
         check: a function that returns why problems must not train, by id.
 
     Raises:
-        ConfigError: no problem may train, none is left to write, or the folder has another version of
-            a problem.
+        ConfigError: no problem may train, none is left to write, or the folder has other rows, whose
+            problems would be lost.
     """
     parent = next(folder for folder in out.absolute().parents if folder.is_dir())
     with TemporaryDirectory(prefix=f".{out.name}-", dir=parent) as folder:
         left_out: dict[str, Fault] = {}
         statements: dict[str, int] = {}
         path = Path(folder) / PROBLEMS
-        splits = _copied(problems, path, plan, left_out, statements)
+        splits = _copied(problems, path, left_out, statements)
         file = ProblemFile(path)
         if check is not None and (usable := [name for name in splits if name not in left_out]):
             _by_file(usable, splits, plan)  # refuses what must not train before anything is judged
@@ -162,11 +147,10 @@ def _notes(
 def _copied(
     problems: Iterable[Problem],
     path: Path,
-    plan: Plan,
     left_out: dict[str, Fault],
     statements: dict[str, int],
 ) -> dict[str, str]:
-    """Copy the problems with usable tests into a file, and note those that the plan leaves out.
+    """Copy the problems with usable tests into a file, and note the others.
 
     Args:
         statements: gets the hash of each problem's statement, by id.
@@ -182,8 +166,6 @@ def _copied(
                 left_out[problem.id] = fault
                 continue
             yield problem
-            if plan.kind is RowKind.sft and not problem.gold:
-                left_out[problem.id] = "no gold solution", ""
             splits[problem.id] = problem.split
             statements[problem.id] = hash(plain_statement(problem))
 
@@ -274,34 +256,33 @@ def _write(
     settings: Mapping[str, Any],
 ) -> dict[str, int]:
     """Write rows, problems and manifest; return the number of rows by file."""
-    orders = dict.fromkeys((name for members in files.values() for name in members), None)
-    if plan.tests:
-        orders |= {name: plan.tests.get(name) for name in files.get("train", ())}
-
-    def final(problem_id: str) -> Problem | None:
-        return ordered(file[problem_id], orders[problem_id]) if problem_id in orders else None
-
-    earlier = earlier_files(out, [f"{plan.kind}_{name}" for name in files], final)
-    new = (ordered(file[name], order) for name, order in orders.items())
-    write_problems(out / PROBLEMS, chain(new, earlier.problems))
+    members = {f"rl_{word}": ids for word, ids in files.items()}
+    if plan.sft:
+        shown = {word: [one for one in ids if file[one].gold] for word, ids in files.items()}
+        members |= {f"sft_{word}": ids for word, ids in shown.items() if ids}
+        if not any(shown.values()):
+            raise ConfigError("--sft: no problem has a gold solution")
+    if others := sorted({path.stem for path in out.glob("rl_*.parquet")} - members.keys()):
+        raise ConfigError(
+            f"--out={out}: {others[0]}.parquet of another command names problems that would be lost; "
+            "pass another --out, or delete it"
+        )
+    every = dict.fromkeys(chain(*files.values()))
+    write_problems(out / PROBLEMS, map(file.__getitem__, every))
     counts = {}
-    for name, members in files.items():
-        chosen, style = (file[one] for one in members), plan.style
-        is_sft = plan.kind is RowKind.sft
+    for name, ids in members.items():
+        chosen, style = map(file.__getitem__, ids), plan.style
+        is_sft = name.startswith("sft")
         rows = sft_rows(chosen, style) if is_sft else rl_rows(chosen, style, weights=plan.mixture)
-        write_rows(out / f"{plan.kind}_{name}.parquet", rows, trains=name == "train")
-        counts[f"{plan.kind}_{name}"] = len(members)
+        counts[name] = write_rows(out / f"{name}.parquet", rows, trains=name.endswith("_train"))
     own = {
-        "kind": str(plan.kind),
         "style": str(plan.style),
         "use": str(plan.use),
         "mixture": dict(plan.mixture) if plan.mixture else None,
         "size": plan.size,
         "rates": [plan.rates.low, plan.rates.high] if plan.rates else None,
         "ordered": plan.order is not None,
-        "tests_chosen_of": None if plan.tests is None else len(plan.tests),
         "seed": plan.seed,
     }
-    every = {**earlier.counts, **counts}
-    write_manifest(out / MANIFEST, {**own, **settings}, every, earlier.settings)
+    write_manifest(out / MANIFEST, {**own, **settings}, counts)
     return counts

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -30,38 +30,18 @@ CURVE = "curve.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """pass@1 on one data set."""
-
-    pass_at_1: float
-    low: float
-    high: float
-    """95% interval over problems."""
-    problems: int
-    ungradable: int
-    """Samples without a verdict, which are excluded from rates."""
-    tokens: int
-    judge_s: float
-
-    @property
-    def value(self) -> float:
-        """pass@1, under the name in `Measure`."""
-        return self.pass_at_1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """A value measured by another tool, in that tool's unit."""
+    """pass@1 on a data set, or a metric of another tool in its own unit."""
 
     value: float
     low: float | None = None
     high: float | None = None
-    """95% interval from the tool's standard error; None without one."""
+    """95% interval: over problems, or from the tool's standard error; None without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One checkpoint's scores."""
+    """One checkpoint's measures."""
 
     key: str
     run: str
@@ -75,31 +55,30 @@ class Point:
     """Empty for another tool."""
     seconds: float
     """Wall-clock seconds of the evaluation, including its start-up."""
-    datasets: Mapping[str, Score]
-    measures: Mapping[str, Measure] = field(default_factory=dict)
-    """Values of another tool, by task and metric."""
+    measures: Mapping[str, Measure]
+    """By data set, or by another tool's task and metric."""
 
     @property
-    def values(self) -> dict[str, Score | Measure]:
-        """All scores and measures, by name."""
-        return {**self.datasets, **self.measures}
+    def is_ours(self) -> bool:
+        """Whether the measures are pass@1."""
+        return bool(self.protocol_hash)
+
+    def shown(self, name: str) -> str:
+        """Format a measure with its interval; empty without one of this name."""
+        if name not in self.measures:
+            return ""
+        one, form = self.measures[name], ".1%" if self.is_ours else ".4g"
+        ends = "" if one.low is None else f" ({one.low:{form}} to {one.high:{form}})"
+        return f"{one.value:{form}}{ends}"
 
 
-def scores(evaluation: Evaluation) -> dict[str, Score]:
+def scores(evaluation: Evaluation) -> dict[str, Measure]:
     """Return pass@1 by data set, over problems with a graded sample; omits data sets without any."""
     found = {}
     for name in evaluation.datasets():
         of = dataset_metrics([one for one in evaluation.results if one.dataset == name], (1,))
         if rate := of["pass@k"].get("1"):
-            found[name] = Score(
-                pass_at_1=rate["value"],
-                low=rate["low"],
-                high=rate["high"],
-                problems=rate["problems"],
-                ungradable=of["ungradable"],
-                tokens=int(of["tokens"]["total"]),
-                judge_s=of["judge_s"]["total"],
-            )
+            found[name] = Measure(value=rate["value"], low=rate["low"], high=rate["high"])
     return found
 
 
@@ -146,12 +125,11 @@ def _read(path: Path) -> list[Point]:
 
 def _add_to_run(run: RunFolder, point: Point) -> None:
     data = {}
-    for name, score in point.datasets.items():
-        metric = f"{name} ({point.protocol})"
-        data |= {f"{metric}/{key}": getattr(score, key) for key in ("pass_at_1", "low", "high")}
-    for name, measure in point.measures.items():
-        known = {key: value for key, value in asdict(measure).items() if value is not None}
-        data |= {f"{name} ({point.protocol})/{key}": value for key, value in known.items()}
+    for name, one in point.measures.items():
+        value = "pass_at_1" if point.is_ours else "value"
+        parts = {value: one.value, "low": one.low, "high": one.high}
+        known = {part: number for part, number in parts.items() if number is not None}
+        data |= {f"{name} ({point.protocol})/{part}": number for part, number in known.items()}
     with run.evaluations.open("ab") as file:
         file.write(orjson.dumps({"step": point.step, "data": data}) + b"\n")
 
@@ -163,29 +141,16 @@ def view(curve: Curve) -> RenderableType:
     for point in curve.points:
         by_run.setdefault(point.run, []).append(point)
     for run, points in by_run.items():
-        names = list(dict.fromkeys(name for point in points for name in point.values))
+        names = list(dict.fromkeys(name for point in points for name in point.measures))
         parts.append(Text(run, style="bold"))
         for name in names:
-            found = [point.values[name] for point in points if name in point.values]
-            first, last = (_number(one, one.value) for one in (found[0], found[-1]))
-            line = sparkline([one.value for one in found])
-            parts.append(Text(f"{name}  {line}  {first} → {last}"))
-        rows = [(f"{p.step}", *(format_score(p.values.get(one)) for one in names)) for p in points]
+            found = [point.measures[name].value for point in points if name in point.measures]
+            form = ".1%" if points[0].is_ours else ".4g"
+            ends = f"{found[0]:{form}} → {found[-1]:{form}}"
+            parts.append(Text(f"{name}  {sparkline(found)}  {ends}"))
+        rows = [(f"{point.step}", *map(point.shown, names)) for point in points]
         parts.append(plain_table(("step", *names), rows, left=0))
     return Group(*parts)
-
-
-def format_score(one: Score | Measure | None) -> str:
-    """Format a score or measure with its interval."""
-    if one is None:
-        return ""
-    if one.low is None or one.high is None:
-        return _number(one, one.value)
-    return f"{_number(one, one.value)} ({_number(one, one.low)} to {_number(one, one.high)})"
-
-
-def _number(of: Score | Measure, value: float) -> str:
-    return f"{value:.1%}" if isinstance(of, Score) else f"{value:.4g}"
 
 
 # ── results of other tools ────────────────────────────────────────────────────────────────────────

@@ -23,13 +23,7 @@ from coding_model_project.atomic import write_json
 from coding_model_project.data.governance import Role, role
 from coding_model_project.errors import CheckpointError, ConfigError, DataError
 from coding_model_project.evaluation.results import RESULTS, read_evaluation
-from coding_model_project.evaluation.watch.curve import (
-    Curve,
-    Point,
-    format_score,
-    read_measures,
-    scores,
-)
+from coding_model_project.evaluation.watch.curve import Curve, Point, read_measures, scores
 from coding_model_project.evaluation.watch.found import (
     Checkpoint,
     FetchedCheckpoints,
@@ -198,14 +192,14 @@ class _Watch:
             **_measured(folder),
         )
         if not self._curve.points:
-            for name in dict.fromkeys(name.partition("/")[0] for name in point.values):
+            for name in dict.fromkeys(name.partition("/")[0] for name in point.measures):
                 source, _, split = name.rpartition("_")
                 if Role.test in (role(name), role(source, split) if source else None):
                     note = "is a test set for final numbers; do not select checkpoints by it"
                     self._say(f"note: {name} {note}")
         self._curve.add(point)
         release(checkpoint, self._plan.out)
-        summary = ", ".join(f"{name} {format_score(score)}" for name, score in point.values.items())
+        summary = ", ".join(f"{name} {point.shown(name)}" for name in point.measures)
         self._say(f"{checkpoint.run.name} step {point.step}: {summary}; {seconds:.0f} s")
 
 
@@ -220,10 +214,10 @@ def _measured(folder: Path) -> dict[str, Any]:
         return {
             "protocol": evaluation.protocol,
             "protocol_hash": evaluation.protocol_hash,
-            "datasets": scores(evaluation),
+            "measures": scores(evaluation),
         }
     tool, measures = read_measures(folder)
-    return {"protocol": str(tool), "protocol_hash": "", "datasets": {}, "measures": measures}
+    return {"protocol": str(tool), "protocol_hash": "", "measures": measures}
 
 
 def _filled(words: Sequence[str], **values: str) -> list[str]:

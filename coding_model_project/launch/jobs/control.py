@@ -31,9 +31,9 @@ from coding_model_project.evaluation.tables import markdown_table
 from coding_model_project.launch.jobs.base import Backend, Job, JobState
 from coding_model_project.launch.jobs.source import Source, write_package
 from coding_model_project.redaction import redacted
-from coding_model_project.runs.following import INDEX, MirrorIndex, pull
+from coding_model_project.runs.following import RUN_JSON, is_same_run
 from coding_model_project.storage.fetching import Copied, copy_changed
-from coding_model_project.storage.object_store import ObjectStore, is_url
+from coding_model_project.storage.object_store import ObjectStore
 from coding_model_project.storage.store_errors import explaining
 
 _FILE = "job.json"
@@ -359,15 +359,15 @@ def fetch(source: str, out: Path, *, checkpoints: bool) -> Copied:
     """
     store = ObjectStore(source, "run folder", attempts=3)
     with explaining(source):
-        if is_url(source) and (index := store.read(INDEX)) is not None:
-            own = out / INDEX
-            run_id = MirrorIndex.parse(index, store.url).id
-            if own.exists() and MirrorIndex.parse(own.read_bytes(), str(out)).id != run_id:
-                raise ConfigError(f"--out={out}: contains another run; choose another folder")
-            return pull(store, out.absolute())
         entries = store.entries()
         if not entries:
             raise ConfigError(f"{store.url}: nothing there yet; the run has not begun to write")
-        return copy_changed(
-            store, entries, out, lambda path: checkpoints or not path.startswith(CHECKPOINTS)
-        )
+        run, own = store.read(RUN_JSON), out / RUN_JSON
+        if run is not None and own.exists() and not is_same_run(run, own.read_bytes()):
+            raise ConfigError(f"--out={out}: contains another run; choose another folder")
+        wanted = {
+            path: entry
+            for path, entry in entries.items()
+            if checkpoints or not path.startswith(CHECKPOINTS)
+        }
+        return copy_changed(store, wanted, out)

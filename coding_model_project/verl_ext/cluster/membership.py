@@ -174,10 +174,7 @@ def check_nodes(config: DictConfig) -> None:
     if nodes.keys() <= {own_node_id()}:
         return
     with question(Path(config.coding.run_dir), _files(config)) as request:
-        first = time.time()
-        answers = _on_each(nodes, _ANSWER_S, lambda node: (answer, request, node))
-        for warning in conclude(request, answers, (first, time.time())):
-            print(f"warning: {warning}", flush=True)  # noqa: T201
+        conclude(request, _on_each(nodes, _ANSWER_S, lambda node: (answer, request, node)))
 
 
 def full_disks() -> str:

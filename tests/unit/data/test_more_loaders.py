@@ -172,7 +172,7 @@ def test_the_map_that_a_refusal_advises_has_the_solutions_and_works(tmp_path, ca
     assert main(advised) == 0
 
 
-@pytest.mark.parametrize("command", ["preflight", "rows", "dedup", "select-tests"])
+@pytest.mark.parametrize("command", ["preflight", "rows", "dedup"])
 def test_every_command_that_reads_a_data_set_maps_columns(tmp_path, capsys, command):
     path = written(tmp_path, "train.jsonl", {**ADD, "cases": ["assert add(1, 2) == 3"]})
     out = [] if command == "preflight" else ["--out", str(tmp_path / "out")]

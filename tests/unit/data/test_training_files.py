@@ -3,11 +3,11 @@
 import json
 from collections import Counter
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from coding_model_project import cli
+from coding_model_project.data.governance import Role
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.data.training.mixing import (
     mixed,
@@ -16,7 +16,7 @@ from coding_model_project.data.training.mixing import (
     parse_mixture,
     read_order,
 )
-from coding_model_project.data.training.training_files import Plan, RowKind, write_training_files
+from coding_model_project.data.training.training_files import Plan, write_training_files
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Problem, Stdin, Test
 from tests.synthetic_evaluations import write_evaluation
@@ -92,12 +92,16 @@ def test_training_problems_that_may_be_held_out_are_named(tmp_path):
     assert "'public'" in split
 
 
-def test_sft_shows_gold_and_leaves_out_what_has_none(tmp_path):
-    written = write_training_files(
-        [*MINE, problem("mine/x", gold=())], tmp_path, Plan(kind=RowKind.sft)
-    )
-    assert written.rows == {"sft_train": 8}
-    assert written.left_out == {"no gold solution": 1}
+def test_sft_rows_show_gold_beside_the_others(tmp_path):
+    without = [problem("mine/x", gold=()), problem("mine/v", "validation", gold=())]
+    written = write_training_files([*MINE, *without], tmp_path, Plan(sft=True))
+    assert written.rows == {"rl_train": 9, "rl_validation": 1, "sft_train": 8}
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert set(manifest["sha256"]) == {"problems.jsonl"} | {
+        f"{one}.parquet" for one in written.rows
+    }
+    with pytest.raises(ConfigError, match="--sft: no problem has a gold solution"):
+        write_training_files(without, tmp_path / "other", Plan(sft=True))
     (first, *_) = pq.read_table(tmp_path / "sft_train.parquet").to_pylist()
     assert first["messages"][-1]["content"] == "```python\nprint(1)\n```"
 
@@ -214,42 +218,14 @@ def test_the_command(tmp_path, capsys):
     assert "```" not in rows[0]["prompt"][0]["content"]
 
 
-@pytest.mark.slow
-def test_a_second_command_keeps_the_files_and_problems_of_the_first(tmp_path, capsys):
-    write_problems(tmp_path / "p.jsonl", [*MINE, problem("mine/x", gold=())])
-    write_problems(tmp_path / "v.jsonl", YOURS)
-    out = tmp_path / "out"
-
-    def rows(*options):
-        return cli.main(["data", "rows", *map(str, options), "--out", str(out)])
-
-    def manifest():
-        return json.loads((out / "manifest.json").read_text())
-
-    assert rows(tmp_path / "p.jsonl") == 0
-    first = manifest()
-    assert "earlier_settings" not in first
-    assert rows(tmp_path / "p.jsonl", "--kind", "sft", "--seed", 3) == 0
-    both = manifest()
-    assert both["counts"] == {"rl_train": 9, "sft_train": 8}
-    assert (both["settings"]["kind"], both["settings"]["seed"]) == ("sft", 3)
-    assert both["earlier_settings"] == {"rl_train": first["settings"]}
-    assert set(both["sha256"]) == {"problems.jsonl", "rl_train.parquet", "sft_train.parquet"}
-    known = {one.id for one in read_problems(out / "problems.jsonl")}
-    assert set(ids(out / "rl_train.parquet")) <= known, "rows name problems of the folder"
-    assert rows(tmp_path / "v.jsonl", "--as", "validation") == 0
-    assert rows(tmp_path / "p.jsonl", "--seed", 5) == 0
-    last = manifest()
-    assert last["counts"] == {"sft_train": 8, "rl_validation": 4, "rl_train": 9}
-    kinds = {name: settings["kind"] for name, settings in last["earlier_settings"].items()}
-    assert kinds == {"sft_train": "sft", "rl_validation": "rl"}
-    assert len(read_problems(out / "problems.jsonl")) == 13
-    before = {file.name: file.read_bytes() for file in out.iterdir()}
-    write_problems(tmp_path / "p.jsonl", [problem("mine/3", statement="Other."), *MBPP])
-    capsys.readouterr()
-    assert rows(tmp_path / "p.jsonl") == 2
-    assert "sft_train.parquet has another version of problem mine/3" in capsys.readouterr().err
-    assert before == {file.name: file.read_bytes() for file in out.iterdir()}
+def test_rows_of_another_command_keep_their_problems(tmp_path):
+    write_training_files([*MINE, *YOURS], tmp_path, Plan(use=Role.validation))
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with pytest.raises(ConfigError, match=r"rl_validation\.parquet of another command"):
+        write_training_files(MINE, tmp_path, Plan())
+    assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    write_training_files(YOURS, tmp_path, Plan(use=Role.validation))
+    assert [one.id for one in read_problems(tmp_path / "problems.jsonl")] == [p.id for p in YOURS]
 
 
 @pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"settings": 1, "counts": [3]}'])
@@ -259,15 +235,14 @@ def test_other_manifests_are_replaced(tmp_path, manifest):
     assert json.loads((tmp_path / "manifest.json").read_text())["counts"] == {"rl_train": 8}
 
 
-@pytest.mark.parametrize("kind", ["rl", "sft"])
-def test_problems_that_no_program_could_solve_are_left_out_and_named(kind, tmp_path, capsys):
+def test_problems_that_no_program_could_solve_are_left_out_and_named(tmp_path, capsys):
     public = (Test(input=Stdin("1"), expected="1", public=True),)
     broken = [problem("mine/p", tests=public), problem("mine/f", comparison="fuzzy")]
     write_problems(tmp_path / "p.jsonl", [*MINE, *broken])
-    command = ["data", "rows", str(tmp_path / "p.jsonl"), "--kind", kind, "--out", str(tmp_path)]
+    command = ["data", "rows", str(tmp_path / "p.jsonl"), "--sft", "--out", str(tmp_path)]
     assert cli.main(command) == 0
     said = capsys.readouterr()
-    assert f"{kind}_train.parquet: 8 rows" in said.out
+    assert "rl_train.parquet: 8 rows" in said.out and "sft_train.parquet: 8 rows" in said.out
     assert "left out: 1 (no hidden tests)\nleft out: 1 (unusable)" in said.out
     assert "mine/p: no hidden tests: only hidden" in said.err
     assert "mine/f: unusable: comparison='fuzzy': expected tokens" in said.err
@@ -306,25 +281,6 @@ def rows_within(tmp_path, *options):
     write_problems(tmp_path / "p.jsonl", MINE)
     command = ["data", "rows", f"mine={tmp_path / 'p.jsonl'}", "--out", str(tmp_path / "out")]
     return cli.main([*command, "--json", *map(str, options)])
-
-
-def test_rates_that_a_publisher_measured_are_those_of_its_column(tmp_path, capsys):
-    rows = [
-        {"question": f"What is {n} + 1?", "answer": str(n + 1), "avg@8_small": rate}
-        for n, rate in enumerate([0.25, None, 1.0, 7, 0.0])
-    ]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
-    word, rates = f"intellect_3_math={tmp_path / 'train.parquet'}", tmp_path / "rates.jsonl"
-    command = ["data", "rates", word, "--out", str(rates), "--column"]
-    assert cli.main([*command, "avg@8_small"]) == 0
-    found = [json.loads(line) for line in rates.read_text().splitlines()]
-    assert {one["id"]: one["rate"] for one in found} == {
-        "intellect_3_math/train/2": 1.0,
-        "intellect_3_math/train/0": 0.25,
-        "intellect_3_math/train/4": 0.0,
-    }
-    assert cli.main([*command, "avg@9"]) == 2
-    assert "no rates from 0 to 1 in a column 'avg@9'" in capsys.readouterr().err
 
 
 def test_rates_of_an_evaluation_choose_and_order_what_trains(tmp_path, capsys):

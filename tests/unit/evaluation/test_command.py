@@ -58,7 +58,7 @@ def test_a_full_disk_is_one_line_and_room_resumes(problems, tmp_path):
         )
     code, said, code_after, n_lines, n_keys = json.loads(result.stdout.splitlines()[-1])
     assert code == 3, said
-    assert "completions.jsonl: cannot be written" in said.splitlines()[-1]
+    assert ".jsonl: cannot be written" in said.splitlines()[-1]
     assert "is full" in said.splitlines()[-1]
     assert code_after == 0
     assert n_lines == n_keys == N_PROBLEMS * N_SAMPLES

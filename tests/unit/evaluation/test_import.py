@@ -225,21 +225,3 @@ def test_other_samples_do_not_go_into_the_same_folder(problems, tmp_path, capsys
     assert imported(tmp_path, problems, evalplus_rows(0, 1, 2)) == 0
     assert imported(tmp_path, problems, FORMS["whole programs"]) == 2
     assert "has other completions" in capsys.readouterr().err
-
-
-@pytest.mark.sandbox
-def test_a_folder_of_programs_is_judged_and_one_without_is_refused(problems, tmp_path, capsys):
-    samples = tmp_path / "model_temp_0.0"
-    samples.mkdir()
-    words = ["eval", "import", str(samples), "--dataset", f"toy={problems}"]
-    words += ["--model", "theirs", "--out", str(tmp_path / "run")]
-    assert cli.main(words) == 2
-    assert "0.py" in capsys.readouterr().err
-    for i, row in enumerate(FORMS["whole programs"]):
-        (samples / f"Toy_{i}").mkdir()
-        (samples / f"Toy_{i}" / "0.py").write_text(row["solution"])
-    assert cli.main(words) == 0
-    assert accepted(tmp_path / "run") == RIGHT_BUT_FIRST
-    (samples / "Toy_2" / "0.py").write_bytes(b"# \xff")
-    assert cli.main(words) == 2
-    assert "Toy_2" in capsys.readouterr().err

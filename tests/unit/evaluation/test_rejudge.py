@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from functools import partial
 
 import orjson
@@ -9,7 +10,7 @@ import pytest
 
 import coding_model_project.cli as cli
 from coding_model_project.errors import SandboxError
-from coding_model_project.evaluation.changes import Cause, Judgement, Stored, cause_of, judge_again
+from coding_model_project.evaluation.changes import Cause, Stored, cause_of, judge_again
 from coding_model_project.evaluation.plan import Sample
 from coding_model_project.evaluation.results import Generated, Result, read_evaluation, to_line
 from coding_model_project.grading.base import GRADER_VERSION
@@ -20,6 +21,7 @@ from coding_model_project.grading.readings import CountedBy
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import Execution, Status
 from tests.fakes import FakeSandbox, stdin_problem
+from tests.synthetic_evaluations import result
 from tests.synthetic_runs import rollout as made_rollout
 from tests.tables import tables
 from tests.unit.evaluation.test_evaluate import Writer, config, run
@@ -129,7 +131,7 @@ def test_a_program_whose_outcome_changes_from_run_to_run_is_not_the_graders_doin
             dataset="toy", problem="toy/0", sample=0, seed=0, completion="x", tokens=1,
             truncated=False, seconds=0.0, at=0.0,
         ),
-        before=judgement(passed=False, error="wrong_answer", program=program_hash("x"), n_tests=1),
+        before=judged(passed=False, error="wrong_answer", program=program_hash("x"), n_tests=1),
         name="0",
     )  # fmt: skip
     opened = partial(open_judge, SandboxConfig(), style=PromptStyle.bare, stop_early=False)
@@ -139,16 +141,10 @@ def test_a_program_whose_outcome_changes_from_run_to_run_is_not_the_graders_doin
     assert change.cause is Cause.unstable
 
 
-def judgement(**fields):
-    plain = {
-        "passed": True,
-        "error": None,
-        "program": "p",
-        "extraction": "fence",
-        "n_tests": 2,
-        "sandbox": "s",
-    }
-    return Judgement(**(plain | fields))
+def judged(n_tests=2, sandbox="s", **fields):
+    plain = {"passed": True, "error": None, "program": "p"} | fields
+    verdict = {"n_tests": n_tests, "sandbox": sandbox, "error": plain["error"]}
+    return replace(result("toy", "toy/0", 0, True), verdict=verdict, **plain)
 
 
 FAILED = {"passed": False, "error": "wrong_answer"}
@@ -156,7 +152,7 @@ FAILED = {"passed": False, "error": "wrong_answer"}
 
 @pytest.mark.parametrize(("before", "after", "graders", "cause"), CASES["causes"])
 def test_the_cause_is_the_first_that_holds(before, after, graders, cause):
-    found = cause_of(judgement(**before), judgement(**after), graders=(graders[0], graders[1]))
+    found = cause_of(judged(**before), judged(**after), graders=(graders[0], graders[1]))
     assert found == cause
     assert found.meaning
 
@@ -216,7 +212,7 @@ def test_runs_without_what_it_takes_are_refused_in_one_line(problems, tmp_path, 
 
 def rollout(number, completion, error, **fields):
     verdict = {
-        "error": error, "n_tests": 2, "extraction": "bare", "program": program_hash(completion),
+        "error": error, "n_tests": 2, "sandbox": "s", "program": program_hash(completion),
     }  # fmt: skip
     plain = {
         "problem": f"toy/{number}", "sample": f"s{number}", "completion": completion,

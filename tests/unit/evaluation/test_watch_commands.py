@@ -73,7 +73,7 @@ def plan(folder, **changes):
 def test_the_numbers_of_a_tool_become_a_point(files, protocol, measures, tmp_path):
     checkpoint(tmp_path / "runs" / "grpo", 4, files=files)
     (point,) = watch(plan(tmp_path), lambda _: None).points
-    assert (point.step, point.protocol, point.datasets) == (4, protocol, {})
+    assert (point.step, point.protocol, point.is_ours) == (4, protocol, False)
     assert point.measures == measures
     assert Curve(tmp_path / "watch").points == [point], "it is read back as it was"
 

@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from coding_model_project.data.training.rows import rl_rows, style_of_rows, write_rows
-from coding_model_project.data.training.training_files import Plan, RowKind, write_training_files
+from coding_model_project.data.training.training_files import Plan, write_training_files
 from coding_model_project.episodes.bash import BashConfig
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
@@ -175,14 +175,3 @@ def test_a_manifest_of_other_content_says_nothing(tmp_path):
     row_checks.check_problems(config(PromptStyle.fenced), problems, paths)
     (tmp_path / "manifest.json").write_text("[]")
     assert style_of_rows(file) is None
-
-
-def test_each_file_of_a_folder_has_the_style_of_its_own_command(tmp_path):
-    problems, paths = made(tmp_path, PromptStyle.bare)
-    write_training_files(problems, tmp_path, Plan(kind=RowKind.sft, style=PromptStyle.fenced))
-    assert style_of_rows(tmp_path / "rl_train.parquet") is PromptStyle.bare
-    assert style_of_rows(tmp_path / "sft_train.parquet") is PromptStyle.fenced
-    with pytest.raises(ConfigError, match=r"coding\.prompt=fenced: the rows"):
-        row_checks.check_problems(config(PromptStyle.fenced), problems, paths)
-    write_training_files(problems, tmp_path, Plan(style=PromptStyle.fenced))
-    assert style_of_rows(tmp_path / "rl_train.parquet") is PromptStyle.fenced

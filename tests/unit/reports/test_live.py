@@ -1,6 +1,5 @@
 """The live view: what is asked for, who may ask, and files that change while it reads them."""
 
-import gzip
 import json
 import socket
 from contextlib import asynccontextmanager
@@ -12,11 +11,9 @@ import pytest
 
 import coding_model_project.cli as cli
 from coding_model_project.errors import DataError
-from coding_model_project.evaluation.results import COMPLETIONS, RESULTS, Generated, to_line
 from coding_model_project.reports.live import LiveRuns, create_app
 from coding_model_project.reports.live_samples import Filters
 from coding_model_project.runs.folder import RunFolder
-from tests.synthetic_evaluations import result
 from tests.synthetic_runs import rollout, training, write_run
 from tests.tables import tables
 
@@ -151,13 +148,11 @@ def test_a_step_done_again_counts_once(run):
 def test_rotated_files_are_read_on(run):
     runs = live(run)
     append(run, {"step": 3, "sample": "f"})
-    with gzip.open(run / "rollouts.0001.jsonl.gz", "wb") as packed:
-        packed.write((run / "rollouts.jsonl").read_bytes())
-    runs.index.refresh()  # as if it were looked at before the plain file is removed
+    (run / "rollouts.jsonl").rename(run / "rollouts.0001.jsonl")
+    runs.index.refresh()
     everything = ["f", "e", "a", "b", "c", "d"]
     assert names(runs.index.samples(Filters())) == everything
     assert names(live(run).index.samples(Filters())) == everything
-    (run / "rollouts.jsonl").unlink()
     append(run, {"step": 4, "sample": "g"})
     runs.index.refresh()
     assert names(runs.index.samples(Filters())) == ["g", "f", "e", "a", "b", "c", "d"]
@@ -179,22 +174,16 @@ def test_files_written_anew_are_read_anew(run):
 def test_an_evaluation_is_followed_to_its_end(tmp_path):
     folder = write_run(tmp_path / "eval", recipe="evaluation", exit_code=None)
     runs = live(folder)
-    generated = [
-        Generated(
-            dataset="toy", problem=f"toy/{n}", sample=0, seed=n, completion=f"code {n}", tokens=3,
-            truncated=False, seconds=0.1, at=0.0,
-        )
-        for n in range(3)
-    ]  # fmt: skip
-    (folder / COMPLETIONS).write_bytes(b"".join(map(to_line, generated)))
-    judged = [result("toy", f"toy/{n}", 0, passed) for n, passed in ((2, True), (0, None))]
-    (folder / RESULTS).write_bytes(b"".join(map(to_line, judged)))
+    rows = [rollout(step=0, split="toy", problem=f"toy/{n}", prompt="P") for n in range(3)]
+    rows[0] |= {"verdict": {"error": "ungradable", "detail": "down"}}
+    lines = [orjson.dumps(row) + b"\n" for row in rows]
+    (folder / "rollouts.jsonl").write_bytes(b"".join(lines[:2]))
     runs.index.refresh()
     (step,) = runs.index.steps(Filters())["rows"]
     assert (step["n"], step["judged"], step["passed"], step["reward"]) == (2, 1, 1, 1.0)
-    assert runs.sample(0, "toy", 0, "toy/2", "0")["completion"] == "code 2"
-    rows = [rollout(step=0, split="toy", problem=one.problem, prompt="P") for one in generated]
-    (folder / "rollouts.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    # At its end it writes them in the problems' order.
+    (folder / "partial").write_bytes(b"".join(lines))
+    (folder / "partial").replace(folder / "rollouts.jsonl")
     runs.index.refresh()
     assert runs.index.n == 3
     assert asdict(runs.index.sample(0, "toy", 0, "toy/0", "1_0"))["prompt"] == "P"

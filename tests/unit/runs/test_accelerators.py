@@ -37,9 +37,6 @@ class Tree:
         )
         self.file(f"{folder}/nvidia-smi", answer).chmod(0o755)
 
-    def kfd(self, number: int, properties: str) -> None:
-        self.file(f"sys/class/kfd/kfd/topology/nodes/{number}/properties", properties)
-
 
 @pytest.fixture
 def tree(tmp_path):
@@ -87,14 +84,6 @@ def test_mig_instances_take_the_place_of_their_card(tree):
     # CUDA gives a process one instance, and NCCL connects none.
     assert trainable(found, None) == 1
     assert trainable(found, "MIG-2,MIG-3") == 1
-
-
-def test_amd_gpus_are_reported_and_not_trained_on(tree):
-    tree.kfd(0, "cpu_cores_count 64\nsimd_count 0\n")
-    tree.kfd(1, "simd_count 1216\n")
-    (gpu,) = find(tree.root)
-    assert gpu == Gpu(name="AMD GPU", amd=True)
-    assert trainable([gpu], None) == 0
 
 
 def test_a_place_that_may_not_be_read_does_not_end_the_search(tree):

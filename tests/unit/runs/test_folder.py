@@ -5,7 +5,6 @@ import fcntl
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,7 +23,7 @@ from coding_model_project.runs.folder import (
     sole_writer,
     stop_requested,
 )
-from coding_model_project.runs.lease import OBSERVER
+from coding_model_project.runs.lease import OBSERVER, machine
 from coding_model_project.runs.overview import summarise
 from coding_model_project.runs.resuming import inputs_of, refuse_changes, refuse_other_inputs
 from coding_model_project.runs.starting import (
@@ -269,7 +268,7 @@ def test_a_killed_attempt_costs_the_time_until_its_last_words(tmp_path):
     (log / "console.log").write_text("step 1")
     started = run.attempts()[0].started
     about = json.loads((log / "attempt.json").read_text())
-    (log / "attempt.json").write_text(json.dumps(about | {"host": socket.gethostname(), "pid": 0}))
+    (log / "attempt.json").write_text(json.dumps(about | {"machine": machine(), "pid": 0}))
     for file in log.iterdir():
         os.utime(file, (started + 90, started + 90))
     assert run.state is State.killed

@@ -177,13 +177,6 @@ def test_an_nfs_client_that_shows_every_sixth_beat_sees_a_live_one(tmp_path):
     assert observer.age_s(tmp_path) == 0
 
 
-def test_a_clock_that_is_set_does_not_end_a_run_of_this_host(tmp_path):
-    attempt = start(tmp_path)
-    _write_attempt(RunFolder(tmp_path), replace(attempt, pid_started=attempt.pid_started + 3600))
-    with pytest.raises(ConfigError, match="is running"):
-        start(tmp_path)
-
-
 def elsewhere(path, **fields):
     """An attempt of another machine."""
     attempt = start(path)
@@ -191,12 +184,11 @@ def elsewhere(path, **fields):
     return attempt.log_dir
 
 
-def test_an_attempt_from_before_there_were_heartbeats_needs_a_word(tmp_path):
-    log_dir = elsewhere(tmp_path)
-    (log_dir / "heartbeat").unlink()
-    with pytest.raises(ConfigError, match=r"on node-b, started by a version.*coding\.force=true"):
-        start(tmp_path)
-    assert start(tmp_path, force=True).number == 2
+def test_an_attempt_without_a_heartbeat_is_watched_before_it_is_dead(tmp_path):
+    (elsewhere(tmp_path) / "heartbeat").unlink()
+    clock = Clock()
+    assert start(tmp_path, observer=Observer(clock=clock, sleep=clock.sleep)).number == 2
+    assert clock.now >= 1000 + LEASE_S
 
 
 def test_a_start_that_was_killed_half_way_does_not_block_the_next(tmp_path):

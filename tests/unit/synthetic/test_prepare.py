@@ -23,7 +23,8 @@ MINE = [Problem(id="mine/1", split="train", statement="?", tests=TESTS, gold=("p
 def test_files_are_made_once_their_manifest_has_the_same_settings(tmp_path):
     manifest, settings = tmp_path / "manifest.json", {"generator": 2, "seed": 0}
     assert not is_made(manifest, settings)
-    write_manifest(manifest, settings, {"rl_train": 4})
+    (tmp_path / "problems.jsonl").touch()
+    write_manifest(manifest, settings, {})
     assert is_made(manifest, settings)
     assert not is_made(manifest, settings | {"seed": 1})
 
