@@ -50,7 +50,7 @@ def evaluate(
     environment: str = option(AUTO, options.ENVIRONMENT),
     pass_env: list[str] = option([], options.PASS_ENV),
     limits: Annotated[Limits, only("turns", "command_s", "total_s")],
-    agent: Annotated[AgentConfig, only("command", "place", "folder", "wishes")],
+    agent: Annotated[AgentConfig, only("command", "place", "folder")],
     agent_env: dict[str, str] = option(
         {}, "Set this environment variable for the agent; repeatable.", metavar="NAME=VALUE"
     ),

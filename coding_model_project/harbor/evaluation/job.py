@@ -90,7 +90,7 @@ class Asked:
         if self.calls is not Calls.block:  # keeps jobs without this setting resumable
             settings["calls"] = str(self.calls)
         if (given := self.agent_config).on:
-            chosen = ("command", "folder", "env", "wishes")
+            chosen = ("command", "folder", "env")
             settings |= {name: getattr(given, name) for name in chosen}
             settings |= {"place": str(given.place), "context_tokens": self.context_tokens}
         return {"name": self.agent_name, "model_name": self.model, "kwargs": settings}
@@ -211,7 +211,6 @@ class Evaluation(Job):
                 ),
                 environment=environment,
                 user=user,
-                wishes=config.wishes,
             )
 
         agent = GatewayAgent(config=config, gateway=gateway, begin=begin)
