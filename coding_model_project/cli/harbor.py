@@ -164,29 +164,6 @@ def results(
 
 
 @app.command()
-def pack(
-    task_dirs: list[Path] = option(..., options.TASK_DIRS),
-    out: Path = option(..., "Write the tasks to this new Parquet file."),
-) -> int:
-    """Write tasks to a Parquet file with the columns `path` and `task_binary`.
-
-    Other programs for RL read such files, and so do all commands here that take tasks. Invalid tasks are
-    named on standard error and left out. The last line is JSON. Exit code 1 if there are any.
-    """
-    from coding_model_project.harbor.format.task import Task
-    from coding_model_project.harbor.format.tasks import Refused, read_tasks
-    from coding_model_project.harbor.format.tasks import pack as write
-
-    read = list(read_tasks(task_dirs, say=warn))
-    refused = [one for one in read if isinstance(one, Refused)]
-    for one in refused:
-        warn(f"left out: {one.reason}")
-    n_tasks = write((one for one in read if isinstance(one, Task)), out)
-    print(json.dumps({"out": str(out), "tasks": n_tasks, "left_out": len(refused)}))
-    return 1 if refused or not n_tasks else 0
-
-
-@app.command()
 def posttrain(
     out: Path = option(..., "Write the tasks to this new folder.", "--out --output"),
     benchmark: str | None = option(

@@ -64,12 +64,6 @@ class HarborConfig:
         "`coding.bash.rooms` for each process.",
         unit="containers",
     )
-    warm: int = key(
-        0,
-        "Containers that each worker starts ahead, for the most recently used images.",
-        unit="containers",
-    )
-
     pass_env: list[str] = key(
         [],
         "Names of this machine's environment variables that tasks may have. A task asks for one by "
@@ -81,7 +75,6 @@ class HarborConfig:
         return TaskEnvironment(
             name=self.environment,
             containers=self.containers,
-            warm=self.warm,
             pass_env=tuple(self.pass_env),
         )
 

@@ -263,7 +263,11 @@ sed -n 's/^oom_kill //p'"""
 
 
 class Container(Environment):
-    """One container. See `Environment`."""
+    """One container. See `Environment`.
+
+    Args:
+        place: of a `NodeLimit`, released by `cleanup`.
+    """
 
     def __init__(
         self,
@@ -274,18 +278,14 @@ class Container(Environment):
         env: Mapping[str, str],
         user: str | None,
         tests: Tree = Tree(),  # noqa: B008 - immutable
+        place: int | None = None,
     ) -> None:
-        self._place: int | None = None
-        self._engine, self._name = engine, name
+        self._engine, self._name, self._place = engine, name, place
         self.workdir, self.env, self.user, self.tests = workdir, env, user, tests
         self._out_of_memory = 0
         self._has_run = False
         """True if a command ran before the verifier's turn."""
         self._verifying = False
-
-    def hold(self, place: int | None) -> None:
-        """Keep a place of a `NodeLimit` until `cleanup`."""
-        self._place = place
 
     async def prepare(self) -> None:
         """See `Environment.prepare`."""
@@ -405,9 +405,14 @@ class Container(Environment):
 
     async def heartbeat(self) -> None:
         """See `Environment.heartbeat`."""
-        running = await self._engine.ask("inspect", "--format", "{{.State.Running}}", self._name)
-        if running != "true":
+        if not await self.is_alive():
             raise EnvironmentFailed(f"container {self._name} is not running")
+
+    async def is_alive(self) -> bool:
+        """Return whether the container runs."""
+        inspect = ("inspect", "--format", "{{.State.Running}}", self._name)
+        code, out, _ = await self._engine.run(*inspect)
+        return code == 0 and out.strip() == b"true"
 
     async def cleanup(self) -> None:
         """See `Environment.cleanup`."""

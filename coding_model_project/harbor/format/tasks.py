@@ -11,8 +11,6 @@ Supported layouts:
 
 from __future__ import annotations
 
-import gzip
-import os
 import re
 import shutil
 import zlib
@@ -25,7 +23,7 @@ from typing import Any
 
 from coding_model_project.contained import file_name
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.harbor.environment.tree import from_tar, in_folder, keep, of_files, to_tar
+from coding_model_project.harbor.environment.tree import from_tar, keep
 from coding_model_project.harbor.failures import InvalidTask
 from coding_model_project.harbor.format.task import (
     CONFIG_FILE,
@@ -271,27 +269,3 @@ def _plain(packed: bytes) -> bytes:
     if not unzip.eof:
         raise DataError(f"it is cut off, or unpacks to more than {_MAX_TASK_BYTES:,} bytes")
     return plain
-
-
-def pack(tasks: Iterable[Task], file: Path) -> int:
-    """Write tasks to a new Parquet file, and return their number. The same tasks give the same rows.
-
-    Raises:
-        ConfigError: the file exists, or cannot be written.
-    """
-    import duckdb
-
-    if file.exists():
-        raise ConfigError(f"--out={file}: exists; pass a new file")
-    with duckdb.connect(config={"threads": 1}) as connection:
-        connection.execute("CREATE TABLE tasks (path VARCHAR, task_binary BLOB)")
-        n_tasks = 0
-        for task in tasks:
-            packed = gzip.compress(to_tar(of_files(in_folder(task.path)).safe()), mtime=0)
-            connection.execute("INSERT INTO tasks VALUES (?, ?)", [task.label, packed])
-            n_tasks += 1
-        try:
-            connection.table("tasks").write_parquet(os.fspath(file))
-        except duckdb.Error as error:
-            raise ConfigError(f"--out={file}: cannot be written: {error}") from error
-    return n_tasks
