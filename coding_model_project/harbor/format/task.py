@@ -34,15 +34,11 @@ from coding_model_project.harbor.format.task_config import (
     parse_config,
     toml,
 )
-from coding_model_project.harbor.format.task_files import Patterns, TaskFiles
+from coding_model_project.harbor.format.task_files import TaskFiles
 
 CONFIG_FILE, INSTRUCTION_FILE = "task.toml", "instruction.md"
 IMAGE_FILES = ("Dockerfile", "docker-compose.yaml")
 RANGE_KEY = "reward_range"
-
-_HASHED = (CONFIG_FILE, INSTRUCTION_FILE, "README.md", "trajectory.json")
-_NOT_HASHED = ("__pycache__/", "*.pyc", ".DS_Store", "*.swp", "*.swo", "*~")
-"""Patterns of files to leave out of the hash, unless the task has its own .gitignore."""
 
 _CANARY = re.compile(r"(<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
@@ -95,22 +91,13 @@ class Task:
         return self.steps[0].name is not None
 
     def digest(self) -> str:
-        """Return the hash of its content, as Harbor records it: of all files' names and hashes.
-
-        A .gitignore that cannot be matched (`Patterns`) leaves nothing out.
-        """
-        ignore, ignored = self.path / ".gitignore", Patterns(_NOT_HASHED)
-        if ignore.exists():
-            try:
-                ignored = Patterns(self.files.text(ignore).splitlines())
-            except ValueError:
-                ignored = Patterns(())
-        found = {Path(name) for name in _HASHED}
+        """Return the hash of its files' names and contents."""
+        found = [CONFIG_FILE, INSTRUCTION_FILE]
         for name in ("environment", "tests", "solution", "steps"):
-            found |= {Path(name, inner) for inner in self.files.selected(self.path / name)}
+            found += (f"{name}/{inner}" for inner in self.files.selected(self.path / name))
         digest = hashlib.sha256()
-        for name in sorted(map(str, found)):
-            if (self.path / name).is_file() and not ignored.decide(name):
+        for name in sorted(found):
+            if (self.path / name).is_file():
                 content = hashlib.sha256((self.path / name).read_bytes()).hexdigest()
                 digest.update(f"{name}\0{content}\n".encode())
         return digest.hexdigest()

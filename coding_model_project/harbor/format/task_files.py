@@ -24,35 +24,25 @@ _MAX_STARS = 2
 """Maximum stars in a name, and `**` in a pattern: matching takes time exponential in them."""
 
 
-class Patterns:
-    """The patterns of a .gitignore or .harborignore.
+def _patterns(lines: Sequence[str]) -> GitIgnoreSpec:
+    """Return the patterns of a .harborignore.
 
     Raises:
         ValueError: a line is not a pattern, which the message names, or has many stars.
     """
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        if len(lines) > _MAX_PATTERNS:
-            raise ValueError(f"more than {_MAX_PATTERNS} patterns of files to ignore")
-        for line in lines:
-            names = line.rstrip().split("/")
-            stars = [name.count("*") for name in names if name != "**"]
-            if max(names.count("**"), *stars, 0) > _MAX_STARS:
-                raise ValueError(
-                    f"{line!r}: more than {_MAX_STARS} stars in a name, or more than {_MAX_STARS} `**`"
-                )
-        try:
-            self._spec = GitIgnoreSpec.from_lines(lines)
-        except re.error as error:
-            raise ValueError(f"an invalid pattern of files to ignore: {error}") from error
-
-    def decide(self, path: str) -> bool | None:
-        """Return whether a path is ignored, by the last pattern that matches it; None if none does.
-
-        Args:
-            path: a relative path, with a "/" at the end of a folder's.
-        """
-        return self._spec.check_file(path).include
+    if len(lines) > _MAX_PATTERNS:
+        raise ValueError(f"more than {_MAX_PATTERNS} patterns of files to ignore")
+    for line in lines:
+        names = line.rstrip().split("/")
+        stars = [name.count("*") for name in names if name != "**"]
+        if max(names.count("**"), *stars, 0) > _MAX_STARS:
+            raise ValueError(
+                f"{line!r}: more than {_MAX_STARS} stars in a name, or more than {_MAX_STARS} `**`"
+            )
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except re.error as error:
+        raise ValueError(f"an invalid pattern of files to ignore: {error}") from error
 
 
 class TaskFiles:
@@ -65,7 +55,7 @@ class TaskFiles:
         """
         self.root = root
         self._n_bytes = 0
-        self._specs: dict[Path, Patterns] = {}
+        self._specs: dict[Path, GitIgnoreSpec] = {}
 
     def text(self, path: Path) -> str:
         """Read a file's text.
@@ -163,16 +153,16 @@ class TaskFiles:
         """Return whether a path is ignored, by the last matching pattern of the innermost folder."""
         for folder in reversed(folders):
             shown = path.relative_to(folder).as_posix() + ("/" if path.is_dir() else "")
-            decision = self._spec(folder).decide(shown)
+            decision = self._spec(folder).check_file(shown).include
             if decision is not None:
                 return decision
         return False
 
-    def _spec(self, folder: Path) -> Patterns:
+    def _spec(self, folder: Path) -> GitIgnoreSpec:
         if folder not in self._specs:
             file = folder / IGNORE_FILE
             text = self.text(file) if file.is_symlink() or file.exists() else ""
-            self._specs[folder] = Patterns(text.splitlines())
+            self._specs[folder] = _patterns(text.splitlines())
         return self._specs[folder]
 
 
