@@ -17,7 +17,7 @@ from coding_model_project.episodes.bash import Calls, Limits
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
-from coding_model_project.harbor.harbor_config import AgentConfig, AgentPlace, OverflowRule
+from coding_model_project.harbor.harbor_config import AgentConfig, AgentPlace
 from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -64,11 +64,6 @@ def evaluate(
     temperature: float = option(0.7, "Sample at this temperature.", min=0.0),
     retry_s: float = option(
         300.0, "Retry a request for up to N seconds, then end its trial.", min=0
-    ),
-    context_overflow: OverflowRule = option(
-        OverflowRule.judge,
-        "Score a trial that exceeds the model's context with its verifier (`judge`), as a "
-        "reward of 0 (`fail`), or as an error (`error`).",
     ),
     as_json: bool = option(False, options.AS_JSON),
 ) -> int:
@@ -139,7 +134,7 @@ def evaluate(
         with evaluation.opened():
             if evaluation.missing():
                 asyncio.run(run())
-    return _report(evaluation, as_json, context_overflow, named=bool(benchmark))
+    return _report(evaluation, as_json, named=bool(benchmark))
 
 
 def _checked(agent: AgentConfig, limits: Limits, env: dict[str, str], calls: Calls) -> AgentConfig:
@@ -181,17 +176,11 @@ def _allow_files(at_once: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def _report(evaluation: Evaluation, as_json: bool, rule: OverflowRule, *, named: bool) -> int:
+def _report(evaluation: Evaluation, as_json: bool, *, named: bool) -> int:
     from coding_model_project.harbor.evaluation.job import said
-    from coding_model_project.harbor.evaluation.scores import (
-        as_counted,
-        by_source,
-        score,
-        summary,
-        task_table,
-    )
+    from coding_model_project.harbor.evaluation.scores import by_source, score, summary, task_table
 
-    trials = as_counted(evaluation.trials, rule)
+    trials = evaluation.trials
     parts = by_source(trials, evaluation.sources)
     counted = summary(trials)
     if named or len(parts) > 1:
@@ -208,10 +197,10 @@ def _report(evaluation: Evaluation, as_json: bool, rule: OverflowRule, *, named:
                 f"ERROR {counted['ERROR']}"
             )
             print_rates(score(trials))
-    outages = [trial for trial in evaluation.trials if trial.is_outage]
+    outages = [trial for trial in trials if trial.is_outage]
     for reason in sorted({said(trial) for trial in outages}):
         warn(f"outage: {reason}")
-    for reason in sorted({said(trial) for trial in evaluation.trials if trial.is_unusable}):
+    for reason in sorted({said(trial) for trial in trials if trial.is_unusable}):
         warn(f"not evaluated: {reason}")
     print(json.dumps(counted))
     return 3 if outages else 0

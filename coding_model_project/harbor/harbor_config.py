@@ -137,17 +137,6 @@ class Trained(StrEnum):
     """Without those that were offered no tools, such as titles and memories."""
 
 
-class OverflowRule(StrEnum):
-    """The counted outcome of an evaluation's trial that ran out of the model's context."""
-
-    judge = "judge"
-    """The verifier's reward, as for any other trial."""
-    fail = "fail"
-    """A reward of 0, whatever the verifier's."""
-    error = "error"
-    """An error, which counts in no rate."""
-
-
 @dataclass
 class AgentConfig:
     """Settings of `recipes.harbor` for training with your own agent; see `docs/harbor-agents.md`."""

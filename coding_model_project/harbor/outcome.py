@@ -3,8 +3,8 @@
 `harbor view` reads our trials, and we read Harbor's:
 
     JOB/TASK__7chars/
-        config.json   the requested configuration  lock.json     the resolved one, with the task's digest
-        result.json   a `TrialResult`              trial.log
+        config.json   the configuration            result.json   a `TrialResult`
+        trial.log     warnings and notes           exception.txt a traceback, if there is one
         agent/        logs of the agent            verifier/     test-stdout.txt, reward.txt or .json
         artifacts/    collected files              steps/NAME/   these three folders for each step
 
@@ -17,7 +17,6 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,36 +44,15 @@ from coding_model_project.redaction import redacted
 _SHOWN_CHARS = 300
 
 
-class CollectedStatus(StrEnum):
-    """The result of collecting an artifact, by Harbor's names."""
-
-    ok = "ok"
-    failed = "failed"
-    """There was nothing to collect, or too much."""
-    empty = "empty"
-    """Nothing is in /logs/artifacts, which every trial has."""
-    skipped = "skipped"
-    """An earlier artifact has its destination, or a folder above or below it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
     """An artifact, and where it went."""
 
-    source: str
     path: str
     """Its path below the root, which it has for a separate verifier too."""
     destination: str
     """Its path in the trial's artifacts/."""
-    found: Tree | None
-    """None if it could not be collected."""
-    status: CollectedStatus = CollectedStatus.ok
-    exclude: tuple[str, ...] = ()
-
-    @property
-    def is_file(self) -> bool:
-        """True if it is a single file, or was not found."""
-        return self.found is None or [entry[0] for entry in self.found.entries] == [""]
+    found: Tree
 
 
 @dataclass(slots=True, kw_only=True)
@@ -208,7 +186,7 @@ class TrialOutcome:
         }
 
 
-RESULT_FILE, CONFIG_FILE, LOCK_FILE = "result.json", "config.json", "lock.json"
+RESULT_FILE, CONFIG_FILE = "result.json", "config.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """A resumable Harbor job: a model attempts a folder of Harbor tasks, with the bash agent or a command.
 
-    JOB/config.json, lock.json, result.json   the job's own files in Harbor's format
-    JOB/TASK__7chars/result.json              a finished trial; written last and atomically (`outcome`)
+    JOB/config.json, result.json   the job's own files in Harbor's format
+    JOB/TASK__7chars/result.json   a finished trial; written last and atomically (`outcome`)
 
 The trials' folders are the only journal: Harbor's own commands read them, and a second one could
 contradict them. Resuming after a kill removes the folders without a result and runs their trials again;

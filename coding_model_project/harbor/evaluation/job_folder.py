@@ -9,12 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
-from os.path import normpath
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import uuid4
-
-import orjson
 
 from coding_model_project.atomic import write_json
 from coding_model_project.errors import ConfigError
@@ -28,11 +25,9 @@ from coding_model_project.harbor.format.task_config import VerifierMode
 from coding_model_project.harbor.harbor_config import Integrity
 from coding_model_project.harbor.outcome import (
     CONFIG_FILE,
-    LOCK_FILE,
     RESULT_FILE,
     AgentInfo,
     AgentResult,
-    CollectedStatus,
     ExceptionInfo,
     ModelInfo,
     StepOutcome,
@@ -45,7 +40,7 @@ from coding_model_project.harbor.outcome import (
 )
 
 AGENT_VERSION = "1"
-_OUTPUT_FILE, _MANIFEST_FILE = "test-stdout.txt", "manifest.json"
+_OUTPUT_FILE = "test-stdout.txt"
 _ALPHABET = "".join(sorted(set(string.ascii_letters + string.digits) - set("01IOl")))
 
 
@@ -115,7 +110,6 @@ class Job:
         only = steps[0] if steps and not task.has_steps else None
         model = agent.get("model_name")
         mode = None if task.has_steps else (task.config.verifier.mode or VerifierMode.shared)
-        digest = task.digest()
         config: dict[str, Any] = {
             "task": {"path": str(task.path), "source": task.source},
             "trial_name": folder.name,
@@ -129,7 +123,7 @@ class Job:
             task_name=task.name,
             trial_name=folder.name,
             task_id={"path": str(task.path)},
-            task_checksum=digest,
+            task_checksum=task.digest(),
             config=config,
             source=task.source,
             agent_info=AgentInfo(
@@ -152,21 +146,6 @@ class Job:
             "finished_at": finished.isoformat(),
         }
         write_json(folder / CONFIG_FILE, config)
-        package = task.config.task
-        about = {
-            "name": task.name,
-            "version": package.version if package else None,
-            "type": "local",
-            "digest": f"sha256:{digest}",
-        }
-        lock = {
-            "schema_version": 2,
-            "task": {**about, **config["task"]},
-            "agent": config["agent"],
-            "environment": config["environment"],
-            "verifier": {"environment_mode": mode},
-        }
-        write_json(folder / LOCK_FILE, lock)
         if result.exception_info is not None:
             (folder / "exception.txt").write_text(result.exception_info.exception_traceback)
         write_json(folder / RESULT_FILE, {**plain(result), **unread})
@@ -174,7 +153,7 @@ class Job:
         return result
 
     def write(self, n_total: int, **config: Any) -> None:
-        """Write config.json, lock.json and result.json beside the trials' folders.
+        """Write config.json and result.json beside the trials' folders.
 
         Args:
             n_total: the planned number of trials.
@@ -185,15 +164,6 @@ class Job:
         places = {"job_name": self.folder.name, "jobs_dir": str(self.folder.parent)}
         worker = {"agents": [dict(self.agent)], "environment": dict(self.environment)}
         write_json(self.folder / CONFIG_FILE, {**places, **config, **worker})
-        locks = (self.folder / one.trial_name / LOCK_FILE for one in self.trials)
-        lock = {
-            "schema_version": 3,
-            "created_at": self.started.isoformat(),
-            "n_concurrent_trials": config.get("n_concurrent_trials", 1),
-            "retry": {},
-            "trials": [orjson.loads(path.read_bytes()) for path in locks],
-        }
-        write_json(self.folder / LOCK_FILE, lock)
         result = {
             "id": str(self.id),
             "started_at": self.started.isoformat(),
@@ -228,7 +198,10 @@ def _parts(folder: Path) -> tuple[Path, Path, Path]:
 
 
 def _keep(folder: Path, step: StepOutcome, work: Worked | None) -> None:
-    """Write a step's files: the agent's, the verifier's output and results, and the artifacts."""
+    """Write a step's files: the agent's, the verifier's output and results, and the artifacts.
+
+    Of artifacts with one destination, or one below the other's, the first is written.
+    """
     agent, verifier, artifacts = _parts(folder)
     for part in (agent, verifier, artifacts):
         part.mkdir(parents=True)
@@ -239,24 +212,12 @@ def _keep(folder: Path, step: StepOutcome, work: Worked | None) -> None:
     (verifier / _OUTPUT_FILE).write_text(step.verifier_output)
     if step.rewards is not None:
         (verifier / JSON_FILE).write_text(json.dumps(dict(step.rewards)))
-    manifest = []
+    taken: list[PurePosixPath] = []
     for one in step.collected:
-        if one.found is not None and one.status is not CollectedStatus.skipped:
-            found = one.found.at(one.destination)
-            found = found.kept(lambda entry: entry[0].split("/")[0] != _MANIFEST_FILE)
-            tree.keep(artifacts, found)
-        manifest.append(
-            {
-                "source": one.source,
-                "destination": normpath(f"artifacts/{one.destination}"),
-                "type": "file" if one.is_file else "directory",
-                "status": one.status,
-                "service": None,
-                "exclude": [] if one.is_file else list(one.exclude),
-            }
-        )
-    if manifest:
-        write_json(artifacts / _MANIFEST_FILE, manifest)
+        at = PurePosixPath(one.destination)
+        if not any(at.is_relative_to(other) or other.is_relative_to(at) for other in taken):
+            taken.append(at)
+            tree.keep(artifacts, one.found.at(one.destination))
 
 
 def _step(

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from rich.table import Table
 
-from coding_model_project.episodes.bash import Ending
 from coding_model_project.evaluation.intervals import pass_at_k, rate_interval
 from coding_model_project.evaluation.tables import table_text
 from coding_model_project.harbor.failures import counted_cause
-from coding_model_project.harbor.harbor_config import Integrity, OverflowRule
-from coding_model_project.harbor.outcome import ExceptionInfo, TrialResult
+from coding_model_project.harbor.harbor_config import Integrity
+from coding_model_project.harbor.outcome import TrialResult
 
 _PASSES_AT = 1.0
 
@@ -78,30 +77,6 @@ def score(trials: Iterable[TrialResult]) -> Score:
 def scores(trials: Iterable[TrialResult]) -> dict[str, Score]:
     """Return a job's scores by Harbor's keys: agent, model if there is one, and data set."""
     return {key: score(members) for key, members in _by_key(trials).items()}
-
-
-def as_counted(trials: Iterable[TrialResult], rule: OverflowRule) -> list[TrialResult]:
-    """Return the trials with a rule applied to those whose conversation outgrew the model's context.
-
-    The bash agent stops there, and the verifier judges its work so far. The tinker cookbook's `harbor_rl`
-    instead ends the episode without a verifier, trains on a fixed negative reward, and lists such trials
-    as errors in evaluations. The trials' files keep the verifier's result.
-    """
-    outgrown = ExceptionInfo(
-        exception_type="ContextWindowExceededError",  # Harbor's name for it
-        exception_message="the conversation outgrew the model's context",
-    )
-    counted = []
-    for trial in trials:
-        ended_there = any(ending == Ending.context for ending in _endings(trial))
-        if ended_there and trial.verifier_result is not None:
-            if rule is OverflowRule.fail:
-                zero = replace(trial.verifier_result, rewards={"reward": 0.0})
-                trial = replace(trial, verifier_result=zero)
-            elif rule is OverflowRule.error:
-                trial = replace(trial, verifier_result=None, exception_info=outgrown)
-        counted.append(trial)
-    return counted
 
 
 def by_source(
@@ -208,15 +183,13 @@ def _cells(trials: Sequence[TrialResult]) -> list[str]:
 
 def _failures(trials: Iterable[TrialResult]) -> dict[str, int]:
     failed = [one for one in trials if one.reward is not None and one.reward < _PASSES_AT]
-    ends = (
-        [None, *_endings(one)][-1] or counted_cause(one.exceptions, one.rewards) for one in failed
-    )
-    return dict(Counter(f"ended by {end}" for end in ends))
+    return dict(Counter(f"ended by {_ending(one)}" for one in failed))
 
 
-def _endings(trial: TrialResult) -> list[str | None]:
-    """Return how the agent's work ended in each step."""
-    return [(used.metadata or {}).get("ending") for used in trial.usage]
+def _ending(trial: TrialResult) -> str:
+    """Return how the agent's work ended in the last step, or else the trial's cause."""
+    last = trial.usage[-1].metadata if trial.usage else None
+    return (last or {}).get("ending") or counted_cause(trial.exceptions, trial.rewards)
 
 
 def _seconds(trial: TrialResult, part: str) -> float:

@@ -18,7 +18,6 @@ from coding_model_project.harbor.outcome import (
     AgentInfo,
     AgentResult,
     Collected,
-    CollectedStatus,
     ExceptionInfo,
     StepOutcome,
     StepResult,
@@ -99,7 +98,7 @@ def test_a_job_is_read_as_it_was_written(tmp_path):
     assert first.config["agent"]["kwargs"] == {"turns": 2, "attempt": 3}
     assert second.exceptions == ("ValidationError",)
     written = {path.name for path in (job.folder / second.trial_name).iterdir()}
-    assert written >= {"config.json", "lock.json", "result.json", "trial.log", "exception.txt"}
+    assert written >= {"config.json", "result.json", "trial.log", "exception.txt"}
     assert written >= {"agent", "verifier", "artifacts"}
     result = orjson.loads((job.folder / "result.json").read_bytes())
     assert result["finished_at"] is None
@@ -151,21 +150,13 @@ def test_a_trial_is_kept_with_its_files_but_no_link_to_others(job, tmp_path):
     (tmp_path / "out.txt").write_text("kept")
     files = of_files([("out.txt", tmp_path / "out.txt")])
     artifacts = Tree((*files.entries, ("link", "l", 0o777, "/etc/hostname")))
-    planted = Tree((("manifest.json", "d", 0o755, ""),))
     one_file = of_files([("", tmp_path / "out.txt")])
     collected = (
-        Collected(source="/logs/artifacts", path="logs/artifacts", destination=".", found=planted),
-        Collected(source="/app", path="app", destination="app", found=artifacts, exclude=("*.o",)),
-        Collected(source="/app", path="app", destination="kept/here", found=one_file),
-        Collected(
-            source="/app/x", path="app/x", destination="app/x", found=one_file,
-            status=CollectedStatus.skipped,
-        ),
-        Collected(
-            source="/none", path="none", destination="none", found=None,
-            status=CollectedStatus.failed,
-        ),
-    )  # fmt: skip
+        Collected(path="logs/artifacts", destination=".", found=Tree()),
+        Collected(path="app", destination="app", found=artifacts),
+        Collected(path="app/x", destination="kept/here", found=one_file),
+        Collected(path="app/y", destination="app/out.txt/y", found=one_file),  # below another
+    )
     hostile = (
         ("deep", "d", 0o755, ""),
         ("deep/up", "l", 0o777, ".."),
@@ -183,19 +174,8 @@ def test_a_trial_is_kept_with_its_files_but_no_link_to_others(job, tmp_path):
     kept = job.add(outcome(folder(tmp_path / "a"), step, rewards={"reward": 1}))
     place = job.folder / kept.trial_name
     given = place / "artifacts"
-    assert {str(path.relative_to(given)) for path in given.rglob("*")} == {
-        *("app", "app/out.txt", "kept", "kept/here", "manifest.json"),
-    }
-    manifest = json.loads((given / "manifest.json").read_text())
-    keys = ["source", "destination", "type", "status", "service", "exclude"]
-    assert [list(one) for one in manifest] == [keys] * 5
-    assert [tuple(one.values()) for one in manifest] == [
-        ("/logs/artifacts", "artifacts", "directory", "ok", None, []),
-        ("/app", "artifacts/app", "directory", "ok", None, ["*.o"]),
-        ("/app", "artifacts/kept/here", "file", "ok", None, []),
-        ("/app/x", "artifacts/app/x", "file", "skipped", None, []),
-        ("/none", "artifacts/none", "file", "failed", None, []),
-    ]
+    found = {str(path.relative_to(given)) for path in given.rglob("*")}
+    assert found == {"app", "app/out.txt", "kept", "kept/here"}
     assert (place / "agent" / "oracle.txt").read_text() == "kept"
     assert (place / "verifier" / "test-stdout.txt").read_text() == "ok\n"
     assert not list(place.glob("planted"))
