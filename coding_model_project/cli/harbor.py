@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands
-from coding_model_project.cli.harbor_eval import evaluate, print_rates
+from coding_model_project.cli.harbor_eval import evaluate
 from coding_model_project.cli.options import cores, existing_file, warn
-from coding_model_project.config_key import argument, option
+from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError, DownloadError
 from coding_model_project.grading.base import AUTO, TaskEnvironment
 
@@ -135,32 +134,6 @@ async def check(
 
 
 app.command("eval", context_settings=options.renamed(concurrency="workers"))(evaluate)
-
-
-@app.command()
-def results(
-    job: Path = argument(..., "A job folder, from `harbor grade --out` or Harbor."),
-    as_json: bool = option(False, options.AS_JSON),
-) -> None:
-    """Count a job's trials (PASS, FAIL, ERROR by cause), with pass@k and its interval.
-
-    A trial passes if its main reward is at least 1. Rates exclude errors (outages, broken verifiers).
-    The last line is JSON.
-    """
-    from coding_model_project.harbor.evaluation.scores import scores
-    from coding_model_project.harbor.outcome import read_trials
-
-    trials = read_trials(job)
-    if not trials:
-        raise ConfigError(f"{job}: no trials of a Harbor job in this folder")
-    counted = scores(trials)
-    if not as_json:
-        for key, one in counted.items():
-            print(f"{key}: PASS {one.passed}, FAIL {one.failed}, ERROR {sum(one.errors.values())}")
-            for cause, number in sorted(one.errors.items()):
-                print(f"  error: {number} × {cause}")
-            print_rates(one, "  ")
-    print(json.dumps({key: asdict(one) for key, one in counted.items()}))
 
 
 @app.command()

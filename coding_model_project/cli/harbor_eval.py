@@ -190,13 +190,13 @@ def _report(evaluation: Evaluation, as_json: bool, *, named: bool) -> int:
             if len(parts) > 1:
                 print(f"{name}:")
             print(task_table(part))
-            print_rates(score(part))
+            _print_rates(score(part))
         if len(parts) > 1:
             print(
                 f"all of {', '.join(parts)}:\nPASS {counted['PASS']}, FAIL {counted['FAIL']}, "
                 f"ERROR {counted['ERROR']}"
             )
-            print_rates(score(trials))
+            _print_rates(score(trials))
     outages = [trial for trial in trials if trial.is_outage]
     for reason in sorted({said(trial) for trial in outages}):
         warn(f"outage: {reason}")
@@ -206,11 +206,11 @@ def _report(evaluation: Evaluation, as_json: bool, *, named: bool) -> int:
     return 3 if outages else 0
 
 
-def print_rates(counted: Score, indent: str = "") -> None:
+def _print_rates(counted: Score) -> None:
     """Print pass@k with the interval of pass@1, and the number of tasks that it does not count."""
     for k, rate in counted.pass_at_k.items():
         low, high = counted.interval or (rate, rate)
         interval = f" (95%: {low:.1%} – {high:.1%})" if k == 1 else ""
-        print(f"{indent}pass@{k}: {rate:.1%}{interval} over {counted.n_tasks} tasks")
+        print(f"pass@{k}: {rate:.1%}{interval} over {counted.n_tasks} tasks")
     if counted.n_tasks_without:
-        print(f"{indent}{counted.n_tasks_without} tasks have no trial without an error")
+        print(f"{counted.n_tasks_without} tasks have no trial without an error")

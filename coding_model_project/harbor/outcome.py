@@ -1,6 +1,6 @@
 """The outcome of a trial and its steps, by Harbor's names for rewards and errors; and the same on disk.
 
-`harbor view` reads our trials, and we read Harbor's:
+`harbor view` reads our trials:
 
     JOB/TASK__7chars/
         config.json   the configuration            result.json   a `TrialResult`
@@ -217,7 +217,6 @@ class ExceptionInfo:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
     name: str
-    provider: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,13 +228,11 @@ class AgentInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentResult:
-    """An agent's usage. Input tokens include cached ones."""
+    """An agent's usage."""
 
-    n_input_tokens: int | None = None
-    n_cache_tokens: int | None = None
-    n_output_tokens: int | None = None
-    cost_usd: float | None = None
-    metadata: Mapping[str, Any] | None = None
+    n_input_tokens: int = 0
+    n_output_tokens: int = 0
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,7 +326,7 @@ class TrialResult(_Ended):
 
 
 def read_trials(job: Path) -> tuple[TrialResult, ...]:
-    """Read the finished trials of a job, ours or Harbor's, sorted by name.
+    """Read the finished trials of a job of this project's, sorted by name.
 
     Raises:
         DataError: a result cannot be read; the message names the file.

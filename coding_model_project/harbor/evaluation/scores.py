@@ -74,11 +74,6 @@ def score(trials: Iterable[TrialResult]) -> Score:
     )
 
 
-def scores(trials: Iterable[TrialResult]) -> dict[str, Score]:
-    """Return a job's scores by Harbor's keys: agent, model if there is one, and data set."""
-    return {key: score(members) for key, members in _by_key(trials).items()}
-
-
 def by_source(
     trials: Sequence[TrialResult], sources: Sequence[str]
 ) -> dict[str, list[TrialResult]]:
@@ -122,9 +117,9 @@ def _costs(trials: Sequence[TrialResult]) -> dict[str, Any]:
     """
     used = [one for trial in trials for one in trial.usage]
     return {
-        "prompt_tokens": sum(one.n_input_tokens or 0 for one in used),
-        "completion_tokens": sum(one.n_output_tokens or 0 for one in used),
-        "turns": sum(int((one.metadata or {}).get("turns", 0)) for one in used),
+        "prompt_tokens": sum(one.n_input_tokens for one in used),
+        "completion_tokens": sum(one.n_output_tokens for one in used),
+        "turns": sum(int(one.metadata.get("turns", 0)) for one in used),
         "agent_s": round(sum(_seconds(trial, "agent_execution") for trial in trials), 3),
         "judge_s": round(sum(_seconds(trial, "verifier") for trial in trials), 3),
     }
@@ -188,8 +183,8 @@ def _failures(trials: Iterable[TrialResult]) -> dict[str, int]:
 
 def _ending(trial: TrialResult) -> str:
     """Return how the agent's work ended in the last step, or else the trial's cause."""
-    last = trial.usage[-1].metadata if trial.usage else None
-    return (last or {}).get("ending") or counted_cause(trial.exceptions, trial.rewards)
+    last = trial.usage[-1].metadata.get("ending") if trial.usage else None
+    return last or counted_cause(trial.exceptions, trial.rewards)
 
 
 def _seconds(trial: TrialResult, part: str) -> float:
@@ -207,19 +202,17 @@ def _seconds(trial: TrialResult, part: str) -> float:
 def job_stats(trials: Sequence[TrialResult], n_total: int) -> dict[str, Any]:
     """Return the statistics of a job's result.json: Harbor's counts, and our means and pass@k."""
     exceptions = [trial.exception_info for trial in trials if trial.exception_info is not None]
-    usage = [used for trial in trials for used in trial.usage]
-    amounts = ("n_input_tokens", "n_cache_tokens", "n_output_tokens", "cost_usd")
-    given = {name: [getattr(used, name) for used in usage] for name in amounts}
-    known = {name: [one for one in values if one is not None] for name, values in given.items()}
+    spent = _costs(trials)
     return {
         "n_completed_trials": len(trials),
         "n_errored_trials": len(exceptions),
         "n_running_trials": 0,
         "n_pending_trials": max(0, n_total - len(trials)),
-        "n_cancelled_trials": sum(one.exception_type == "CancelledError" for one in exceptions),
+        "n_cancelled_trials": 0,
         "n_retries": 0,
         "evals": {key: _eval_stats(members) for key, members in _by_key(trials).items()},
-        **{name: sum(values) if values else None for name, values in known.items()},
+        "n_input_tokens": spent["prompt_tokens"],
+        "n_output_tokens": spent["completion_tokens"],
     }
 
 

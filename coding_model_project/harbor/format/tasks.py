@@ -84,7 +84,7 @@ def _task_folders(
         results = [one for one, tasks in below.items() if not tasks and _holds_results(one)]
         if results == inner or _is_result(path):
             raise ConfigError(
-                f"{path}: holds results of jobs and no Harbor task; read them with `harbor results`"
+                f"{path}: holds results of jobs and no Harbor task; `harbor view` shows them"
             )
         for one in results:
             del below[one]

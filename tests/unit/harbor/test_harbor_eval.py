@@ -102,8 +102,6 @@ def test_outcomes_by_cause_and_a_second_call_that_asks_nothing(tmp_path, capsys)
     assert seen["source_call_id"] == call["tool_call_id"] and "exit code 0" in seen["content"]
     assert ends["message"] == "Done." and "tool_calls" not in ends
     assert trial.agent_info.model_info is not None and trial.agent_info.model_info.name == "toy"
-    assert main(["harbor", "results", str(out)]) == 0
-    assert "PASS 3, FAIL 3, ERROR 2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("takes_calls_out", [True, False])
