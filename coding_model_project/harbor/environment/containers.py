@@ -9,7 +9,6 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,7 +34,7 @@ from coding_model_project.harbor.environment.container import (
     one_line,
 )
 from coding_model_project.harbor.environment.definition import defined
-from coding_model_project.harbor.environment.tree import Tree, from_tar, in_folder, of_files
+from coding_model_project.harbor.environment.tree import Tree, from_tar, of_folder
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
 
 _KEPT_IMAGES = 1024
@@ -218,7 +217,7 @@ class ContainerEnvironments(Environments):
         if (folder / "Dockerfile").exists() or image is None:
             image = await self._by_content(folder, config.build_timeout_sec)
         else:
-            files = of_files(in_folder(folder))
+            files = of_folder(folder)
             if (await self._engine.run("image", "inspect", image))[0] != 0:
                 await self._made(image, ("pull", "--quiet", image), config.build_timeout_sec)
         shown = await self._engine.ask("image", "inspect", "--format", "{{json .Config}}", image)
@@ -234,9 +233,8 @@ class ContainerEnvironments(Environments):
 
     async def _by_content(self, folder: Path, timeout_s: float) -> str:
         """Return the image of a folder's content, built if missing; its tag is the content's hash."""
-        files = await asyncio.to_thread(lambda: of_files(in_folder(folder)))
-        entries, body = files.frame()
-        name = f"{_IMAGES}:{sha256(repr(entries).encode() + body).hexdigest()[:32]}"
+        files = await asyncio.to_thread(of_folder, folder)
+        name = f"{_IMAGES}:{files.digest()[:32]}"
         if (await self._engine.run("image", "inspect", name))[0] != 0:
             await self._refuse_heredocs(folder / "Dockerfile")
             arguments = (

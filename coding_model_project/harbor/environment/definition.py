@@ -111,7 +111,7 @@ def _main_of(path: Path) -> Mapping[str, Any]:
         content = yaml.safe_load(tree.read(str(path), _MAX_TEXT))
         services = dict(content["services"])
         main = dict(services.pop(MAIN_SERVICE, None) or {})
-    except (OSError, tree.TooLarge, yaml.YAMLError, TypeError, ValueError, LookupError) as error:
+    except (OSError, yaml.YAMLError, TypeError, ValueError, LookupError) as error:
         why = " ".join(str(error).split())
         raise ImageError(f"{path}: not a compose file with services: {why}") from error
     if services:

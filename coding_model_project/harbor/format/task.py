@@ -9,7 +9,6 @@ steps/NAME/     instruction.md, tests/, solution/, workdir/ of a task in several
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -20,6 +19,7 @@ from typing import Any, TypeVar
 
 from coding_model_project.contained import below
 from coding_model_project.errors import ConfigError
+from coding_model_project.harbor.environment.tree import of_folder
 from coding_model_project.harbor.failures import InvalidTask, MissingVariable
 from coding_model_project.harbor.format.task_config import (
     AgentConfig,
@@ -39,6 +39,7 @@ from coding_model_project.harbor.format.task_files import TaskFiles
 CONFIG_FILE, INSTRUCTION_FILE = "task.toml", "instruction.md"
 IMAGE_FILES = ("Dockerfile", "docker-compose.yaml")
 RANGE_KEY = "reward_range"
+_PARTS = (CONFIG_FILE, INSTRUCTION_FILE, "environment", "tests", "solution", "steps")
 
 _CANARY = re.compile(r"(<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
@@ -91,16 +92,12 @@ class Task:
         return self.steps[0].name is not None
 
     def digest(self) -> str:
-        """Return the hash of its files' names and contents."""
-        found = [CONFIG_FILE, INSTRUCTION_FILE]
-        for name in ("environment", "tests", "solution", "steps"):
-            found += (f"{name}/{inner}" for inner in self.files.selected(self.path / name))
-        digest = hashlib.sha256()
-        for name in sorted(found):
-            if (self.path / name).is_file():
-                content = hashlib.sha256((self.path / name).read_bytes()).hexdigest()
-                digest.update(f"{name}\0{content}\n".encode())
-        return digest.hexdigest()
+        """Return the hash of its files."""
+
+        def is_part(name: str) -> bool:
+            return name.split("/")[0] in _PARTS and not self.files.ignored(self.path / name)
+
+        return of_folder(self.path, is_part).digest()
 
 
 def load_task(path: Path | str) -> Task:
@@ -277,7 +274,7 @@ class Step:
     """Build folder of a separate verifier's environment: tests/ if it has its own image, else
     environment/."""
     tests: tuple[Path, ...]
-    """Folders copied over /tests in this order, limited to their `Task.files.selected`."""
+    """Folders copied over /tests in this order, limited to their `Task.files.tree`."""
     test_script: Path | None
     """test.sh in one of `tests`; None if the verifier's image contains /tests/test.sh."""
     solution: Path

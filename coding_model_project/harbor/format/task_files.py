@@ -9,7 +9,7 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec
 
 from coding_model_project.contained import leaves
-from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.environment.tree import Tree, of_folder
 
 IGNORE_FILE = ".harborignore"
 """File name that applies in tests/ and solution/ of a task or step and below, but nowhere else."""
@@ -77,28 +77,15 @@ class TaskFiles:
         except UnicodeDecodeError as error:
             raise ValueError(f"{shown} is not UTF-8") from error
 
-    def selected(self, folder: Path) -> tuple[Path, ...]:
-        """Return the paths of a folder that go into an environment, relative to it, parents first.
-
-        Lists links without following them.
-        """
-        found: list[Path] = []
-
-        def visit(current: Path) -> None:
-            for path in sorted(current.iterdir()):
-                if self.ignored(path):
-                    continue
-                found.append(path.relative_to(folder))
-                if path.is_dir() and not path.is_symlink():
-                    visit(path)
-
-        if folder.is_dir() and not self.ignored(folder):
-            visit(folder)
-        return tuple(found)
-
     def tree(self, folder: Path) -> Tree:
-        """Return the files of a folder that go into an environment. Raises OSError as `of_files`."""
-        return of_files((str(path), folder / path) for path in self.selected(folder))
+        """Return the files of a folder that go into an environment; links stay links.
+
+        Raises:
+            OSError: one cannot be read.
+        """
+        if not folder.is_dir() or self.ignored(folder):
+            return Tree()
+        return of_folder(folder, lambda name: not self.ignored(folder / name))
 
     def check_links(self, path: Path) -> None:
         """Raise if a link at or below `path` is invalid.

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.environment.tree import Tree, of_bytes
 from coding_model_project.harbor.evaluation.job import Asked, Evaluation
 from coding_model_project.harbor.evaluation.job_folder import Job, Worked
 from coding_model_project.harbor.evaluation.scores import score
@@ -144,10 +144,9 @@ def outcome(path, *steps, rewards=None, error=None):
 
 
 def test_a_trial_is_kept_with_its_files_but_no_link_to_others(job, tmp_path):
-    (tmp_path / "out.txt").write_text("kept")
-    files = of_files([("out.txt", tmp_path / "out.txt")])
+    files = of_bytes("out.txt", b"kept")
     artifacts = Tree((*files.entries, ("link", "l", 0o777, "/etc/hostname")))
-    one_file = of_files([("", tmp_path / "out.txt")])
+    one_file = of_bytes("", b"kept")
     collected = (
         Collected(path="logs/artifacts", destination=".", found=Tree()),
         Collected(path="app", destination="app", found=artifacts),
@@ -165,7 +164,7 @@ def test_a_trial_is_kept_with_its_files_but_no_link_to_others(job, tmp_path):
     )
     step = StepOutcome(
         name=None, rewards={"reward": 1}, verifier_output="ok\n", collected=collected,
-        verifier_files=Tree(hostile), agent_files=of_files([("oracle.txt", tmp_path / "out.txt")]),
+        verifier_files=Tree(hostile), agent_files=of_bytes("oracle.txt", b"kept"),
         agent_s=1.0, verifier_s=0.5,
     )  # fmt: skip
     kept = job.add(outcome(folder(tmp_path / "a"), step, rewards={"reward": 1}))
