@@ -13,11 +13,10 @@ import resource
 import secrets
 import shlex
 import shutil
-from asyncio.subprocess import DEVNULL
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Unpack
 
 from coding_model_project.harbor.environment.base import (
@@ -138,32 +137,15 @@ class Engine:
         return out.decode("utf-8", "replace").strip()
 
     async def detach(self, *arguments: str, timeout_s: float = _ANSWER_S) -> None:
-        """Start something that keeps running. Uses no pipes, since its monitor may keep them open.
+        """Start something that keeps running; output goes to a file, since a monitor keeps pipes open.
 
         Raises:
             EnvironmentFailed: it failed or timed out; the message has its output.
         """
-        with TemporaryFile() as output:
-            process = await asyncio.create_subprocess_exec(
-                self._path,
-                *arguments,
-                stdin=DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self._folder.name,
-                env=self._env,
-                start_new_session=True,
-            )
-            try:
-                code = await asyncio.wait_for(process.wait(), timeout_s)
-            except TimeoutError as error:
-                raise self._late(arguments[0], timeout_s) from error
-            finally:
-                if process.returncode is None:
-                    with suppress(ProcessLookupError):
-                        process.kill()
+        with NamedTemporaryFile(prefix="engine-") as output:
+            to_file = ("/bin/sh", "-c", 'exec "$@" > "$0" 2>&1', output.name)
+            code, _, _ = await self.run(*arguments, timeout_s=timeout_s, through=to_file)
             if code != 0:
-                output.seek(0)
                 raise self._failed(arguments[0], code, output.read(_MANY_BYTES))
 
     async def run(
@@ -173,17 +155,18 @@ class Engine:
         timeout_s: float = _ANSWER_S,
         max_output: int = _MANY_BYTES,
         tether: bool = False,
+        through: tuple[str, ...] = (),
     ) -> tuple[int, bytes, bytes]:
         """Run a command of the engine; return its exit code, standard output and standard error.
 
         Args:
-            tether: as for `calling`.
+            tether, through: as for `calling`.
 
         Raises:
             EnvironmentFailed: it timed out.
         """
         async with self.calling(
-            *arguments, stdin=stdin, max_output=max_output, tether=tether
+            *arguments, stdin=stdin, max_output=max_output, tether=tether, through=through
         ) as call:
             try:
                 code = await asyncio.wait_for(asyncio.shield(call.ended), timeout_s)
@@ -197,14 +180,16 @@ class Engine:
         stdin: bytes | None = None,
         max_output: int = _MANY_BYTES,
         tether: bool = False,
+        through: tuple[str, ...] = (),
     ) -> AbstractAsyncContextManager[Call]:
         """Start a call of the engine, as `calls.calling`.
 
         Args:
             tether: podman builds in processes of its own, where docker's service does: end them too.
+            through: words of a program that becomes the engine's.
         """
         return calling(
-            [self._path, *arguments],
+            [*through, self._path, *arguments],
             stdin=stdin,
             max_output=max_output,
             cwd=self._folder.name,
