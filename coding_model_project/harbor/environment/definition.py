@@ -19,7 +19,6 @@ from coding_model_project.harbor.format.task_config import (
     MAIN_SERVICE,
     EnvironmentConfig,
     NetworkMode,
-    TaskOS,
 )
 
 if TYPE_CHECKING:
@@ -47,8 +46,6 @@ def defined(folder: Path, config: EnvironmentConfig, env: Mapping[str, str]) -> 
     """
     if config.tpu is not None:
         raise ImageError(f"environment.tpu is not supported; {WITH_HARBOR}")
-    if config.os is not TaskOS.linux:
-        raise ImageError(f"environment.os = '{config.os}' is not supported; {WITH_HARBOR}")
     if config.network_mode is NetworkMode.allowlist:
         raise ImageError(
             f"environment.network_mode = 'allowlist' is not supported, it needs Harbor's proxy; "

@@ -237,7 +237,7 @@ class Evaluation(Job):
             raise ConfigError(f"--out={job}: holds no evaluation; choose a new folder")
         before = orjson.loads(config.read_bytes())
         agents = before.get("agents") or []
-        agent = agents[0] if len(agents) == 1 else {}  # Harbor's jobs may have several
+        agent = agents[0] if len(agents) == 1 else {}  # those of Harbor's own may have several
         environment = {"environment": before.get("environment")}
         asked = {**self.agent, "environment": self.environment}
         if not agent or any(

@@ -15,9 +15,7 @@ from uuid import uuid4
 
 from coding_model_project.atomic import write_json
 from coding_model_project.errors import ConfigError
-from coding_model_project.grading.base import AUTO, ROOMS
 from coding_model_project.harbor.environment import tree
-from coding_model_project.harbor.environment.base import ENGINES
 from coding_model_project.harbor.evaluation.scores import job_stats
 from coding_model_project.harbor.format.reward_rules import JSON_FILE, Rewards
 from coding_model_project.harbor.format.task import Task
@@ -63,7 +61,7 @@ class Job:
 
     def __init__(self, folder: Path, agent: Mapping[str, Any], environment: str) -> None:
         self.folder, self.agent = folder.resolve(), agent
-        self.environment = harbors_name(environment)
+        self.environment = {"import_path": environment}
         self.id, self.started = uuid4(), datetime.now(UTC)
         self.trials: list[TrialResult] = []
         """Finished trials, except those that an outage ended before this process began."""
@@ -173,17 +171,6 @@ class Job:
             "stats": job_stats(self.trials, n_total),
         }
         write_json(self.folder / RESULT_FILE, result)
-
-
-def harbors_name(environment: str) -> dict[str, str]:
-    """Return Harbor's entry for the environments of this name."""
-    if environment in ENGINES:
-        return {"type": "docker"}
-    own = {
-        AUTO: "coding_model_project.harbor.environment.factory:AutoEnvironments",
-        ROOMS: "coding_model_project.harbor.rooms.rooms:Room",
-    }
-    return {"import_path": own.get(environment, environment)}
 
 
 def trial_name(task: Task) -> str:

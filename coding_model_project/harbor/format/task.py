@@ -28,7 +28,6 @@ from coding_model_project.harbor.format.task_config import (
     Healthcheck,
     StepConfig,
     TaskConfig,
-    TaskOS,
     VerifierConfig,
     VerifierMode,
     parse_config,
@@ -110,8 +109,6 @@ def load_task(path: Path | str) -> Task:
     files = TaskFiles(root)
     try:
         config, warnings = parse_config(files.text(root / CONFIG_FILE))
-        if config.environment.os is not TaskOS.linux:
-            raise ValueError(f"environment.os={config.environment.os}: only linux is supported")
         _check_folders(files, config)
         steps = tuple(read_step(files, config, step) for step in config.steps or (None,))
     except (InvalidTask, ValueError, OSError, RuntimeError) as error:

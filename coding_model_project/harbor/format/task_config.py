@@ -113,19 +113,6 @@ class RewardStrategy(StrEnum):
     final = "final"
 
 
-class TaskOS(StrEnum):
-    """The operating system of the task's container."""
-
-    linux = "linux"
-    windows = "windows"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Author:
-    name: str
-    email: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
     """[task]: the task's name and description in a registry."""
@@ -133,7 +120,7 @@ class Package:
     name: Annotated[str, AfterValidator(_package_name)]
     version: str | None = None
     description: str = ""
-    authors: tuple[Author, ...] = ()
+    authors: tuple[Mapping[str, Any], ...] = ()
     keywords: tuple[str, ...] = ()
 
 
@@ -151,32 +138,15 @@ class Healthcheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class McpServer:
-    name: str
-    transport: Annotated[
-        Literal["stdio", "sse", "streamable-http"],
-        BeforeValidator(lambda given: "streamable-http" if given == "http" else given),
-    ] = "sse"
-    url: str | None = None
-    command: str | None = None
-    args: tuple[str, ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        needed = "command" if self.transport == "stdio" else "url"
-        if not getattr(self, needed):
-            raise ValueError(f"transport {self.transport!r} needs '{needed}'")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentConfig:
     """[environment], and [verifier.environment]."""
 
     build_timeout_sec: float = 600.0
     docker_image: str | None = None
     os: Annotated[
-        TaskOS, BeforeValidator(lambda given: given.lower() if isinstance(given, str) else given)
-    ] = TaskOS.linux
+        Literal["linux"],
+        BeforeValidator(lambda given: given.lower() if isinstance(given, str) else given),
+    ] = "linux"
     cpus: int | Annotated[float, Field(allow_inf_nan=False)] | None = None
     memory_mb: int | None = None
     storage_mb: int | None = None
@@ -185,7 +155,7 @@ class EnvironmentConfig:
     tpu: Mapping[str, Any] | None = None
     network_mode: NetworkMode = NetworkMode.public
     allowed_hosts: tuple[str, ...] | None = None
-    mcp_servers: tuple[McpServer, ...] = ()
+    mcp_servers: tuple[Mapping[str, Any], ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables, whose values may be ${VAR} or ${VAR:-default} (`task.resolve_env`)."""
     skills_dir: str | None = None

@@ -36,9 +36,6 @@ from coding_model_project.harbor.format.task import (
 _DEEPEST = 4
 """Maximum folders between a root and a task, as for a published package in Harbor's cache."""
 
-_RESULTS = ("config.json", "result.json")
-"""Files of a job's folder and of a trial's."""
-
 _PARTS = ("environment", "solution", "steps", "tests")
 """Folders of a task, which contain no other task."""
 
@@ -100,13 +97,13 @@ def _task_folders(
 
 def _holds_results(path: Path) -> bool:
     """Return whether a folder without tasks is a job's or a trial's, or contains one."""
-    return _is_result(path) or any(
-        _is_result(below) or any(map(_is_result, _subfolders(below))) for below in _subfolders(path)
-    )
+    found = (one for depth in ("", "*/", "*/*/") for one in path.glob(f"{depth}result.json"))
+    return any(_is_result(one.parent) for one in found)
 
 
 def _is_result(path: Path) -> bool:
-    return not _is_task(path) and all((path / name).is_file() for name in _RESULTS)
+    names = ("config.json", "result.json")
+    return not _is_task(path) and all((path / name).is_file() for name in names)
 
 
 def _is_task(path: Path) -> bool:

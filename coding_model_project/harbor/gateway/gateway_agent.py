@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -161,7 +161,7 @@ class GatewayAgent:
 def _variables(url: str, session: AgentSession, folder: str, task: Task) -> dict[str, str]:
     offered, variables = task.config.environment, dict[str, str]()
     if offered.mcp_servers:
-        variables["MCP_SERVERS"] = json.dumps([asdict(one) for one in offered.mcp_servers])
+        variables["MCP_SERVERS"] = json.dumps(offered.mcp_servers)
     if offered.skills_dir:
         variables["SKILLS_DIR"] = offered.skills_dir
     return {

@@ -148,7 +148,7 @@ def test_a_trial_is_kept_with_its_files_but_no_link_to_others(job, tmp_path):
     artifacts = Tree((*files.entries, ("link", "l", 0o777, "/etc/hostname")))
     one_file = of_bytes("", b"kept")
     collected = (
-        Collected(path="logs/artifacts", destination=".", found=Tree()),
+        Collected(path="logs/artifacts", destination="logs/artifacts", found=Tree()),
         Collected(path="app", destination="app", found=artifacts),
         Collected(path="app/x", destination="kept/here", found=one_file),
         Collected(path="app/y", destination="app/out.txt/y", found=one_file),  # below another
@@ -171,7 +171,7 @@ def test_a_trial_is_kept_with_its_files_but_no_link_to_others(job, tmp_path):
     place = job.folder / kept.trial_name
     given = place / "artifacts"
     found = {str(path.relative_to(given)) for path in given.rglob("*")}
-    assert found == {"app", "app/out.txt", "kept", "kept/here"}
+    assert found == {"logs", "logs/artifacts", "app", "app/out.txt", "kept", "kept/here"}
     assert (place / "agent" / "oracle.txt").read_text() == "kept"
     assert (place / "verifier" / "test-stdout.txt").read_text() == "ok\n"
     assert not list(place.glob("planted"))
