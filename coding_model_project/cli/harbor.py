@@ -78,7 +78,7 @@ async def grade(
                 for line in (*graded.task.warnings, *graded.notes, *errors):
                     warn(f"{graded.task.label}: {line}")
     if kept is not None:
-        tasks_of = [trial.config["task"] for trial in kept.trials]
+        tasks_of = [{"path": trial.path, "source": trial.source} for trial in kept.trials]
         kept.write(len(kept.trials), n_concurrent_trials=at_once, tasks=tasks_of)
     if not as_json:
         warn(str(totals))

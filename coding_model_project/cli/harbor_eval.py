@@ -177,7 +177,6 @@ def _allow_files(at_once: int) -> None:
 
 
 def _report(evaluation: Evaluation, as_json: bool, *, named: bool) -> int:
-    from coding_model_project.harbor.evaluation.job import said
     from coding_model_project.harbor.evaluation.scores import by_source, score, summary, task_table
 
     trials = evaluation.trials
@@ -198,9 +197,9 @@ def _report(evaluation: Evaluation, as_json: bool, *, named: bool) -> int:
             )
             _print_rates(score(trials))
     outages = [trial for trial in trials if trial.is_outage]
-    for reason in sorted({said(trial) for trial in outages}):
+    for reason in sorted({trial.error for trial in outages}):
         warn(f"outage: {reason}")
-    for reason in sorted({said(trial) for trial in trials if trial.is_unusable}):
+    for reason in sorted({trial.error for trial in trials if trial.is_unusable}):
         warn(f"not evaluated: {reason}")
     print(json.dumps(counted))
     return 3 if outages else 0

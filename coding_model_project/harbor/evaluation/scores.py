@@ -19,7 +19,6 @@ from rich.table import Table
 from coding_model_project.evaluation.intervals import pass_at_k, rate_interval
 from coding_model_project.evaluation.tables import table_text
 from coding_model_project.harbor.failures import counted_cause
-from coding_model_project.harbor.harbor_config import Integrity
 from coding_model_project.harbor.outcome import TrialResult
 
 _PASSES_AT = 1.0
@@ -48,7 +47,7 @@ class Score:
 def score(trials: Iterable[TrialResult]) -> Score:
     """Score the trials of one agent on one data set."""
     errors: Counter[str] = Counter()
-    rewards: dict[str, list[float]] = {}
+    rewards: dict[tuple[str, ...], list[float]] = {}
     for trial in trials:
         own = rewards.setdefault(trial.task_key, [])
         if trial.reward is None:
@@ -80,7 +79,7 @@ def by_source(
     """Group trials by their tasks' data sets, in this order."""
     groups: dict[str, list[TrialResult]] = {name: [] for name in sources}
     for trial in trials:
-        groups.setdefault(str(trial.source), []).append(trial)
+        groups.setdefault(trial.source, []).append(trial)
     return groups
 
 
@@ -115,13 +114,12 @@ def _costs(trials: Sequence[TrialResult]) -> dict[str, Any]:
     Prompt tokens are by the server's count: each turn's whole conversation. Wall seconds are of the model
     and its commands (agent_s), and of verifiers (judge_s).
     """
-    used = [one for trial in trials for one in trial.usage]
     return {
-        "prompt_tokens": sum(one.n_input_tokens for one in used),
-        "completion_tokens": sum(one.n_output_tokens for one in used),
-        "turns": sum(int(one.metadata.get("turns", 0)) for one in used),
-        "agent_s": round(sum(_seconds(trial, "agent_execution") for trial in trials), 3),
-        "judge_s": round(sum(_seconds(trial, "verifier") for trial in trials), 3),
+        "prompt_tokens": sum(one.prompt_tokens for one in trials),
+        "completion_tokens": sum(one.completion_tokens for one in trials),
+        "turns": sum(one.turns for one in trials),
+        "agent_s": round(sum(one.agent_s for one in trials), 3),
+        "judge_s": round(sum(one.judge_s for one in trials), 3),
     }
 
 
@@ -129,8 +127,8 @@ def _integrity(trials: Sequence[TrialResult]) -> dict[str, Any]:
     """Return the trials with a valid reward, and pass@1, per integrity (`Integrity`)."""
     groups: dict[str, list[TrialResult]] = defaultdict(list)
     for trial in trials:
-        if trial.reward is not None and trial.verifier_result is not None:
-            groups[trial.verifier_result.integrity or str(Integrity.in_process)].append(trial)
+        if trial.reward is not None:
+            groups[trial.integrity].append(trial)
     counted = {name: (len(members), score(members)) for name, members in sorted(groups.items())}
     return {
         name: {"n_trials": n, "PASS": own.passed, "pass_at_1": round(own.pass_at_k[1], 4)}
@@ -145,13 +143,13 @@ def task_table(trials: Sequence[TrialResult]) -> str:
     for name in ("PASS", "FAIL", "ERROR", "pass@1", "turns", "tokens", "agent s", "judge s"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("causes")
-    groups: dict[str, list[TrialResult]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[TrialResult]] = defaultdict(list)
     for trial in trials:
         groups[trial.task_key].append(trial)
     often = Counter(members[0].task_name for members in groups.values())
     rows: list[tuple[str, Sequence[TrialResult]]] = []
     for first, *others in groups.values():
-        parent = Path(str(first.task_id["path"])).parent.name
+        parent = Path(first.path).parent.name
         shared = f" ({parent})" if often[first.task_name] > 1 else ""
         rows.append((first.task_name + shared, (first, *others)))
     for name, members in sorted(rows, key=lambda row: row[0]):
@@ -178,22 +176,8 @@ def _cells(trials: Sequence[TrialResult]) -> list[str]:
 
 def _failures(trials: Iterable[TrialResult]) -> dict[str, int]:
     failed = [one for one in trials if one.reward is not None and one.reward < _PASSES_AT]
-    return dict(Counter(f"ended by {_ending(one)}" for one in failed))
-
-
-def _ending(trial: TrialResult) -> str:
-    """Return how the agent's work ended in the last step, or else the trial's cause."""
-    last = trial.usage[-1].metadata.get("ending") if trial.usage else None
-    return last or counted_cause(trial.exceptions, trial.rewards)
-
-
-def _seconds(trial: TrialResult, part: str) -> float:
-    found = [getattr(one, part) for one in trial.parts]
-    return sum(
-        (one.finished_at - one.started_at).total_seconds()
-        for one in found
-        if one is not None and one.started_at is not None and one.finished_at is not None
-    )
+    ends = (one.ending or counted_cause(one.exceptions, one.rewards) for one in failed)
+    return dict(Counter(f"ended by {end}" for end in ends))
 
 
 # ── Harbor's own statistics ───────────────────────────────────────────────────────────────────────
@@ -201,11 +185,10 @@ def _seconds(trial: TrialResult, part: str) -> float:
 
 def job_stats(trials: Sequence[TrialResult], n_total: int) -> dict[str, Any]:
     """Return the statistics of a job's result.json: Harbor's counts, and our means and pass@k."""
-    exceptions = [trial.exception_info for trial in trials if trial.exception_info is not None]
     spent = _costs(trials)
     return {
         "n_completed_trials": len(trials),
-        "n_errored_trials": len(exceptions),
+        "n_errored_trials": sum(trial.exception is not None for trial in trials),
         "n_running_trials": 0,
         "n_pending_trials": max(0, n_total - len(trials)),
         "n_cancelled_trials": 0,
@@ -222,8 +205,8 @@ def _eval_stats(trials: Sequence[TrialResult]) -> dict[str, Any]:
     for trial in trials:
         for key, value in (trial.rewards or {}).items():
             reward_stats[key][str(value)].append(trial.trial_name)
-        if trial.exception_info is not None:
-            exception_stats[trial.exception_info.exception_type].append(trial.trial_name)
+        if trial.exception is not None:
+            exception_stats[trial.exception].append(trial.trial_name)
     valid = [trial.rewards or {} for trial in trials if trial.reward_valid]
     keys = sorted({key for rewards in valid for key in rewards})
     means = {key: fmean([rewards.get(key, 0) for rewards in valid]) for key in keys}
@@ -241,7 +224,6 @@ def _eval_stats(trials: Sequence[TrialResult]) -> dict[str, Any]:
 def _by_key(trials: Iterable[TrialResult]) -> dict[str, list[TrialResult]]:
     groups: dict[str, list[TrialResult]] = defaultdict(list)
     for trial in trials:
-        model = trial.agent_info.model_info
-        parts = (trial.agent_info.name, model.name if model else None, trial.source or "adhoc")
+        parts = (trial.agent, trial.model, trial.source)
         groups["__".join(part for part in parts if part is not None)].append(trial)
     return groups

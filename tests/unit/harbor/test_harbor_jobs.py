@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import datetime
 
 import orjson
 import pytest
@@ -11,34 +12,34 @@ from coding_model_project.harbor.environment.tree import Tree, of_bytes
 from coding_model_project.harbor.evaluation.job import Asked, Evaluation
 from coding_model_project.harbor.evaluation.job_folder import Job, Worked
 from coding_model_project.harbor.evaluation.scores import score
-from coding_model_project.harbor.failures import RewardNotAnObjectError, VerifierTimeoutError
+from coding_model_project.harbor.failures import (
+    RewardNotAnObjectError,
+    VerifierTimeoutError,
+    exception_type,
+)
 from coding_model_project.harbor.format.task import load_task
+from coding_model_project.harbor.harbor_config import Integrity
 from coding_model_project.harbor.outcome import (
-    AgentInfo,
-    AgentResult,
     Collected,
-    ExceptionInfo,
     StepOutcome,
-    StepResult,
     TrialOutcome,
     TrialResult,
-    VerifierResult,
     read_trials,
 )
 from tests.unit.harbor.folders import folder
 
 
-def trial(task="a", rewards=None, error=None, name="t", steps=None):
+def trial(task="a", rewards=None, error=None):
     return TrialResult(
+        trial_name="t",
         task_name=task,
-        trial_name=name,
-        task_id={"path": "/t"},
-        task_checksum="sha256:0",
-        config={},
-        agent_info=AgentInfo(name="oracle", version="1"),
-        verifier_result=None if rewards is None else VerifierResult(rewards=rewards),
-        exception_info=None if error is None else ExceptionInfo.of(error),
-        step_results=steps,
+        path="/t",
+        source="set",
+        digest="0",
+        agent="oracle",
+        rewards=rewards,
+        integrity=Integrity.isolated,
+        exceptions=() if error is None else (exception_type(error),),
     )
 
 
@@ -74,14 +75,13 @@ def test_nothing_graded_has_no_rate():
 
 
 def test_a_failed_step_makes_the_reward_invalid():
-    failed = StepResult(step_name="s", exception_info=ExceptionInfo.of(OSError("x")))
-    assert trial("a", {"reward": 1.0}, steps=(failed,)).reward_valid is False
+    assert trial("a", {"reward": 1.0}, OSError("x")).reward_valid is False
 
 
 def test_a_job_is_read_as_it_was_written(tmp_path):
     agent = {"name": "oracle", "model_name": "m", "kwargs": {"turns": 2}}
     job = Job(tmp_path / "job", agent, "podman")
-    used = Worked(used=AgentResult(n_input_tokens=3, metadata={"turns": 2}), trajectory={"a": 1})
+    used = Worked(prompt_tokens=3, completion_tokens=1, metadata={"turns": 2}, trajectory={"a": 1})
     for name, rewards, error in (
         ("a" * 40, {"reward": 1}, None),
         ("bare", None, RewardNotAnObjectError("bare")),
@@ -94,7 +94,8 @@ def test_a_job_is_read_as_it_was_written(tmp_path):
     first, second = job.trials
     assert read_trials(job.folder) == tuple(sorted(job.trials, key=lambda one: one.trial_name))
     assert first.trial_name.startswith("a" * 32 + "__")
-    assert first.config["agent"]["kwargs"] == {"turns": 2, "attempt": 3}
+    config = orjson.loads((job.folder / first.trial_name / "config.json").read_bytes())
+    assert config["agent"]["kwargs"] == {"turns": 2, "attempt": 3} and first.attempt == 3
     assert second.exceptions == ("ValidationError",)
     written = {path.name for path in (job.folder / second.trial_name).iterdir()}
     assert written >= {"config.json", "result.json", "trial.log", "exception.txt"}
@@ -114,7 +115,7 @@ def test_a_job_is_read_as_it_was_written(tmp_path):
 def test_a_result_that_is_none_is_named(tmp_path):
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "result.json").write_text('{"task_name": "a"}')
-    with pytest.raises(DataError, match=r"t/result\.json: not a Harbor trial's result"):
+    with pytest.raises(DataError, match=r"t/result\.json: not a trial's result"):
         read_trials(tmp_path)
 
 
@@ -179,9 +180,10 @@ def test_a_trial_is_kept_with_its_files_but_no_link_to_others(job, tmp_path):
     assert json.loads((place / "verifier" / "reward.json").read_text()) == {"reward": 1}
     assert "a note" in (place / "trial.log").read_text()
     assert read_trials(job.folder) == (kept,)
-    execution = kept.agent_execution
-    assert execution is not None and execution.started_at and execution.finished_at
-    assert (execution.finished_at - execution.started_at).total_seconds() == pytest.approx(1.0)
+    assert (kept.agent_s, kept.judge_s) == (1.0, 0.5)
+    written = json.loads((place / "result.json").read_text())
+    begins, ends = (datetime.fromisoformat(x) for x in written["agent_execution"].values())
+    assert (ends - begins).total_seconds() == pytest.approx(1.0)
 
 
 def test_steps_are_kept_apart_and_a_job_is_counted(job, tmp_path):
@@ -190,7 +192,8 @@ def test_steps_are_kept_apart_and_a_job_is_counted(job, tmp_path):
     job.add(outcome(path, StepOutcome(name="s", error=late)))
     done = StepOutcome(name="s", rewards={"reward": 0.5})
     kept = job.add(outcome(path, done, rewards={"reward": 0.5}))
-    assert kept.step_results is not None
+    written = json.loads((job.folder / kept.trial_name / "result.json").read_text())
+    assert [one["step_name"] for one in written["step_results"]] == ["s"]
     assert (job.folder / kept.trial_name / "steps" / "s" / "verifier" / "reward.json").exists()
     counted = score(job.trials)
     assert (counted.passed, counted.failed, counted.errors) == (0, 1, {"verifier_failed": 1})
