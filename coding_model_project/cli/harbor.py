@@ -173,7 +173,7 @@ def posttrain(
 
     The last line is JSON. With --all, benchmarks whose data is not available are skipped and listed.
     """
-    from coding_model_project.harbor.export.exporting import check_new
+    from coding_model_project.harbor.format.task import check_new
     from coding_model_project.harbor.posttrain.benchmarks import (
         BASE_MODELS,
         BENCHMARKS,

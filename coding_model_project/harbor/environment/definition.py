@@ -29,6 +29,9 @@ _MAX_TEXT = 128 << 10
 _STAYS = ("sleep infinity", "tail -f /dev/null")
 """Commands of compose files that only keep a container running."""
 
+_DEFAULTS = {"build.context": (".", "./"), "build.dockerfile": ("Dockerfile",)}
+"""Settings that are Harbor's defaults."""
+
 
 class ServiceOperationsUnsupportedError(HarborError):
     """A task that uses services beside its main one."""
@@ -117,10 +120,6 @@ def _main_of(path: Path) -> Mapping[str, Any]:
         raise _refused(path, "a service `main` without a Dockerfile")
     build = main.pop("build", {})
     built = {"context": build} if isinstance(build, str) else dict(build)
-    if built.get("context") in (".", "./"):
-        del built["context"]
-    if built.get("dockerfile") == "Dockerfile":
-        del built["dockerfile"]
     command = " ".join(_texts(main.pop("command", "")))
     if command and not command.endswith(_STAYS):
         raise _refused(path, f"main.command = {command!r}")
@@ -128,7 +127,8 @@ def _main_of(path: Path) -> Mapping[str, Any]:
     settings = {**left, **{f"build.{name}": one for name, one in built.items()}}
     for name, value in settings.items():
         # Harbor's own settings are variables that it sets, such as ${CPUS} and ${CONTEXT_DIR}.
-        if not all("${" in text for text in _texts(value)):
+        is_harbors = all("${" in text for text in _texts(value))
+        if not is_harbors and value not in _DEFAULTS.get(name, ()):
             raise _refused(path, f"main.{name}")
     return main
 

@@ -14,12 +14,11 @@ from typing import Any
 from uuid import uuid4
 
 from coding_model_project.atomic import write_json
-from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.evaluation.scores import job_stats
 from coding_model_project.harbor.failures import exception_type
 from coding_model_project.harbor.format.reward_rules import JSON_FILE, Rewards
-from coding_model_project.harbor.format.task import Task
+from coding_model_project.harbor.format.task import Task, check_new
 from coding_model_project.harbor.format.task_config import VerifierMode
 from coding_model_project.harbor.outcome import (
     CONFIG_FILE,
@@ -70,8 +69,7 @@ class Job:
         Raises:
             ConfigError: it is not empty.
         """
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConfigError(f"--out: {folder} is not empty; pass a new folder")
+        check_new(folder)
         folder.mkdir(parents=True, exist_ok=True)
         return cls(folder, {"name": agent}, environment)
 
@@ -125,7 +123,7 @@ class Job:
             model=model,
             rewards=outcome.rewards,
             integrity=outcome.integrity,
-            exception=exception and exception["exception_type"],
+            exception=None if outcome.error is None else exception_type(outcome.error),
             exceptions=tuple(outcome.exceptions),
             error=next((f"{exception_type(e)}: {redacted(str(e))}" for e in outcome.errors), ""),
             ending=worked[-1].metadata.get("ending") if worked else None,

@@ -375,6 +375,12 @@ def strip_canary(text: str) -> str:
     return "\n".join(lines)
 
 
+def check_new(out: Path) -> None:
+    """Raise ConfigError if a folder for tasks or trials is not empty."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"--out: {out} is not empty; choose a new folder")
+
+
 def write_task(folder: Path, config: TaskConfig, files: Mapping[str, str | bytes]) -> Task:
     """Write a task's folder atomically.
 

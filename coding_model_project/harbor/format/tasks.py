@@ -12,13 +12,12 @@ Supported layouts:
 from __future__ import annotations
 
 import re
-import shutil
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from coding_model_project.contained import file_name
@@ -209,27 +208,25 @@ def unpacked(file: Path, say: Callable[[str], None] | None = None) -> Path:
     from coding_model_project.data.files import file_hash
     from coding_model_project.data.loaders.files import read_rows
 
+    target = file.with_name(f"{file.name}.{file_hash(file)[:12]}")
+    if target.is_dir():
+        return target
     try:
-        target = file.with_name(f"{file.name}.{file_hash(file)[:12]}")
-        if target.is_dir():
-            return target
-        partial = Path(mkdtemp(prefix=f".{file.name}.", dir=file.parent))
-    except OSError as error:
-        raise ConfigError(f"{file}: its tasks cannot be unpacked beside it: {error}") from error
-    try:
-        for where, row in read_rows(file, COLUMNS):
-            if not isinstance(row, dict) or not row.keys() >= set(COLUMNS):
-                raise DataError(f"{where}: expected the columns {' and '.join(COLUMNS)}")
-            _unpack(partial, str(row["path"]), row["task_binary"], where, say)
-        partial.chmod(0o755)
-        partial.rename(target)
+        with TemporaryDirectory(
+            prefix=f".{file.name}.", dir=file.parent, ignore_cleanup_errors=True
+        ) as made:
+            partial = Path(made)
+            for where, row in read_rows(file, COLUMNS):
+                if not isinstance(row, dict) or not row.keys() >= set(COLUMNS):
+                    raise DataError(f"{where}: expected the columns {' and '.join(COLUMNS)}")
+                _unpack(partial, str(row["path"]), row["task_binary"], where, say)
+            partial.chmod(0o755)
+            partial.rename(target)
     except (DataError, OSError) as error:
         if not target.is_dir():  # another process may have been first
             raise ConfigError(
-                f"{file}: expected a Parquet file of Harbor tasks: {error}"
+                f"{file}: expected a Parquet file of Harbor tasks, to unpack beside it: {error}"
             ) from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return target
 
 
