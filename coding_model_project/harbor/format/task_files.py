@@ -88,32 +88,20 @@ class TaskFiles:
         return of_folder(folder, lambda name: not self.ignored(folder / name))
 
     def check_links(self, path: Path) -> None:
-        """Raise if a link at or below `path` is invalid.
+        """Raise if a link at or below `path` leads out of the task, or the task is too large.
 
         Raises:
-            ValueError: it leads out of the task, or to a folder above it, or the task is too large.
+            ValueError: it does.
         """
-        self._check_links(path, path.parent.resolve(), frozenset())
-
-    def _check_links(self, path: Path, parent: Path, above: frozenset[Path]) -> None:
-        """Check a path whose folder resolves to `parent`: only links need to be resolved."""
-        if self._matched(path):
-            return
-        target = path.resolve() if path.is_symlink() else parent / path.name
-        shown = path.relative_to(self.root)
-        if not target.is_relative_to(self.root):
-            raise ValueError(f"{shown} is a link out of the task")
-        if target != path and self._matched(target):
-            return
-        if not path.is_dir():
-            self._n_bytes += path.stat().st_size if path.is_file() else 0
+        for one in (path, *path.rglob("*")):
+            if self._matched(one):
+                continue
+            shown = one.relative_to(self.root)
+            if leaves(self.root, one):
+                raise ValueError(f"{shown} is a link out of the task")
+            self._n_bytes += one.stat().st_size if one.is_file() else 0
             if self._n_bytes > _MAX_BYTES:
                 raise ValueError(f"{shown}: the task's files have more than {_MAX_BYTES} bytes")
-            return
-        if target in above:
-            raise ValueError(f"{shown} is a link to a folder above it")
-        for child in path.iterdir():
-            self._check_links(child, target, above | {target})
 
     def ignored(self, path: Path) -> bool:
         """Return whether .harborignore excludes a path, or the target of a link there."""

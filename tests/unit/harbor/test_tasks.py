@@ -74,17 +74,17 @@ def test_a_link_out_of_the_task_is_refused(tmp_path, name):
         load_task(path)
 
 
-def test_a_link_may_lead_elsewhere_in_the_task_but_not_around(tmp_path):
+def test_a_link_may_lead_elsewhere_in_the_task_but_not_to_itself(tmp_path):
     path = folder(tmp_path / "task", **{"tests__.harborignore": "loop\n"})
     (path / "environment" / "data").mkdir()
     (path / "environment" / "again").symlink_to("data")
     (path / "tests" / "loop").symlink_to("loop")
     load_task(path)
-    for name, target in (("data/up", ".."), ("loop", "loop")):
-        (path / "environment" / name).symlink_to(target)
-        with pytest.raises(InvalidTask, match=r"a link to a folder above|[Ll]oop"):
-            load_task(path)
-        (path / "environment" / name).unlink()
+    (path / "environment" / "data" / "up").symlink_to("..")
+    load_task(path)
+    (path / "environment" / "loop").symlink_to("loop")
+    with pytest.raises(InvalidTask, match=r"environment/loop is a link out of the task"):
+        load_task(path)
 
 
 @pytest.mark.parametrize("name", ["instruction.md", "environment/data.bin"])
