@@ -271,9 +271,8 @@ class Step:
     """Build folder of a separate verifier's environment: tests/ if it has its own image, else
     environment/."""
     tests: tuple[Path, ...]
-    """Folders copied over /tests in this order, limited to their `Task.files.tree`."""
-    test_script: Path | None
-    """test.sh in one of `tests`; None if the verifier's image contains /tests/test.sh."""
+    """Folders copied over /tests in this order, limited to their `Task.files.tree`; one has test.sh. Empty
+    if the verifier's image contains /tests/test.sh."""
     solution: Path
     """Folder that the oracle copies over /solution; it, or its solve.sh, may not exist."""
     workdir: Path | None = None
@@ -299,6 +298,8 @@ def read_step(files: TaskFiles, config: TaskConfig, step: StepConfig | None) -> 
     environment, image, bundled = None, None, False
     if apart is VerifierMode.separate:
         environment, image, bundled = _verifier_environment(config, given, test_folders, root)
+    if not bundled:
+        _check_test_script(files, test_folders)
     solution, workdir = folder / "solution", folder / "workdir"
     timeout_sec = given.agent.timeout_sec
     if timeout_sec is None:
@@ -313,7 +314,6 @@ def read_step(files: TaskFiles, config: TaskConfig, step: StepConfig | None) -> 
         verifier_environment=environment,
         verifier_image=image,
         tests=() if bundled else tuple(one for one in reversed(test_folders) if one.exists()),
-        test_script=None if bundled else _test_script(files, test_folders),
         solution=solution if solution.exists() else root / "solution",
         workdir=workdir if step is not None and workdir.exists() else None,
         min_reward=given.min_reward,
@@ -351,13 +351,12 @@ def _verifier_environment(
     return replace(settings, docker_image=image), root / "environment", False
 
 
-def _test_script(files: TaskFiles, folders: tuple[Path, ...]) -> Path:
+def _check_test_script(files: TaskFiles, folders: tuple[Path, ...]) -> None:
     script = next((f / "test.sh" for f in folders if (f / "test.sh").exists()), None)
     if script is None:
         raise ValueError(f"{(folders[0] / 'test.sh').relative_to(files.root)} is missing")
     if files.ignored(script):
         raise ValueError(f"{script.relative_to(files.root)} is excluded by .harborignore")
-    return script
 
 
 def has_image(folder: Path) -> bool:

@@ -27,7 +27,6 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     ValidationInfo,
-    WrapSerializer,
 )
 
 from coding_model_project.contained import single
@@ -245,9 +244,6 @@ Artifacts = tuple[
     Annotated[
         Artifact,
         BeforeValidator(lambda given: {"source": given} if isinstance(given, str) else given),
-        WrapSerializer(
-            lambda one, rest: one.source if one == Artifact(source=one.source) else rest(one)
-        ),
     ],
     ...,
 ]

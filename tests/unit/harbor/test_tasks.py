@@ -46,7 +46,6 @@ def test_an_empty_task_toml_has_every_default(tmp_path):
     assert (step.verifier.timeout_sec, step.agent.timeout_sec) == (600.0, None)
     assert step.agent.network_mode is NetworkMode.public
     assert step.tests == (task.path / "tests",)
-    assert step.test_script == task.path / "tests" / "test.sh"
     assert task.warnings == ()
 
 
@@ -122,7 +121,6 @@ def test_steps_take_from_the_task_what_they_leave_open(tmp_path):
     assert step.verifier.env == {"A": "step", "B": "task"}
     assert step.verifier.timeout_sec == 600.0  # Harbor does not inherit this one
     assert [artifact.source for artifact in step.artifacts] == ["/x", "/y"]
-    assert step.test_script == task.path / "tests" / "test.sh"
     assert step.solution == task.path / "steps" / "a" / "solution"
 
 
@@ -130,7 +128,7 @@ def test_a_verifier_with_an_image_of_its_own_brings_its_tests(tmp_path):
     toml = '[verifier]\nenvironment_mode = "separate"\n'
     changes = {"tests__Dockerfile": "FROM scratch\n", "tests__test_sh": None}
     (step,) = load_task(folder(tmp_path / "task", toml, **changes)).steps
-    assert (step.tests, step.test_script) == ((), None)
+    assert step.tests == ()
     assert step.verifier_environment is not None
     assert step.verifier_image == tmp_path / "task" / "tests"
 
