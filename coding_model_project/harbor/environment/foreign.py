@@ -273,22 +273,15 @@ class HarborEnvironments(Environments):
     def __init__(self, kind: str) -> None:
         try:
             factory = _harbors("environments.factory:EnvironmentFactory")
-            types = _harbors("models.environment_type:EnvironmentType")
-        except ImportError as error:
-            raise ConfigError(
-                f"coding.harbor.environment=harbor:{kind}: Harbor's package is not installed: "
-                "pip install harbor (Python 3.12 or later)"
-            ) from error
-        try:
             if ":" in kind:
                 self._make = factory.get_environment_class(import_path=kind)
             else:
+                types = _harbors("models.environment_type:EnvironmentType")
                 self._make = factory.get_environment_class(types(kind))
-        except (ValueError, ImportError, AttributeError, TypeError) as error:
-            known = ", ".join(sorted(one.value for one in types))
+        except (ImportError, ValueError, AttributeError, TypeError) as error:
             raise ConfigError(
-                f"coding.harbor.environment=harbor:{kind}: {_error_line(error)}; use module:Class or "
-                f"one of Harbor's: {known}"
+                f"coding.harbor.environment=harbor:{kind}: {_error_line(error)}; expected a name of "
+                "Harbor's or module:Class, and Harbor's package: pip install harbor (Python 3.12)"
             ) from error
         self.identity = f"harbor/harbor:{kind}"
 

@@ -146,7 +146,7 @@ class Job:
             "agent_info": {
                 "name": agent["name"],
                 "version": AGENT_VERSION,
-                "model_info": {"name": model} if model else None,
+                "model_info": {"name": model, "provider": None} if model else None,
             },
             **_timing(finished - timedelta(seconds=outcome.wall_s), finished),
             "verifier_environment_mode": None if task.has_steps else mode,

@@ -271,8 +271,7 @@ class Step:
     """Build folder of a separate verifier's environment: tests/ if it has its own image, else
     environment/."""
     tests: tuple[Path, ...]
-    """Folders copied over /tests in this order, limited to their `Task.files.tree`; one has test.sh. Empty
-    if the verifier's image contains /tests/test.sh."""
+    """Folders copied over /tests in this order (`Task.files.tree`); none if the image has the tests."""
     solution: Path
     """Folder that the oracle copies over /solution; it, or its solve.sh, may not exist."""
     workdir: Path | None = None
