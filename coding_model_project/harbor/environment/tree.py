@@ -128,7 +128,9 @@ def of_bytes(path: str, content: bytes, mode: int = 0o644) -> Tree:
 
 
 def of_folder(path: Path, keeps: Callable[[str], bool] | None = None) -> Tree:
-    """Return the tree at a path of the host, as `pack`."""
+    """Return the tree at a path of the host, as `pack`; an empty one if there is nothing."""
+    if not path.exists():
+        return Tree()
     return pack(str(path.absolute()), _MAX_HOST_BYTES, _MAX_HOST_ENTRIES, keeps=keeps)
 
 

@@ -19,6 +19,7 @@ _MAX_BYTES = 1 << 30
 """Maximum size of a task's files, which are held in memory; sparse files count in full."""
 
 
+_MAX_DEPTH = 100
 _MAX_PATTERNS = 1_000
 _MAX_STARS = 2
 """Maximum stars in a name, and `**` in a pattern: matching takes time exponential in them."""
@@ -99,6 +100,8 @@ class TaskFiles:
             shown = one.relative_to(self.root)
             if leaves(self.root, one):
                 raise ValueError(f"{shown} is a link out of the task")
+            if len(shown.parts) > _MAX_DEPTH:
+                raise ValueError(f"{shown}: more than {_MAX_DEPTH} folders within each other")
             self._n_bytes += one.stat().st_size if one.is_file() else 0
             if self._n_bytes > _MAX_BYTES:
                 raise ValueError(f"{shown}: the task's files have more than {_MAX_BYTES} bytes")

@@ -117,16 +117,16 @@ class GatewayAgent:
     async def _on_host(self, work: Work, task: Task, step: Step, _: Environment) -> Exit:
         config = self.config
         assert config.command is not None
-        with self.gateway.open(work.session) as url, TemporaryDirectory(prefix="agent-") as own:
-            Path(own, _TASK_FILE).write_text(step.instruction, "utf-8", "replace")
-            Path(own, _CODEX_HOME).mkdir()
-            Path(own, _CODEX_FILE).write_text(_codex(url, work.session))
-            env = {**_variables(url, work.session, own, task), "TMPDIR": own, **config.env}
-            cwd = Path(config.folder) if config.folder else Path(own)
-            try:
+        try:
+            with self.gateway.open(work.session) as url, TemporaryDirectory(prefix="agent-") as own:
+                Path(own, _TASK_FILE).write_text(step.instruction, "utf-8", "replace")
+                Path(own, _CODEX_HOME).mkdir()
+                Path(own, _CODEX_FILE).write_text(_codex(url, work.session))
+                env = {**_variables(url, work.session, own, task), "TMPDIR": own, **config.env}
+                cwd = Path(config.folder) if config.folder else Path(own)
                 return await _run_here(config.command, cwd=cwd, env=env)
-            except OSError as error:
-                raise HarborError(f"the agent's command cannot be started: {error}") from error
+        except OSError as error:
+            raise HarborError(f"the agent's command cannot be started: {error}") from error
 
     async def _in_room(self, work: Work, task: Task, step: Step, environment: Environment) -> Exit:
         config = self.config
