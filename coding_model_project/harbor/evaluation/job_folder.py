@@ -96,7 +96,8 @@ class Job:
         for number, step in enumerate(outcome.steps):
             work = worked[number] if number < len(worked) else None
             _keep(folder if step.name is None else folder / "steps" / step.name, step, work)
-            steps.append(_step(step, begins, work))
+            ended = _step(step, begins, work)
+            steps.append(ended if step.name is None else {"step_name": step.name, **ended})
             begins += timedelta(seconds=step.agent_s + step.verifier_s)
         if not outcome.steps and not task.has_steps:
             for part in _parts(folder):
@@ -231,7 +232,6 @@ def _step(step: StepOutcome, begins: datetime, work: Worked | None) -> dict[str,
             "metadata": dict(work.metadata),
         }
     return {
-        "step_name": step.name or "",
         "agent_result": used,
         "verifier_result": _rewards(step.rewards),
         "exception_info": _exception(step.error),
