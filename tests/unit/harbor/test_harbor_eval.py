@@ -284,7 +284,7 @@ def test_a_kill_repeats_no_trial_and_loses_none(tmp_path, capsys):
     trials = {trial.trial_name: trial for trial in read_trials(out)}
     assert 3 <= len(kept) < 12 and len(trials) == 12 == counted["n_trials"]
     assert all(trials[name] == trial for name, trial in kept.items())
-    attempts = {(t.task_name, t.config["agent"]["kwargs"]["attempt"]) for t in trials.values()}
+    attempts = {(t.task_name, t.attempt) for t in trials.values()}
     assert len(attempts) == 12 and not (out / "right__unended").exists()
     assert len(server.asked) - before == 2 * (12 - len(kept))
 
