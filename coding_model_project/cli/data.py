@@ -171,7 +171,8 @@ def export_harbor(
 
     The last line is JSON. Exit code 1 if no task was written.
     """
-    from coding_model_project.harbor.export.exporting import check_new, divided, export
+    from coding_model_project.harbor.export.exporting import divided, export
+    from coding_model_project.harbor.format.task import check_new
 
     check_new(out)
     name, loaded = data.load(name)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands
-from coding_model_project.cli.harbor_eval import evaluate, print_rates
+from coding_model_project.cli.harbor_eval import evaluate
 from coding_model_project.cli.options import cores, existing_file, warn
-from coding_model_project.config_key import argument, option
-from coding_model_project.errors import ConfigError, DownloadError
+from coding_model_project.config_key import option
+from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import AUTO, TaskEnvironment
 
 N_NAMED = 5
@@ -79,7 +78,7 @@ async def grade(
                 for line in (*graded.task.warnings, *graded.notes, *errors):
                     warn(f"{graded.task.label}: {line}")
     if kept is not None:
-        tasks_of = [trial.config["task"] for trial in kept.trials]
+        tasks_of = [{"path": trial.path, "source": trial.source} for trial in kept.trials]
         kept.write(len(kept.trials), n_concurrent_trials=at_once, tasks=tasks_of)
     if not as_json:
         warn(str(totals))
@@ -138,65 +137,15 @@ app.command("eval", context_settings=options.renamed(concurrency="workers"))(eva
 
 
 @app.command()
-def results(
-    job: Path = argument(..., "A job folder, from `harbor grade --out` or Harbor."),
-    as_json: bool = option(False, options.AS_JSON),
-) -> None:
-    """Count a job's trials (PASS, FAIL, ERROR by cause), with pass@k and its interval.
-
-    A trial passes if its main reward is at least 1. Rates exclude errors (outages, broken verifiers).
-    The last line is JSON.
-    """
-    from coding_model_project.harbor.evaluation.scores import scores
-    from coding_model_project.harbor.outcome import read_trials
-
-    trials = read_trials(job)
-    if not trials:
-        raise ConfigError(f"{job}: no trials of a Harbor job in this folder")
-    counted = scores(trials)
-    if not as_json:
-        for key, one in counted.items():
-            print(f"{key}: PASS {one.passed}, FAIL {one.failed}, ERROR {sum(one.errors.values())}")
-            for cause, number in sorted(one.errors.items()):
-                print(f"  error: {number} × {cause}")
-            print_rates(one, "  ")
-    print(json.dumps({key: asdict(one) for key, one in counted.items()}))
-
-
-@app.command()
-def pack(
-    task_dirs: list[Path] = option(..., options.TASK_DIRS),
-    out: Path = option(..., "Write the tasks to this new Parquet file."),
-) -> int:
-    """Write tasks to a Parquet file with the columns `path` and `task_binary`.
-
-    Other programs for RL read such files, and so do all commands here that take tasks. Invalid tasks are
-    named on standard error and left out. The last line is JSON. Exit code 1 if there are any.
-    """
-    from coding_model_project.harbor.format.task import Task
-    from coding_model_project.harbor.format.tasks import Refused, read_tasks
-    from coding_model_project.harbor.format.tasks import pack as write
-
-    read = list(read_tasks(task_dirs, say=warn))
-    refused = [one for one in read if isinstance(one, Refused)]
-    for one in refused:
-        warn(f"left out: {one.reason}")
-    n_tasks = write((one for one in read if isinstance(one, Task)), out)
-    print(json.dumps({"out": str(out), "tasks": n_tasks, "left_out": len(refused)}))
-    return 1 if refused or not n_tasks else 0
-
-
-@app.command()
 def posttrain(
-    out: Path = option(..., "Write the tasks to this new folder.", "--out --output"),
-    benchmark: str | None = option(
-        None, "Evaluate on this benchmark: tinycode, humaneval, mbpp, gsm8k or ifeval."
+    out: Path = option(..., "Write the task to this folder, as a new one in it.", "--out --output"),
+    benchmark: str = option(
+        ..., "Evaluate on this benchmark: tinycode, humaneval, mbpp, gsm8k or ifeval."
     ),
-    model: str | None = option(
-        None, "Train this model: tiny, qwen3-1.7b, qwen3-4b, smollm3-3b or gemma3-4b."
+    model: str = option(
+        ..., "Train this model: tiny, qwen3-1.7b, qwen3-4b, smollm3-3b or gemma3-4b."
     ),
     num_hours: float = option(10.0, "Let the agent work for N hours."),
-    every: bool = option(False, "Write a task for each benchmark and model.", "--all"),
     base: Path | None = option(
         None,
         "Use the model in this folder as the task's base model. Default for tiny: "
@@ -214,19 +163,16 @@ def posttrain(
         None, "Let the tiny task's own solution train for N steps.", min=1
     ),
 ) -> int:
-    """Write tasks in which an agent gets a base model, a benchmark and hours, and submits weights.
+    """Write a task in which an agent gets a base model, a benchmark and hours, and submits weights.
 
     The verifier checks the submission (for test problems, and for weights that were not trained from the
     base model), evaluates it and the base model by `eval run`'s rules, and writes reward.txt. A rejected
     submission earns the base model's score; without a judge's verdict there is no reward.
     `harbor grade OUT/posttrainbench-tinycode-tiny` runs the tiny task on this machine, in minutes.
 
-    The last line is JSON. With --all, benchmarks whose data is not available are skipped and listed.
+    The last line is JSON.
     """
-    from coding_model_project.harbor.export.exporting import check_new
     from coding_model_project.harbor.posttrain.benchmarks import (
-        BASE_MODELS,
-        BENCHMARKS,
         base_model,
         check_data_files,
         folder_of,
@@ -240,43 +186,21 @@ def posttrain(
         write,
     )
 
-    if every == (benchmark is not None or model is not None) or (
-        not every and (benchmark is None or model is None)
-    ):
-        raise ConfigError("pass --benchmark and --model, or --all")
     check_hours(num_hours)
-    benchmarks = list(BENCHMARKS.values()) if every else [by_key(str(benchmark))]
-    models = list(BASE_MODELS.values()) if every else [base_model(str(model))]
-    check_new(out)
-    folders = {
-        one.key: folder_of(one, base if not every or one.hub is None else None) for one in models
-    }
-    check_data_files(data_file, benchmarks)
-    written: list[str] = []
-    left_out: dict[str, str] = {}
-    for asked in benchmarks:
-        try:
-            problems = load_problems(asked, data_dir=data_dir, paths=data_file, limit=limit)
-        except DownloadError as error:
-            if not every:
-                raise
-            left_out[asked.key] = str(error)
-            continue
-        for one in models:
-            wanted = Wanted(
-                benchmark=asked,
-                model=one,
-                hours=num_hours,
-                base=folders[one.key],
-                siblings=sibling if one.hub is None or not every else {},
-                oracle_steps=oracle_steps or ORACLE_STEPS,
-            )
-            written.append(str(write(wanted, problems, out).path))
-    for key, reason in left_out.items():
-        print(f"left out: {key}: {reason}")
-    print(f"{len(written)} tasks are in {out}")
-    print(json.dumps({"out": str(out), "tasks": len(written), "left_out": sorted(left_out)}))
-    return 0 if written else 1
+    asked, chosen = by_key(benchmark), base_model(model)
+    check_data_files(data_file, asked)
+    wanted = Wanted(
+        benchmark=asked,
+        model=chosen,
+        hours=num_hours,
+        base=folder_of(chosen, base),
+        siblings=sibling,
+        oracle_steps=oracle_steps or ORACLE_STEPS,
+    )
+    problems = load_problems(asked, data_dir=data_dir, paths=data_file, limit=limit)
+    print(f"the task is in {write(wanted, problems, out).path}")
+    print(json.dumps({"out": str(out), "task": wanted.name}))
+    return 0
 
 
 def _named(tasks: list[str]) -> str:

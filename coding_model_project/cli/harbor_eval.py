@@ -17,7 +17,7 @@ from coding_model_project.episodes.bash import Calls, Limits
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.grading.base import AUTO, ROOMS, TaskEnvironment
-from coding_model_project.harbor.harbor_config import AgentConfig, AgentPlace, OverflowRule
+from coding_model_project.harbor.harbor_config import AgentConfig, AgentPlace
 from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def evaluate(
     environment: str = option(AUTO, options.ENVIRONMENT),
     pass_env: list[str] = option([], options.PASS_ENV),
     limits: Annotated[Limits, only("turns", "command_s", "total_s")],
-    agent: Annotated[AgentConfig, only("command", "place", "folder", "wishes")],
+    agent: Annotated[AgentConfig, only("command", "place", "folder")],
     agent_env: dict[str, str] = option(
         {}, "Set this environment variable for the agent; repeatable.", metavar="NAME=VALUE"
     ),
@@ -64,11 +64,6 @@ def evaluate(
     temperature: float = option(0.7, "Sample at this temperature.", min=0.0),
     retry_s: float = option(
         300.0, "Retry a request for up to N seconds, then end its trial.", min=0
-    ),
-    context_overflow: OverflowRule = option(
-        OverflowRule.judge,
-        "Score a trial that exceeds the model's context with its verifier (`judge`), as a "
-        "reward of 0 (`fail`), or as an error (`error`).",
     ),
     as_json: bool = option(False, options.AS_JSON),
 ) -> int:
@@ -139,7 +134,7 @@ def evaluate(
         with evaluation.opened():
             if evaluation.missing():
                 asyncio.run(run())
-    return _report(evaluation, as_json, context_overflow, named=bool(benchmark))
+    return _report(evaluation, as_json, named=bool(benchmark))
 
 
 def _checked(agent: AgentConfig, limits: Limits, env: dict[str, str], calls: Calls) -> AgentConfig:
@@ -181,17 +176,10 @@ def _allow_files(at_once: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def _report(evaluation: Evaluation, as_json: bool, rule: OverflowRule, *, named: bool) -> int:
-    from coding_model_project.harbor.evaluation.job import said
-    from coding_model_project.harbor.evaluation.scores import (
-        as_counted,
-        by_source,
-        score,
-        summary,
-        task_table,
-    )
+def _report(evaluation: Evaluation, as_json: bool, *, named: bool) -> int:
+    from coding_model_project.harbor.evaluation.scores import by_source, score, summary, task_table
 
-    trials = as_counted(evaluation.trials, rule)
+    trials = evaluation.trials
     parts = by_source(trials, evaluation.sources)
     counted = summary(trials)
     if named or len(parts) > 1:
@@ -201,27 +189,27 @@ def _report(evaluation: Evaluation, as_json: bool, rule: OverflowRule, *, named:
             if len(parts) > 1:
                 print(f"{name}:")
             print(task_table(part))
-            print_rates(score(part))
+            _print_rates(score(part))
         if len(parts) > 1:
             print(
                 f"all of {', '.join(parts)}:\nPASS {counted['PASS']}, FAIL {counted['FAIL']}, "
                 f"ERROR {counted['ERROR']}"
             )
-            print_rates(score(trials))
-    outages = [trial for trial in evaluation.trials if trial.is_outage]
-    for reason in sorted({said(trial) for trial in outages}):
+            _print_rates(score(trials))
+    outages = [trial for trial in trials if trial.is_outage]
+    for reason in sorted({trial.error for trial in outages}):
         warn(f"outage: {reason}")
-    for reason in sorted({said(trial) for trial in evaluation.trials if trial.is_unusable}):
+    for reason in sorted({trial.error for trial in trials if trial.is_unusable}):
         warn(f"not evaluated: {reason}")
     print(json.dumps(counted))
     return 3 if outages else 0
 
 
-def print_rates(counted: Score, indent: str = "") -> None:
+def _print_rates(counted: Score) -> None:
     """Print pass@k with the interval of pass@1, and the number of tasks that it does not count."""
     for k, rate in counted.pass_at_k.items():
         low, high = counted.interval or (rate, rate)
         interval = f" (95%: {low:.1%} – {high:.1%})" if k == 1 else ""
-        print(f"{indent}pass@{k}: {rate:.1%}{interval} over {counted.n_tasks} tasks")
+        print(f"pass@{k}: {rate:.1%}{interval} over {counted.n_tasks} tasks")
     if counted.n_tasks_without:
-        print(f"{indent}{counted.n_tasks_without} tasks have no trial without an error")
+        print(f"{counted.n_tasks_without} tasks have no trial without an error")

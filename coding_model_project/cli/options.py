@@ -57,7 +57,7 @@ TOKENIZER = Option("Count tokens with this model's tokenizer.")
 SEED = Option("Seed all random choices.")
 
 TASK_DIRS = Option(
-    "Harbor tasks, folders of them, or Parquet files (`harbor pack`).",
+    "Harbor tasks, folders of them, or Parquet files of them.",
     metavar="TASK_DIR",
     is_argument=True,
 )

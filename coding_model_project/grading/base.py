@@ -30,8 +30,6 @@ class TaskEnvironment:
     containers: int | None = None
     """For containers: maximum number of containers in use per node, by all processes; None means
     no limit."""
-    warm: int = 0
-    """For containers: number of containers started ahead, for the most recently used images."""
     agent: str | None = None
     """For rooms: a folder of the host, mounted read-only at /opt/agent."""
     pass_env: tuple[str, ...] = ()

@@ -64,12 +64,6 @@ class HarborConfig:
         "`coding.bash.rooms` for each process.",
         unit="containers",
     )
-    warm: int = key(
-        0,
-        "Containers that each worker starts ahead, for the most recently used images.",
-        unit="containers",
-    )
-
     pass_env: list[str] = key(
         [],
         "Names of this machine's environment variables that tasks may have. A task asks for one by "
@@ -81,7 +75,6 @@ class HarborConfig:
         return TaskEnvironment(
             name=self.environment,
             containers=self.containers,
-            warm=self.warm,
             pass_env=tuple(self.pass_env),
         )
 
@@ -126,7 +119,7 @@ class AgentEnding(StrEnum):
     done = "done"
     """Exit with code 0."""
     crashed = "crashed"
-    """Exit with another code or an exception, or killed for its memory use."""
+    """Exit with another code, or killed for its memory use."""
     time = "time"
     """Killed after `coding.agent.total_s` or the task's own timeout."""
     turns = "turns"
@@ -144,26 +137,6 @@ class Trained(StrEnum):
     """Without those that were offered no tools, such as titles and memories."""
 
 
-class History(StrEnum):
-    """The tokens of a reply that a client sends back with changes."""
-
-    recorded = "recorded"
-    """Those that the policy generated."""
-    sent = "sent"
-    """Those of the text that the client sent."""
-
-
-class OverflowRule(StrEnum):
-    """The counted outcome of an evaluation's trial that ran out of the model's context."""
-
-    judge = "judge"
-    """The verifier's reward, as for any other trial."""
-    fail = "fail"
-    """A reward of 0, whatever the verifier's."""
-    error = "error"
-    """An error, which counts in no rate."""
-
-
 @dataclass
 class AgentConfig:
     """Settings of `recipes.harbor` for training with your own agent; see `docs/harbor-agents.md`."""
@@ -179,11 +152,6 @@ class AgentConfig:
             "--agent",
             metavar="COMMAND",
         ),
-    )
-    factory: str | None = key(
-        None,
-        "An agent in Python instead of a command: `package.module:Factory`, called with `base_url` and "
-        "`api_key` for each sample, returns a `harbor.agents.Agent`.",
     )
     place: AgentPlace = key(
         AgentPlace.host,
@@ -223,18 +191,6 @@ class AgentConfig:
         "more than `conversations`. `main`: train only on the one with the most generated tokens. "
         "`tools`: as `all`, without conversations that were offered no tools, such as titles.",
     )
-    history: History = key(
-        History.recorded,
-        "Replies in later requests. `recorded`: a reply that the client sends back with changes, such "
-        "as without its thought, keeps its recorded tokens, so the conversation continues. `sent`: the "
-        "policy sees what the client sent, and a changed reply begins another conversation.",
-    )
-    wishes: bool = key(
-        False,
-        "True: accept `tool_choice: required`, `response_format` and images, which the policy cannot be "
-        "held to: it replies freely, the agent checks, and a note replaces images. False: refuse them.",
-        option=Option("Accept required tool calls, response formats and images as wishes."),
-    )
     conversations: int = key(
         8, "Maximum conversations of a sample to train on.", unit="conversations"
     )
@@ -249,4 +205,4 @@ class AgentConfig:
     @property
     def on(self) -> bool:
         """True if samples are an agent's work."""
-        return self.command is not None or self.factory is not None
+        return self.command is not None

@@ -1,28 +1,23 @@
 """The outcome of a trial and its steps, by Harbor's names for rewards and errors; and the same on disk.
 
-`harbor view` reads our trials, and we read Harbor's:
+`harbor view` reads our trials:
 
     JOB/TASK__7chars/
-        config.json   the requested configuration  lock.json     the resolved one, with the task's digest
-        result.json   a `TrialResult`              trial.log
+        config.json   the configuration            result.json   a `TrialResult`
+        trial.log     warnings and notes           exception.txt a traceback, if there is one
         agent/        logs of the agent            verifier/     test-stdout.txt, reward.txt or .json
         artifacts/    collected files              steps/NAME/   these three folders for each step
-
-The dataclasses of results keep Harbor 0.25's field names, for the fields that are read here.
 """
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+import orjson
+from pydantic import TypeAdapter
 
 from coding_model_project.errors import DataError
 from coding_model_project.harbor.agents import ORACLE_EXIT, ORACLE_OUTPUT
@@ -40,41 +35,19 @@ from coding_model_project.harbor.failures import (
 from coding_model_project.harbor.format.reward_rules import Rewards, main_reward, reward_valid
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.harbor_config import Integrity
-from coding_model_project.redaction import redacted
 
 _SHOWN_CHARS = 300
-
-
-class CollectedStatus(StrEnum):
-    """The result of collecting an artifact, by Harbor's names."""
-
-    ok = "ok"
-    failed = "failed"
-    """There was nothing to collect, or too much."""
-    empty = "empty"
-    """Nothing is in /logs/artifacts, which every trial has."""
-    skipped = "skipped"
-    """An earlier artifact has its destination, or a folder above or below it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
     """An artifact, and where it went."""
 
-    source: str
     path: str
     """Its path below the root, which it has for a separate verifier too."""
     destination: str
     """Its path in the trial's artifacts/."""
-    found: Tree | None
-    """None if it could not be collected."""
-    status: CollectedStatus = CollectedStatus.ok
-    exclude: tuple[str, ...] = ()
-
-    @property
-    def is_file(self) -> bool:
-        """True if it is a single file, or was not found."""
-        return self.found is None or [entry[0] for entry in self.found.entries] == [""]
+    found: Tree
 
 
 @dataclass(slots=True, kw_only=True)
@@ -208,120 +181,47 @@ class TrialOutcome:
         }
 
 
-RESULT_FILE, CONFIG_FILE, LOCK_FILE = "result.json", "config.json", "lock.json"
+RESULT_FILE, CONFIG_FILE = "result.json", "config.json"
+OWN_KEY = "coding_model_project"
+"""The key of result.json with a `TrialResult`, beside Harbor's fields; Harbor ignores it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
+class TrialResult:
+    """What is read of a finished trial."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExceptionInfo:
-    """An exception that ended a trial or a step."""
-
-    exception_type: str
-    exception_message: str
-    exception_traceback: str = ""
-    occurred_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-    @classmethod
-    def of(cls, error: BaseException) -> ExceptionInfo:
-        """Describe an exception, by Harbor's name for it."""
-        return cls(
-            exception_type=exception_type(error),
-            exception_message=redacted(str(error)),
-            exception_traceback=redacted("".join(traceback.format_exception(error))),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelInfo:
-    name: str
-    provider: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentInfo:
-    name: str
-    version: str
-    model_info: ModelInfo | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentResult:
-    """An agent's usage. Input tokens include cached ones."""
-
-    n_input_tokens: int | None = None
-    n_cache_tokens: int | None = None
-    n_output_tokens: int | None = None
-    cost_usd: float | None = None
-    metadata: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifierResult:
-    rewards: Rewards | None = None
-    integrity: str | None = None
-    """Integrity of the rewards (`Integrity`); this project's own field, which Harbor ignores."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended:
-    """The fields that trials and steps share."""
-
-    agent_result: AgentResult | None = None
-    verifier_result: VerifierResult | None = None
-    exception_info: ExceptionInfo | None = None
-    agent_execution: Timing | None = None
-    verifier: Timing | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepResult(_Ended):
-    step_name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialResult(_Ended):
-    """One attempt at one task."""
-
-    task_name: str
     trial_name: str
-    task_id: Mapping[str, Any]
-    """{"path": …} for a task on this machine."""
-    task_checksum: str
-    config: Mapping[str, Any]
-    """Contents of config.json."""
-    agent_info: AgentInfo
-    source: str | None = None
+    """The name of its folder."""
+    task_name: str
+    path: str
+    """The task's folder."""
+    source: str
     """The task's data set."""
-    step_results: tuple[StepResult, ...] | None = None
+    digest: str
+    """The task's files (`Task.digest`)."""
+    attempt: int | None = None
+    agent: str
+    model: str | None = None
+    rewards: Rewards | None = None
+    integrity: Integrity
+    exception: str | None = None
+    """The type of the exception that ended the trial."""
+    exceptions: tuple[str, ...] = ()
+    """All types of exceptions that decide whether the rewards are valid: the trial's own, its steps'."""
+    error: str = ""
+    """The first of these exceptions, with its message."""
+    ending: str | None = None
+    """How the agent's work ended in the last step."""
+    turns: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    agent_s: float = 0.0
+    judge_s: float = 0.0
 
     @property
-    def parts(self) -> tuple[_Ended, ...]:
-        """The trial itself, then its steps."""
-        return (self, *(self.step_results or ()))
-
-    @property
-    def task_key(self) -> str:
+    def task_key(self) -> tuple[str, str, str]:
         """A key for the task, unique in a job even if two data sets have tasks of the same name."""
-        return f"{self.source} {self.task_name} {sorted(self.task_id.items())}"
-
-    @property
-    def rewards(self) -> Rewards | None:
-        return self.verifier_result.rewards if self.verifier_result else None
-
-    @property
-    def errors(self) -> tuple[ExceptionInfo, ...]:
-        """The recorded exceptions: the trial's own, then those of its steps."""
-        return tuple(one.exception_info for one in self.parts if one.exception_info is not None)
-
-    @property
-    def exceptions(self) -> tuple[str, ...]:
-        """The types of `errors`."""
-        return tuple(one.exception_type for one in self.errors)
+        return self.source, self.task_name, self.path
 
     @property
     def is_outage(self) -> bool:
@@ -343,15 +243,9 @@ class TrialResult(_Ended):
         """The main reward; None if it is missing or invalid."""
         return main_reward(self.rewards) if self.reward_valid else None
 
-    @property
-    def usage(self) -> tuple[AgentResult, ...]:
-        """The trial's own usage, else that of its steps."""
-        used = tuple(one.agent_result for one in self.parts if one.agent_result is not None)
-        return used[:1] if self.agent_result is not None else used
-
 
 def read_trials(job: Path) -> tuple[TrialResult, ...]:
-    """Read the finished trials of a job, ours or Harbor's, sorted by name.
+    """Read the finished trials of a job of this project's, sorted by name.
 
     Raises:
         DataError: a result cannot be read; the message names the file.
@@ -359,17 +253,12 @@ def read_trials(job: Path) -> tuple[TrialResult, ...]:
     trials: list[TrialResult] = []
     for path in sorted(job.glob(f"*/{RESULT_FILE}")):
         try:
-            trials.append(_adapter().validate_json(path.read_bytes()))
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            raise DataError(f"{path}: not a Harbor trial's result: {why}") from error
+            own = orjson.loads(path.read_bytes())[OWN_KEY]
+            trials.append(_adapter().validate_python(own))
+        except (ValueError, LookupError, TypeError) as error:
+            why = " ".join(str(error).split())[:_SHOWN_CHARS]
+            raise DataError(f"{path}: not a trial's result of this version: {why}") from error
     return tuple(trials)
-
-
-def plain(trial: TrialResult) -> dict[str, Any]:
-    """Return the fields of result.json that are read here."""
-    return _adapter().dump_python(trial, mode="json")
 
 
 @cache

@@ -46,44 +46,39 @@ def of_episode(episode: Episode, agent: Mapping[str, Any]) -> dict[str, Any]:
         if turn.observation is not None and calls:
             for message in outcome(number, calls, turn.observation):
                 _observe(steps, message)
-    return {
-        "schema_version": _SCHEMA,
-        "session_id": str(uuid4()),
-        "agent": agent,
-        **_steps(steps),
-        "extra": {"ending": episode.ending},
-    }
+    return _trajectory(agent, steps, extra={"ending": episode.ending})
 
 
 def of_conversations(recorder: Recorder, agent: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return an agent's longest conversation, with the others in it; None if the model never replied."""
     session = str(uuid4())
-    found = [
-        {
-            "schema_version": _SCHEMA,
-            "trajectory_id": f"conversation-{number}",
-            "session_id": session,
-            "agent": {**agent, **({"tool_definitions": [*end.tools]} if end.tools else {})},
-            **_steps(_conversation(end)),
-        }
-        for number, end in enumerate(recorder.ends(), 1)
-    ]
+    found = []
+    for number, end in enumerate(recorder.ends(), 1):
+        offered = {"tool_definitions": [*end.tools]} if end.tools else {}
+        about = {"session_id": session, "trajectory_id": f"conversation-{number}"}
+        found.append(_trajectory({**agent, **offered}, _conversation(end), **about))
     if not found:
         return None
     first, *others = found
     return {**first, **({"subagent_trajectories": others} if others else {})}
 
 
-def _steps(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return numbered steps, and the sums of their tokens."""
+def _trajectory(
+    agent: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], **more: Any
+) -> dict[str, Any]:
+    """Return a trajectory with numbered steps, and the sums of their tokens."""
     counts = [step["metrics"] for step in steps if "metrics" in step]
     return {
+        "schema_version": _SCHEMA,
+        "session_id": str(uuid4()),
+        "agent": agent,
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
         "final_metrics": {
             "total_prompt_tokens": sum(one["prompt_tokens"] for one in counts),
             "total_completion_tokens": sum(one["completion_tokens"] for one in counts),
             "total_steps": len(steps),
         },
+        **more,
     }
 
 

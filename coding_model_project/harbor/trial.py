@@ -49,12 +49,7 @@ from coding_model_project.harbor.format.task import (
     withheld,
 )
 from coding_model_project.harbor.format.task_config import Artifact, EnvironmentConfig
-from coding_model_project.harbor.outcome import (
-    Collected,
-    CollectedStatus,
-    StepOutcome,
-    TrialOutcome,
-)
+from coding_model_project.harbor.outcome import Collected, StepOutcome, TrialOutcome
 from coding_model_project.harbor.verification import (
     MAX_KEPT_BYTES,
     VerifierDisturbedError,
@@ -310,7 +305,7 @@ class _Attempt:
     # ── artifacts ─────────────────────────────────────────────────────────────────────────────────
 
     async def _collect(self, step: Step, environment: Environment) -> tuple[Collected, ...]:
-        """Return the step's artifacts, also missing ones, and /logs/artifacts."""
+        """Return /logs/artifacts and the step's artifacts that exist; the notes name too large ones."""
         for hook in step.verifier.collect:
             await environment.run_command(hook.command, timeout_s=hook.timeout_sec, user=hook.user)
         wanted = step.artifacts
@@ -319,30 +314,15 @@ class _Attempt:
         collected: list[Collected] = []
         for one in dict.fromkeys(wanted):
             path = normpath(PurePosixPath(environment.workdir, one.source)).lstrip("/")
-            destination = normpath(one.destination or path)
             try:
                 found = (await environment.read_tree(f"/{path}")).safe().without(one.exclude)
-            except OSError:
-                found = None
-            status = CollectedStatus.ok if found is not None else CollectedStatus.failed
-            if found is not None and not found.entries and f"/{path}" == ARTIFACTS:
-                status = CollectedStatus.empty
-            at, others = (
-                PurePosixPath(destination),
-                [PurePosixPath(o.destination) for o in collected],
-            )
-            if any(at.is_relative_to(other) or other.is_relative_to(at) for other in others):
-                status = CollectedStatus.skipped
-            collected.append(
-                Collected(
-                    source=one.source,
-                    path=path,
-                    destination=destination,
-                    found=found,
-                    status=status,
-                    exclude=one.exclude,
-                )
-            )
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self.notes += (f"the artifact {one.source} was not collected: {error}",)
+                continue
+            destination = normpath(one.destination or path)
+            collected.append(Collected(path=path, destination=destination, found=found))
         return tuple(collected)
 
     # ── the verifier ──────────────────────────────────────────────────────────────────────────────
@@ -356,8 +336,7 @@ class _Attempt:
         """
         if step.verifier_environment is None:
             return await self._tested(step, environment, ended)
-        found = (one.found.at(one.path) for one in ended.collected if one.found is not None)
-        artifacts = sum(found, Tree())
+        artifacts = sum((one.found.at(one.path) for one in ended.collected), Tree())
         assert step.verifier_image is not None
         config = replace(
             step.verifier_environment,

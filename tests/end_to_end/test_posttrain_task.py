@@ -12,7 +12,7 @@ import pytest
 from coding_model_project.cli import main
 from coding_model_project.harbor.agents import Oracle, Script
 from coding_model_project.harbor.environment.base import EnvironmentFailed
-from coding_model_project.harbor.environment.tree import of_files
+from coding_model_project.harbor.environment.tree import of_folder
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.rooms.rooms import EmbeddedEnvironments
 from coding_model_project.harbor.trial import Trials
@@ -54,8 +54,7 @@ class Files:
         self._folder, self._path, self._script = folder, path, script
 
     async def run(self, task, step, environment):
-        found = ((path.name, path) for path in sorted(self._folder.iterdir()))
-        await environment.write_tree(self._path, of_files(found))
+        await environment.write_tree(self._path, of_folder(self._folder))
         await Script(self._script).run(task, step, environment)
 
 

@@ -175,7 +175,7 @@ _ASKS = {
 def test_requests_to_the_gateway(asked):
     form, body = asked
     try:
-        ask = form.read(body, wishes=True).ask
+        ask = form.read(body).ask
     except RequestError as error:
         assert is_line(error)
     else:

@@ -13,11 +13,10 @@ import resource
 import secrets
 import shlex
 import shutil
-from asyncio.subprocess import DEVNULL
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Unpack
 
 from coding_model_project.harbor.environment.base import (
@@ -138,32 +137,15 @@ class Engine:
         return out.decode("utf-8", "replace").strip()
 
     async def detach(self, *arguments: str, timeout_s: float = _ANSWER_S) -> None:
-        """Start something that keeps running. Uses no pipes, since its monitor may keep them open.
+        """Start something that keeps running; output goes to a file, since a monitor keeps pipes open.
 
         Raises:
             EnvironmentFailed: it failed or timed out; the message has its output.
         """
-        with TemporaryFile() as output:
-            process = await asyncio.create_subprocess_exec(
-                self._path,
-                *arguments,
-                stdin=DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self._folder.name,
-                env=self._env,
-                start_new_session=True,
-            )
-            try:
-                code = await asyncio.wait_for(process.wait(), timeout_s)
-            except TimeoutError as error:
-                raise self._late(arguments[0], timeout_s) from error
-            finally:
-                if process.returncode is None:
-                    with suppress(ProcessLookupError):
-                        process.kill()
+        with NamedTemporaryFile(prefix="engine-") as output:
+            to_file = ("/bin/sh", "-c", 'exec "$@" > "$0" 2>&1', output.name)
+            code, _, _ = await self.run(*arguments, timeout_s=timeout_s, through=to_file)
             if code != 0:
-                output.seek(0)
                 raise self._failed(arguments[0], code, output.read(_MANY_BYTES))
 
     async def run(
@@ -173,17 +155,18 @@ class Engine:
         timeout_s: float = _ANSWER_S,
         max_output: int = _MANY_BYTES,
         tether: bool = False,
+        through: tuple[str, ...] = (),
     ) -> tuple[int, bytes, bytes]:
         """Run a command of the engine; return its exit code, standard output and standard error.
 
         Args:
-            tether: as for `calling`.
+            tether, through: as for `calling`.
 
         Raises:
             EnvironmentFailed: it timed out.
         """
         async with self.calling(
-            *arguments, stdin=stdin, max_output=max_output, tether=tether
+            *arguments, stdin=stdin, max_output=max_output, tether=tether, through=through
         ) as call:
             try:
                 code = await asyncio.wait_for(asyncio.shield(call.ended), timeout_s)
@@ -197,14 +180,16 @@ class Engine:
         stdin: bytes | None = None,
         max_output: int = _MANY_BYTES,
         tether: bool = False,
+        through: tuple[str, ...] = (),
     ) -> AbstractAsyncContextManager[Call]:
         """Start a call of the engine, as `calls.calling`.
 
         Args:
             tether: podman builds in processes of its own, where docker's service does: end them too.
+            through: words of a program that becomes the engine's.
         """
         return calling(
-            [self._path, *arguments],
+            [*through, self._path, *arguments],
             stdin=stdin,
             max_output=max_output,
             cwd=self._folder.name,
@@ -263,7 +248,11 @@ sed -n 's/^oom_kill //p'"""
 
 
 class Container(Environment):
-    """One container. See `Environment`."""
+    """One container. See `Environment`.
+
+    Args:
+        place: of a `NodeLimit`, released by `cleanup`.
+    """
 
     def __init__(
         self,
@@ -274,18 +263,14 @@ class Container(Environment):
         env: Mapping[str, str],
         user: str | None,
         tests: Tree = Tree(),  # noqa: B008 - immutable
+        place: int | None = None,
     ) -> None:
-        self._place: int | None = None
-        self._engine, self._name = engine, name
+        self._engine, self._name, self._place = engine, name, place
         self.workdir, self.env, self.user, self.tests = workdir, env, user, tests
         self._out_of_memory = 0
         self._has_run = False
         """True if a command ran before the verifier's turn."""
         self._verifying = False
-
-    def hold(self, place: int | None) -> None:
-        """Keep a place of a `NodeLimit` until `cleanup`."""
-        self._place = place
 
     async def prepare(self) -> None:
         """See `Environment.prepare`."""
@@ -405,9 +390,14 @@ class Container(Environment):
 
     async def heartbeat(self) -> None:
         """See `Environment.heartbeat`."""
-        running = await self._engine.ask("inspect", "--format", "{{.State.Running}}", self._name)
-        if running != "true":
+        if not await self.is_alive():
             raise EnvironmentFailed(f"container {self._name} is not running")
+
+    async def is_alive(self) -> bool:
+        """Return whether the container runs."""
+        inspect = ("inspect", "--format", "{{.State.Running}}", self._name)
+        code, out, _ = await self._engine.run(*inspect)
+        return code == 0 and out.strip() == b"true"
 
     async def cleanup(self) -> None:
         """See `Environment.cleanup`."""

@@ -9,7 +9,6 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,7 +34,7 @@ from coding_model_project.harbor.environment.container import (
     one_line,
 )
 from coding_model_project.harbor.environment.definition import defined
-from coding_model_project.harbor.environment.tree import Tree, from_tar, in_folder, of_files
+from coding_model_project.harbor.environment.tree import Tree, from_tar, of_folder
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
 
 _KEPT_IMAGES = 1024
@@ -116,14 +115,12 @@ class ContainerEnvironments(Environments):
     Args:
         program: docker or podman.
         at_once: maximum containers in use on this node by all processes of this user; None: no limit.
-        warm: containers to start ahead, besides those in use, for the most recently used images.
     """
 
-    def __init__(self, program: str, *, at_once: int | None = None, warm: int = 0) -> None:
-        self._engine, self._warm = Engine(program), warm
+    def __init__(self, program: str, *, at_once: int | None = None) -> None:
+        self._engine = Engine(program)
         self.identity = f"harbor/{program}"
         self._limit = None if at_once is None else NodeLimit(at_once)
-        self._ready: dict[tuple[str, ...], asyncio.Task[Container]] = {}
         self._names = f"{_PREFIX}-{_owner(os.getpid())}-{secrets.token_hex(4)}"
         self._images: Once[tuple[Path, str | None], _Built] = Once(_KEPT_IMAGES)
 
@@ -138,12 +135,6 @@ class ContainerEnvironments(Environments):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        starting = list(self._ready.values())
-        for task in starting:
-            task.cancel()
-        for ended in await asyncio.gather(*starting, return_exceptions=True):
-            if isinstance(ended, Container):
-                await ended.cleanup()
         await self._remove(name for name in await self._listed() if name.startswith(self._names))
 
     async def create(
@@ -156,22 +147,7 @@ class ContainerEnvironments(Environments):
             (folder, config.docker_image), lambda: self._build(folder, config)
         )
         place = None if self._limit is None else await self._limit.take()
-        key = (built.id, *limits, str(config.workdir), repr(sorted(config.env.items())))
-        try:
-            container = await _alive(self._ready.pop(key, None))
-            container = container or await self._start(built, config, limits)
-        except BaseException:
-            if place is not None:
-                os.close(place)
-            raise
-        container.hold(place)
-        if self._warm and key not in self._ready:
-            self._ready[key] = asyncio.ensure_future(self._start(built, config, limits))
-        while len(self._ready) > self._warm:
-            oldest = self._ready.pop(next(iter(self._ready)))
-            if (unused := await _alive(oldest)) is not None:
-                await unused.cleanup()
-        return container
+        return await self._start(built, config, limits, place)
 
     def _devices(self, config: EnvironmentConfig) -> list[str]:
         """Return the engine's arguments for a task's GPUs.
@@ -189,9 +165,12 @@ class ContainerEnvironments(Environments):
         return ["--device", "nvidia.com/gpu=all"]
 
     async def _start(
-        self, built: _Built, config: EnvironmentConfig, limits: Sequence[str]
+        self, built: _Built, config: EnvironmentConfig, limits: Sequence[str], place: int | None
     ) -> Container:
         """Start a container.
+
+        Args:
+            place: of the `NodeLimit`; released when the container is gone.
 
         Raises:
             EnvironmentFailed: the engine cannot start it.
@@ -205,6 +184,7 @@ class ContainerEnvironments(Environments):
             env=config.env,
             user=built.user,
             tests=built.tests,
+            place=place,
         )
         # An entrypoint starts what the image needs, as the image's user, and then runs the command.
         as_root = () if built.entrypoint else ("--user", "0", "--workdir", "/")
@@ -214,7 +194,7 @@ class ContainerEnvironments(Environments):
             try:
                 await container.prepare()
             except EnvironmentFailed as error:
-                if not built.entrypoint or await _is_alive(container):
+                if not built.entrypoint or await container.is_alive():
                     raise
                 raise ImageError(
                     f"{built.id}: its ENTRYPOINT {built.entrypoint} ended; it must run the command that "
@@ -237,7 +217,7 @@ class ContainerEnvironments(Environments):
         if (folder / "Dockerfile").exists() or image is None:
             image = await self._by_content(folder, config.build_timeout_sec)
         else:
-            files = of_files(in_folder(folder))
+            files = of_folder(folder)
             if (await self._engine.run("image", "inspect", image))[0] != 0:
                 await self._made(image, ("pull", "--quiet", image), config.build_timeout_sec)
         shown = await self._engine.ask("image", "inspect", "--format", "{{json .Config}}", image)
@@ -253,9 +233,8 @@ class ContainerEnvironments(Environments):
 
     async def _by_content(self, folder: Path, timeout_s: float) -> str:
         """Return the image of a folder's content, built if missing; its tag is the content's hash."""
-        files = await asyncio.to_thread(lambda: of_files(in_folder(folder)))
-        entries, body = files.frame()
-        name = f"{_IMAGES}:{sha256(repr(entries).encode() + body).hexdigest()[:32]}"
+        files = await asyncio.to_thread(of_folder, folder)
+        name = f"{_IMAGES}:{files.digest()[:32]}"
         if (await self._engine.run("image", "inspect", name))[0] != 0:
             await self._refuse_heredocs(folder / "Dockerfile")
             arguments = (
@@ -341,26 +320,6 @@ class ContainerEnvironments(Environments):
     async def _remove(self, names: Iterable[str]) -> None:
         if given := list(names):
             await self._engine.ask("rm", "--force", "--volumes", *given)
-
-
-async def _alive(started: asyncio.Task[Container] | None) -> Container | None:
-    """Return a container started ahead; None if there is none, it failed to start, or it was lost."""
-    try:
-        container = None if started is None else await started
-    except EnvironmentFailed:
-        return None
-    if container is not None and not await _is_alive(container):
-        await container.cleanup()
-        return None
-    return container
-
-
-async def _is_alive(container: Container) -> bool:
-    try:
-        await container.heartbeat()
-    except EnvironmentFailed:
-        return False
-    return True
 
 
 def _limits(config: EnvironmentConfig) -> list[str]:

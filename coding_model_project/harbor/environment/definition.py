@@ -19,7 +19,6 @@ from coding_model_project.harbor.format.task_config import (
     MAIN_SERVICE,
     EnvironmentConfig,
     NetworkMode,
-    TaskOS,
 )
 
 if TYPE_CHECKING:
@@ -29,6 +28,9 @@ _COMPOSE = "docker-compose.yaml"
 _MAX_TEXT = 128 << 10
 _STAYS = ("sleep infinity", "tail -f /dev/null")
 """Commands of compose files that only keep a container running."""
+
+_DEFAULTS = {"build.context": (".", "./"), "build.dockerfile": ("Dockerfile",)}
+"""Settings that are Harbor's defaults."""
 
 
 class ServiceOperationsUnsupportedError(HarborError):
@@ -47,8 +49,6 @@ def defined(folder: Path, config: EnvironmentConfig, env: Mapping[str, str]) -> 
     """
     if config.tpu is not None:
         raise ImageError(f"environment.tpu is not supported; {WITH_HARBOR}")
-    if config.os is not TaskOS.linux:
-        raise ImageError(f"environment.os = '{config.os}' is not supported; {WITH_HARBOR}")
     if config.network_mode is NetworkMode.allowlist:
         raise ImageError(
             f"environment.network_mode = 'allowlist' is not supported, it needs Harbor's proxy; "
@@ -111,7 +111,7 @@ def _main_of(path: Path) -> Mapping[str, Any]:
         content = yaml.safe_load(tree.read(str(path), _MAX_TEXT))
         services = dict(content["services"])
         main = dict(services.pop(MAIN_SERVICE, None) or {})
-    except (OSError, tree.TooLarge, yaml.YAMLError, TypeError, ValueError, LookupError) as error:
+    except (OSError, yaml.YAMLError, TypeError, ValueError, LookupError) as error:
         why = " ".join(str(error).split())
         raise ImageError(f"{path}: not a compose file with services: {why}") from error
     if services:
@@ -120,10 +120,6 @@ def _main_of(path: Path) -> Mapping[str, Any]:
         raise _refused(path, "a service `main` without a Dockerfile")
     build = main.pop("build", {})
     built = {"context": build} if isinstance(build, str) else dict(build)
-    if built.get("context") in (".", "./"):
-        del built["context"]
-    if built.get("dockerfile") == "Dockerfile":
-        del built["dockerfile"]
     command = " ".join(_texts(main.pop("command", "")))
     if command and not command.endswith(_STAYS):
         raise _refused(path, f"main.command = {command!r}")
@@ -131,7 +127,8 @@ def _main_of(path: Path) -> Mapping[str, Any]:
     settings = {**left, **{f"build.{name}": one for name, one in built.items()}}
     for name, value in settings.items():
         # Harbor's own settings are variables that it sets, such as ${CPUS} and ${CONTEXT_DIR}.
-        if not all("${" in text for text in _texts(value)):
+        is_harbors = all("${" in text for text in _texts(value))
+        if not is_harbors and value not in _DEFAULTS.get(name, ()):
             raise _refused(path, f"main.{name}")
     return main
 

@@ -67,11 +67,11 @@ def environments_of(where: TaskEnvironment) -> Environments:
     name = where.name
     agent = Path(where.agent) if where.agent else None
     if name == AUTO:
-        return AutoEnvironments(agent, at_once=where.containers, warm=where.warm)
+        return AutoEnvironments(agent, at_once=where.containers)
     if name == ROOMS:
         return EmbeddedEnvironments(agent)
     if name in ENGINES:
-        return ContainerEnvironments(name, at_once=where.containers, warm=where.warm)
+        return ContainerEnvironments(name, at_once=where.containers)
     if name.startswith(_HARBOR_PREFIX):
         return HarborEnvironments(name.removeprefix(_HARBOR_PREFIX))
     known = f"{AUTO}, {ROOMS}, {', '.join(ENGINES)}, harbor:TYPE or package.module:Factory"
@@ -140,7 +140,7 @@ def _fetches(task: Path) -> NeedsContainer | None:
     for script in (task / "tests" / "test.sh", *sorted(task.glob("steps/*/tests/test.sh"))):
         try:
             text = tree.read(str(script), _MAX_SCRIPT_BYTES).decode("utf-8", "replace")
-        except (OSError, tree.TooLarge):
+        except OSError:
             continue
         if found := _FETCHING.search(text):
             line = text.count("\n", 0, found.start(1)) + 1
@@ -153,15 +153,13 @@ class AutoEnvironments(Environments):
 
     Args:
         agent: see `EmbeddedEnvironments`.
-        at_once, warm: see `ContainerEnvironments`.
+        at_once: see `ContainerEnvironments`.
     """
 
     identity = f"harbor/{AUTO}"
 
-    def __init__(
-        self, agent: Path | None = None, *, at_once: int | None = None, warm: int = 0
-    ) -> None:
-        self._agent, self._at_once, self._warm = agent, at_once, warm
+    def __init__(self, agent: Path | None = None, *, at_once: int | None = None) -> None:
+        self._agent, self._at_once = agent, at_once
         self._stack = AsyncExitStack()
         self._starting = asyncio.Lock()
         self._rooms: EmbeddedEnvironments | None = None
@@ -215,6 +213,6 @@ class AutoEnvironments(Environments):
         async with self._starting:
             program = None if self._containers else await responding_engine()
             if program is not None:
-                made = ContainerEnvironments(program, at_once=self._at_once, warm=self._warm)
+                made = ContainerEnvironments(program, at_once=self._at_once)
                 self._containers = await self._stack.enter_async_context(made)
         return self._containers

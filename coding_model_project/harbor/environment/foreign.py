@@ -66,8 +66,11 @@ class _Foreign(Environment):
     _longest_s: int | None = None
     """Timeout of commands that have none, in seconds."""
 
-    def __init__(self, made: Any, identity: str, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, made: Any, identity: str, env: Mapping[str, str], workdir: str | None
+    ) -> None:
         self._made, self._identity, self.env = made, identity, env
+        self.workdir = workdir or ""
 
     @abstractmethod
     async def _exec(
@@ -75,16 +78,12 @@ class _Foreign(Environment):
     ) -> tuple[str | None, str | None, int]:
         """Run a command; return its output, its errors and its exit code."""
 
-    async def begun(self, config: EnvironmentConfig) -> Environment:
-        """Return the environment when it is ready for its first command; end it if it cannot be."""
-        try:
+    async def prepare(self) -> None:
+        """See `Environment.prepare`. Without a working directory of the task's, the image's counts."""
+        if not self.workdir:
             terms = Terms(cwd="", env={}, timeout_s=_CALL_S, user=None, max_output=MAX_OUTPUT)
-            told = await self._call(self._exec("pwd", **terms))
-            self.workdir = config.workdir or (told[0] or "").strip() or "/"
-        except BaseException:
-            await self.cleanup()
-            raise
-        return await prepared(self)
+            self.workdir = (await self.execute("pwd", **terms)).stdout.strip() or "/"
+        await super().prepare()
 
     async def execute(self, command: str, **terms: Unpack[Terms]) -> CommandResult:
         """See `Environment.run_command`. Timeouts are whole seconds."""
@@ -193,13 +192,13 @@ class FactoryEnvironments(Environments):
             sandbox = await self._factory(folder, self._lifetime_s)
         except Exception as error:
             raise EnvironmentFailed(f"{self.identity}: {_error_line(error)}") from error
-        made = _FactoryEnvironment(sandbox, self.identity, env)
+        made = _FactoryEnvironment(sandbox, self.identity, env, config.workdir)
         made.notes = tuple(
             f"environment.{name} is not passed to the sandbox factory"
             for name in _UNTOLD
             if getattr(config, name) != getattr(EnvironmentConfig(), name)
         )
-        return await made.begun(config)
+        return await prepared(made)
 
 
 class _FactoryEnvironment(_Foreign):
@@ -274,22 +273,15 @@ class HarborEnvironments(Environments):
     def __init__(self, kind: str) -> None:
         try:
             factory = _harbors("environments.factory:EnvironmentFactory")
-            types = _harbors("models.environment_type:EnvironmentType")
-        except ImportError as error:
-            raise ConfigError(
-                f"coding.harbor.environment=harbor:{kind}: Harbor's package is not installed: "
-                "pip install harbor (Python 3.12 or later)"
-            ) from error
-        try:
             if ":" in kind:
                 self._make = factory.get_environment_class(import_path=kind)
             else:
+                types = _harbors("models.environment_type:EnvironmentType")
                 self._make = factory.get_environment_class(types(kind))
-        except (ValueError, ImportError, AttributeError, TypeError) as error:
-            known = ", ".join(sorted(one.value for one in types))
+        except (ImportError, ValueError, AttributeError, TypeError) as error:
             raise ConfigError(
-                f"coding.harbor.environment=harbor:{kind}: {_error_line(error)}; use module:Class or "
-                f"one of Harbor's: {known}"
+                f"coding.harbor.environment=harbor:{kind}: {_error_line(error)}; expected a name of "
+                "Harbor's or module:Class, and Harbor's package: pip install harbor (Python 3.12)"
             ) from error
         self.identity = f"harbor/harbor:{kind}"
 
@@ -323,9 +315,9 @@ class HarborEnvironments(Environments):
             if isinstance(error, ValueError) and not is_open:  # Harbor's refusal
                 raise ImageError(f"{self.identity}: {_error_line(error)}") from error
             raise EnvironmentFailed(f"{self.identity}: {_error_line(error)}") from error
-        place = _HarborEnvironment(made, self.identity, env)
+        place = _HarborEnvironment(made, self.identity, env, config.workdir)
         place.logs = logs
-        return await place.begun(config)
+        return await prepared(place)
 
 
 def _harbors(name: str) -> Any:

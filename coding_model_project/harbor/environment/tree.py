@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ content."""
 
 MAX_ENTRIES = 20_000
 """Most files, folders and links of a tree that comes out of an environment."""
+
+_MAX_HOST_BYTES, _MAX_HOST_ENTRIES = 1 << 30, 1_000_000
+"""Most bytes, which are held in memory, and entries of a tree of the host."""
 
 _CHUNK = 1 << 20
 _MOST_FOLDERS = 200
@@ -53,14 +57,19 @@ class Tree:
             return self
         parts = folder.split("/")
         above = (("/".join(parts[: n + 1]), "d", 0o755, "") for n in range(len(parts)))
-        moved = ((f"{folder}/{name}", kind, mode, x) for name, kind, mode, x in self.entries)
-        return Tree((*above, *moved))
+        return Tree((*above, *self.moved(folder).entries))
+
+    def moved(self, path: str) -> Tree:
+        """Return the tree moved to a path, without entries for that path and the folders above."""
+        moved = (
+            (f"{path}/{name}".strip("/"), kind, mode, x) for name, kind, mode, x in self.entries
+        )
+        return Tree(tuple(moved))
 
     def at(self, path: str) -> Tree:
         """Return the tree packed from a path, with paths relative to the root."""
-        if [entry[0] for entry in self.entries] == [""]:
-            return Tree(((path, *self.entries[0][1:]),))
-        return self.below(path)
+        is_file = [entry[0] for entry in self.entries] == [""]
+        return self.moved(path) if is_file else self.below(path)
 
     def safe(self) -> Tree:
         """Return the tree without links that lead out of it."""
@@ -97,6 +106,11 @@ class Tree:
         heads = [(n, k, m, len(x) if k == "f" else x) for n, k, m, x in self.entries]
         return heads, b"".join(x for *_, x in self.entries if type(x) is bytes)
 
+    def digest(self) -> str:
+        """Return a hash of all paths, permissions and contents."""
+        heads, body = self.frame()
+        return sha256(repr(heads).encode() + body).hexdigest()
+
     @classmethod
     def of_frame(cls, heads: Iterable[Sequence[Any]], body: bytes) -> Tree:
         """Return the tree of a frame."""
@@ -104,7 +118,7 @@ class Tree:
         return cls(tuple((n, k, m, rest.read(x) if k == "f" else x) for n, k, m, x in heads))
 
 
-class TooLarge(Exception):
+class TooLarge(OSError):
     """A path with more bytes or entries than the limit."""
 
 
@@ -113,30 +127,11 @@ def of_bytes(path: str, content: bytes, mode: int = 0o644) -> Tree:
     return Tree(((path, "f", mode, content),))
 
 
-def of_files(files: Iterable[tuple[str, Path]]) -> Tree:
-    """Return a tree of the host's files and folders, given as (path in the tree, path on the host).
-
-    Links stay links.
-
-    Raises:
-        OSError: one cannot be read.
-    """
-    entries: list[Entry] = []
-    for name, path in files:
-        found = path.lstat()
-        mode = stat.S_IMODE(found.st_mode)
-        if stat.S_ISLNK(found.st_mode):
-            entries.append((name, "l", 0o777, str(path.readlink())))
-        elif stat.S_ISDIR(found.st_mode):
-            entries.append((name, "d", mode, ""))
-        elif stat.S_ISREG(found.st_mode):
-            entries.append((name, "f", mode, path.read_bytes()))
-    return Tree(tuple(entries))
-
-
-def in_folder(folder: Path) -> list[tuple[str, Path]]:
-    """Return everything in a folder of the host, for `of_files`; each folder before its contents."""
-    return [(path.relative_to(folder).as_posix(), path) for path in sorted(folder.rglob("*"))]
+def of_folder(path: Path, keeps: Callable[[str], bool] | None = None) -> Tree:
+    """Return the tree at a path of the host, as `pack`; an empty one if there is nothing."""
+    if not path.exists():
+        return Tree()
+    return pack(str(path.absolute()), _MAX_HOST_BYTES, _MAX_HOST_ENTRIES, keeps=keeps)
 
 
 def pack(
@@ -145,13 +140,13 @@ def pack(
     max_entries: int,
     *,
     devices: Container[int] | None = None,
-    only: Container[str] | None = None,
+    keeps: Callable[[str], bool] | None = None,
 ) -> Tree:
     """Return the tree at a path, which may be a file (its only entry is then ""). Links stay links.
 
     Args:
         devices: file systems to stay on.
-        only: names in the folder to pack; the others are skipped.
+        keeps: returns whether to pack a path in the folder, with all below; by default all.
 
     Raises:
         OSError: the path does not exist, or cannot be read.
@@ -172,9 +167,9 @@ def pack(
             if name:
                 entries.append((name, "d", mode, ""))
             for child in sorted(os.listdir(at)):
-                if not name and only is not None and child not in only:
-                    continue
-                take(f"{at.rstrip('/')}/{child}", f"{name}/{child}" if name else child)
+                inner = f"{name}/{child}" if name else child
+                if keeps is None or keeps(inner):
+                    take(f"{at.rstrip('/')}/{child}", inner)
         elif stat.S_ISREG(found.st_mode):
             content = read(at, left)
             left -= len(content)

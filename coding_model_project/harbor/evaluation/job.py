@@ -1,7 +1,7 @@
 """A resumable Harbor job: a model attempts a folder of Harbor tasks, with the bash agent or a command.
 
-    JOB/config.json, lock.json, result.json   the job's own files in Harbor's format
-    JOB/TASK__7chars/result.json              a finished trial; written last and atomically (`outcome`)
+    JOB/config.json, result.json   the job's own files in Harbor's format
+    JOB/TASK__7chars/result.json   a finished trial; written last and atomically (`outcome`)
 
 The trials' folders are the only journal: Harbor's own commands read them, and a second one could
 contradict them. Resuming after a kill removes the folders without a result and runs their trials again;
@@ -42,7 +42,6 @@ from coding_model_project.harbor.harbor_config import AgentConfig
 from coding_model_project.harbor.outcome import (
     CONFIG_FILE,
     RESULT_FILE,
-    AgentResult,
     TrialOutcome,
     TrialResult,
     read_trials,
@@ -90,7 +89,7 @@ class Asked:
         if self.calls is not Calls.block:  # keeps jobs without this setting resumable
             settings["calls"] = str(self.calls)
         if (given := self.agent_config).on:
-            chosen = ("command", "folder", "env", "wishes")
+            chosen = ("command", "folder", "env")
             settings |= {name: getattr(given, name) for name in chosen}
             settings |= {"place": str(given.place), "context_tokens": self.context_tokens}
         return {"name": self.agent_name, "model_name": self.model, "kwargs": settings}
@@ -126,14 +125,7 @@ class Evaluation(Job):
 
     def missing(self) -> list[tuple[Task, int]]:
         """Return tasks and attempts without a trial, the first attempts of all tasks first."""
-        done = {
-            (
-                one.source,
-                str(one.task_id["path"]),
-                one.config["agent"].get("kwargs", {}).get("attempt"),
-            )
-            for one in self.trials
-        }
+        done = {(one.source, one.path, one.attempt) for one in self.trials}
         return [
             (task, attempt)
             for attempt in range(self._asked.attempts)
@@ -171,7 +163,7 @@ class Evaluation(Job):
             ended = await self._one(trials, backend, gateway, *missing)
             is_its_own = REGISTRY_UNREACHABLE in ended.exceptions  # other tasks need other images
             failed = ended.is_outage and not is_its_own
-            breaker.record(SandboxError(said(ended)) if failed else None)
+            breaker.record(SandboxError(ended.error) if failed else None)
             advance()
 
         await each(self.missing(), one, at_once=concurrency)
@@ -211,7 +203,6 @@ class Evaluation(Job):
                 ),
                 environment=environment,
                 user=user,
-                wishes=config.wishes,
             )
 
         agent = GatewayAgent(config=config, gateway=gateway, begin=begin)
@@ -238,7 +229,7 @@ class Evaluation(Job):
             raise ConfigError(f"--out={job}: holds no evaluation; choose a new folder")
         before = orjson.loads(config.read_bytes())
         agents = before.get("agents") or []
-        agent = agents[0] if len(agents) == 1 else {}  # Harbor's jobs may have several
+        agent = agents[0] if len(agents) == 1 else {}  # those of Harbor's own may have several
         environment = {"environment": before.get("environment")}
         asked = {**self.agent, "environment": self.environment}
         if not agent or any(
@@ -258,39 +249,33 @@ class Evaluation(Job):
                 self.trials.append(trial)
         digests = {(task.source, str(task.path)): task.digest() for task in self._tasks}
         for trial in self.trials:
-            path = str(trial.task_id["path"])
-            if digests.get((str(trial.source), path)) != trial.task_checksum:
+            if digests.get((trial.source, trial.path)) != trial.digest:
                 raise ConfigError(
-                    f"--out={job}: {trial.trial_name} is a trial of {path} in {trial.source}, "
+                    f"--out={job}: {trial.trial_name} is a trial of {trial.path} in {trial.source}, "
                     "which has changed since or is not among these tasks; choose a new folder"
                 )
 
 
-def said(trial: TrialResult) -> str:
-    """Return the first error of a trial, on one line; "" without one."""
-    return "".join(f"{one.exception_type}: {one.exception_message}" for one in trial.errors[:1])
-
-
 def _of_episode(episode: Episode, about: Mapping[str, str]) -> Worked:
     replies = [turn.reply for turn in episode.turns]
-    used = AgentResult(
-        n_input_tokens=sum(reply.prompt_tokens for reply in replies),
-        n_output_tokens=sum(reply.tokens for reply in replies),
+    return Worked(
+        prompt_tokens=sum(reply.prompt_tokens for reply in replies),
+        completion_tokens=sum(reply.tokens for reply in replies),
         metadata={
             "ending": episode.ending,
             "turns": len(replies),
             "commands_s": round(sum(turn.command_s for turn in episode.turns), 3),
         },
+        trajectory=of_episode(episode, about),
     )
-    return Worked(used=used, trajectory=of_episode(episode, about))
 
 
 def _of_agent(work: Work, about: Mapping[str, str]) -> Worked:
     session = work.session
     turns, ends = session.recorder.turns, session.recorder.ends()
-    used = AgentResult(
-        n_input_tokens=sum(turn.answer.prompt_tokens for turn in turns),
-        n_output_tokens=session.recorder.n_generated + session.n_undelivered,
+    return Worked(
+        prompt_tokens=sum(turn.answer.prompt_tokens for turn in turns),
+        completion_tokens=session.recorder.n_generated + session.n_undelivered,
         metadata={
             "ending": work.ending,
             "turns": len(turns),
@@ -300,5 +285,5 @@ def _of_agent(work: Work, about: Mapping[str, str]) -> Worked:
             "said": work.said,
             "ignored": sorted(session.ignored),
         },
+        trajectory=of_conversations(session.recorder, about),
     )
-    return Worked(used=used, trajectory=of_conversations(session.recorder, about))

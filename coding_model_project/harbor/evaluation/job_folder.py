@@ -5,47 +5,33 @@ from __future__ import annotations
 import json
 import secrets
 import string
+import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import zip_longest
-from os.path import normpath
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import uuid4
 
-import orjson
-
 from coding_model_project.atomic import write_json
-from coding_model_project.errors import ConfigError
-from coding_model_project.grading.base import AUTO, ROOMS
 from coding_model_project.harbor.environment import tree
-from coding_model_project.harbor.environment.base import ENGINES
 from coding_model_project.harbor.evaluation.scores import job_stats
+from coding_model_project.harbor.failures import exception_type
 from coding_model_project.harbor.format.reward_rules import JSON_FILE, Rewards
-from coding_model_project.harbor.format.task import Task
+from coding_model_project.harbor.format.task import Task, check_new
 from coding_model_project.harbor.format.task_config import VerifierMode
-from coding_model_project.harbor.harbor_config import Integrity
 from coding_model_project.harbor.outcome import (
     CONFIG_FILE,
-    LOCK_FILE,
+    OWN_KEY,
     RESULT_FILE,
-    AgentInfo,
-    AgentResult,
-    CollectedStatus,
-    ExceptionInfo,
-    ModelInfo,
     StepOutcome,
-    StepResult,
-    Timing,
     TrialOutcome,
     TrialResult,
-    VerifierResult,
-    plain,
 )
+from coding_model_project.redaction import redacted
 
 AGENT_VERSION = "1"
-_OUTPUT_FILE, _MANIFEST_FILE = "test-stdout.txt", "manifest.json"
+_OUTPUT_FILE = "test-stdout.txt"
 _ALPHABET = "".join(sorted(set(string.ascii_letters + string.digits) - set("01IOl")))
 
 
@@ -53,7 +39,10 @@ _ALPHABET = "".join(sorted(set(string.ascii_letters + string.digits) - set("01IO
 class Worked:
     """An agent's work in one step."""
 
-    used: AgentResult
+    prompt_tokens: int
+    completion_tokens: int
+    metadata: Mapping[str, Any]
+    """Its `ending`, its number of `turns`, and more."""
     trajectory: Mapping[str, Any] | None
     """See `harbor.trajectory`; written beside the agent's logs. None if the model never replied."""
 
@@ -68,7 +57,7 @@ class Job:
 
     def __init__(self, folder: Path, agent: Mapping[str, Any], environment: str) -> None:
         self.folder, self.agent = folder.resolve(), agent
-        self.environment = harbors_name(environment)
+        self.environment = {"import_path": environment}
         self.id, self.started = uuid4(), datetime.now(UTC)
         self.trials: list[TrialResult] = []
         """Finished trials, except those that an outage ended before this process began."""
@@ -80,8 +69,7 @@ class Job:
         Raises:
             ConfigError: it is not empty.
         """
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConfigError(f"--out: {folder} is not empty; pass a new folder")
+        check_new(folder)
         folder.mkdir(parents=True, exist_ok=True)
         return cls(folder, {"name": agent}, environment)
 
@@ -101,21 +89,21 @@ class Job:
         folder.mkdir(parents=True)
         lines = (f"{finished.isoformat()} {note}\n" for note in (*task.warnings, *outcome.notes))
         (folder / "trial.log").write_text("".join(lines))
-        ends = finished
-        steps: list[StepResult] = []
-        for step, own, work in reversed([*zip_longest(outcome.steps, task.steps, worked)]):
-            if step is None:
-                continue
+        steps: list[dict[str, Any]] = []
+        agent_s = sum(step.agent_s for step in outcome.steps)
+        judge_s = sum(step.verifier_s for step in outcome.steps)
+        begins = finished - timedelta(seconds=agent_s + judge_s)
+        for number, step in enumerate(outcome.steps):
+            work = worked[number] if number < len(worked) else None
             _keep(folder if step.name is None else folder / "steps" / step.name, step, work)
-            steps.insert(0, _step(step, Integrity.of(own), ends, work))  # counted back from the end
-            ends -= timedelta(seconds=step.agent_s + step.verifier_s)
+            ended = _step(step, begins, work)
+            steps.append(ended if step.name is None else {"step_name": step.name, **ended})
+            begins += timedelta(seconds=step.agent_s + step.verifier_s)
         if not outcome.steps and not task.has_steps:
             for part in _parts(folder):
                 part.mkdir()
-        only = steps[0] if steps and not task.has_steps else None
-        model = agent.get("model_name")
-        mode = None if task.has_steps else (task.config.verifier.mode or VerifierMode.shared)
-        digest = task.digest()
+        model, digest = agent.get("model_name"), task.digest()
+        exception = _exception(outcome.error)
         config: dict[str, Any] = {
             "task": {"path": str(task.path), "source": task.source},
             "trial_name": folder.name,
@@ -126,55 +114,57 @@ class Job:
             "job_id": str(self.id),
         }
         result = TrialResult(
-            task_name=task.name,
             trial_name=folder.name,
-            task_id={"path": str(task.path)},
-            task_checksum=digest,
-            config=config,
+            task_name=task.name,
+            path=str(task.path),
             source=task.source,
-            agent_info=AgentInfo(
-                name=agent["name"],
-                version=AGENT_VERSION,
-                model_info=ModelInfo(name=model) if model else None,
-            ),
-            agent_result=only.agent_result if only else None,
-            verifier_result=_rewards(outcome.rewards, outcome.integrity),
-            exception_info=None if outcome.error is None else ExceptionInfo.of(outcome.error),
-            agent_execution=only.agent_execution if only else None,
-            verifier=only.verifier if only else None,
-            step_results=tuple(steps) if task.has_steps else None,
+            digest=digest,
+            attempt=settings.get("attempt"),
+            agent=agent["name"],
+            model=model,
+            rewards=outcome.rewards,
+            integrity=outcome.integrity,
+            exception=None if outcome.error is None else exception_type(outcome.error),
+            exceptions=tuple(outcome.exceptions),
+            error=next((f"{exception_type(e)}: {redacted(str(e))}" for e in outcome.errors), ""),
+            ending=worked[-1].metadata.get("ending") if worked else None,
+            turns=sum(one.metadata.get("turns", 0) for one in worked),
+            prompt_tokens=sum(one.prompt_tokens for one in worked),
+            completion_tokens=sum(one.completion_tokens for one in worked),
+            agent_s=agent_s,
+            judge_s=judge_s,
         )
-        unread = {
+        mode = task.config.verifier.mode or VerifierMode.shared
+        harbors = {
             "id": str(uuid4()),
+            "task_name": task.name,
+            "trial_name": folder.name,
             "trial_uri": folder.resolve().as_uri(),
-            "verifier_environment_mode": mode,
-            "started_at": (finished - timedelta(seconds=outcome.wall_s)).isoformat(),
-            "finished_at": finished.isoformat(),
+            "task_id": {"path": str(task.path)},
+            "source": task.source,
+            "task_checksum": digest,
+            "config": config,
+            "agent_info": {
+                "name": agent["name"],
+                "version": AGENT_VERSION,
+                "model_info": {"name": model, "provider": None} if model else None,
+            },
+            **_timing(finished - timedelta(seconds=outcome.wall_s), finished),
+            "verifier_environment_mode": None if task.has_steps else mode,
+            **({} if task.has_steps or not steps else steps[0]),
+            "verifier_result": _rewards(outcome.rewards),
+            "exception_info": exception,
+            "step_results": steps if task.has_steps else None,
         }
         write_json(folder / CONFIG_FILE, config)
-        package = task.config.task
-        about = {
-            "name": task.name,
-            "version": package.version if package else None,
-            "type": "local",
-            "digest": f"sha256:{digest}",
-        }
-        lock = {
-            "schema_version": 2,
-            "task": {**about, **config["task"]},
-            "agent": config["agent"],
-            "environment": config["environment"],
-            "verifier": {"environment_mode": mode},
-        }
-        write_json(folder / LOCK_FILE, lock)
-        if result.exception_info is not None:
-            (folder / "exception.txt").write_text(result.exception_info.exception_traceback)
-        write_json(folder / RESULT_FILE, {**plain(result), **unread})
+        if exception is not None:
+            (folder / "exception.txt").write_text(exception["exception_traceback"])
+        write_json(folder / RESULT_FILE, {**harbors, OWN_KEY: asdict(result)})
         self.trials.append(result)
         return result
 
     def write(self, n_total: int, **config: Any) -> None:
-        """Write config.json, lock.json and result.json beside the trials' folders.
+        """Write config.json and result.json beside the trials' folders.
 
         Args:
             n_total: the planned number of trials.
@@ -185,15 +175,6 @@ class Job:
         places = {"job_name": self.folder.name, "jobs_dir": str(self.folder.parent)}
         worker = {"agents": [dict(self.agent)], "environment": dict(self.environment)}
         write_json(self.folder / CONFIG_FILE, {**places, **config, **worker})
-        locks = (self.folder / one.trial_name / LOCK_FILE for one in self.trials)
-        lock = {
-            "schema_version": 3,
-            "created_at": self.started.isoformat(),
-            "n_concurrent_trials": config.get("n_concurrent_trials", 1),
-            "retry": {},
-            "trials": [orjson.loads(path.read_bytes()) for path in locks],
-        }
-        write_json(self.folder / LOCK_FILE, lock)
         result = {
             "id": str(self.id),
             "started_at": self.started.isoformat(),
@@ -203,17 +184,6 @@ class Job:
             "stats": job_stats(self.trials, n_total),
         }
         write_json(self.folder / RESULT_FILE, result)
-
-
-def harbors_name(environment: str) -> dict[str, str]:
-    """Return Harbor's entry for the environments of this name."""
-    if environment in ENGINES:
-        return {"type": "docker"}
-    own = {
-        AUTO: "coding_model_project.harbor.environment.factory:AutoEnvironments",
-        ROOMS: "coding_model_project.harbor.rooms.rooms:Room",
-    }
-    return {"import_path": own.get(environment, environment)}
 
 
 def trial_name(task: Task) -> str:
@@ -228,7 +198,10 @@ def _parts(folder: Path) -> tuple[Path, Path, Path]:
 
 
 def _keep(folder: Path, step: StepOutcome, work: Worked | None) -> None:
-    """Write a step's files: the agent's, the verifier's output and results, and the artifacts."""
+    """Write a step's files: the agent's, the verifier's output and results, and the artifacts.
+
+    Of artifacts with one destination, or one below the other's, the first is written.
+    """
     agent, verifier, artifacts = _parts(folder)
     for part in (agent, verifier, artifacts):
         part.mkdir(parents=True)
@@ -239,40 +212,49 @@ def _keep(folder: Path, step: StepOutcome, work: Worked | None) -> None:
     (verifier / _OUTPUT_FILE).write_text(step.verifier_output)
     if step.rewards is not None:
         (verifier / JSON_FILE).write_text(json.dumps(dict(step.rewards)))
-    manifest = []
+    taken: list[PurePosixPath] = []
     for one in step.collected:
-        if one.found is not None and one.status is not CollectedStatus.skipped:
-            found = one.found.at(one.destination)
-            found = found.kept(lambda entry: entry[0].split("/")[0] != _MANIFEST_FILE)
-            tree.keep(artifacts, found)
-        manifest.append(
-            {
-                "source": one.source,
-                "destination": normpath(f"artifacts/{one.destination}"),
-                "type": "file" if one.is_file else "directory",
-                "status": one.status,
-                "service": None,
-                "exclude": [] if one.is_file else list(one.exclude),
-            }
-        )
-    if manifest:
-        write_json(artifacts / _MANIFEST_FILE, manifest)
+        at = PurePosixPath(one.destination)
+        if not any(at.is_relative_to(other) or other.is_relative_to(at) for other in taken):
+            taken.append(at)
+            tree.keep(artifacts, one.found.at(one.destination))
 
 
-def _step(
-    step: StepOutcome, integrity: Integrity, end: datetime, work: Worked | None
-) -> StepResult:
-    verified = end - timedelta(seconds=step.verifier_s)
-    began = verified - timedelta(seconds=step.agent_s)
-    return StepResult(
-        step_name=step.name or "",
-        agent_result=None if work is None else work.used,
-        verifier_result=_rewards(step.rewards, integrity),
-        exception_info=None if step.error is None else ExceptionInfo.of(step.error),
-        agent_execution=Timing(started_at=began, finished_at=verified),
-        verifier=Timing(started_at=verified, finished_at=end),
-    )
+def _step(step: StepOutcome, begins: datetime, work: Worked | None) -> dict[str, Any]:
+    """Return a step in Harbor's format."""
+    verifies = begins + timedelta(seconds=step.agent_s)
+    ends = verifies + timedelta(seconds=step.verifier_s)
+    used = None
+    if work is not None:
+        used = {
+            "n_input_tokens": work.prompt_tokens,
+            "n_output_tokens": work.completion_tokens,
+            "metadata": dict(work.metadata),
+        }
+    return {
+        "agent_result": used,
+        "verifier_result": _rewards(step.rewards),
+        "exception_info": _exception(step.error),
+        "agent_execution": _timing(begins, verifies),
+        "verifier": _timing(verifies, ends),
+    }
 
 
-def _rewards(rewards: Rewards | None, integrity: Integrity) -> VerifierResult | None:
-    return None if rewards is None else VerifierResult(rewards=rewards, integrity=str(integrity))
+def _timing(begins: datetime, ends: datetime) -> dict[str, str]:
+    return {"started_at": begins.isoformat(), "finished_at": ends.isoformat()}
+
+
+def _rewards(rewards: Rewards | None) -> dict[str, Any] | None:
+    return None if rewards is None else {"rewards": dict(rewards)}
+
+
+def _exception(error: Exception | None) -> dict[str, Any] | None:
+    """Return an exception in Harbor's format, by Harbor's name for it."""
+    if error is None:
+        return None
+    return {
+        "exception_type": exception_type(error),
+        "exception_message": redacted(str(error)),
+        "exception_traceback": redacted("".join(traceback.format_exception(error))),
+        "occurred_at": datetime.now(UTC).isoformat(),
+    }

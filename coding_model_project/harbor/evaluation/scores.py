@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from rich.table import Table
 
-from coding_model_project.episodes.bash import Ending
 from coding_model_project.evaluation.intervals import pass_at_k, rate_interval
 from coding_model_project.evaluation.tables import table_text
 from coding_model_project.harbor.failures import counted_cause
-from coding_model_project.harbor.harbor_config import Integrity, OverflowRule
-from coding_model_project.harbor.outcome import ExceptionInfo, TrialResult
+from coding_model_project.harbor.outcome import TrialResult
 
 _PASSES_AT = 1.0
 
@@ -49,7 +47,7 @@ class Score:
 def score(trials: Iterable[TrialResult]) -> Score:
     """Score the trials of one agent on one data set."""
     errors: Counter[str] = Counter()
-    rewards: dict[str, list[float]] = {}
+    rewards: dict[tuple[str, ...], list[float]] = {}
     for trial in trials:
         own = rewards.setdefault(trial.task_key, [])
         if trial.reward is None:
@@ -75,42 +73,13 @@ def score(trials: Iterable[TrialResult]) -> Score:
     )
 
 
-def scores(trials: Iterable[TrialResult]) -> dict[str, Score]:
-    """Return a job's scores by Harbor's keys: agent, model if there is one, and data set."""
-    return {key: score(members) for key, members in _by_key(trials).items()}
-
-
-def as_counted(trials: Iterable[TrialResult], rule: OverflowRule) -> list[TrialResult]:
-    """Return the trials with a rule applied to those whose conversation outgrew the model's context.
-
-    The bash agent stops there, and the verifier judges its work so far. The tinker cookbook's `harbor_rl`
-    instead ends the episode without a verifier, trains on a fixed negative reward, and lists such trials
-    as errors in evaluations. The trials' files keep the verifier's result.
-    """
-    outgrown = ExceptionInfo(
-        exception_type="ContextWindowExceededError",  # Harbor's name for it
-        exception_message="the conversation outgrew the model's context",
-    )
-    counted = []
-    for trial in trials:
-        ended_there = any(ending == Ending.context for ending in _endings(trial))
-        if ended_there and trial.verifier_result is not None:
-            if rule is OverflowRule.fail:
-                zero = replace(trial.verifier_result, rewards={"reward": 0.0})
-                trial = replace(trial, verifier_result=zero)
-            elif rule is OverflowRule.error:
-                trial = replace(trial, verifier_result=None, exception_info=outgrown)
-        counted.append(trial)
-    return counted
-
-
 def by_source(
     trials: Sequence[TrialResult], sources: Sequence[str]
 ) -> dict[str, list[TrialResult]]:
     """Group trials by their tasks' data sets, in this order."""
     groups: dict[str, list[TrialResult]] = {name: [] for name in sources}
     for trial in trials:
-        groups.setdefault(str(trial.source), []).append(trial)
+        groups.setdefault(trial.source, []).append(trial)
     return groups
 
 
@@ -145,13 +114,12 @@ def _costs(trials: Sequence[TrialResult]) -> dict[str, Any]:
     Prompt tokens are by the server's count: each turn's whole conversation. Wall seconds are of the model
     and its commands (agent_s), and of verifiers (judge_s).
     """
-    used = [one for trial in trials for one in trial.usage]
     return {
-        "prompt_tokens": sum(one.n_input_tokens or 0 for one in used),
-        "completion_tokens": sum(one.n_output_tokens or 0 for one in used),
-        "turns": sum(int((one.metadata or {}).get("turns", 0)) for one in used),
-        "agent_s": round(sum(_seconds(trial, "agent_execution") for trial in trials), 3),
-        "judge_s": round(sum(_seconds(trial, "verifier") for trial in trials), 3),
+        "prompt_tokens": sum(one.prompt_tokens for one in trials),
+        "completion_tokens": sum(one.completion_tokens for one in trials),
+        "turns": sum(one.turns for one in trials),
+        "agent_s": round(sum(one.agent_s for one in trials), 3),
+        "judge_s": round(sum(one.judge_s for one in trials), 3),
     }
 
 
@@ -159,8 +127,8 @@ def _integrity(trials: Sequence[TrialResult]) -> dict[str, Any]:
     """Return the trials with a valid reward, and pass@1, per integrity (`Integrity`)."""
     groups: dict[str, list[TrialResult]] = defaultdict(list)
     for trial in trials:
-        if trial.reward is not None and trial.verifier_result is not None:
-            groups[trial.verifier_result.integrity or str(Integrity.in_process)].append(trial)
+        if trial.reward is not None:
+            groups[trial.integrity].append(trial)
     counted = {name: (len(members), score(members)) for name, members in sorted(groups.items())}
     return {
         name: {"n_trials": n, "PASS": own.passed, "pass_at_1": round(own.pass_at_k[1], 4)}
@@ -175,13 +143,13 @@ def task_table(trials: Sequence[TrialResult]) -> str:
     for name in ("PASS", "FAIL", "ERROR", "pass@1", "turns", "tokens", "agent s", "judge s"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("causes")
-    groups: dict[str, list[TrialResult]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[TrialResult]] = defaultdict(list)
     for trial in trials:
         groups[trial.task_key].append(trial)
     often = Counter(members[0].task_name for members in groups.values())
     rows: list[tuple[str, Sequence[TrialResult]]] = []
     for first, *others in groups.values():
-        parent = Path(str(first.task_id["path"])).parent.name
+        parent = Path(first.path).parent.name
         shared = f" ({parent})" if often[first.task_name] > 1 else ""
         rows.append((first.task_name + shared, (first, *others)))
     for name, members in sorted(rows, key=lambda row: row[0]):
@@ -208,24 +176,8 @@ def _cells(trials: Sequence[TrialResult]) -> list[str]:
 
 def _failures(trials: Iterable[TrialResult]) -> dict[str, int]:
     failed = [one for one in trials if one.reward is not None and one.reward < _PASSES_AT]
-    ends = (
-        [None, *_endings(one)][-1] or counted_cause(one.exceptions, one.rewards) for one in failed
-    )
+    ends = (one.ending or counted_cause(one.exceptions, one.rewards) for one in failed)
     return dict(Counter(f"ended by {end}" for end in ends))
-
-
-def _endings(trial: TrialResult) -> list[str | None]:
-    """Return how the agent's work ended in each step."""
-    return [(used.metadata or {}).get("ending") for used in trial.usage]
-
-
-def _seconds(trial: TrialResult, part: str) -> float:
-    found = [getattr(one, part) for one in trial.parts]
-    return sum(
-        (one.finished_at - one.started_at).total_seconds()
-        for one in found
-        if one is not None and one.started_at is not None and one.finished_at is not None
-    )
 
 
 # ── Harbor's own statistics ───────────────────────────────────────────────────────────────────────
@@ -233,20 +185,17 @@ def _seconds(trial: TrialResult, part: str) -> float:
 
 def job_stats(trials: Sequence[TrialResult], n_total: int) -> dict[str, Any]:
     """Return the statistics of a job's result.json: Harbor's counts, and our means and pass@k."""
-    exceptions = [trial.exception_info for trial in trials if trial.exception_info is not None]
-    usage = [used for trial in trials for used in trial.usage]
-    amounts = ("n_input_tokens", "n_cache_tokens", "n_output_tokens", "cost_usd")
-    given = {name: [getattr(used, name) for used in usage] for name in amounts}
-    known = {name: [one for one in values if one is not None] for name, values in given.items()}
+    spent = _costs(trials)
     return {
         "n_completed_trials": len(trials),
-        "n_errored_trials": len(exceptions),
+        "n_errored_trials": sum(trial.exception is not None for trial in trials),
         "n_running_trials": 0,
         "n_pending_trials": max(0, n_total - len(trials)),
-        "n_cancelled_trials": sum(one.exception_type == "CancelledError" for one in exceptions),
+        "n_cancelled_trials": 0,
         "n_retries": 0,
         "evals": {key: _eval_stats(members) for key, members in _by_key(trials).items()},
-        **{name: sum(values) if values else None for name, values in known.items()},
+        "n_input_tokens": spent["prompt_tokens"],
+        "n_output_tokens": spent["completion_tokens"],
     }
 
 
@@ -256,8 +205,8 @@ def _eval_stats(trials: Sequence[TrialResult]) -> dict[str, Any]:
     for trial in trials:
         for key, value in (trial.rewards or {}).items():
             reward_stats[key][str(value)].append(trial.trial_name)
-        if trial.exception_info is not None:
-            exception_stats[trial.exception_info.exception_type].append(trial.trial_name)
+        if trial.exception is not None:
+            exception_stats[trial.exception].append(trial.trial_name)
     valid = [trial.rewards or {} for trial in trials if trial.reward_valid]
     keys = sorted({key for rewards in valid for key in rewards})
     means = {key: fmean([rewards.get(key, 0) for rewards in valid]) for key in keys}
@@ -275,7 +224,6 @@ def _eval_stats(trials: Sequence[TrialResult]) -> dict[str, Any]:
 def _by_key(trials: Iterable[TrialResult]) -> dict[str, list[TrialResult]]:
     groups: dict[str, list[TrialResult]] = defaultdict(list)
     for trial in trials:
-        model = trial.agent_info.model_info
-        parts = (trial.agent_info.name, model.name if model else None, trial.source or "adhoc")
+        parts = (trial.agent, trial.model, trial.source)
         groups["__".join(part for part in parts if part is not None)].append(trial)
     return groups

@@ -270,9 +270,3 @@ def _byte_code(path: str, source: bytes) -> bytes:
     is_hashed = (1).to_bytes(4, "little")
     # Format 2 has no references: their presence depends on who else holds a constant.
     return MAGIC_NUMBER + is_hashed + source_hash(source) + marshal.dumps(code, 2)
-
-
-def check_new(out: Path) -> None:
-    """Raise ConfigError if the folder is not empty."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"--out: {out} is not empty; choose a new folder")

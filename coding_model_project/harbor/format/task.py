@@ -9,7 +9,6 @@ steps/NAME/     instruction.md, tests/, solution/, workdir/ of a task in several
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -20,6 +19,7 @@ from typing import Any, TypeVar
 
 from coding_model_project.contained import below
 from coding_model_project.errors import ConfigError
+from coding_model_project.harbor.environment.tree import of_folder
 from coding_model_project.harbor.failures import InvalidTask, MissingVariable
 from coding_model_project.harbor.format.task_config import (
     AgentConfig,
@@ -28,21 +28,17 @@ from coding_model_project.harbor.format.task_config import (
     Healthcheck,
     StepConfig,
     TaskConfig,
-    TaskOS,
     VerifierConfig,
     VerifierMode,
     parse_config,
     toml,
 )
-from coding_model_project.harbor.format.task_files import Patterns, TaskFiles
+from coding_model_project.harbor.format.task_files import TaskFiles
 
 CONFIG_FILE, INSTRUCTION_FILE = "task.toml", "instruction.md"
 IMAGE_FILES = ("Dockerfile", "docker-compose.yaml")
 RANGE_KEY = "reward_range"
-
-_HASHED = (CONFIG_FILE, INSTRUCTION_FILE, "README.md", "trajectory.json")
-_NOT_HASHED = ("__pycache__/", "*.pyc", ".DS_Store", "*.swp", "*.swo", "*~")
-"""Patterns of files to leave out of the hash, unless the task has its own .gitignore."""
+_PARTS = (CONFIG_FILE, INSTRUCTION_FILE, "environment", "tests", "solution", "steps")
 
 _CANARY = re.compile(r"(<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
@@ -95,25 +91,12 @@ class Task:
         return self.steps[0].name is not None
 
     def digest(self) -> str:
-        """Return the hash of its content, as Harbor records it: of all files' names and hashes.
+        """Return the hash of its files."""
 
-        A .gitignore that cannot be matched (`Patterns`) leaves nothing out.
-        """
-        ignore, ignored = self.path / ".gitignore", Patterns(_NOT_HASHED)
-        if ignore.exists():
-            try:
-                ignored = Patterns(self.files.text(ignore).splitlines())
-            except ValueError:
-                ignored = Patterns(())
-        found = {Path(name) for name in _HASHED}
-        for name in ("environment", "tests", "solution", "steps"):
-            found |= {Path(name, inner) for inner in self.files.selected(self.path / name)}
-        digest = hashlib.sha256()
-        for name in sorted(map(str, found)):
-            if (self.path / name).is_file() and not ignored.decide(name):
-                content = hashlib.sha256((self.path / name).read_bytes()).hexdigest()
-                digest.update(f"{name}\0{content}\n".encode())
-        return digest.hexdigest()
+        def is_part(name: str) -> bool:
+            return name.split("/")[0] in _PARTS and not self.files.ignored(self.path / name)
+
+        return of_folder(self.path, is_part).digest()
 
 
 def load_task(path: Path | str) -> Task:
@@ -126,8 +109,6 @@ def load_task(path: Path | str) -> Task:
     files = TaskFiles(root)
     try:
         config, warnings = parse_config(files.text(root / CONFIG_FILE))
-        if config.environment.os is not TaskOS.linux:
-            raise ValueError(f"environment.os={config.environment.os}: only linux is supported")
         _check_folders(files, config)
         steps = tuple(read_step(files, config, step) for step in config.steps or (None,))
     except (InvalidTask, ValueError, OSError, RuntimeError) as error:
@@ -290,9 +271,7 @@ class Step:
     """Build folder of a separate verifier's environment: tests/ if it has its own image, else
     environment/."""
     tests: tuple[Path, ...]
-    """Folders copied over /tests in this order, limited to their `Task.files.selected`."""
-    test_script: Path | None
-    """test.sh in one of `tests`; None if the verifier's image contains /tests/test.sh."""
+    """Folders copied over /tests in this order (`Task.files.tree`); none if the image has the tests."""
     solution: Path
     """Folder that the oracle copies over /solution; it, or its solve.sh, may not exist."""
     workdir: Path | None = None
@@ -318,6 +297,8 @@ def read_step(files: TaskFiles, config: TaskConfig, step: StepConfig | None) -> 
     environment, image, bundled = None, None, False
     if apart is VerifierMode.separate:
         environment, image, bundled = _verifier_environment(config, given, test_folders, root)
+    if not bundled:
+        _check_test_script(files, test_folders)
     solution, workdir = folder / "solution", folder / "workdir"
     timeout_sec = given.agent.timeout_sec
     if timeout_sec is None:
@@ -332,7 +313,6 @@ def read_step(files: TaskFiles, config: TaskConfig, step: StepConfig | None) -> 
         verifier_environment=environment,
         verifier_image=image,
         tests=() if bundled else tuple(one for one in reversed(test_folders) if one.exists()),
-        test_script=None if bundled else _test_script(files, test_folders),
         solution=solution if solution.exists() else root / "solution",
         workdir=workdir if step is not None and workdir.exists() else None,
         min_reward=given.min_reward,
@@ -370,13 +350,12 @@ def _verifier_environment(
     return replace(settings, docker_image=image), root / "environment", False
 
 
-def _test_script(files: TaskFiles, folders: tuple[Path, ...]) -> Path:
+def _check_test_script(files: TaskFiles, folders: tuple[Path, ...]) -> None:
     script = next((f / "test.sh" for f in folders if (f / "test.sh").exists()), None)
     if script is None:
         raise ValueError(f"{(folders[0] / 'test.sh').relative_to(files.root)} is missing")
     if files.ignored(script):
         raise ValueError(f"{script.relative_to(files.root)} is excluded by .harborignore")
-    return script
 
 
 def has_image(folder: Path) -> bool:
@@ -392,6 +371,12 @@ def strip_canary(text: str) -> str:
     while lines and not lines[0].strip():
         del lines[0]
     return "\n".join(lines)
+
+
+def check_new(out: Path) -> None:
+    """Raise ConfigError if a folder for tasks or trials is not empty."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"--out: {out} is not empty; choose a new folder")
 
 
 def write_task(folder: Path, config: TaskConfig, files: Mapping[str, str | bytes]) -> Task:

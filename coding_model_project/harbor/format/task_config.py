@@ -1,14 +1,14 @@
 """task.toml, version 1.4 and older: its schema, with Harbor's defaults, coercions and checks.
 
 The dataclasses keep Harbor's key names. pydantic coerces values as it does in Harbor ("20" is a number of
-seconds). Unknown keys are ignored, with a warning.
+seconds). Unknown keys are ignored, with a warning. Values of what no environment of this project provides
+are not checked, since such tasks are refused (`environment.definition`).
 
 Source of every rule: Harbor 0.25.0, models/task/config.py.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
 import unicodedata
@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
-from ipaddress import ip_address, ip_network
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -24,12 +23,13 @@ import tomli_w
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    Field,
     TypeAdapter,
     ValidationError,
     ValidationInfo,
-    WrapSerializer,
 )
 
+from coding_model_project.contained import single
 from coding_model_project.harbor.failures import InvalidTask
 
 MAIN_SERVICE = "main"
@@ -42,15 +42,6 @@ DEPRECATED_KEYS = {
 
 _MB = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
 _PACKAGE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*/[a-zA-Z0-9][a-zA-Z0-9._-]*")
-_SERVICE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
-_HOST_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_NOT_IN_STEPS = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]')
-_DEVICE = re.compile(r"(CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[1-9¹²³])", re.IGNORECASE)
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_SECRET = re.compile(r"KEY|SECRET|TOKEN(?!S)|PASSWORD|CREDENTIAL|AUTH", re.IGNORECASE)
-_TEMPLATE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_BARE = r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-)?\}"
-_TEMPLATED = re.compile(rf"\s*(?:[A-Za-z]+\s+)?{_BARE}(?:[\s:-]*{_BARE})*\s*")
 
 
 # ── checks of values, which raise ValueError ──────────────────────────────────────────────────────
@@ -63,64 +54,6 @@ def _package_name(name: str) -> str:
             f"{name!r} does not have the form 'org/name' (letters, digits, '-', '_', '.'; no '..')"
         )
     return name
-
-
-def _service_name(name: str | None) -> str | None:
-    """Check the name of a compose file's service, and strip it."""
-    if name is None:
-        return None
-    if not _SERVICE.fullmatch(name.strip()):
-        raise ValueError(f"{name!r} is not a valid name of a compose service")
-    return name.strip()
-
-
-def _step_name(name: str) -> str:
-    """Check a step's name, which must be a valid folder name on every operating system."""
-    portable = (
-        name.strip()
-        and name not in (".", "..")
-        and not name.endswith((".", " "))
-        and not _NOT_IN_STEPS.search(name)
-        and not _DEVICE.fullmatch(name.partition(".")[0].rstrip(" "))
-        and len(name.encode()) <= 255
-    )
-    if not portable:
-        raise ValueError(f"{name!r} is not a valid step name: expected a portable folder name")
-    return name
-
-
-def _host(given: str) -> str:
-    """Check and normalise an allow list's host: a name, "*.name", an address or a network."""
-    host = given.strip().lower().rstrip(".")
-    try:
-        if "/" in host and "%" not in host:
-            return ip_network(host, strict=True).compressed
-        if ":" in host and "%" not in host:
-            return ip_address(host).compressed
-    except ValueError:
-        raise ValueError(f"{host!r} is not a host name, address or network") from None
-    name = host.removeprefix("*.")
-    is_name = all(_HOST_LABEL.fullmatch(label) for label in name.split("."))
-    if not is_name or (name != host and _is_address(name)):
-        raise ValueError(f"{host!r} is not a host name, address or network")
-    return host
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _cpus(value: float | None) -> float | None:
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError("cpus must be finite")
-        if value.is_integer():
-            return int(value)
-    return value
 
 
 def _migrated(given: Any, info: ValidationInfo) -> Any:
@@ -154,20 +87,6 @@ def _megabytes(size: str) -> int:
 # ── the schema ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _check_header(name: str, value: str) -> None:
-    """Validate an MCP server's header, which may name a credential's variable but not contain one."""
-    if not _HEADER.fullmatch(name) or "\r" in value or "\n" in value:
-        raise ValueError(f"{name!r} is not an HTTP header, or its value has several lines")
-    templates = _TEMPLATE.findall(value)
-    if "${" in _TEMPLATE.sub(" ", value) or any("${" in default for _, default in templates):
-        raise ValueError(f"header {name}: {value!r} is not a valid template of variables")
-    secret = bool(_SECRET.search(name)) or name.lower() in ("cookie", "set-cookie")
-    given = any(default and (secret or _SECRET.search(key)) for key, default in templates)
-    if given or (secret and value.strip() and not _TEMPLATED.fullmatch(value)):
-        raise ValueError(f"header {name} must give its credential as ${{VAR}}, without a default")
-
-
-Hosts = tuple[Annotated[str, AfterValidator(_host)], ...]
 User = str | int | None
 
 
@@ -193,25 +112,6 @@ class RewardStrategy(StrEnum):
     final = "final"
 
 
-class TaskOS(StrEnum):
-    """The operating system of the task's container."""
-
-    linux = "linux"
-    windows = "windows"
-
-
-def _check_hosts(mode: NetworkMode | None, allowed: tuple[str, ...] | None) -> None:
-    refused = allowed is not None if mode is None else bool(allowed)
-    if refused and mode is not NetworkMode.allowlist:
-        raise ValueError("allowed_hosts is only valid with network_mode = 'allowlist'")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Author:
-    name: str
-    email: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
     """[task]: the task's name and description in a registry."""
@@ -219,12 +119,8 @@ class Package:
     name: Annotated[str, AfterValidator(_package_name)]
     version: str | None = None
     description: str = ""
-    authors: tuple[Author, ...] = ()
+    authors: tuple[Mapping[str, Any], ...] = ()
     keywords: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.version == "":
-            raise ValueError("version must not be empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,63 +137,29 @@ class Healthcheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tpu:
-    type: str
-    topology: Annotated[str, AfterValidator(str.strip)]
-
-    def __post_init__(self) -> None:
-        if not self.type or not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)+", self.topology):
-            raise ValueError("a TPU needs a type and a topology such as '2x4'")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpServer:
-    name: str
-    transport: Annotated[
-        Literal["stdio", "sse", "streamable-http"],
-        BeforeValidator(lambda given: "streamable-http" if given == "http" else given),
-    ] = "sse"
-    url: str | None = None
-    command: str | None = None
-    args: tuple[str, ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        needed = "command" if self.transport == "stdio" else "url"
-        if not getattr(self, needed):
-            raise ValueError(f"transport {self.transport!r} needs '{needed}'")
-        if self.transport == "stdio" and self.headers:
-            raise ValueError("headers are for HTTP transports only")
-        for name, value in self.headers.items():
-            _check_header(name, value)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentConfig:
     """[environment], and [verifier.environment]."""
 
     build_timeout_sec: float = 600.0
     docker_image: str | None = None
     os: Annotated[
-        TaskOS, BeforeValidator(lambda given: given.lower() if isinstance(given, str) else given)
-    ] = TaskOS.linux
-    cpus: Annotated[int | float | None, AfterValidator(_cpus)] = None
+        Literal["linux"],
+        BeforeValidator(lambda given: given.lower() if isinstance(given, str) else given),
+    ] = "linux"
+    cpus: int | Annotated[float, Field(allow_inf_nan=False)] | None = None
     memory_mb: int | None = None
     storage_mb: int | None = None
     gpus: int | None = None
     gpu_types: tuple[str, ...] | None = None
-    tpu: Tpu | None = None
+    tpu: Mapping[str, Any] | None = None
     network_mode: NetworkMode = NetworkMode.public
-    allowed_hosts: Hosts | None = None
-    mcp_servers: tuple[McpServer, ...] = ()
+    allowed_hosts: tuple[str, ...] | None = None
+    mcp_servers: tuple[Mapping[str, Any], ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables, whose values may be ${VAR} or ${VAR:-default} (`task.resolve_env`)."""
     skills_dir: str | None = None
     healthcheck: Healthcheck | None = None
     workdir: str | None = None
-
-    def __post_init__(self) -> None:
-        _check_hosts(self.network_mode, self.allowed_hosts)
 
 
 Environment = Annotated[EnvironmentConfig, BeforeValidator(_migrated)]
@@ -310,10 +172,7 @@ class AgentConfig:
     timeout_sec: float | None = None
     user: User = None
     network_mode: NetworkMode | None = None
-    allowed_hosts: Hosts | None = None
-
-    def __post_init__(self) -> None:
-        _check_hosts(self.network_mode, self.allowed_hosts)
+    allowed_hosts: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +180,7 @@ class Collect:
     """[[verifier.collect]]: a command that runs after the agent, before collecting artifacts."""
 
     command: str
-    service: Annotated[str, AfterValidator(_service_name)] = MAIN_SERVICE
+    service: str = MAIN_SERVICE
     timeout_sec: float = 60.0
     user: User = None
 
@@ -335,13 +194,12 @@ class VerifierConfig:
     """Variables, as in `EnvironmentConfig.env`."""
     user: User = None
     network_mode: NetworkMode | None = None
-    allowed_hosts: Hosts | None = None
+    allowed_hosts: tuple[str, ...] | None = None
     environment_mode: VerifierMode | None = None
     environment: Environment | None = None
     collect: tuple[Collect, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_hosts(self.network_mode, self.allowed_hosts)
         if self.environment_mode is VerifierMode.shared and self.environment is not None:
             raise ValueError("environment_mode = 'shared' contradicts [verifier.environment]")
 
@@ -364,16 +222,13 @@ class Artifact:
     source: str
     destination: Annotated[str | None, AfterValidator(lambda given: given or None)] = None
     exclude: tuple[str, ...] = ()
-    service: Annotated[str | None, AfterValidator(_service_name)] = None
+    service: str | None = None
 
     def __post_init__(self) -> None:
         if ".." in PurePosixPath(self.source).parts:
             raise ValueError(f"artifact source {self.source!r} contains '..'")
         if self.destination is not None:
             _check_destination(self.destination)
-        absolute = re.match(r"/|[A-Za-z]:[/\\]", self.source)
-        if self.service not in (None, MAIN_SERVICE) and not absolute:
-            raise ValueError(f"artifact source {self.source!r} of a service must be absolute")
 
 
 def _check_destination(given: str) -> None:
@@ -389,9 +244,6 @@ Artifacts = tuple[
     Annotated[
         Artifact,
         BeforeValidator(lambda given: {"source": given} if isinstance(given, str) else given),
-        WrapSerializer(
-            lambda one, rest: one.source if one == Artifact(source=one.source) else rest(one)
-        ),
     ],
     ...,
 ]
@@ -401,7 +253,7 @@ Artifacts = tuple[
 class StepConfig:
     """[[steps]]."""
 
-    name: Annotated[str, AfterValidator(_step_name)]
+    name: Annotated[str, AfterValidator(single)]
     agent: AgentConfig = field(default_factory=AgentConfig)
     verifier: VerifierConfig = field(default_factory=VerifierConfig)
     min_reward: float | Mapping[str, float] | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec
 
 from coding_model_project.contained import leaves
-from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.environment.tree import Tree, of_folder
 
 IGNORE_FILE = ".harborignore"
 """File name that applies in tests/ and solution/ of a task or step and below, but nowhere else."""
@@ -19,40 +19,31 @@ _MAX_BYTES = 1 << 30
 """Maximum size of a task's files, which are held in memory; sparse files count in full."""
 
 
+_MAX_DEPTH = 100
 _MAX_PATTERNS = 1_000
 _MAX_STARS = 2
 """Maximum stars in a name, and `**` in a pattern: matching takes time exponential in them."""
 
 
-class Patterns:
-    """The patterns of a .gitignore or .harborignore.
+def _patterns(lines: Sequence[str]) -> GitIgnoreSpec:
+    """Return the patterns of a .harborignore.
 
     Raises:
         ValueError: a line is not a pattern, which the message names, or has many stars.
     """
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        if len(lines) > _MAX_PATTERNS:
-            raise ValueError(f"more than {_MAX_PATTERNS} patterns of files to ignore")
-        for line in lines:
-            names = line.rstrip().split("/")
-            stars = [name.count("*") for name in names if name != "**"]
-            if max(names.count("**"), *stars, 0) > _MAX_STARS:
-                raise ValueError(
-                    f"{line!r}: more than {_MAX_STARS} stars in a name, or more than {_MAX_STARS} `**`"
-                )
-        try:
-            self._spec = GitIgnoreSpec.from_lines(lines)
-        except re.error as error:
-            raise ValueError(f"an invalid pattern of files to ignore: {error}") from error
-
-    def decide(self, path: str) -> bool | None:
-        """Return whether a path is ignored, by the last pattern that matches it; None if none does.
-
-        Args:
-            path: a relative path, with a "/" at the end of a folder's.
-        """
-        return self._spec.check_file(path).include
+    if len(lines) > _MAX_PATTERNS:
+        raise ValueError(f"more than {_MAX_PATTERNS} patterns of files to ignore")
+    for line in lines:
+        names = line.rstrip().split("/")
+        stars = [name.count("*") for name in names if name != "**"]
+        if max(names.count("**"), *stars, 0) > _MAX_STARS:
+            raise ValueError(
+                f"{line!r}: more than {_MAX_STARS} stars in a name, or more than {_MAX_STARS} `**`"
+            )
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except re.error as error:
+        raise ValueError(f"an invalid pattern of files to ignore: {error}") from error
 
 
 class TaskFiles:
@@ -65,7 +56,7 @@ class TaskFiles:
         """
         self.root = root
         self._n_bytes = 0
-        self._specs: dict[Path, Patterns] = {}
+        self._specs: dict[Path, GitIgnoreSpec] = {}
 
     def text(self, path: Path) -> str:
         """Read a file's text.
@@ -87,56 +78,33 @@ class TaskFiles:
         except UnicodeDecodeError as error:
             raise ValueError(f"{shown} is not UTF-8") from error
 
-    def selected(self, folder: Path) -> tuple[Path, ...]:
-        """Return the paths of a folder that go into an environment, relative to it, parents first.
-
-        Lists links without following them.
-        """
-        found: list[Path] = []
-
-        def visit(current: Path) -> None:
-            for path in sorted(current.iterdir()):
-                if self.ignored(path):
-                    continue
-                found.append(path.relative_to(folder))
-                if path.is_dir() and not path.is_symlink():
-                    visit(path)
-
-        if folder.is_dir() and not self.ignored(folder):
-            visit(folder)
-        return tuple(found)
-
     def tree(self, folder: Path) -> Tree:
-        """Return the files of a folder that go into an environment. Raises OSError as `of_files`."""
-        return of_files((str(path), folder / path) for path in self.selected(folder))
-
-    def check_links(self, path: Path) -> None:
-        """Raise if a link at or below `path` is invalid.
+        """Return the files of a folder that go into an environment; links stay links.
 
         Raises:
-            ValueError: it leads out of the task, or to a folder above it, or the task is too large.
+            OSError: one cannot be read.
         """
-        self._check_links(path, path.parent.resolve(), frozenset())
+        if not folder.is_dir() or self.ignored(folder):
+            return Tree()
+        return of_folder(folder, lambda name: not self.ignored(folder / name))
 
-    def _check_links(self, path: Path, parent: Path, above: frozenset[Path]) -> None:
-        """Check a path whose folder resolves to `parent`: only links need to be resolved."""
-        if self._matched(path):
-            return
-        target = path.resolve() if path.is_symlink() else parent / path.name
-        shown = path.relative_to(self.root)
-        if not target.is_relative_to(self.root):
-            raise ValueError(f"{shown} is a link out of the task")
-        if target != path and self._matched(target):
-            return
-        if not path.is_dir():
-            self._n_bytes += path.stat().st_size if path.is_file() else 0
+    def check_links(self, path: Path) -> None:
+        """Raise if a link at or below `path` leads out of the task, or the task is too large.
+
+        Raises:
+            ValueError: it does.
+        """
+        for one in (path, *path.rglob("*")):
+            if self._matched(one):
+                continue
+            shown = one.relative_to(self.root)
+            if leaves(self.root, one):
+                raise ValueError(f"{shown} is a link out of the task")
+            if len(shown.parts) > _MAX_DEPTH:
+                raise ValueError(f"{shown}: more than {_MAX_DEPTH} folders within each other")
+            self._n_bytes += one.stat().st_size if one.is_file() else 0
             if self._n_bytes > _MAX_BYTES:
                 raise ValueError(f"{shown}: the task's files have more than {_MAX_BYTES} bytes")
-            return
-        if target in above:
-            raise ValueError(f"{shown} is a link to a folder above it")
-        for child in path.iterdir():
-            self._check_links(child, target, above | {target})
 
     def ignored(self, path: Path) -> bool:
         """Return whether .harborignore excludes a path, or the target of a link there."""
@@ -163,16 +131,16 @@ class TaskFiles:
         """Return whether a path is ignored, by the last matching pattern of the innermost folder."""
         for folder in reversed(folders):
             shown = path.relative_to(folder).as_posix() + ("/" if path.is_dir() else "")
-            decision = self._spec(folder).decide(shown)
+            decision = self._spec(folder).check_file(shown).include
             if decision is not None:
                 return decision
         return False
 
-    def _spec(self, folder: Path) -> Patterns:
+    def _spec(self, folder: Path) -> GitIgnoreSpec:
         if folder not in self._specs:
             file = folder / IGNORE_FILE
             text = self.text(file) if file.is_symlink() or file.exists() else ""
-            self._specs[folder] = Patterns(text.splitlines())
+            self._specs[folder] = _patterns(text.splitlines())
         return self._specs[folder]
 
 

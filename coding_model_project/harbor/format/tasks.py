@@ -11,21 +11,18 @@ Supported layouts:
 
 from __future__ import annotations
 
-import gzip
-import os
 import re
-import shutil
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from coding_model_project.contained import file_name
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.harbor.environment.tree import from_tar, in_folder, keep, of_files, to_tar
+from coding_model_project.harbor.environment.tree import from_tar, keep
 from coding_model_project.harbor.failures import InvalidTask
 from coding_model_project.harbor.format.task import (
     CONFIG_FILE,
@@ -37,9 +34,6 @@ from coding_model_project.harbor.format.task import (
 
 _DEEPEST = 4
 """Maximum folders between a root and a task, as for a published package in Harbor's cache."""
-
-_RESULTS = ("config.json", "result.json")
-"""Files of a job's folder and of a trial's."""
 
 _PARTS = ("environment", "solution", "steps", "tests")
 """Folders of a task, which contain no other task."""
@@ -86,7 +80,7 @@ def _task_folders(
         results = [one for one, tasks in below.items() if not tasks and _holds_results(one)]
         if results == inner or _is_result(path):
             raise ConfigError(
-                f"{path}: holds results of jobs and no Harbor task; read them with `harbor results`"
+                f"{path}: holds results of jobs and no Harbor task; `harbor view` shows them"
             )
         for one in results:
             del below[one]
@@ -102,13 +96,13 @@ def _task_folders(
 
 def _holds_results(path: Path) -> bool:
     """Return whether a folder without tasks is a job's or a trial's, or contains one."""
-    return _is_result(path) or any(
-        _is_result(below) or any(map(_is_result, _subfolders(below))) for below in _subfolders(path)
-    )
+    found = (one for depth in ("", "*/", "*/*/") for one in path.glob(f"{depth}result.json"))
+    return any(_is_result(one.parent) for one in found)
 
 
 def _is_result(path: Path) -> bool:
-    return not _is_task(path) and all((path / name).is_file() for name in _RESULTS)
+    names = ("config.json", "result.json")
+    return not _is_task(path) and all((path / name).is_file() for name in names)
 
 
 def _is_task(path: Path) -> bool:
@@ -214,27 +208,25 @@ def unpacked(file: Path, say: Callable[[str], None] | None = None) -> Path:
     from coding_model_project.data.files import file_hash
     from coding_model_project.data.loaders.files import read_rows
 
+    target = file.with_name(f"{file.name}.{file_hash(file)[:12]}")
+    if target.is_dir():
+        return target
     try:
-        target = file.with_name(f"{file.name}.{file_hash(file)[:12]}")
-        if target.is_dir():
-            return target
-        partial = Path(mkdtemp(prefix=f".{file.name}.", dir=file.parent))
-    except OSError as error:
-        raise ConfigError(f"{file}: its tasks cannot be unpacked beside it: {error}") from error
-    try:
-        for where, row in read_rows(file, COLUMNS):
-            if not isinstance(row, dict) or not row.keys() >= set(COLUMNS):
-                raise DataError(f"{where}: expected the columns {' and '.join(COLUMNS)}")
-            _unpack(partial, str(row["path"]), row["task_binary"], where, say)
-        partial.chmod(0o755)
-        partial.rename(target)
+        with TemporaryDirectory(
+            prefix=f".{file.name}.", dir=file.parent, ignore_cleanup_errors=True
+        ) as made:
+            partial = Path(made)
+            for where, row in read_rows(file, COLUMNS):
+                if not isinstance(row, dict) or not row.keys() >= set(COLUMNS):
+                    raise DataError(f"{where}: expected the columns {' and '.join(COLUMNS)}")
+                _unpack(partial, str(row["path"]), row["task_binary"], where, say)
+            partial.chmod(0o755)
+            partial.rename(target)
     except (DataError, OSError) as error:
         if not target.is_dir():  # another process may have been first
             raise ConfigError(
-                f"{file}: expected a Parquet file of Harbor tasks: {error}"
+                f"{file}: expected a Parquet file of Harbor tasks, to unpack beside it: {error}"
             ) from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return target
 
 
@@ -271,27 +263,3 @@ def _plain(packed: bytes) -> bytes:
     if not unzip.eof:
         raise DataError(f"it is cut off, or unpacks to more than {_MAX_TASK_BYTES:,} bytes")
     return plain
-
-
-def pack(tasks: Iterable[Task], file: Path) -> int:
-    """Write tasks to a new Parquet file, and return their number. The same tasks give the same rows.
-
-    Raises:
-        ConfigError: the file exists, or cannot be written.
-    """
-    import duckdb
-
-    if file.exists():
-        raise ConfigError(f"--out={file}: exists; pass a new file")
-    with duckdb.connect(config={"threads": 1}) as connection:
-        connection.execute("CREATE TABLE tasks (path VARCHAR, task_binary BLOB)")
-        n_tasks = 0
-        for task in tasks:
-            packed = gzip.compress(to_tar(of_files(in_folder(task.path)).safe()), mtime=0)
-            connection.execute("INSERT INTO tasks VALUES (?, ?)", [task.label, packed])
-            n_tasks += 1
-        try:
-            connection.table("tasks").write_parquet(os.fspath(file))
-        except duckdb.Error as error:
-            raise ConfigError(f"--out={file}: cannot be written: {error}") from error
-    return n_tasks

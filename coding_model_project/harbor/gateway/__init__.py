@@ -6,7 +6,7 @@
     session    one sample's agent: its limits, its replies, its shell; `harbor.evaluation` has a session
                with served models
     serving    the routes, and uvicorn in the running event loop, on loopback or on a room's socket
-    gateway_agent   agents that work on a task: a command on the host or in the room, or a Python object
+    gateway_agent   agents that work on a task: a command on the host or in the room
 
 This package does not import verl: `verl_ext` implements `session.Policy` and `session.Codec`.
 """

@@ -34,8 +34,8 @@ class Chat(requests.Exchange):
     """True if a stream ends with a usage chunk."""
 
     @classmethod
-    def read(cls, body: bytes, *, wishes: bool) -> Chat:
-        reading = Reading(body, wishes=wishes)
+    def read(cls, body: bytes) -> Chat:
+        reading = Reading(body)
         if reading.get("n") not in (None, 1):
             raise wrong("n", "must be 1: each sample has its own agent")
         if reading.get("modalities") not in (None, ["text"]):

@@ -1,4 +1,4 @@
-"""Agents that work on a Harbor task through the gateway: a host command, a room command or an object.
+"""Agents that work on a Harbor task through the gateway: a command on the host or in the room.
 
 The verifier judges an agent's work however the agent ends: a crash, a hang or a reached limit is an
 `AgentEnding`. An infrastructure failure raises instead.
@@ -10,14 +10,11 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
 
-from coding_model_project.config_key import named_callable
-from coding_model_project.errors import CodingModelError, ConfigError, HarborError
-from coding_model_project.harbor.agents import Agent, AgentTimeoutError, NonZeroAgentExitCodeError
+from coding_model_project.errors import ConfigError, HarborError
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.environment.calls import calling
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
@@ -35,7 +32,6 @@ ROOM_PORT = 8321
 _IN_ROOM = "/tmp/agent"
 _TASK_FILE, _CODEX_HOME, _CODEX_FILE = "TASK.md", "codex", "codex/config.toml"
 _TAIL_CHARS = 1000
-_AGENT_ERRORS = (AgentTimeoutError, NonZeroAgentExitCodeError)
 
 
 Exit = tuple[int, str]
@@ -50,7 +46,7 @@ class Work:
     session: AgentSession
     ending: AgentEnding | None = None
     said: str = ""
-    """The end of its output, or its exception."""
+    """The end of its output."""
     exit_code: int | None = None
     seconds: float = 0.0
 
@@ -96,7 +92,7 @@ class GatewayAgent:
     async def _work(self, work: Work, task: Task, step: Step, environment: Environment) -> None:
         """Run the agent until it ends, has no replies or time left, or the infrastructure fails."""
         in_room = self.config.place is AgentPlace.room
-        kind = self._object if self.config.factory else self._in_room if in_room else self._on_host
+        kind = self._in_room if in_room else self._on_host
         running = asyncio.ensure_future(kind(work, task, step, environment))
         over = asyncio.ensure_future(work.session.over.wait())
         try:
@@ -112,44 +108,25 @@ class GatewayAgent:
             return
         if running.cancelled():
             return  # `run` raises the session's failure, or notes that the replies are used up
-        error = running.exception()
-        ours = isinstance(error, CodingModelError) and not isinstance(error, _AGENT_ERRORS)
-        if error is None:
-            work.exit_code, output = running.result()
-            work.said = output[-_TAIL_CHARS:]
-            work.ending = AgentEnding.crashed if work.exit_code else AgentEnding.done
-        elif ours or not isinstance(error, Exception):  # else it is the agent's
-            raise error
-        else:
-            work.said = f"{type(error).__name__}: {error}"[-_TAIL_CHARS:]
-            late = isinstance(error, AgentTimeoutError)
-            work.ending = AgentEnding.time if late else AgentEnding.crashed
+        work.exit_code, output = running.result()
+        work.said = output[-_TAIL_CHARS:]
+        work.ending = AgentEnding.crashed if work.exit_code else AgentEnding.done
 
-    # ── the three kinds ───────────────────────────────────────────────────────────────────────────
-
-    async def _object(self, work: Work, task: Task, step: Step, environment: Environment) -> Exit:
-        assert self.config.factory is not None
-        lent = _Lent(environment)
-        with self.gateway.open(work.session) as url:
-            agent: Agent = factory_of(self.config.factory)(base_url=url, api_key=work.session.key)
-            working = asyncio.ensure_future(agent.run(task, step, cast(Environment, lent)))
-            try:
-                await asyncio.shield(working)
-            finally:  # the agent may ignore its cancellation
-                lent.take_back()
-                working.cancel()
-        return 0, ""
+    # ── the two places ────────────────────────────────────────────────────────────────────────────
 
     async def _on_host(self, work: Work, task: Task, step: Step, _: Environment) -> Exit:
         config = self.config
         assert config.command is not None
-        with self.gateway.open(work.session) as url, TemporaryDirectory(prefix="agent-") as own:
-            Path(own, _TASK_FILE).write_text(step.instruction, "utf-8", "replace")
-            Path(own, _CODEX_HOME).mkdir()
-            Path(own, _CODEX_FILE).write_text(_codex(url, work.session))
-            env = {**_variables(url, work.session, own, task), "TMPDIR": own, **config.env}
-            cwd = Path(config.folder) if config.folder else Path(own)
-            return await _run_here(config.command, cwd=cwd, env=env)
+        try:
+            with self.gateway.open(work.session) as url, TemporaryDirectory(prefix="agent-") as own:
+                Path(own, _TASK_FILE).write_text(step.instruction, "utf-8", "replace")
+                Path(own, _CODEX_HOME).mkdir()
+                Path(own, _CODEX_FILE).write_text(_codex(url, work.session))
+                env = {**_variables(url, work.session, own, task), "TMPDIR": own, **config.env}
+                cwd = Path(config.folder) if config.folder else Path(own)
+                return await _run_here(config.command, cwd=cwd, env=env)
+        except OSError as error:
+            raise HarborError(f"the agent's command cannot be started: {error}") from error
 
     async def _in_room(self, work: Work, task: Task, step: Step, environment: Environment) -> Exit:
         config = self.config
@@ -181,26 +158,10 @@ class GatewayAgent:
         return ended.exit_code or int(bool(killed)), killed + ended.stdout.strip()
 
 
-class _Lent:
-    """An environment lent to a Python agent; calls fail after the agent's time is over."""
-
-    def __init__(self, environment: Environment) -> None:
-        self._environment: Environment | None = environment
-
-    def take_back(self) -> None:
-        """Reject all further calls."""
-        self._environment = None
-
-    def __getattr__(self, name: str) -> Any:
-        if self._environment is None:
-            raise HarborError("the agent timed out; its environment now belongs to the verifier")
-        return getattr(self._environment, name)
-
-
 def _variables(url: str, session: AgentSession, folder: str, task: Task) -> dict[str, str]:
     offered, variables = task.config.environment, dict[str, str]()
     if offered.mcp_servers:
-        variables["MCP_SERVERS"] = json.dumps([asdict(one) for one in offered.mcp_servers])
+        variables["MCP_SERVERS"] = json.dumps(offered.mcp_servers)
     if offered.skills_dir:
         variables["SKILLS_DIR"] = offered.skills_dir
     return {
@@ -225,15 +186,6 @@ def _codex(url: str, session: AgentSession) -> str:
     provider = f'{{name = "gateway", base_url = "{url}", {key}, {wire}}}'
     model = f'model = "{MODEL}"\nmodel_context_window = {session.limits.context_tokens}\n'
     return f'{model}model_provider = "gateway"\nmodel_providers.gateway = {provider}\n'
-
-
-def factory_of(name: str) -> Any:
-    """Return the callable that makes agents.
-
-    Raises:
-        ConfigError: the name does not resolve, or its value cannot be called.
-    """
-    return named_callable("coding.agent.factory", name, "package.module:Factory")
 
 
 _INHERITED = (

@@ -35,14 +35,14 @@ class Messages(requests.Exchange):
     """See `requests.Exchange`."""
 
     @classmethod
-    def read(cls, body: bytes, *, wishes: bool) -> Messages:
-        reading = Reading(body, wishes=wishes)
+    def read(cls, body: bytes) -> Messages:
+        reading = Reading(body)
         reading.refuse(_REFUSED)
         choice = reading.get("tool_choice") or {"type": None}
         kind = choice.get("type") if isinstance(choice, dict) else choice
         output = reading.given.get("output_config")
         if reading.get("output_format") or (isinstance(output, dict) and output.get("format")):
-            reading.wish("output_config.format", "must be left out: the policy samples freely")
+            reading.ignored.add("output_config.format")
         stream = reading.flag("stream")
         ask = reading.ask(
             _messages(reading),

@@ -23,24 +23,16 @@ from typing import Any
 from coding_model_project import strict_json
 from coding_model_project.episodes.tool_calls import split_thought
 from coding_model_project.harbor.gateway.requests import Answer, Ask, Ended, Message
-from coding_model_project.harbor.harbor_config import History
 
 _DIGEST_BYTES = 16
 _SAME_IDS, _SAME_TEXT, _BEGINNING = 3, 2, 1
 _Seen = tuple[frozenset[str], list[tuple[str, str]], list[str], str, list[str]]
 
 
-def best(sent: Message, turns: Sequence[Turn], history: History) -> tuple[Turn, str] | None:
+def best(sent: Message, turns: Sequence[Turn]) -> tuple[Turn, str] | None:
     """Return the turn whose reply an assistant's message is most likely to be, the latest of equal ones,
     and the text that the client added to it.
-
-    Args:
-        history: `sent` accepts only replies whose thought, text and calls are unchanged.
     """
-    if history is History.sent:
-        same = identity(sent)
-        exact = [one for one in turns if identity(one.answer.message) == same]
-        return (exact[-1], "") if exact else None
     seen = _seen(sent)  # once: it may be long
     ranked = [(rank, one) for one in reversed(turns) if (rank := _rank(seen, one)) is not None]
     if not ranked:
@@ -223,14 +215,9 @@ class Trajectory:
 
 
 class Recorder:
-    """The turns of one agent.
+    """The turns of one agent."""
 
-    Args:
-        history: what counts as a recorded reply, see `coding.agent.history`.
-    """
-
-    def __init__(self, history: History = History.recorded) -> None:
-        self._history = history
+    def __init__(self) -> None:
         self._replies: dict[bytes, list[Turn]] = {}
         """The turns that replied to a conversation, by its digest."""
         self.turns: list[Turn] = []
@@ -243,7 +230,7 @@ class Recorder:
         for sent in ask.messages:
             found = None
             if sent["role"] == "assistant":
-                found = best(sent, self._replies.get(at, ()), self._history)
+                found = best(sent, self._replies.get(at, ()))
             turn, added = found or (None, "")
             messages.append(sent if turn is None else turn.answer.message)
             at = digest(at, identity(messages[-1]))

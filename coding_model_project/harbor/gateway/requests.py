@@ -125,11 +125,8 @@ class Exchange(ABC):
 
     @classmethod
     @abstractmethod
-    def read(cls, body: bytes, *, wishes: bool) -> Self:
+    def read(cls, body: bytes) -> Self:
         """Read a request's body.
-
-        Args:
-            wishes: see `Reading.wish`.
 
         Raises:
             RequestError: it is malformed, or uses an unsupported option.
@@ -161,14 +158,13 @@ class Reading:
 
     Args:
         body: the request's body. Half a surrogate pair in it becomes U+FFFD.
-        wishes: True accepts options that the policy cannot be held to; see `wish`.
 
     Raises:
         RequestError: it is not a JSON object. All methods raise it for a malformed field.
     """
 
-    def __init__(self, body: bytes, *, wishes: bool) -> None:
-        self.given, self._wishes = read_object(body), wishes
+    def __init__(self, body: bytes) -> None:
+        self.given = read_object(body)
         self._read, self.ignored = {"model"}, set[str]()
 
     def get(self, name: str) -> Any:
@@ -183,21 +179,15 @@ class Reading:
                 if self.get(name):
                     raise wrong(name, f"is not supported: {reason}")
 
-    def wish(self, name: str, problem: str, noted: str | None = None) -> None:
-        """Accept an option as a wish, which the policy need not fulfil and the client has to check."""
-        if not self._wishes:
-            raise wrong(name, f"{problem}; coding.agent.wishes=true (--wishes) takes it as a wish")
-        self.ignored.add(noted or name)
-
     def text_only(self, form: Any, name: str) -> None:
-        """Check the format of a reply, which is text."""
+        """Note a demanded format of the reply, which the policy cannot be held to: the client checks."""
         if form is not None and not (isinstance(form, dict) and form.get("type") == "text"):
-            self.wish(name, 'must be {"type": "text"}')
+            self.ignored.add(name)
 
     def calls_tools(self, choice: Any) -> bool:
-        """Return whether the reply may call tools."""
+        """Return whether the reply may call tools. The policy cannot be held to a demanded call."""
         if choice not in (None, "auto", "none"):
-            self.wish("tool_choice", "must be auto or none: the model decides")
+            self.ignored.add("tool_choice")
         return choice != "none"
 
     def content(self, given: Any, where: str) -> str:
@@ -209,12 +199,13 @@ class Reading:
         texts = []
         for at, part in enumerate(given):
             kind = part.get("type") if isinstance(part, dict) else None
-            if isinstance(kind, str) and kind in _TEXTS:
+            if not isinstance(kind, str):
+                raise wrong(f"{where}[{at}].type", "must be the type of a part, such as text")
+            if kind in _TEXTS:
                 texts.append(text_of(part.get("text", part.get(kind)), f"{where}[{at}].text"))
                 continue
-            problem = f"must be text, not {kind!r:.60}: the model reads text only"
-            self.wish(f"{where}[{at}].type", problem, noted=str(kind))
-            texts.append(f"[{kind!s:.40} left out: the model reads text only]")
+            self.ignored.add(kind)
+            texts.append(f"[{kind:.40} left out: the model reads text only]")
         return "\n".join(texts)
 
     def whole_number(self, *names: str) -> int | None:

@@ -49,8 +49,8 @@ class Responses(requests.Exchange):
     """Of a stream's events."""
 
     @classmethod
-    def read(cls, body: bytes, *, wishes: bool) -> Responses:
-        reading = Reading(body, wishes=wishes)
+    def read(cls, body: bytes) -> Responses:
+        reading = Reading(body)
         reading.refuse(_REFUSED)
         text = reading.given.get("text")
         reading.text_only(text.get("format") if isinstance(text, dict) else None, "text.format")

@@ -67,7 +67,7 @@ def make_app(sessions: Sessions, *, max_bytes: int) -> Starlette:
         session = _session_of(sessions, request)
         session.admit()
         body = await _body(request, max_bytes)
-        return session, form.read(body, wishes=session.wishes)
+        return session, form.read(body)
 
     def answers(form: type[Exchange]) -> Endpoint:
         async def answer(request: Request) -> Response:

@@ -25,7 +25,7 @@ from coding_model_project.harbor.gateway.requests import (
     RequestError,
     read_reply,
 )
-from coding_model_project.harbor.harbor_config import AgentEnding, History
+from coding_model_project.harbor.harbor_config import AgentEnding
 
 _KEY_BYTES = 32
 _REQUESTS_PER_TURN, _MORE_REQUESTS = 4, 100
@@ -77,8 +77,6 @@ class AgentSession(ABC):
     Args:
         environment: where /v1/shell runs commands; None disables it.
         user: the user of these commands.
-        history: see `coding.agent.history`.
-        wishes: see `coding.agent.wishes`.
     """
 
     def __init__(
@@ -87,12 +85,10 @@ class AgentSession(ABC):
         *,
         environment: Environment | None = None,
         user: str | int | None = None,
-        history: History = History.recorded,
-        wishes: bool = True,
     ) -> None:
         self.key = secrets.token_urlsafe(_KEY_BYTES)
-        self.limits, self.wishes = limits, wishes
-        self.recorder = Recorder(history)
+        self.limits = limits
+        self.recorder = Recorder()
         self.failure: CodingModelError | None = None
         """An infrastructure failure, after which nothing is known about the agent."""
         self.over = asyncio.Event()

@@ -6,7 +6,7 @@ The base models are the original benchmark's, and a tiny one for machines withou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
@@ -76,13 +76,13 @@ _VALIDATION_SHARE, _MOST_VALIDATION = 10, 200
 """Every tenth training problem, and at most 200, become validation problems if there are none."""
 
 
-def check_data_files(paths: Mapping[str, str], asked: Iterable[Benchmark]) -> None:
-    """Raise if a file is given for a data set that no benchmark reads.
+def check_data_files(paths: Mapping[str, str], asked: Benchmark) -> None:
+    """Raise if a file is given for a data set that a benchmark does not read.
 
     Raises:
         ConfigError: it is; the message lists the names that are read.
     """
-    read = [name for one in asked for name in (one.test, *one.context)]
+    read = (asked.test, *asked.context)
     known = dict.fromkeys([*read, *filter(None, map(_whole_set, read))])
     for name in paths:
         if name not in known:

@@ -6,13 +6,14 @@ the endpoint is unreachable or answers anything else, the verdict is missing, an
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import httpx
+from pydantic import BaseModel
 
 from coding_model_project.errors import ConfigError
+from coding_model_project.harbor.environment.tree import bounded
 from coding_model_project.harbor.posttrain.left_files import Left
 from coding_model_project.harbor.posttrain.submission import JudgeError, Judgement, Verdict
 from coding_model_project.http import bearer
@@ -66,6 +67,14 @@ class Endpoint:
         return cls(url=url.rstrip("/"), model=model, key=environ.get(KEY) or None)
 
 
+class _Answer(BaseModel, strict=True):
+    """The requested form of an answer."""
+
+    contamination: bool
+    disallowed_model: bool
+    reason: str = ""
+
+
 def judge(endpoint: Endpoint, files: Sequence[Left], *, model: str, benchmark: str) -> Judgement:
     """Ask the language model for a verdict.
 
@@ -73,44 +82,31 @@ def judge(endpoint: Endpoint, files: Sequence[Left], *, model: str, benchmark: s
         JudgeError: it gave none.
     """
     prompt = _TASK.format(model=model, benchmark=benchmark) + "\n" + _shown(files)
-    answer = _verdict(_answer(endpoint, prompt))
-    reasons = [
-        f"{what}: {answer['reason']}"
-        for key, what in (("contamination", "contamination"), ("disallowed_model", "another model"))
-        if answer[key]
-    ]
+    answer = _answer(endpoint, prompt)
+    found = {"contamination": answer.contamination, "another model": answer.disallowed_model}
+    reason = _one_line(answer.reason)
+    reasons = tuple(f"{what}: {reason}" for what, is_so in found.items() if is_so)
     return Judgement(
         judge=JUDGE,
         verdict=Verdict.rejected if reasons else Verdict.accepted,
-        reasons=tuple(reasons),
-        details={"model": endpoint.model, **answer},
+        reasons=reasons,
+        details={"model": endpoint.model, **answer.model_dump(), "reason": reason},
     )
 
 
 def _shown(files: Sequence[Left]) -> str:
     """Return the files' text, code first, up to `MOST_CHARS` characters."""
-    ordered = sorted(files, key=lambda one: (not one.path.endswith(_CODE), one.path))
     parts: list[str] = []
-    left = MOST_CHARS
-    for file in ordered:
-        text = file.text if not file.weights else "(weights)"
+    for file in sorted(files, key=lambda one: (not one.path.endswith(_CODE), one.path)):
+        text = "(weights)" if file.weights else file.text
         if file.unread is not None:
             text = f"(not read: {file.unread})"
-        if len(text) > _MOST_OF_ONE:
-            half = _MOST_OF_ONE // 2
-            text = f"{text[:half]}\n[… {len(text) - _MOST_OF_ONE} characters …]\n{text[-half:]}"
-        part = f"=== {file.path}\n{text}\n"
-        if len(part) > left:
-            parts.append(f"=== {file.path}: left out\n"[:left])
-            part = ""
-        parts.append(part)
-        left -= len(parts[-1])
-        if left <= 0:
-            break
-    return "".join(parts)
+        parts.append(f"=== {file.path}\n{bounded(text, _MOST_OF_ONE)}\n")
+    return "".join(parts)[:MOST_CHARS]
 
 
-def _answer(endpoint: Endpoint, prompt: str) -> str:
+def _answer(endpoint: Endpoint, prompt: str) -> _Answer:
+    """Return the verdict that the model's answer is or ends with."""
     messages = [{"role": "user", "content": prompt}]
     body = {"model": endpoint.model, "temperature": 0, "messages": messages}
     try:
@@ -124,29 +120,12 @@ def _answer(endpoint: Endpoint, prompt: str) -> str:
         raise JudgeError(f"{endpoint.url} does not answer: {_one_line(str(error))}") from error
     try:
         text = answered.json()["choices"][0]["message"]["content"]
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
+        return _Answer.model_validate_json(text[text.rfind("{") : text.rfind("}") + 1])
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise JudgeError(
-            f"{endpoint.url}: expected a chat completion, got {_one_line(answered.text)!r}"
+            f"{endpoint.url}: expected a chat completion with a verdict in the requested form, got "
+            f"{_one_line(answered.text)!r}"
         ) from error
-    if not isinstance(text, str):
-        raise JudgeError(f"{endpoint.url}: the completion has no text")
-    return text
-
-
-def _verdict(text: str) -> dict[str, object]:
-    """Parse the JSON object that the answer is or ends with."""
-    start, end = text.rfind("{"), text.rfind("}")
-    try:
-        answer = json.loads(text[start : end + 1])
-        contamination, other = answer["contamination"], answer["disallowed_model"]
-        if not (isinstance(contamination, bool) and isinstance(other, bool)):
-            raise TypeError("no true or false")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise JudgeError(
-            f"the judge's answer is not a verdict in the requested form: {_one_line(text)!r}"
-        ) from error
-    reason = _one_line(str(answer.get("reason", "")))
-    return {"contamination": contamination, "disallowed_model": other, "reason": reason}
 
 
 def _one_line(text: str) -> str:

@@ -63,12 +63,6 @@ _MOST_JSON = 64 << 20
 _CODE_KEYS = ("auto_map", "custom_pipelines", "quantization_config", "trust_remote_code")
 """Keys of config.json that make a library load other code or other weights."""
 
-_SHAPE_KEYS = """
-model_type architectures vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads
-num_key_value_heads head_dim tie_word_embeddings
-"""
-"""Keys of config.json that must equal the base model's where both have them."""
-
 
 class Unfit(Exception):
     """A submission that cannot be evaluated. The message is the reason."""
@@ -249,17 +243,10 @@ def judge(submitted: Model, base: Path, siblings: Mapping[str, Mapping[str, str]
     """
     try:
         original = open_model(base)
-        tensors, vocabulary = dict(original.tensors()), _vocabulary(base)
+        tensors = dict(original.tensors())
     except Unfit as error:
         raise JudgeError(f"the base model {base} cannot be read: {error}") from error
-    reasons, own = _shape_reasons(submitted, original), _vocabulary(submitted.folder)
-    # A missing tokenizer counts as the base model's.
-    if own is not None and vocabulary is not None and own != vocabulary:
-        reasons.append(
-            f"the tokenizer differs from the base model's in {len(own ^ vocabulary)} tokens"
-        )
-    distances, more = _distances(submitted, original, tensors, siblings)
-    reasons += more
+    distances, reasons = _distances(submitted, original, tensors, siblings)
     total = sum(one["parameters"] for one in distances) or 1
     cosine = sum(one["cosine"] * one["parameters"] for one in distances) / total
     turned = sum(one["parameters"] for one in distances if one["cosine"] < MIN_TENSOR_COSINE)
@@ -287,30 +274,6 @@ def judge(submitted: Model, base: Path, siblings: Mapping[str, Mapping[str, str]
             "least_alike": distances[:_WORST],
         },
     )
-
-
-def _shape_reasons(submitted: Model, base: Model) -> list[str]:
-    return [
-        f"config.json: {key}={submitted.config[key]!r}, the base model's is {base.config[key]!r}"
-        for key in _SHAPE_KEYS.split()
-        if key in submitted.config
-        and key in base.config
-        and submitted.config[key] != base.config[key]
-    ]
-
-
-def _vocabulary(folder: Path) -> set[tuple[str, int]] | None:
-    try:
-        content = json.loads((folder / "tokenizer.json").read_bytes())
-        known = content["model"]["vocab"]
-        pairs = (
-            known.items() if isinstance(known, dict) else ((w, i) for i, (w, _) in enumerate(known))
-        )
-        return {(str(word), int(number)) for word, number in pairs}
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Unfit(f"tokenizer.json cannot be read: {error}") from error
 
 
 def _distances(

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from coding_model_project.contained import UnsafeNameError, below
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import ImageError, NeedsContainer
-from coding_model_project.harbor.environment.tree import Tree, in_folder, of_files
+from coding_model_project.harbor.environment.tree import Tree, of_folder
 
 _BASES = re.compile(r"(docker\.io/)?(library/)?(debian|ubuntu|python)(:[\w.-]+)?(@sha256:\w+)?")
 """Images that this machine's system stands in for. Versions are this machine's."""
@@ -109,7 +109,7 @@ def read_image(folder: Path, docker_image: str | None = None) -> Image:
     dockerfile = folder / "Dockerfile"
     if docker_image is not None and not dockerfile.exists():
         note = _stand_in(docker_image, "environment.docker_image")
-        files = Lay(path=".", files=of_files(in_folder(folder)))
+        files = Lay(path=".", files=of_folder(folder))
         return Image(steps=(files,), notes=(note,))
     if (folder / ".dockerignore").exists():
         raise NeedsContainer(f"{folder / '.dockerignore'}: rooms copy files that it leaves out")
@@ -131,7 +131,7 @@ def _instructions(path: Path) -> Iterator[Instruction]:
     """
     try:
         lines = tree.read(str(path), _MAX_TEXT).decode("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError, tree.TooLarge) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise ImageError(f"{path}: {error}") from error
     begins, joined = 0, ""
     for number, line in enumerate([*lines, ""], start=1):
@@ -207,15 +207,12 @@ def _copied(one: Instruction, words: list[str], made: Image, folder: Path) -> La
     target = PurePosixPath(_path(one, made, destination))
     laid = {step.path for step in made.steps if isinstance(step, Lay)}
     into = destination.endswith("/") or len(sources) > 1 or str(target) in {"/", *laid}
-    files: list[tuple[str, Path]] = []
+    files = Tree()
     for source in sources:
         path = _source(one, source, folder)
-        if path.is_dir():
-            files += (((target / name).as_posix().lstrip("/"), at) for name, at in in_folder(path))
-        else:
-            name = target / path.name if into else target
-            files.append((name.as_posix().lstrip("/"), path))
-    return Lay(path="/", files=of_files(files))
+        at = target / path.name if into and not path.is_dir() else target
+        files += of_folder(path).moved(at.as_posix().lstrip("/"))
+    return Lay(path="/", files=files)
 
 
 def _source(one: Instruction, source: str, folder: Path) -> Path:

@@ -207,12 +207,13 @@ class _Phase:
                     content = tree.read(request["path"], request["max_bytes"])
                 case "pack" | "changes" as kind:
                     own = {os.stat(path).st_dev for path in ("/", "/etc")}
+                    only = request.get("only")
                     packed = tree.pack(
                         request.get("path", "/"),
                         request["max_bytes"],
                         request["max_entries"],
                         devices=own if kind == "changes" else None,
-                        only=request.get("only"),
+                        keeps=None if only is None else lambda name: name.split("/")[0] in only,
                     )
                     entries, content = packed.frame()
                     answer = {"entries": entries}
@@ -228,7 +229,7 @@ class _Phase:
                     return  # the command had already ended; nobody waits for an answer
                 case unknown:
                     raise ValueError(f"no request {unknown!r}")
-        except (OSError, tree.TooLarge) as error:
+        except OSError as error:
             answer = _failure(error)
         frames.send(self._channel, answer, content)
 

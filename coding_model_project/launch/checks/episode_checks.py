@@ -30,8 +30,7 @@ def has_episodes(config: DictConfig) -> bool:
 
 def has_agent(config: DictConfig) -> bool:
     """Return whether an agent at the gateway makes the samples (`gateway_loop`)."""
-    agent = config.coding.agent
-    return agent.command is not None or agent.factory is not None
+    return config.coding.agent.command is not None
 
 
 def has_bash(config: DictConfig) -> bool:
@@ -89,15 +88,9 @@ def _check_share(config: DictConfig, key: str, given: int | None, tokens: int) -
 
 
 def _check_agent(config: DictConfig) -> None:
-    agent = config.coding.agent
-    if agent.command is not None and agent.factory is not None:
-        raise ConfigError("coding.agent.command and coding.agent.factory: set one of them")
-    if agent.folder is not None and not Path(agent.folder).expanduser().is_dir():
-        raise ConfigError(f"coding.agent.folder={agent.folder}: no such folder")
-    if agent.factory is not None:
-        from coding_model_project.harbor.gateway.gateway_agent import factory_of
-
-        factory_of(agent.factory)
+    folder = config.coding.agent.folder
+    if folder is not None and not Path(folder).expanduser().is_dir():
+        raise ConfigError(f"coding.agent.folder={folder}: no such folder")
 
 
 def check_problems(config: DictConfig, problems: Iterable[Problem]) -> None:

@@ -108,7 +108,6 @@ def _kinds(config: DictConfig) -> set[str]:
     }
     if "actor_rollout_ref" in config:
         agent, of_agent = config.coding.agent, episode_checks.has_agent(config)
-        in_room = of_agent and agent.place == AgentPlace.room
         mode, staleness = mode_of(config)
         lora = bool(value("actor_rollout_ref.model.lora_rank"))
         found |= {
@@ -119,8 +118,7 @@ def _kinds(config: DictConfig) -> set[str]:
             "stale": mode.asynchronous and staleness > 0,
             "separate": mode is TrainingMode.separate_async,
             "agentic": of_agent or episode_checks.has_bash(config),
-            "agent_in_room": in_room and agent.factory is None,
-            "agent_in_python": of_agent and agent.factory is not None,
+            "agent_in_room": of_agent and agent.place == AgentPlace.room,
             "conversations": of_agent and agent.train != Trained.main and agent.conversations > 1,
         }
     return {name for name, is_one in found.items() if is_one}

@@ -94,8 +94,6 @@ class GatewayLoop(RunLoop[_Place]):
                 place.limits,
                 environment=environment,
                 user=user,
-                history=place.agent.history,
-                wishes=place.agent.wishes,
             )
 
         agent = GatewayAgent(config=place.agent, gateway=await place.gateway(), begin=begin)

@@ -20,10 +20,10 @@ def weights(seed=0):
     return found | {"norm.weight": np.ones(16, dtype=np.float32)}
 
 
-def write_model(folder, tensors=None, config=None, tokenizer=None):
+def write_model(folder, tensors=None, config=None):
     """Write a model's folder. Returns it."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file(weights() if tensors is None else tensors, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps({**CONFIG, **(config or {})}))
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer or TOKENIZER))
+    (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
     return folder

@@ -30,7 +30,7 @@ from coding_model_project.harbor.environment.base import (
 from coding_model_project.harbor.environment.container import Container, Engine, is_unreachable
 from coding_model_project.harbor.environment.containers import ContainerEnvironments
 from coding_model_project.harbor.environment.definition import one_network
-from coding_model_project.harbor.environment.tree import Tree, from_tar, of_bytes, of_files, to_tar
+from coding_model_project.harbor.environment.tree import Tree, from_tar, of_bytes, of_folder, to_tar
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
 from coding_model_project.harbor.trial import Trials
@@ -55,7 +55,7 @@ def test_trees_travel_as_tar_files(tmp_path):
     (tmp_path / "a" / "b" / ("long" * 40)).write_bytes(b"\0\xff" * 400)
     (tmp_path / "a" / "run").touch(mode=0o755)
     (tmp_path / "a" / "link").symlink_to("/elsewhere")
-    tree = of_files((str(path.relative_to(tmp_path)), path) for path in sorted(tmp_path.rglob("*")))
+    tree = of_folder(tmp_path)
     assert from_tar(to_tar(tree), 1 << 20) == tree
 
 

@@ -144,7 +144,7 @@ BAD = [
 
 async def test_a_bad_request_is_one_line_in_openais_format_and_costs_no_reply():
     limits = Limits(prompt_tokens=1000, response_tokens=1000, context_tokens=2000)
-    async with Served("ok", limits=limits, wishes=False) as served:
+    async with Served("ok", limits=limits) as served:
         for body, status, named in BAD:
             answer = await served.post(body)
             error = answer.json()["error"]
@@ -299,17 +299,13 @@ async def test_a_stream_whose_engine_is_gone_ends_with_an_error():
                 pass
 
 
-async def test_wishes_are_accepted_and_noted_where_the_user_says_so():
+async def test_what_the_policy_cannot_be_held_to_is_noted():
     asked = {"tool_choice": "required", "response_format": {"type": "json_object"}, "seed": 1}
     image = [IMAGE, {"type": "text", "text": "?"}]
-    async with Served("ok", wishes=True) as served:
+    async with Served("ok") as served:
         await served.chat(messages=[{"role": "user", "content": image}], tools=[TOOL], **asked)
         assert served.session.ignored >= {"image_url", *asked}
         assert "[image_url left out" in "".join(map(chr, served.policy.prompts[0]))
-    async with Served("ok", wishes=False) as served:
-        for name in ("tool_choice", "response_format"):
-            with pytest.raises(openai.BadRequestError, match=r"coding\.agent\.wishes"):
-                await served.chat(messages=[USER], tools=[TOOL], **{name: asked[name]})
 
 
 async def test_a_client_that_wants_one_call_gets_one():

@@ -16,7 +16,6 @@ import pytest
 
 from coding_model_project.episodes.tool_calls import bash_call
 from coding_model_project.errors import GenerationError, HarborError
-from coding_model_project.harbor.agents import AgentTimeoutError
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.gateway.gateway_agent import GatewayAgent
@@ -107,30 +106,6 @@ def test_an_agent_in_the_room_reaches_the_gateway_and_nothing_else(tmp_path):
     assert "Connection refused" in said and "Read-only file system" in said
 
 
-class ByHand:
-    """An agent in Python."""
-
-    name = "by hand"
-
-    def __init__(self, *, base_url, api_key):
-        import openai
-
-        self.client = openai.AsyncOpenAI(base_url=base_url, api_key=api_key, max_retries=0)
-
-    async def run(self, task, step, environment):
-        reply = await self.client.chat.completions.create(
-            model="policy", messages=[{"role": "user", "content": step.instruction}]
-        )
-        await environment.run_command(reply.choices[0].message.content)
-        await self.client.close()
-
-
-def test_an_agent_in_python_is_made_for_each_sample(tmp_path):
-    config = AgentConfig(factory=f"{__name__}:ByHand")
-    outcome, work, _ = trial(tmp_path, config, "echo 1 > answer")
-    assert work.ending == "done" and outcome.rewards == {"reward": 1.0}
-
-
 def command_lines() -> list[str]:
     """Return the command lines of all processes."""
     found = []
@@ -138,49 +113,6 @@ def command_lines() -> list[str]:
         with suppress(psutil.Error):
             found.append(" ".join(process.cmdline()))
     return found
-
-
-class Raises:
-    """An agent in Python that ends badly."""
-
-    name = "raises"
-    error: Exception = KeyError("nothing")
-
-    def __init__(self, **_):
-        pass
-
-    async def run(self, task, step, environment):
-        await environment.run_command("echo 1 > answer")
-        raise self.error
-
-
-class RunsOut(Raises):
-    error = AgentTimeoutError("too slow")
-
-
-@pytest.mark.parametrize(("agent", "ending"), [(Raises, "crashed"), (RunsOut, "time")])
-def test_an_exception_of_an_agent_is_an_ending(tmp_path, agent, ending):
-    config = AgentConfig(factory=f"{__name__}:{agent.__name__}")
-    outcome, work, _ = trial(tmp_path, config, "ok")
-    assert work.ending == ending and str(agent.error) in work.said
-    assert outcome.rewards == {"reward": 1.0} and outcome.error is None
-
-
-class Stubborn(Raises):
-    """Ignores that its time is over."""
-
-    async def run(self, task, step, environment):
-        for _ in range(2000):
-            with suppress(asyncio.CancelledError, HarborError):
-                await environment.run_command("echo x >> /app/log")
-                await asyncio.sleep(0.05)
-
-
-def test_an_agent_in_python_that_ignores_its_time_has_no_environment_any_more(tmp_path):
-    config = AgentConfig(factory=f"{__name__}:Stubborn", total_s=1)
-    outcome, work, _ = trial(tmp_path, config, "ok")
-    assert work.ending == "time" and outcome.error is None
-    assert outcome.steps[0].agent_s < 50  # of the 100 or more that it would take
 
 
 @pytest.mark.parametrize("place", list(AgentPlace))
@@ -197,6 +129,12 @@ def test_a_room_that_is_lost_is_no_ending(tmp_path, place):
     outcome, work, _ = trial(tmp_path, config, Killer(*WORKS))
     assert isinstance(outcome.error, EnvironmentFailed) and outcome.steps[0].rewards is None
     assert work.ending is None
+
+
+def test_a_command_that_cannot_be_started_is_no_ending(tmp_path):
+    config = AgentConfig(command="true", folder=str(tmp_path / "gone"))
+    outcome, work, _ = trial(tmp_path, config, "ok")
+    assert isinstance(outcome.error, HarborError) and work.ending is None
 
 
 def test_a_task_that_has_the_gateways_port_is_named(tmp_path):

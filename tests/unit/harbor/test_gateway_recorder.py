@@ -15,7 +15,6 @@ from coding_model_project.harbor.gateway.chat import Chat
 from coding_model_project.harbor.gateway.recorder import best
 from coding_model_project.harbor.gateway.requests import Ask
 from coding_model_project.harbor.gateway.session import Session
-from coding_model_project.harbor.harbor_config import History
 from tests.tables import tables
 from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted, reply
 
@@ -102,7 +101,7 @@ async def converse(session: Session, actions, first, writes=echoed) -> int:
             messages = [*messages, {"role": "user", "content": "on"}]
         asked = messages
         body = {"messages": messages, "tools": [TOOL]}
-        answer = await reply(session, Chat.read(json.dumps(body).encode(), wishes=False).ask)
+        answer = await reply(session, Chat.read(json.dumps(body).encode()).ask)
         messages = [*messages, writes(answer.message)]
         n += 1
     return n
@@ -114,15 +113,14 @@ async def converse(session: Session, actions, first, writes=echoed) -> int:
     st.lists(REPLIES, min_size=1, max_size=9),
     MESSAGES,
     st.sampled_from(WAYS),
-    st.sampled_from(History),
 )
 def test_every_generated_token_is_trained_on_once_and_where_the_policy_was_asked(
-    actions, replies, first, writes, history
+    actions, replies, first, writes
 ):
     policy = Scripted(*replies)
 
     async def run():
-        session = Session(policy, CharCodec(), ROOMY, history=history)
+        session = Session(policy, CharCodec(), ROOMY)
         n = await converse(session, actions, first, writes)
         return session.recorder, n
 
@@ -208,10 +206,8 @@ def test_other_tools_begin_another_conversation_and_the_longest_comes_last():
 def test_a_reply_is_known_however_a_client_writes_it(made, sent, added):
     made = CASES["replies"][made]
     turn = SimpleNamespace(answer=SimpleNamespace(message=made), text="Now.\n<code>ls</code>")
-    found = best(sent, [turn], History.recorded)
+    found = best(sent, [turn])
     assert (None if found is None else found[1]) == added
-    assert best(sent, [turn], History.sent) is None
-    assert best(made, [turn], History.sent) is not None
 
 
 def test_titles_are_left_out_where_conversations_with_tools_train():

@@ -2,45 +2,44 @@
 
 import json
 from dataclasses import replace
+from datetime import datetime
 
 import orjson
 import pytest
 
-from coding_model_project.cli import main
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.environment.tree import Tree, of_bytes
 from coding_model_project.harbor.evaluation.job import Asked, Evaluation
 from coding_model_project.harbor.evaluation.job_folder import Job, Worked
-from coding_model_project.harbor.evaluation.scores import score, scores
-from coding_model_project.harbor.failures import RewardNotAnObjectError, VerifierTimeoutError
+from coding_model_project.harbor.evaluation.scores import score
+from coding_model_project.harbor.failures import (
+    RewardNotAnObjectError,
+    VerifierTimeoutError,
+    exception_type,
+)
 from coding_model_project.harbor.format.task import load_task
+from coding_model_project.harbor.harbor_config import Integrity
 from coding_model_project.harbor.outcome import (
-    AgentInfo,
-    AgentResult,
     Collected,
-    CollectedStatus,
-    ExceptionInfo,
     StepOutcome,
-    StepResult,
     TrialOutcome,
     TrialResult,
-    VerifierResult,
     read_trials,
 )
 from tests.unit.harbor.folders import folder
 
 
-def trial(task="a", rewards=None, error=None, name="t", steps=None):
+def trial(task="a", rewards=None, error=None):
     return TrialResult(
+        trial_name="t",
         task_name=task,
-        trial_name=name,
-        task_id={"path": "/t"},
-        task_checksum="sha256:0",
-        config={},
-        agent_info=AgentInfo(name="oracle", version="1"),
-        verifier_result=None if rewards is None else VerifierResult(rewards=rewards),
-        exception_info=None if error is None else ExceptionInfo.of(error),
-        step_results=steps,
+        path="/t",
+        source="set",
+        digest="0",
+        agent="oracle",
+        rewards=rewards,
+        integrity=Integrity.isolated,
+        exceptions=() if error is None else (exception_type(error),),
     )
 
 
@@ -76,14 +75,13 @@ def test_nothing_graded_has_no_rate():
 
 
 def test_a_failed_step_makes_the_reward_invalid():
-    failed = StepResult(step_name="s", exception_info=ExceptionInfo.of(OSError("x")))
-    assert trial("a", {"reward": 1.0}, steps=(failed,)).reward_valid is False
+    assert trial("a", {"reward": 1.0}, OSError("x")).reward_valid is False
 
 
 def test_a_job_is_read_as_it_was_written(tmp_path):
     agent = {"name": "oracle", "model_name": "m", "kwargs": {"turns": 2}}
     job = Job(tmp_path / "job", agent, "podman")
-    used = Worked(used=AgentResult(n_input_tokens=3, metadata={"turns": 2}), trajectory={"a": 1})
+    used = Worked(prompt_tokens=3, completion_tokens=1, metadata={"turns": 2}, trajectory={"a": 1})
     for name, rewards, error in (
         ("a" * 40, {"reward": 1}, None),
         ("bare", None, RewardNotAnObjectError("bare")),
@@ -96,19 +94,18 @@ def test_a_job_is_read_as_it_was_written(tmp_path):
     first, second = job.trials
     assert read_trials(job.folder) == tuple(sorted(job.trials, key=lambda one: one.trial_name))
     assert first.trial_name.startswith("a" * 32 + "__")
-    assert first.config["agent"]["kwargs"] == {"turns": 2, "attempt": 3}
+    config = orjson.loads((job.folder / first.trial_name / "config.json").read_bytes())
+    assert config["agent"]["kwargs"] == {"turns": 2, "attempt": 3} and first.attempt == 3
     assert second.exceptions == ("ValidationError",)
     written = {path.name for path in (job.folder / second.trial_name).iterdir()}
-    assert written >= {"config.json", "lock.json", "result.json", "trial.log", "exception.txt"}
+    assert written >= {"config.json", "result.json", "trial.log", "exception.txt"}
     assert written >= {"agent", "verifier", "artifacts"}
     result = orjson.loads((job.folder / "result.json").read_bytes())
     assert result["finished_at"] is None
     stats = result["stats"]
     assert (stats["n_completed_trials"], stats["n_errored_trials"]) == (2, 1)
     assert (stats["n_pending_trials"], stats["n_input_tokens"]) == (1, 6)
-    (key,) = scores(job.trials)
-    assert key == "oracle__m__set"
-    counted = stats["evals"][key]
+    counted = stats["evals"]["oracle__m__set"]
     assert counted["metrics"] == [{"mean": 1.0}]
     assert counted["pass_at_k"] == {"1": 1.0}
     assert counted["reward_stats"] == {"reward": {"1": [first.trial_name]}}
@@ -118,7 +115,7 @@ def test_a_job_is_read_as_it_was_written(tmp_path):
 def test_a_result_that_is_none_is_named(tmp_path):
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "result.json").write_text('{"task_name": "a"}')
-    with pytest.raises(DataError, match=r"t/result\.json: not a Harbor trial's result"):
+    with pytest.raises(DataError, match=r"t/result\.json: not a trial's result"):
         read_trials(tmp_path)
 
 
@@ -148,24 +145,15 @@ def outcome(path, *steps, rewards=None, error=None):
 
 
 def test_a_trial_is_kept_with_its_files_but_no_link_to_others(job, tmp_path):
-    (tmp_path / "out.txt").write_text("kept")
-    files = of_files([("out.txt", tmp_path / "out.txt")])
+    files = of_bytes("out.txt", b"kept")
     artifacts = Tree((*files.entries, ("link", "l", 0o777, "/etc/hostname")))
-    planted = Tree((("manifest.json", "d", 0o755, ""),))
-    one_file = of_files([("", tmp_path / "out.txt")])
+    one_file = of_bytes("", b"kept")
     collected = (
-        Collected(source="/logs/artifacts", path="logs/artifacts", destination=".", found=planted),
-        Collected(source="/app", path="app", destination="app", found=artifacts, exclude=("*.o",)),
-        Collected(source="/app", path="app", destination="kept/here", found=one_file),
-        Collected(
-            source="/app/x", path="app/x", destination="app/x", found=one_file,
-            status=CollectedStatus.skipped,
-        ),
-        Collected(
-            source="/none", path="none", destination="none", found=None,
-            status=CollectedStatus.failed,
-        ),
-    )  # fmt: skip
+        Collected(path="logs/artifacts", destination="logs/artifacts", found=Tree()),
+        Collected(path="app", destination="app", found=artifacts),
+        Collected(path="app/x", destination="kept/here", found=one_file),
+        Collected(path="app/y", destination="app/out.txt/y", found=one_file),  # below another
+    )
     hostile = (
         ("deep", "d", 0o755, ""),
         ("deep/up", "l", 0o777, ".."),
@@ -177,25 +165,14 @@ def test_a_trial_is_kept_with_its_files_but_no_link_to_others(job, tmp_path):
     )
     step = StepOutcome(
         name=None, rewards={"reward": 1}, verifier_output="ok\n", collected=collected,
-        verifier_files=Tree(hostile), agent_files=of_files([("oracle.txt", tmp_path / "out.txt")]),
+        verifier_files=Tree(hostile), agent_files=of_bytes("oracle.txt", b"kept"),
         agent_s=1.0, verifier_s=0.5,
     )  # fmt: skip
     kept = job.add(outcome(folder(tmp_path / "a"), step, rewards={"reward": 1}))
     place = job.folder / kept.trial_name
     given = place / "artifacts"
-    assert {str(path.relative_to(given)) for path in given.rglob("*")} == {
-        *("app", "app/out.txt", "kept", "kept/here", "manifest.json"),
-    }
-    manifest = json.loads((given / "manifest.json").read_text())
-    keys = ["source", "destination", "type", "status", "service", "exclude"]
-    assert [list(one) for one in manifest] == [keys] * 5
-    assert [tuple(one.values()) for one in manifest] == [
-        ("/logs/artifacts", "artifacts", "directory", "ok", None, []),
-        ("/app", "artifacts/app", "directory", "ok", None, ["*.o"]),
-        ("/app", "artifacts/kept/here", "file", "ok", None, []),
-        ("/app/x", "artifacts/app/x", "file", "skipped", None, []),
-        ("/none", "artifacts/none", "file", "failed", None, []),
-    ]
+    found = {str(path.relative_to(given)) for path in given.rglob("*")}
+    assert found == {"logs", "logs/artifacts", "app", "app/out.txt", "kept", "kept/here"}
     assert (place / "agent" / "oracle.txt").read_text() == "kept"
     assert (place / "verifier" / "test-stdout.txt").read_text() == "ok\n"
     assert not list(place.glob("planted"))
@@ -203,24 +180,20 @@ def test_a_trial_is_kept_with_its_files_but_no_link_to_others(job, tmp_path):
     assert json.loads((place / "verifier" / "reward.json").read_text()) == {"reward": 1}
     assert "a note" in (place / "trial.log").read_text()
     assert read_trials(job.folder) == (kept,)
-    execution = kept.agent_execution
-    assert execution is not None and execution.started_at and execution.finished_at
-    assert (execution.finished_at - execution.started_at).total_seconds() == pytest.approx(1.0)
+    assert (kept.agent_s, kept.judge_s) == (1.0, 0.5)
+    written = json.loads((place / "result.json").read_text())
+    begins, ends = (datetime.fromisoformat(x) for x in written["agent_execution"].values())
+    assert (ends - begins).total_seconds() == pytest.approx(1.0)
 
 
-def test_steps_are_kept_apart_and_a_job_is_counted(job, tmp_path, capsys):
+def test_steps_are_kept_apart_and_a_job_is_counted(job, tmp_path):
     path = folder(tmp_path / "b", '[[steps]]\nname = "s"', steps__s__instruction_md="x")
     late = VerifierTimeoutError("late")
     job.add(outcome(path, StepOutcome(name="s", error=late)))
     done = StepOutcome(name="s", rewards={"reward": 0.5})
     kept = job.add(outcome(path, done, rewards={"reward": 0.5}))
-    assert kept.step_results is not None
+    written = json.loads((job.folder / kept.trial_name / "result.json").read_text())
+    assert [one["step_name"] for one in written["step_results"]] == ["s"]
     assert (job.folder / kept.trial_name / "steps" / "s" / "verifier" / "reward.json").exists()
-    assert main(["harbor", "results", str(job.folder)]) == 0
-    said = capsys.readouterr().out
-    assert "PASS 0, FAIL 1, ERROR 1" in said
-    assert "1 × verifier_failed" in said
-    (counted,) = json.loads(said.splitlines()[-1]).values()
-    assert counted["pass_at_k"] == {"1": 0.0}
-    assert main(["harbor", "results", str(tmp_path)]) == 2
-    assert "no trials of a Harbor job" in capsys.readouterr().err
+    counted = score(job.trials)
+    assert (counted.passed, counted.failed, counted.errors) == (0, 1, {"verifier_failed": 1})

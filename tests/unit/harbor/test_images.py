@@ -9,8 +9,6 @@ from coding_model_project.harbor.environment.definition import defined
 from coding_model_project.harbor.format.task_config import (
     EnvironmentConfig,
     NetworkMode,
-    TaskOS,
-    Tpu,
 )
 from coding_model_project.harbor.rooms.image import Execute, Image, Lay, read_image
 from tests.tables import tables
@@ -115,8 +113,7 @@ def test_what_a_compose_file_needs_besides_is_named(tmp_path, change, says):
     ("config", "says"),
     [
         ({"network_mode": NetworkMode.allowlist, "allowed_hosts": ("a.org",)}, "allowlist"),
-        ({"tpu": Tpu(type="v5e", topology="2x4")}, "tpu"),
-        ({"os": TaskOS.windows}, "os = 'windows'"),
+        ({"tpu": {"type": "v5e"}}, "tpu"),
     ],
 )
 def test_what_nothing_here_provides_is_one_line(tmp_path, config, says):

@@ -5,7 +5,7 @@ import pytest
 
 from coding_model_project.harbor.posttrain import submission
 from coding_model_project.harbor.posttrain.submission import JudgeError, Unfit, Verdict, open_model
-from tests.unit.harbor.posttrain_models import TOKENIZER, weights, write_model
+from tests.unit.harbor.posttrain_models import weights, write_model
 
 pytestmark = pytest.mark.verl
 
@@ -75,20 +75,12 @@ def test_other_tensors_are_rejected(change, said, base, tmp_path):
     assert any(said in reason for reason in found.reasons)
 
 
-@pytest.mark.parametrize("damaged", ["tokenizer.json", "config.json", "model.safetensors"])
+@pytest.mark.parametrize("damaged", ["config.json", "model.safetensors"])
 def test_a_damaged_base_model_is_no_verdict(damaged, base, tmp_path):
     mine = write_model(tmp_path / "mine", weights())
     (base / damaged).write_text("{")
     with pytest.raises(JudgeError, match=r"the base model .* cannot be read: "):
         judged(mine, base)
-
-
-def test_another_tokenizer_or_shape_in_the_configuration_is_rejected(base, tmp_path):
-    other = {**TOKENIZER, "model": {"vocab": {"a": 0, "c": 1}}}
-    found = judged(write_model(tmp_path / "tokens", tokenizer=other), base)
-    assert "tokenizer differs" in found.reasons[0]
-    found = judged(write_model(tmp_path / "config", config={"hidden_size": 9}), base)
-    assert "hidden_size=9" in found.reasons[0]
 
 
 def test_a_sibling_is_known_by_one_matrix(base, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import tarfile
+from itertools import product
 
 import pytest
 
@@ -39,31 +40,25 @@ def tiny_task(base, tmp_path_factory):
     return load_task(out / "posttrainbench-tinycode-tiny")
 
 
-def test_all_benchmarks_and_models_become_tasks(base, tmp_path, capsys):
-    words = []
-    for name, row in ROWS.items():
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
-        words += ["--data-file", f"{name}={tmp_path / name}.jsonl"]
+def test_each_benchmark_and_model_becomes_a_task(base, tmp_path, capsys):
     out, nowhere = tmp_path / "tasks", tmp_path / "nowhere"
     nowhere.mkdir()
-    assert posttrain(out, "--all", "--base", base, "--data-dir", nowhere, *words) == 0
-    folders = sorted(path.name for path in out.iterdir())
-    assert folders == sorted(f"posttrainbench-{b}-{m}" for b in BENCHMARKS for m in BASE_MODELS)
-    for name in folders:
+    for benchmark, model in product(BENCHMARKS.values(), BASE_MODELS):
+        words = ["--benchmark", benchmark.key, "--model", model, "--data-dir", nowhere]
+        if benchmark.test in ROWS:
+            (tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[benchmark.test]) + "\n")
+            words += ["--data-file", f"{benchmark.test}={tmp_path}/rows.jsonl"]
+        words += ["--base", base] if model == "tiny" else []
+        assert posttrain(out, *words) == 0
+        name = f"posttrainbench-{benchmark.key}-{model}"
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["task"] == name
         task = load_task(out / name)
         assert not task.warnings
         assert task.steps[0].agent.timeout_sec == 36_000
         assert task.steps[0].verifier_image == out / name / "tests"
         assert task.config.environment.gpus == (None if name.endswith("tiny") else 1)
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["tasks"] == 25
-
-
-def test_without_data_all_names_the_benchmarks_it_leaves_out(base, tmp_path, capsys):
-    words = ("--all", "--base", base, "--limit", "2", "--data-dir", tmp_path)
-    assert posttrain(tmp_path / "tasks", *words) == 0
-    said = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert said["left_out"] == ["gsm8k", "humaneval", "ifeval", "mbpp"]
-    assert said["tasks"] == len(BASE_MODELS)
+    assert posttrain(out, *words) == 2
+    assert f"{name} exists" in capsys.readouterr().err
 
 
 def test_the_agent_gets_its_context_and_no_test_problem(tiny_task):
@@ -143,10 +138,7 @@ def test_bad_input_is_one_line(words, said, tmp_path, capsys, monkeypatch, base)
     assert not (tmp_path / "out").exists()
 
 
-def test_neither_a_folder_with_files_nor_a_base_model_with_code_is_used(base, tmp_path, capsys):
-    (tmp_path / "there").write_text("")
-    assert posttrain(tmp_path, *ONE, "--base", base) == 2
-    assert "is not empty" in capsys.readouterr().err
+def test_a_base_model_with_code_is_not_used(tmp_path, capsys):
     folder = write_model(tmp_path / "base")
     (folder / "modeling.py").write_text("import os")
     assert posttrain(tmp_path / "out", *ONE, "--base", folder) == 2

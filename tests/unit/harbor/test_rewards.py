@@ -99,5 +99,5 @@ def test_what_only_the_agent_ended_still_measures_it():
     assert reward_valid({"reward": 0}, ["AgentTimeoutError"])
     assert not reward_valid({"reward": 0}, ["AgentTimeoutError", "NonZeroAgentExitCodeError"])
     assert not reward_valid({}, [])
-    assert failure_cause("AddTestsDirError") == "sandbox_failed"
+    assert failure_cause("HealthcheckError") == "sandbox_failed"
     assert failure_cause("KeyError") == "unclassified"
