@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import functools
 import json
+import math
 import os
 import shutil
 import signal
@@ -55,8 +56,10 @@ _CHUNK = 1 << 16
 """Most bytes to receive at once; a larger buffer would be mapped anew for each message."""
 _MOST_AT_ONCE, _MOST_BYTES_AT_ONCE = 64, 1 << 16
 """Inputs of a shared process that are sent together, and their bytes; a single one may have more."""
-_LEFT_S = 0.2
-"""Wall seconds for inputs that were sent and are no longer needed."""
+_QUICK_S = 0.1
+"""Wall seconds of inputs that were sent together, below which more are sent together next."""
+_LEFT_S = 1.0
+"""Wall seconds for inputs that were sent and are no longer needed: as long as a zygote takes to start."""
 _MARGIN_S = 15.0
 """Wall seconds beyond a wait's own limit after which the zygote counts as hanging."""
 
@@ -117,6 +120,10 @@ class Slot:
                 zygote.channel.setsockopt(
                     socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(_MARGIN_S)
                 )
+                # Takes inputs that are sent together, whatever the machine's default is.
+                zygote.channel.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _MOST_BYTES_AT_ONCE
+                )
                 self.python_version = str(head["python"])
                 self.preloaded = tuple(map(str, head.get("preloaded", ())))
         except ChildProcessError as error:
@@ -176,7 +183,7 @@ class Slot:
                 self.start()
             self._run(program, source, inputs, limits, executions, stop)
         except OverloadError:
-            raise  # the channel is between programs
+            raise  # the channel is between programs, or the zygote was stopped
         except BaseException:
             self.stop()  # the channel may be in the middle of a program
             raise
@@ -224,12 +231,16 @@ class Slot:
     ) -> None:
         """Run inputs of the current program as if each had its own processes, while `add` wants more."""
         within_s = longest_s(limits.wall_s) + _MARGIN_S
-        sent, at_once = 0, 1
-        more, i = True, 0
+        # At tier rlimit a program of root could read what waits in the channel.
+        most = 1 if self._tier == Tier.rlimit else _MOST_AT_ONCE
+        sent, at_once, left_over = 0, 1, b""
+        more, i, began = True, 0, time.monotonic()
         while more:
             if sent == i:
-                sent += self._send_inputs(inputs, i, i + at_once, limits)
-                at_once = min(2 * at_once, _MOST_AT_ONCE)
+                is_quick = time.monotonic() - began < _QUICK_S
+                at_once = min(2 * at_once, most) if i and is_quick else 1
+                n, left_over = self._send_inputs(inputs, i, i + at_once, limits, left_over)
+                sent, began = i + n, time.monotonic()
             given = inputs[i]
             i += 1
             ended = self._outcome(within_s)
@@ -237,6 +248,8 @@ class Slot:
                 while sent > i:
                     self._outcome(within_s)
                     sent -= 1
+                # The next input is sent alone: those behind an unread one have run in vain.
+                left_over, began = b"", -math.inf
                 keep = any(map(continues, inputs[i : i + 1]))
                 self._send(*request(fresh(given), limits, keep=keep))
                 ended = self._outcome(within_s)
@@ -247,31 +260,41 @@ class Slot:
                 raise
         self._end_program(sent - i)
 
-    def _send_inputs(self, inputs: Sequence[Input], start: int, end: int, limits: Limits) -> int:
-        """Send an input, and short ones that continue it, up to `end`; return how many.
+    def _send_inputs(
+        self, inputs: Sequence[Input], start: int, end: int, limits: Limits, first: bytes
+    ) -> tuple[int, bytes]:
+        """Send an input, and short ones that continue it, up to `end`.
 
         An input of a shared process takes less time than a message. Those that wait in the channel, which
         no program can read, fit in its buffer, so this never blocks for an earlier outcome.
+
+        Args:
+            first: the frame of the first, if it is known.
+
+        Returns:
+            How many were sent, and the frame of the next if it was too long for them.
         """
-        sent, content = 0, b""
+        sent, content, one = 0, b"", first
         for i in range(start, end):
             keep = any(map(continues, inputs[i + 1 : i + 2]))
-            one = frames.encoded(*request(inputs[i], limits, keep=keep))
+            one = one or frames.encoded(*request(inputs[i], limits, keep=keep))
             if sent and len(content) + len(one) > _MOST_BYTES_AT_ONCE:
                 break
-            content += one
+            content, one = content + one, b""
             sent += 1
             if not keep:
                 break
         self._send_bytes(content)
-        return sent
+        return sent, one
 
     def _end_program(self, unanswered: int = 0) -> None:
         """End the process of a program; the zygote too, if inputs that were sent in vain take long."""
         until = time.monotonic() + _LEFT_S
         try:
             for _ in range(unanswered):
-                self._outcome(max(0.01, until - time.monotonic()))
+                if (left_s := until - time.monotonic()) <= 0:
+                    raise ZygoteLost("inputs that nobody needs take too long")
+                self._outcome(left_s)
         except ZygoteLost:
             self.stop()
             return

@@ -164,6 +164,15 @@ async def test_no_run_waits_for_calls_behind_the_last_that_it_needs(any_sandbox)
     assert time.monotonic() - began < 15
 
 
+async def test_calls_behind_one_that_was_not_read_hardly_run_in_vain(ends_of):
+    began = time.monotonic()
+    ends, _ = await ends_of(SOURCES["leaves every second call unread"], calls(*range(21)))
+    assert ends == [*range(20), "raised"]  # the last is in no process that is kept
+    assert (
+        time.monotonic() - began < 15
+    )  # 2 s where each runs once or twice, 35 where all behind it do
+
+
 @pytest.mark.parametrize("compiled_loop", [True, False])
 async def test_other_inputs_between_calls_have_their_own_processes(compiled_loop):
     source = "seen = []\ndef f(x): seen.append(x); return len(seen)"
