@@ -17,7 +17,6 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
@@ -25,7 +24,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from coding_model_project.config_key import Option
 from coding_model_project.errors import ConfigError
-from coding_model_project.storage.object_store import as_url, is_url
 
 R = TypeVar("R")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -121,10 +119,6 @@ def _for_typer(command: Callable[..., R]) -> Callable[..., R]:
         for name, (config, taken) in takes.items():
             values = {one.name: one.value(words.pop(one.name)) for one in taken}
             made[name] = values[name] if config is None else config(**values)
-        if isinstance(out := {**words, **made}.get("out"), Path) and is_url(out):
-            raise ConfigError(
-                f"--out={as_url(out)}: must be a path on this machine; upload what is written there"
-            )
         found: Any = command(**made, **words)
         return asyncio.run(found) if inspect.iscoroutine(found) else found
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from coding_model_project.cli import data_checks, data_rows, data_samples, options
 from coding_model_project.cli.commands import Commands, only
-from coding_model_project.cli.options import print_first
+from coding_model_project.cli.options import print_first, publishes
 from coding_model_project.config_key import argument, option
 from coding_model_project.data.governance import EVALUATION_SETS
 from coding_model_project.episodes.bash import Calls
@@ -88,11 +88,12 @@ def _show(entries: tuple[Entry, ...]) -> None:
 
 
 app.command()(data_checks.preflight)
-app.command()(data_rows.rates)
-app.command()(data_rows.rows)
+app.command()(publishes(data_rows.rates))
+app.command()(publishes(data_rows.rows))
 
 
 @app.command()
+@publishes
 def dedup(
     training: list[str] = argument(
         ..., "Training sets by name or file, or files of problems.", metavar="NAME[=PATH]..."
@@ -138,9 +139,9 @@ def dedup(
     return 1 if strict and governed.absent else 0
 
 
-app.command()(data_samples.sft_rows)
-app.command()(data_samples.pairs)
-app.command()(data_samples.repair_traces)
+app.command()(publishes(data_samples.sft_rows))
+app.command()(publishes(data_samples.pairs))
+app.command()(publishes(data_samples.repair_traces))
 
 
 @app.command()
@@ -200,6 +201,7 @@ def export_harbor(
 
 
 @app.command()
+@publishes
 def prepare(
     name: str = argument(..., "The data set: tinycode, tinygolf, tinymix or tinyshell."),
     out: Path | None = option(None, "Write the files to this folder. Default: data/NAME."),

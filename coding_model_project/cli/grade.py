@@ -16,7 +16,7 @@ import orjson
 from coding_model_project import strict_json
 from coding_model_project.atomic import write_lines
 from coding_model_project.cli import options
-from coding_model_project.cli.options import cores, existing_file
+from coding_model_project.cli.options import cores, existing_file, publishes
 from coding_model_project.config_key import option
 from coding_model_project.errors import ConfigError, UngradableError
 from coding_model_project.grading.base import Outcome, judge_completions
@@ -35,6 +35,7 @@ NO_FENCE = 0.9
 """Share of completions without code at which --bare is probably missing."""
 
 
+@publishes
 def grade(
     *,
     completions: Path = option(

@@ -14,7 +14,7 @@ from pathlib import Path
 import typer
 
 from coding_model_project.cli import options
-from coding_model_project.cli.options import on_servers, say
+from coding_model_project.cli.options import on_servers, publishes, say
 from coding_model_project.config_key import argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
@@ -23,6 +23,7 @@ from coding_model_project.http import free_port
 from coding_model_project.storage.fetching import folder_on_disk
 
 
+@publishes
 def export(
     checkpoint: Path = argument(
         ..., "A checkpoint, a run (its last checkpoint), or a model's folder."

@@ -6,6 +6,7 @@ A single one is an `Option`, which a command's parameter gives its type and defa
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +25,7 @@ from coding_model_project.extras import extra
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
-from coding_model_project.storage.fetching import on_disk
+from coding_model_project.storage.fetching import on_disk, published
 from coding_model_project.storage.object_store import as_url, is_url
 from coding_model_project.types import Problem
 
@@ -304,6 +305,21 @@ say = partial(print, flush=True)
 def warn(line: str) -> None:
     """Print a line to standard error, and flush it."""
     print(line, file=sys.stderr, flush=True)
+
+
+def publishes(command: Callable[P, R]) -> Callable[P, R]:
+    """Let a command's --out be a URL: write to a temporary folder, then upload it."""
+
+    @functools.wraps(command)
+    def published_command(*args: P.args, **kwargs: P.kwargs) -> R:
+        out = kwargs.get("out")
+        if not isinstance(out, Path) or not is_url(out):
+            return command(*args, **kwargs)
+        with published(out) as local:
+            kwargs["out"] = local
+            return command(*args, **kwargs)
+
+    return published_command
 
 
 def print_table(

@@ -16,7 +16,7 @@ import typer
 
 from coding_model_project.cli import options
 from coding_model_project.cli.commands import Commands, Group
-from coding_model_project.cli.options import local_runs, print_table, say, warn
+from coding_model_project.cli.options import local_runs, print_table, publishes, say, warn
 from coding_model_project.config_key import Option, argument, option
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
@@ -263,6 +263,7 @@ MOST_RUNS = 12
 """Maximum runs of one folder on a page; charts with more are unreadable."""
 
 
+@publishes
 def report(
     runs: list[Path] = argument(
         ..., "Folders of runs, folders that contain runs, or URLs of mirrored runs.", metavar="RUN"

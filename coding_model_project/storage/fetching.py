@@ -1,10 +1,11 @@
-"""Local paths for URLs: copies in a cache, and copies of many objects that follow them.
+"""Local paths for URLs: copies in a cache, copies of many objects that follow them, and uploaded results.
 
 `on_disk`, `folder_on_disk`: a remote object or folder is copied into a cache, once per version:
     CACHE/KEY/NAME      a file, or a folder with its content; KEY is a hash of the URL and the versions
     CACHE/KEY.lock      held during the fetch of KEY: other processes wait, then use the copy
     CACHE/KEY.partial/  an incomplete fetch; renamed to KEY when it is complete
 `copy_changed`: later calls fetch only what has changed
+`published`: results are made in a temporary folder, and uploaded when complete
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import hashlib
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,8 +24,9 @@ from typing import TYPE_CHECKING
 
 from coding_model_project.contained import below, open_lock
 from coding_model_project.errors import CodingModelError, ConfigError, DownloadError, StorageError
+from coding_model_project.redaction import redacted
 from coding_model_project.storage.object_store import Entry, ObjectStore, as_url, is_url
-from coding_model_project.storage.store_errors import explained, has_no_words
+from coding_model_project.storage.store_errors import explained, explaining, has_no_words
 
 if TYPE_CHECKING:
     from fsspec import Callback
@@ -229,3 +232,40 @@ def _extended(target: Path, grown: Path) -> bool:
             file.write(more)
     grown.unlink()
     return True
+
+
+_LAST = ("manifest.json", "config.json")
+"""Files that mark a folder as complete for its readers; uploaded last."""
+
+
+@contextmanager
+def published(out: Path) -> Iterator[Path]:
+    """Yield a local path in place of a URL, then upload all files written at or beside it.
+
+    A URL that cannot be written raises an error before the block runs. If the upload fails, the files
+    stay in the temporary folder, whose path is printed.
+
+    Raises:
+        ConfigError: it cannot be written, for a reason that the user can correct.
+        DownloadError: the store does not answer.
+    """
+    parent, _, name = as_url(out).rstrip("/").rpartition("/")
+    store = ObjectStore(parent, "object store")
+    with explaining(as_url(out)):
+        store.check_writable()
+    folder = Path(tempfile.mkdtemp(prefix="coding_out_"))
+    try:
+        yield below(folder, name)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    try:
+        with explaining(as_url(out)):
+            for path in sorted(files, key=lambda path: (path.name in _LAST, path)):
+                store.put(path, path.relative_to(folder).as_posix(), path.stat().st_size)
+    except BaseException:
+        sys.stderr.write(f"not uploaded; the results are in {folder}\n")
+        raise
+    shutil.rmtree(folder)
+    sys.stderr.write(f"uploaded to {redacted(as_url(out))}\n")

@@ -64,7 +64,7 @@ def run(tmp_path):
     origin |= {"created": 1.0, "host": "elsewhere"}
     (folder / "run.json").write_text(json.dumps({**origin, "inputs": {}}))
     (folder / "metrics.jsonl").write_text('{"step": 1, "data": {}}\n')
-    attempt = {"pid": 1, "pid_ticks": 0, "host": "elsewhere", "machine": "?", "started": 0.0}
+    attempt = {"number": 1, "pid": 1, "pid_started": 0.0, "host": "elsewhere", "started": 0.0}
     (folder / "logs/attempt_1/attempt.json").write_text(json.dumps(attempt))
     beat(folder / "logs/attempt_1", 0)
     return folder
@@ -73,7 +73,7 @@ def run(tmp_path):
 def started_again(folder):
     """Record another attempt of a run."""
     (folder / "logs/attempt_2").mkdir()
-    attempt = json.loads((folder / "logs/attempt_1/attempt.json").read_text())
+    attempt = json.loads((folder / "logs/attempt_1/attempt.json").read_text()) | {"number": 2}
     (folder / "logs/attempt_2/attempt.json").write_text(json.dumps(attempt))
 
 
@@ -86,7 +86,7 @@ def append(folder, name, text):
         file.write(text)
 
 
-def test_a_run_is_followed_from_elsewhere(s3, run, tmp_path, capsys):
+def test_a_run_is_followed_from_elsewhere(s3, run, capsys):
     at_work = mirror(run)
     at_work.sync()
     assert not [key for key in s3.objects() if "checkpoints" in key]
@@ -102,8 +102,8 @@ def test_a_run_is_followed_from_elsewhere(s3, run, tmp_path, capsys):
     assert "2/4" in capsys.readouterr().out
     assert main(["runs", "s3://bucket/nothing"]) == 2
     assert "no run is mirrored" in capsys.readouterr().err
-    assert main(["report", URL, "--out", str(tmp_path / "report.html")]) == 0
-    assert b"<html" in (tmp_path / "report.html").read_bytes()[:200]
+    assert main(["report", URL, "--out", "s3://bucket/pages/report.html"]) == 0
+    assert b"<html" in s3.content("pages/report.html")[:200]
 
 
 @pytest.fixture

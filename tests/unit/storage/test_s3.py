@@ -97,18 +97,20 @@ def test_a_run_names_urls_and_reads_copies(s3, model, tmp_path):
         with_local_inputs(config, "model.path")
 
 
-def test_commands_read_urls_and_write_here(s3, tmp_path, capsys):
+def test_commands_read_and_write_urls(s3, tmp_path, capsys):
     write_problems(tmp_path / "p.jsonl", [PROBLEM])
     answer = {"problem_id": "mine/1", "completion": "```python\nprint(3)\n```"}
     (tmp_path / "c.jsonl").write_text(json.dumps(answer) + "\n")
     problems = s3.upload(tmp_path / "p.jsonl", "data/p.jsonl")
     completions = s3.upload(tmp_path / "c.jsonl", "data/c.jsonl")
-    command = ["grade", "--problems", problems, "--completions", completions, "--out"]
-    assert main([*command, str(tmp_path / "verdicts.jsonl")]) == 0
-    assert json.loads((tmp_path / "verdicts.jsonl").read_text())["passed"]
-    for one in (command, ["data", "rows", f"mine={problems}", "--out"]):
-        assert main([*one, "s3://bucket/out"]) == 2
-        assert "error: --out=s3://bucket/out: must be a path on this" in capsys.readouterr().err
+    out = "s3://bucket/out/verdicts.jsonl"
+    command = ["grade", "--problems", problems, "--completions", completions, "--out", out]
+    assert main(command) == 0
+    assert json.loads(s3.content("out/verdicts.jsonl"))["passed"]
+    assert "uploaded to s3://bucket/out/verdicts.jsonl" in capsys.readouterr().err
+    rows = ["data", "rows", f"mine={problems}", "--out", "s3://bucket/out/rows"]
+    assert main(rows) == 0
+    assert {"out/rows/rl_train.parquet", "out/rows/manifest.json"} <= set(s3.objects("out/rows"))
     assert main(["grade", "--problems", "s3://bucket/none", "--completions", completions]) == 2
     assert "error: --problems: s3://bucket/none: no such object" in capsys.readouterr().err
 
