@@ -64,7 +64,7 @@ def run(tmp_path):
     origin |= {"created": 1.0, "host": "elsewhere"}
     (folder / "run.json").write_text(json.dumps({**origin, "inputs": {}}))
     (folder / "metrics.jsonl").write_text('{"step": 1, "data": {}}\n')
-    attempt = {"number": 1, "pid": 1, "pid_started": 0.0, "host": "elsewhere", "started": 0.0}
+    attempt = {"pid": 1, "pid_ticks": 0, "host": "elsewhere", "machine": "?", "started": 0.0}
     (folder / "logs/attempt_1/attempt.json").write_text(json.dumps(attempt))
     beat(folder / "logs/attempt_1", 0)
     return folder
@@ -73,7 +73,7 @@ def run(tmp_path):
 def started_again(folder):
     """Record another attempt of a run."""
     (folder / "logs/attempt_2").mkdir()
-    attempt = json.loads((folder / "logs/attempt_1/attempt.json").read_text()) | {"number": 2}
+    attempt = json.loads((folder / "logs/attempt_1/attempt.json").read_text())
     (folder / "logs/attempt_2/attempt.json").write_text(json.dumps(attempt))
 
 
