@@ -136,6 +136,13 @@ class Healthcheck:
     retries: int = 3
 
 
+def _check_hosts(mode: NetworkMode | None, allowed: tuple[str, ...] | None) -> None:
+    """Raise ValueError for hosts that would not be the only ones to be reached."""
+    refused = allowed is not None if mode is None else bool(allowed)
+    if refused and mode is not NetworkMode.allowlist:
+        raise ValueError("allowed_hosts is only valid with network_mode = 'allowlist'")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentConfig:
     """[environment], and [verifier.environment]."""
@@ -161,6 +168,9 @@ class EnvironmentConfig:
     healthcheck: Healthcheck | None = None
     workdir: str | None = None
 
+    def __post_init__(self) -> None:
+        _check_hosts(self.network_mode, self.allowed_hosts)
+
 
 Environment = Annotated[EnvironmentConfig, BeforeValidator(_migrated)]
 
@@ -173,6 +183,9 @@ class AgentConfig:
     user: User = None
     network_mode: NetworkMode | None = None
     allowed_hosts: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _check_hosts(self.network_mode, self.allowed_hosts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +213,7 @@ class VerifierConfig:
     collect: tuple[Collect, ...] = ()
 
     def __post_init__(self) -> None:
+        _check_hosts(self.network_mode, self.allowed_hosts)
         if self.environment_mode is VerifierMode.shared and self.environment is not None:
             raise ValueError("environment_mode = 'shared' contradicts [verifier.environment]")
 

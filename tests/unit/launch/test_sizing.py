@@ -85,7 +85,8 @@ def test_memory_on_a_cpu_follows_the_model(tmp_path, recipe, tiny, longest, real
     (tmp_path / "config.json").write_text(json.dumps(SMOLLM2))
     key = "actor_rollout_ref.model.path" if recipe == "grpo" else "model.path"
     assert needed_gb(compose_recipe(recipe, ["hardware=cpu"])) == tiny
-    config = compose_recipe(recipe, ["hardware=cpu", f"{key}={tmp_path}"])
+    fenced = ["coding.prompt=fenced", f"{key}={tmp_path}"]
+    config = compose_recipe(recipe, ["hardware=cpu", *fenced])
     assert needed_gb(config, longest) == real >= measured
     config.coding.min_memory_gb = 2
     assert needed_gb(config, longest) == 2
